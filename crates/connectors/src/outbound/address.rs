@@ -1,0 +1,124 @@
+//! Which addresses may be called. Checked on what the resolver answers, so that a name which
+//! changes its mind between check and connection gains nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// How far a request may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Only addresses of the public internet.
+    Public,
+    /// Any address: the operator named the host, or allowed private ones.
+    Anywhere,
+}
+
+/// A host that leads to where this request may not go.
+#[derive(Debug, thiserror::Error)]
+#[error("it leads to {0}, which is not a public address")]
+pub(super) struct AddressRefused(pub(super) IpAddr);
+
+/// Resolves names, and drops addresses that are out of reach.
+#[derive(Debug)]
+pub(super) struct Resolver(pub(super) Reach);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let refused = found.iter().map(SocketAddr::ip).find(|address| !within(reach, *address));
+            let mut kept = found;
+            kept.retain(|address| within(reach, address.ip()));
+            match refused {
+                Some(address) if kept.is_empty() => Err(AddressRefused(address).into()),
+                _ => Ok(Box::new(kept.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+/// The refused address, when the host is a literal one; the connector asks no resolver for those.
+pub(super) fn refused_literal(reach: Reach, host: &str) -> Option<AddressRefused> {
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let address: IpAddr = host.parse().ok()?;
+    (!within(reach, address)).then_some(AddressRefused(address))
+}
+
+fn within(reach: Reach, address: IpAddr) -> bool {
+    match (reach, address) {
+        (Reach::Anywhere, _) => true,
+        (Reach::Public, IpAddr::V4(address)) => is_public_v4(address),
+        (Reach::Public, IpAddr::V6(address)) => is_public_v6(address),
+    }
+}
+
+/// Everything that the IANA special-purpose registry does not keep back, but for one: the address
+/// under which Azure hands machine credentials to its guests is an ordinary public one.
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    const AZURE_WIRE_SERVER: [u8; 4] = [168, 63, 129, 16];
+    let octets = address.octets();
+    octets != AZURE_WIRE_SERVER
+        && !matches!(
+            octets,
+            [0 | 10 | 127 | 224..=255, ..]
+                | [100, 64..=127, ..]
+                | [169, 254, ..]
+                | [172, 16..=31, ..]
+                | [192, 168, ..]
+                | [192, 0, 0 | 2, _]
+                | [192, 88, 99, _]
+                | [198, 18 | 19, ..]
+                | [198, 51, 100, _]
+                | [203, 0, 113, _]
+        )
+}
+
+/// Global unicast only, without its documentation and tunnel ranges. Mapped IPv4 is refused as it
+/// is; behind a NAT64 prefix the IPv4 address decides.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))
+        }
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        [first, ..] => first & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_within_reach() {
+        for refused in [
+            "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "172.31.255.255",
+            "192.168.1.1", "169.254.169.254", "100.64.0.1", "100.100.100.200", "192.0.0.192", "192.0.2.1",
+            "198.18.0.1", "198.51.100.7", "203.0.113.7", "224.0.0.1", "255.255.255.255", "168.63.129.16",
+            "::", "::1", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::8.8.8.8", "fe80::1", "fec0::1", "fc00::1",
+            "fd00:ec2::254", "ff02::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "64:ff9b::7f00:1",
+            "64:ff9b:1::1", "100::1", "3fff::1",
+        ] {
+            let address = refused.parse().unwrap();
+            assert!(!within(Reach::Public, address), "{refused}");
+            assert!(within(Reach::Anywhere, address), "{refused}");
+        }
+        for public in [
+            "8.8.8.8", "1.1.1.1", "172.15.0.1", "172.32.0.1", "100.63.0.1", "100.128.0.1", "192.0.1.1",
+            "223.255.255.255", "2606:4700::1111", "2001:4860:4860::8888", "64:ff9b::808:808",
+        ] {
+            assert!(within(Reach::Public, public.parse().unwrap()), "{public}");
+        }
+    }
+
+    #[test]
+    fn literal_hosts_are_read_with_and_without_brackets() {
+        assert!(refused_literal(Reach::Public, "[::1]").is_some());
+        assert!(refused_literal(Reach::Public, "127.0.0.1").is_some());
+        assert!(refused_literal(Reach::Public, "8.8.8.8").is_none());
+        assert!(refused_literal(Reach::Public, "example.com").is_none());
+        assert!(refused_literal(Reach::Anywhere, "[::1]").is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! `Retry-After`, in both of its forms.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use sluice_domain::time::Time;
+
+/// The three spellings of a date that HTTP has had; a recipient must know them all.
+const DATE_FORMS: [&str; 3] =
+    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+
+/// More than a century is all the same, and added to a clock it must not overflow.
+const LONGEST_SECONDS: u64 = u32::MAX as u64;
+
+/// How long the destination asks to wait. A date in the past means no wait; a number that is
+/// absurdly large stays large, for the retry policy to cap; anything else is no answer at all.
+pub(crate) fn parse(value: &str, now: Time) -> Option<Duration> {
+    let value = value.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        let seconds = value.parse().unwrap_or(LONGEST_SECONDS);
+        return Some(Duration::from_secs(seconds.min(LONGEST_SECONDS)));
+    }
+    DATE_FORMS.into_iter().find_map(|form| {
+        let date = jiff::civil::DateTime::strptime(form, value).ok()?;
+        let wait = Time::from(date.to_zoned(TimeZone::UTC).ok()?.timestamp()).since(now);
+        Some(wait.min(Duration::from_secs(LONGEST_SECONDS)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_and_dates_are_read_and_nonsense_is_not() {
+        let now = Time::parse("1994-11-06T08:49:00Z").unwrap();
+        let seconds = |value: &str| parse(value, now).map(|wait| wait.as_secs());
+        let table = [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            (" 7 ", Some(7)),
+            ("99999999999999999999999999", Some(u64::from(u32::MAX))),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(37)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(37)),
+            ("Sun Nov  6 08:49:37 1994", Some(37)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(u64::from(u32::MAX))),
+            ("-5", None),
+            ("1.5", None),
+            ("", None),
+            ("soon", None),
+            ("1994-11-06T08:49:37Z", None),
+            ("Sun, 06 Nov 1994", None),
+        ];
+        for (value, expected) in table {
+            assert_eq!(seconds(value), expected, "{value}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_value_makes_it_panic(value in ".{0,60}", now: i64) {
+            let _ = parse(&value, Time(now));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Texts that go out in a request, and texts about an answer that come back to a person.
+
+use std::fmt::Write;
+
+use sluice_domain::mask;
+use sluice_domain::outcome::Outcome;
+use sluice_domain::verify::SecretValue;
+
+/// How much of an answer's body a failure message may quote.
+const EXCERPT_CHARACTERS_MAX: usize = 300;
+
+/// A secret shorter than this is a word like any other, and blotting it out would only garble.
+const SECRET_CHARACTERS_MIN: usize = 4;
+
+/// What stands in a secret's place.
+pub(crate) const MASK: &str = "***";
+
+/// Escapes everything but letters, digits and the bytes in `kept`.
+pub(crate) fn percent_encode(text: &str, kept: &[u8], into: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            write!(into, "%{byte:02X}").expect("writing to a String does not fail");
+        }
+    }
+}
+
+/// The start of a body on one line, without control characters and with personal data hidden.
+pub(crate) fn excerpt(body: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_CHARACTERS_MAX * 8)]);
+    let text = mask::text(&start);
+    let mut line = String::with_capacity(EXCERPT_CHARACTERS_MAX);
+    let mut count = 0;
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        let space = usize::from(!line.is_empty());
+        let room = EXCERPT_CHARACTERS_MAX.saturating_sub(count + space + 1);
+        if room == 0 {
+            line.push('…');
+            return line;
+        }
+        if space == 1 {
+            line.push(' ');
+        }
+        let length = word.chars().count();
+        if length > room {
+            line.extend(word.chars().take(room));
+            line.push('…');
+            return line;
+        }
+        line.push_str(word);
+        count += space + length;
+    }
+    line
+}
+
+/// The same text without any of these secrets.
+pub(crate) fn redact<'a>(text: String, secrets: impl IntoIterator<Item = &'a str>) -> String {
+    secrets.into_iter().fold(text, |text, secret| {
+        if secret.len() >= SECRET_CHARACTERS_MIN && text.contains(secret) {
+            text.replace(secret, MASK)
+        } else {
+            text
+        }
+    })
+}
+
+/// The same outcome, its failure's message without any of these secrets: a destination may quote
+/// what it was sent.
+pub(crate) fn redact_outcome<'a>(mut outcome: Outcome, secrets: impl IntoIterator<Item = &'a str>) -> Outcome {
+    if let Outcome::Retry { failure, .. }
+    | Outcome::Wait { failure, .. }
+    | Outcome::Reject { failure }
+    | Outcome::Unsure { failure } = &mut outcome
+    {
+        failure.message = redact(std::mem::take(&mut failure.message), secrets);
+    }
+    outcome
+}
+
+/// The texts of these secrets, for [`redact`].
+pub(crate) fn exposed(secrets: &[SecretValue]) -> impl Iterator<Item = &str> {
+    secrets.iter().map(SecretValue::expose)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_but_the_kept_bytes_is_escaped() {
+        let mut text = String::new();
+        percent_encode("a b/ü.?#%-_~", b"-_~", &mut text);
+        assert_eq!(text, "a%20b%2F%C3%BC%2E%3F%23%25-_~");
+    }
+
+    #[test]
+    fn an_excerpt_is_one_short_line() {
+        assert_eq!(excerpt(b"  <html>\r\n\t<b>no\x07\x1b[31m</b> "), "<html> <b>no [31m</b>");
+        assert_eq!(excerpt(b""), "");
+        assert_eq!(excerpt(b"no ann@example.com here"), "no a***@example.com here");
+        for long in ["x".repeat(5000), "wörd ".repeat(500), "\u{1F600}".repeat(2000)] {
+            let line = excerpt(long.as_bytes());
+            assert!(line.chars().count() <= 300 && line.ends_with('…'), "{line}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_blotted_out() {
+        let text = redact("token hunter2 and hunter2, pin 12".into(), ["hunter2", "12"]);
+        assert_eq!(text, "token *** and ***, pin 12");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn an_excerpt_is_never_longer_than_its_limit(body in proptest::collection::vec(0u8.., 0..4000)) {
+            proptest::prop_assert!(excerpt(&body).chars().count() <= 300);
+        }
+    }
+}

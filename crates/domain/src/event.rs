@@ -1,0 +1,400 @@
+//! The event: one accepted fact, normalized.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::key::KeyDigest;
+use crate::path::Path;
+use crate::template::{Scope, Secrets, Template, TemplateProblem};
+use crate::time::Time;
+use crate::verify::SecretValue;
+
+/// Names an event everywhere: in answers, on pages, in logs.
+///
+/// It is derived from the idempotency key, so that every node that accepts the same request answers with the same id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId(pub [u8; 16]);
+
+/// Lower case, without padding and without letters that are read for one another.
+static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLock::new(|| {
+    let mut spec = data_encoding::Specification::new();
+    spec.symbols.push_str("0123456789abcdefghjkmnpqrstvwxyz");
+    spec.translate.from.push_str("ABCDEFGHJKMNPQRSTVWXYZ");
+    spec.translate.to.push_str("abcdefghjkmnpqrstvwxyz");
+    spec.check_trailing_bits = false;
+    spec.encoding().expect("the alphabet has 32 different symbols")
+});
+
+impl EventId {
+    /// The id of the event that owns this key. A key that is used again after its lifetime has another
+    /// generation, and so another id.
+    pub fn new(key: KeyDigest, generation: u32) -> EventId {
+        if generation == 0 {
+            return EventId(key.0);
+        }
+        let mut hasher = blake3::Hasher::new_derive_key("sluice event id of a later generation");
+        hasher.update(&key.0);
+        hasher.update(&generation.to_le_bytes());
+        let mut id = [0; 16];
+        hasher.finalize_xof().fill(&mut id);
+        EventId(id)
+    }
+
+    /// Reads `evt_…`.
+    pub fn parse(text: &str) -> Option<EventId> {
+        let bytes = BASE32.decode(text.trim().strip_prefix("evt_")?.as_bytes()).ok()?;
+        bytes.try_into().ok().map(EventId)
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "evt_{}", BASE32.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One accepted fact in one shape, whoever sent it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The version of this shape that the flow promises.
+    pub schema_version: String,
+    /// The source's own id of the event behind the source's name; the idempotency key where it has none.
+    pub event_id: String,
+    /// What happened, such as `lead.created`.
+    pub event_type: String,
+    /// Who sent it.
+    pub source: String,
+    /// When it happened, by the source's own word.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub occurred_at: Option<Time>,
+    /// What makes a repeat recognisable.
+    pub idempotency_key: String,
+    /// Who it is about.
+    pub identity: Map<String, Value>,
+    /// What is said about them.
+    pub attributes: Map<String, Value>,
+    /// Where it should go.
+    #[serde(skip_serializing_if = "Map::is_empty", default)]
+    pub routing: Map<String, Value>,
+    /// How it came to be.
+    pub audit: Audit,
+}
+
+/// How an event came to be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audit {
+    /// When its request arrived.
+    pub received_at: Time,
+    /// Points to the request as it arrived.
+    pub raw_event_ref: String,
+    /// The version of the mapping that made this event.
+    pub mapping_version: String,
+}
+
+impl Event {
+    /// What expressions see as `event`: the fields of the shape, and the members of identity and attributes
+    /// directly, where no field of the shape has that name.
+    pub fn to_scope(&self) -> Value {
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else {
+            return Value::Null;
+        };
+        for (name, value) in self.identity.iter().chain(&self.attributes) {
+            if !fields.contains_key(name) {
+                fields.insert(name.clone(), value.clone());
+            }
+        }
+        Value::Object(fields)
+    }
+
+    /// What keeps the order of events about one person or thing: the first identity that there is, or the event itself.
+    pub fn entity(&self) -> u64 {
+        let identity = ["contact_external_id", "external_id", "email", "phone_e164", "phone"]
+            .into_iter()
+            .find_map(|name| self.identity.get(name).and_then(Value::as_str).map(|value| (name, value)))
+            .filter(|(_, value)| !value.trim().is_empty());
+        let (kind, value) = identity.unwrap_or(("key", &self.idempotency_key));
+        let mut hasher = blake3::Hasher::new_derive_key("sluice entity");
+        hasher.update(kind.as_bytes());
+        hasher.update(&[0]);
+        hasher.update(value.trim().to_lowercase().as_bytes());
+        let mut bytes = [0; 8];
+        hasher.finalize_xof().fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// How a payload becomes an event: the flow's `event:` section.
+#[derive(Clone, Debug)]
+pub struct EventMapping {
+    /// Stands in every event.
+    pub schema_version: String,
+    /// Stands in every event; change it whenever the mapping changes.
+    pub mapping_version: String,
+    /// What happened.
+    pub event_type: Template,
+    /// The source's own id.
+    pub source_event_id: Option<Template>,
+    /// When it happened.
+    pub occurred_at: Option<Template>,
+    /// Who it is about.
+    pub identity: Vec<(String, Template)>,
+    /// What is said; the whole body when left out.
+    pub attributes: Option<Vec<(String, Template)>>,
+    /// Where it should go.
+    pub routing: Vec<(String, Template)>,
+    /// What must be there, as paths into the event.
+    pub required: Vec<(String, Path)>,
+}
+
+impl EventMapping {
+    /// The mapping of a flow without an `event:` section: the body is taken as it is.
+    pub fn plain(event_type: &str) -> EventMapping {
+        EventMapping {
+            schema_version: "1.0".into(),
+            mapping_version: "1".into(),
+            event_type: Template::Literal(Value::String(event_type.into())),
+            source_event_id: None,
+            occurred_at: None,
+            identity: vec![],
+            attributes: None,
+            routing: vec![],
+            required: vec![],
+        }
+    }
+}
+
+/// Why a payload could not become an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MappingProblem {
+    /// Required fields that are not there.
+    #[error("required and not there: {}", .0.join(", "))]
+    Missing(Vec<String>),
+    /// An expression failed.
+    #[error("{at}: {problem}")]
+    Expression {
+        /// The line of the mapping.
+        at: String,
+        /// What went wrong.
+        problem: TemplateProblem,
+    },
+    /// A field of the shape got a value of another kind.
+    #[error("{at}: {message}")]
+    Value {
+        /// The line of the mapping.
+        at: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// What the mapping needs to know beside the payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Who sent it.
+    pub source: &'a str,
+    /// The key that it was accepted under.
+    pub idempotency_key: &'a str,
+    /// Our id.
+    pub id: EventId,
+    /// When its request arrived.
+    pub received_at: Time,
+}
+
+struct NoSecrets;
+
+impl Secrets for NoSecrets {
+    fn secret(&self, _: &str) -> Option<&SecretValue> {
+        None
+    }
+}
+
+impl EventMapping {
+    /// Makes the event. `scope` holds `body` and `headers`.
+    pub fn apply(&self, scope: &Scope, origin: Origin<'_>) -> Result<Event, MappingProblem> {
+        let value = |at: &str, template: &Template| {
+            template
+                .render(scope, &NoSecrets)
+                .map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
+        };
+        let section = |at: &str, entries: &[(String, Template)]| -> Result<Map<String, Value>, MappingProblem> {
+            let mut map = Map::new();
+            for (name, template) in entries {
+                if let Some(value) = value(&format!("{at}.{name}"), template)?.filter(|value| !value.is_null()) {
+                    map.insert(name.clone(), value);
+                }
+            }
+            Ok(map)
+        };
+        let event_type = match value("type", &self.event_type)? {
+            Some(Value::String(text)) if !text.is_empty() => text,
+            _ => return Err(MappingProblem::Missing(vec!["type".into()])),
+        };
+        let source_event_id = match &self.source_event_id {
+            Some(template) => value("id", template)?.and_then(|id| scalar(&id)),
+            None => None,
+        };
+        let occurred_at = match &self.occurred_at {
+            Some(template) => match value("occurred_at", template)? {
+                None | Some(Value::Null) => None,
+                Some(at) => Some(read_time(&at).ok_or_else(|| MappingProblem::Value {
+                    at: "occurred_at".into(),
+                    message: format!("{at} is not a time; RFC 3339 text or a Unix time in seconds or milliseconds is"),
+                })?),
+            },
+            None => None,
+        };
+        let attributes = match &self.attributes {
+            Some(entries) => section("attributes", entries)?,
+            None => match scope.get("body") {
+                Some(Value::Object(body)) => body.clone(),
+                Some(other) => Map::from_iter([("body".to_owned(), other.clone())]),
+                None => Map::new(),
+            },
+        };
+        let event = Event {
+            schema_version: self.schema_version.clone(),
+            event_id: format!("{}:{}", origin.source, source_event_id.as_deref().unwrap_or(origin.idempotency_key)),
+            event_type,
+            source: origin.source.to_owned(),
+            occurred_at,
+            idempotency_key: origin.idempotency_key.to_owned(),
+            identity: section("identity", &self.identity)?,
+            attributes,
+            routing: section("routing", &self.routing)?,
+            audit: Audit {
+                received_at: origin.received_at,
+                raw_event_ref: format!("ledger://events/{}/raw", origin.id),
+                mapping_version: self.mapping_version.clone(),
+            },
+        };
+        if !self.required.is_empty() {
+            let view = event.to_scope();
+            let empty = |value: Option<&Value>| match value {
+                None | Some(Value::Null) => true,
+                Some(Value::String(text)) => text.trim().is_empty(),
+                Some(_) => false,
+            };
+            let missing: Vec<String> =
+                self.required.iter().filter(|(_, path)| empty(path.find(&view))).map(|(text, _)| text.clone()).collect();
+            if !missing.is_empty() {
+                return Err(MappingProblem::Missing(missing));
+            }
+        }
+        Ok(event)
+    }
+}
+
+/// A scalar as text; nothing for null, lists and objects.
+pub fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        _ => None,
+    }
+}
+
+fn read_time(value: &Value) -> Option<Time> {
+    match value {
+        Value::String(text) => Time::parse(text)
+            .or_else(|| text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp().into()))
+            .or_else(|| read_unix(text.parse().ok()?)),
+        Value::Number(number) => read_unix(number.as_f64()?),
+        _ => None,
+    }
+}
+
+/// Seconds up to the year 5138, milliseconds from 1973 on: the ranges do not meet.
+fn read_unix(number: f64) -> Option<Time> {
+    (number.is_finite() && (0.0..1e14).contains(&number))
+        .then(|| Time(if number < 1e11 { (number * 1e3) as i64 } else { number as i64 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn template(text: &str) -> Template {
+        Template::parse_text(text).unwrap()
+    }
+
+    fn mapping() -> EventMapping {
+        EventMapping {
+            event_type: template("lead.created"),
+            source_event_id: Some(template("{{ body.id }}")),
+            occurred_at: Some(template("{{ body.at }}")),
+            identity: vec![
+                ("contact_external_id".into(), template("facebook_leads:lead:{{ body.id }}")),
+                ("email".into(), template("{{ body.email | lower | trim }}")),
+            ],
+            attributes: Some(vec![("first_name".into(), template("{{ body.first }}")), ("gone".into(), template("{{ body.gone }}"))]),
+            routing: vec![("crm".into(), template("salesforce"))],
+            required: vec![("identity.email".into(), Path::parse("identity.email").unwrap())],
+            ..EventMapping::plain("lead.created")
+        }
+    }
+
+    fn apply(body: Value) -> Result<Event, MappingProblem> {
+        let mut scope = Scope::new();
+        scope.set("body", body);
+        let id = EventId::new(KeyDigest([7; 16]), 0);
+        mapping().apply(
+            &scope,
+            Origin { source: "facebook_leads", idempotency_key: "k", id, received_at: Time(1_000) },
+        )
+    }
+
+    #[test]
+    fn the_lead_of_the_seed_is_made_field_for_field() {
+        let event = apply(json!({"id": 987, "at": "2026-03-22T12:34:56Z", "email": " Ada@Example.com ", "first": "Alex"})).unwrap();
+        assert_eq!(event.event_id, "facebook_leads:987");
+        assert_eq!(event.occurred_at, Time::parse("2026-03-22T12:34:56Z"));
+        assert_eq!(event.identity["email"], "ada@example.com");
+        assert_eq!(event.identity["contact_external_id"], "facebook_leads:lead:987");
+        assert_eq!(event.attributes, json!({"first_name": "Alex"}).as_object().unwrap().clone());
+        assert_eq!(event.to_scope()["email"], "ada@example.com");
+        let back: Event = serde_json::from_value(serde_json::to_value(&event).unwrap()).unwrap();
+        assert_eq!(back, event);
+    }
+
+    #[test]
+    fn what_is_required_and_missing_is_named() {
+        let problem = apply(json!({"id": 1, "at": 1774182896, "email": " "})).unwrap_err();
+        assert_eq!(problem.to_string(), "required and not there: identity.email");
+        assert!(apply(json!({"id": 1, "at": "yesterday", "email": "a@b.c"})).unwrap_err().to_string().contains("yesterday"));
+    }
+
+    #[test]
+    fn ids_are_read_back_and_generations_differ() {
+        let key = KeyDigest([9; 16]);
+        let id = EventId::new(key, 0);
+        assert_eq!(EventId::parse(&id.to_string()), Some(id));
+        assert_eq!(EventId::parse(&id.to_string().to_uppercase().replace("EVT_", "evt_")), Some(id));
+        assert_ne!(EventId::new(key, 1), id);
+        assert_eq!(EventId::parse("evt_short"), None);
+    }
+
+    #[test]
+    fn one_person_is_one_entity_whatever_the_case() {
+        let a = apply(json!({"id": 1, "email": "ada@example.com"})).unwrap();
+        let b = apply(json!({"id": 1, "email": "ADA@example.com", "first": "x"})).unwrap();
+        let c = apply(json!({"id": 2, "email": "ada@example.com"})).unwrap();
+        assert_eq!(a.entity(), b.entity());
+        assert_ne!(a.entity(), c.entity());
+    }
+}

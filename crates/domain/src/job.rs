@@ -1,0 +1,244 @@
+//! A job: one event × one worker, and the states it goes through.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::EventId;
+
+/// Names a job. Ascending in the order of acceptance.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct JobId(pub i64);
+
+impl JobId {
+    /// Reads `job_17` or `17`.
+    pub fn parse(text: &str) -> Option<JobId> {
+        let text = text.trim();
+        text.strip_prefix("job_").unwrap_or(text).parse().ok().filter(|id| *id > 0).map(JobId)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job_{}", self.0)
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for JobId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Where a job stands. `docs/lifecycle.md` draws this; a test compares the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// Accepted or replayed, not yet tried since.
+    Queued,
+    /// An attempt is under way.
+    Running,
+    /// Failed for now; due again later.
+    Retrying,
+    /// Held by something else than its own failure: the destination asked everybody to wait, or an outcome is being
+    /// read back.
+    Waiting,
+    /// Every step is done.
+    Succeeded,
+    /// Nothing had to be done.
+    Noop,
+    /// Failed for good: a dead letter.
+    Dead,
+    /// An effect may have happened and nobody can tell: a person decides.
+    Unknown,
+    /// Given up by a person, or older than its dead-letter queue keeps things.
+    Dropped,
+}
+
+impl JobState {
+    /// Every state.
+    pub const ALL: [JobState; 9] = [
+        JobState::Queued,
+        JobState::Running,
+        JobState::Retrying,
+        JobState::Waiting,
+        JobState::Succeeded,
+        JobState::Noop,
+        JobState::Dead,
+        JobState::Unknown,
+        JobState::Dropped,
+    ];
+
+    /// The word that people see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JobState::Queued => "queued",
+            JobState::Running => "running",
+            JobState::Retrying => "retrying",
+            JobState::Waiting => "waiting",
+            JobState::Succeeded => "succeeded",
+            JobState::Noop => "noop",
+            JobState::Dead => "dead",
+            JobState::Unknown => "unknown",
+            JobState::Dropped => "dropped",
+        }
+    }
+
+    /// The state that this word names.
+    pub fn parse(word: &str) -> Option<JobState> {
+        JobState::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// The number that the ledger keeps. Live states come before [`JobState::LIVE_BELOW`].
+    pub fn code(self) -> i64 {
+        match self {
+            JobState::Queued => 0,
+            JobState::Running => 1,
+            JobState::Retrying => 2,
+            JobState::Waiting => 3,
+            JobState::Succeeded => 8,
+            JobState::Noop => 9,
+            JobState::Dead => 10,
+            JobState::Unknown => 11,
+            JobState::Dropped => 12,
+        }
+    }
+
+    /// The first number that is no longer live.
+    pub const LIVE_BELOW: i64 = 8;
+
+    /// The state that this number stands for.
+    pub fn from_code(code: i64) -> Option<JobState> {
+        JobState::ALL.into_iter().find(|state| state.code() == code)
+    }
+
+    /// Whether the scheduler still has something to do with it.
+    pub fn is_live(self) -> bool {
+        self.code() < JobState::LIVE_BELOW
+    }
+
+    /// Whether a job may go from this state to that one.
+    pub fn may_become(self, next: JobState) -> bool {
+        use JobState::*;
+        match self {
+            Queued | Retrying | Waiting => matches!(next, Running | Waiting | Retrying | Succeeded | Noop | Dead | Unknown | Dropped),
+            Running => next != Dropped && next != Running,
+            // Replayed by a person; a dead letter may also be given up.
+            Dead | Unknown => matches!(next, Queued | Dropped | Succeeded),
+            Succeeded | Noop | Dropped => next == Queued,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Names one outward action for ever: the same over retries, restarts, replays and changes of configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EffectKey(pub [u8; 16]);
+
+impl EffectKey {
+    /// The key of what this step of this worker does for this event.
+    pub fn new(event: EventId, worker: &str, step: &str) -> EffectKey {
+        let mut hasher = blake3::Hasher::new_derive_key("sluice effect key");
+        hasher.update(&event.0);
+        for part in [worker, step] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        let mut key = [0; 16];
+        hasher.finalize_xof().fill(&mut key);
+        EffectKey(key)
+    }
+}
+
+impl fmt::Display for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "eff_{}", data_encoding::HEXLOWER.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Where an effect stands. `Applied` and `Skipped` are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectState {
+    /// Written down before it is done; an attempt may be under way.
+    Intent,
+    /// Done.
+    Applied,
+    /// Nothing had to be done.
+    Skipped,
+    /// Surely not done.
+    NotApplied,
+    /// May have been done.
+    Unknown,
+}
+
+impl EffectState {
+    /// Every state.
+    pub const ALL: [EffectState; 5] =
+        [EffectState::Intent, EffectState::Applied, EffectState::Skipped, EffectState::NotApplied, EffectState::Unknown];
+
+    /// The word that people see and the ledger keeps.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EffectState::Intent => "intent",
+            EffectState::Applied => "applied",
+            EffectState::Skipped => "skipped",
+            EffectState::NotApplied => "not_applied",
+            EffectState::Unknown => "unknown",
+        }
+    }
+
+    /// The state that this word names.
+    pub fn parse(word: &str) -> Option<EffectState> {
+        EffectState::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// Whether the step behind it is finished.
+    pub fn is_final(self) -> bool {
+        matches!(self, EffectState::Applied | EffectState::Skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyDigest;
+
+    #[test]
+    fn words_and_numbers_read_back() {
+        for state in JobState::ALL {
+            assert_eq!(JobState::parse(state.as_str()), Some(state));
+            assert_eq!(JobState::from_code(state.code()), Some(state));
+        }
+        assert_eq!(JobId::parse("job_17"), Some(JobId(17)));
+        assert_eq!(JobId::parse("17"), Some(JobId(17)));
+        assert_eq!(JobId::parse("job_-1"), None);
+    }
+
+    #[test]
+    fn effect_keys_tell_event_worker_and_step_apart() {
+        let event = |n| EventId::new(KeyDigest([n; 16]), 0);
+        let key = EffectKey::new(event(1), "w", "s");
+        assert_eq!(key, EffectKey::new(event(1), "w", "s"));
+        for other in [EffectKey::new(event(2), "w", "s"), EffectKey::new(event(1), "ws", ""), EffectKey::new(event(1), "w", "t")] {
+            assert_ne!(key, other);
+        }
+    }
+}

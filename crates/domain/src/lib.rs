@@ -1,0 +1,29 @@
+//! Decides: the nouns and rules of Sluice, and nothing that touches the world.
+//!
+//! No clock, no randomness of its own, no disk, no network, no environment: whoever calls says what
+//! time it is and hands in a seeded [`random::Random`]. That is why the same code runs in
+//! production, in tests and under simulation.
+//!
+//! An event is accepted once ([`flow`], [`verify`], [`key`], [`event`]), scheduled when due
+//! ([`schedule`]), worked step by step ([`worker`], [`template`]), and settled ([`settle`]) from the
+//! [`outcome`] of its effect.
+
+pub mod action;
+pub mod config;
+pub mod destination;
+pub mod event;
+pub mod flow;
+pub mod job;
+pub mod key;
+pub mod mask;
+pub mod outcome;
+pub mod path;
+pub mod random;
+pub mod retry;
+pub mod schedule;
+pub mod settle;
+pub mod template;
+pub mod time;
+pub mod unit;
+pub mod verify;
+pub mod worker;

@@ -1,0 +1,401 @@
+//! The gate in front of a destination: rate ∧ adaptive concurrency ∧ Retry-After ∧ breaker ∧ pause.
+//!
+//! Waiting at a gate costs no attempt.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::destination::GateSettings;
+use crate::random::Random;
+use crate::settle::Verdict;
+use crate::time::Time;
+
+/// Whether a call may start now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Yes.
+    Go,
+    /// Not before this moment.
+    NotBefore(Time),
+    /// When a call ends.
+    Full,
+    /// When a person says so.
+    Paused,
+}
+
+/// Why a gate is closed by hand, or as if by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pause {
+    /// The destination refused our credentials; one job died of it and no other shall.
+    Auth,
+    /// An operator said so.
+    Operator,
+}
+
+/// Something worth telling about a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateChange {
+    /// The breaker opened until then.
+    Opened(Time),
+    /// The breaker lets one call through to see.
+    HalfOpen,
+    /// The breaker closed again.
+    Closed,
+    /// Our credentials were refused.
+    AuthPaused,
+}
+
+/// What a person sees of a gate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateView {
+    /// `closed`, `open` or `half-open`: the breaker.
+    pub breaker: &'static str,
+    /// Until when the breaker stays open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_until: Option<Time>,
+    /// Calls in flight.
+    pub in_flight: u32,
+    /// Calls that may be in flight at once right now.
+    pub concurrency: u32,
+    /// Calls that may be in flight at once at the most.
+    pub concurrency_max: u32,
+    /// Nothing is sent before this moment, because the destination asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Time>,
+    /// Why it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+}
+
+#[derive(Clone, Debug)]
+enum Breaker {
+    Closed { window_start: Time, calls: u32, failures: u32, in_a_row: u32 },
+    Open { until: Time },
+    HalfOpen { probing: bool },
+}
+
+/// The gate in front of one destination.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    settings: GateSettings,
+    in_flight: u32,
+    /// How many calls may be in flight; grows by one per windowful of successes, shrinks on trouble.
+    window: f64,
+    last_shrink: Time,
+    /// The moment, in fractional milliseconds, at which the rate's bucket is empty (GCRA).
+    bucket_at: f64,
+    not_before: Time,
+    throttles_in_a_row: u32,
+    breaker: Breaker,
+    opened_in_a_row: u32,
+    paused: Option<Pause>,
+}
+
+const WINDOW_START: f64 = 4.0;
+const SHRINK: f64 = 0.7;
+/// The wait after a 429 without Retry-After, doubled each time up to a minute.
+const THROTTLE_FIRST: Duration = Duration::from_secs(1);
+const THROTTLE_MAX: Duration = Duration::from_secs(60);
+
+impl Gate {
+    /// An open gate.
+    pub fn new(settings: GateSettings) -> Gate {
+        Gate {
+            window: WINDOW_START.min(f64::from(settings.concurrency_max)),
+            settings,
+            in_flight: 0,
+            last_shrink: Time(i64::MIN),
+            bucket_at: f64::MIN,
+            not_before: Time(i64::MIN),
+            throttles_in_a_row: 0,
+            breaker: closed(Time(i64::MIN)),
+            opened_in_a_row: 0,
+            paused: None,
+        }
+    }
+
+    /// Takes new limits without forgetting what is in flight.
+    pub fn configure(&mut self, settings: GateSettings) {
+        self.window = self.window.min(f64::from(settings.concurrency_max)).max(1.0);
+        self.settings = settings;
+    }
+
+    /// Closes it until [`Gate::resume`].
+    pub fn pause(&mut self, reason: Pause) {
+        self.paused = Some(reason);
+    }
+
+    /// Opens it again. After an auth failure one call goes first, to see.
+    pub fn resume(&mut self) {
+        if self.paused.take() == Some(Pause::Auth) {
+            self.breaker = Breaker::HalfOpen { probing: false };
+        }
+    }
+
+    /// Why it is paused.
+    pub fn paused(&self) -> Option<&Pause> {
+        self.paused.as_ref()
+    }
+
+    /// Whether a call may start now.
+    pub fn admit(&mut self, now: Time) -> Admission {
+        if self.paused.is_some() {
+            return Admission::Paused;
+        }
+        match self.breaker {
+            Breaker::Open { until } if now < until => return Admission::NotBefore(until),
+            Breaker::Open { .. } => self.breaker = Breaker::HalfOpen { probing: false },
+            Breaker::HalfOpen { probing: true } => return Admission::Full,
+            Breaker::HalfOpen { probing: false } | Breaker::Closed { .. } => {}
+        }
+        if now < self.not_before {
+            return Admission::NotBefore(self.not_before);
+        }
+        if f64::from(self.in_flight) >= self.window.floor().max(1.0) {
+            return Admission::Full;
+        }
+        if let Some(rate) = self.settings.rate {
+            let interval = rate.interval().as_secs_f64() * 1e3;
+            let earliest = self.bucket_at - interval * f64::from(self.settings.burst.saturating_sub(1));
+            if (now.0 as f64) < earliest {
+                return Admission::NotBefore(Time(earliest.ceil() as i64));
+            }
+        }
+        Admission::Go
+    }
+
+    /// A call starts. Counted before it leaves. Returns whether it is the breaker's probe.
+    pub fn start(&mut self, now: Time) -> Option<GateChange> {
+        self.in_flight += 1;
+        if let Some(rate) = self.settings.rate {
+            let interval = rate.interval().as_secs_f64() * 1e3;
+            self.bucket_at = self.bucket_at.max(now.0 as f64) + interval;
+        }
+        match &mut self.breaker {
+            Breaker::HalfOpen { probing } => {
+                *probing = true;
+                Some(GateChange::HalfOpen)
+            }
+            _ => None,
+        }
+    }
+
+    /// A call that started at `started` has ended.
+    pub fn finish(&mut self, now: Time, started: Time, verdict: Verdict, random: &mut Random) -> Option<GateChange> {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match verdict {
+            Verdict::Healthy => {
+                self.throttles_in_a_row = 0;
+                let max = f64::from(self.settings.concurrency_max);
+                self.window = (self.window + 1.0 / self.window.max(1.0)).min(max);
+                self.count(now, false, random)
+            }
+            Verdict::Silent => match &mut self.breaker {
+                // A probe that learned nothing is no probe: the next call is.
+                Breaker::HalfOpen { probing } => {
+                    *probing = false;
+                    None
+                }
+                _ => None,
+            },
+            Verdict::Throttled { after } => {
+                self.shrink(now, started);
+                self.throttles_in_a_row = self.throttles_in_a_row.saturating_add(1);
+                let wait = after.unwrap_or_else(|| {
+                    let doubled = THROTTLE_FIRST.saturating_mul(1 << (self.throttles_in_a_row - 1).min(6));
+                    doubled.min(THROTTLE_MAX).mul_f64(0.5 + random.unit() / 2.0)
+                });
+                // Up to a tenth more, so that all gates that were told one moment do not open in it.
+                self.not_before = self.not_before.max(now + wait.mul_f64(1.0 + random.unit() / 10.0));
+                match &mut self.breaker {
+                    Breaker::HalfOpen { probing } => *probing = false,
+                    Breaker::Closed { .. } | Breaker::Open { .. } => {}
+                }
+                None
+            }
+            Verdict::Failing => {
+                self.shrink(now, started);
+                self.count(now, true, random)
+            }
+            Verdict::Unauthorized => {
+                if let Breaker::HalfOpen { probing } = &mut self.breaker {
+                    *probing = false;
+                }
+                self.paused = Some(Pause::Auth);
+                Some(GateChange::AuthPaused)
+            }
+        }
+    }
+
+    /// At most once for all calls that were in flight together: they all saw the same trouble.
+    fn shrink(&mut self, now: Time, started: Time) {
+        if started >= self.last_shrink {
+            self.window = (self.window * SHRINK).max(1.0);
+            self.last_shrink = now;
+        }
+    }
+
+    fn count(&mut self, now: Time, failed: bool, random: &mut Random) -> Option<GateChange> {
+        let settings = &self.settings.breaker;
+        match &mut self.breaker {
+            Breaker::Closed { window_start, calls, failures, in_a_row } => {
+                if now.since(*window_start) > settings.window || *window_start > now {
+                    (*window_start, *calls, *failures) = (now, 0, 0);
+                }
+                *calls += 1;
+                *failures += u32::from(failed);
+                *in_a_row = if failed { *in_a_row + 1 } else { 0 };
+                let share = *calls >= settings.calls_min && *failures * 100 >= *calls * settings.failure_percent;
+                if failed && (share || *in_a_row >= settings.failures_in_a_row) {
+                    return Some(self.open(now, random));
+                }
+                None
+            }
+            Breaker::HalfOpen { .. } if failed => Some(self.open(now, random)),
+            Breaker::HalfOpen { .. } => {
+                self.breaker = closed(now);
+                self.opened_in_a_row = 0;
+                // Slow start: what just recovered is not met with everything that waited.
+                self.window = 1.0;
+                Some(GateChange::Closed)
+            }
+            // The end of a call from before it opened says nothing new.
+            Breaker::Open { .. } => None,
+        }
+    }
+
+    fn open(&mut self, now: Time, random: &mut Random) -> GateChange {
+        let settings = &self.settings.breaker;
+        let doubled = settings.open_first.saturating_mul(1u32 << self.opened_in_a_row.min(16));
+        let wait = doubled.min(settings.open_max).mul_f64(1.0 + random.unit() / 10.0);
+        self.opened_in_a_row = self.opened_in_a_row.saturating_add(1);
+        let until = now + wait;
+        self.breaker = Breaker::Open { until };
+        GateChange::Opened(until)
+    }
+
+    /// What a person sees.
+    pub fn view(&self, now: Time) -> GateView {
+        let (breaker, open_until) = match self.breaker {
+            Breaker::Closed { .. } => ("closed", None),
+            Breaker::Open { until } if until > now => ("open", Some(until)),
+            Breaker::Open { .. } | Breaker::HalfOpen { .. } => ("half-open", None),
+        };
+        GateView {
+            breaker,
+            open_until,
+            in_flight: self.in_flight,
+            concurrency: self.window.floor() as u32,
+            concurrency_max: self.settings.concurrency_max,
+            not_before: (self.not_before > now).then_some(self.not_before),
+            paused: self.paused.clone(),
+        }
+    }
+}
+
+fn closed(now: Time) -> Breaker {
+    Breaker::Closed { window_start: now, calls: 0, failures: 0, in_a_row: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit;
+
+    fn gate(settings: GateSettings) -> (Gate, Random) {
+        (Gate::new(settings), Random::seeded(3))
+    }
+
+    #[test]
+    fn a_rate_is_kept_over_any_interval() {
+        let (mut gate, mut random) = gate(GateSettings { rate: Some(unit::rate("10/s").unwrap()), burst: 3, ..Default::default() });
+        let mut sent = Vec::new();
+        for ms in 0..5_000 {
+            while gate.admit(Time(ms)) == Admission::Go {
+                gate.start(Time(ms));
+                gate.finish(Time(ms), Time(ms), Verdict::Healthy, &mut random);
+                sent.push(ms);
+            }
+        }
+        assert!(sent.len() >= 50);
+        for (i, from) in sent.iter().enumerate() {
+            let within_a_second = sent[i..].iter().take_while(|at| **at < from + 1_000).count();
+            assert!(within_a_second <= 13, "{within_a_second} in the second from {from}");
+        }
+    }
+
+    #[test]
+    fn an_open_breaker_lets_one_probe_through_and_starts_slowly() {
+        let (mut gate, mut random) = gate(GateSettings::default());
+        let mut change = None;
+        for _ in 0..10 {
+            assert_eq!(gate.admit(Time(0)), Admission::Go);
+            gate.start(Time(0));
+            change = gate.finish(Time(0), Time(0), Verdict::Failing, &mut random);
+        }
+        let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
+        assert_eq!(gate.admit(Time(1)), Admission::NotBefore(until));
+        assert_eq!(gate.admit(until), Admission::Go);
+        assert_eq!(gate.start(until), Some(GateChange::HalfOpen));
+        assert_eq!(gate.admit(until), Admission::Full, "one probe, not a stampede");
+        assert_eq!(gate.finish(until, until, Verdict::Healthy, &mut random), Some(GateChange::Closed));
+        gate.start(until);
+        assert_eq!(gate.admit(until), Admission::Full, "slow start");
+    }
+
+    #[test]
+    fn a_failed_probe_opens_it_for_longer() {
+        let (mut gate, mut random) = gate(GateSettings::default());
+        let mut now = Time(0);
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            loop {
+                match gate.admit(now) {
+                    Admission::Go => {
+                        gate.start(now);
+                        if let Some(GateChange::Opened(until)) = gate.finish(now, now, Verdict::Failing, &mut random) {
+                            waits.push(until.since(now).as_secs());
+                            break;
+                        }
+                    }
+                    Admission::NotBefore(at) => now = at,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
+    }
+
+    #[test]
+    fn throttling_shrinks_once_per_flight_and_is_waited_for() {
+        let (mut gate, mut random) = gate(GateSettings { concurrency_max: 64, ..Default::default() });
+        for _ in 0..2_000 {
+            gate.start(Time(0));
+            gate.finish(Time(0), Time(0), Verdict::Healthy, &mut random);
+        }
+        let before = gate.view(Time(0)).concurrency;
+        for _ in 0..8 {
+            gate.start(Time(10));
+        }
+        for _ in 0..8 {
+            gate.finish(Time(20), Time(10), Verdict::Throttled { after: Some(Duration::from_secs(2)) }, &mut random);
+        }
+        assert_eq!(gate.view(Time(20)).concurrency, (f64::from(before) * SHRINK) as u32);
+        let Admission::NotBefore(at) = gate.admit(Time(20)) else { panic!("it must wait") };
+        assert!(at >= Time(2_020) && at <= Time(2_220), "{at:?}");
+    }
+
+    #[test]
+    fn an_auth_failure_pauses_until_somebody_resumes() {
+        let (mut gate, mut random) = gate(GateSettings::default());
+        gate.start(Time(0));
+        assert_eq!(gate.finish(Time(0), Time(0), Verdict::Unauthorized, &mut random), Some(GateChange::AuthPaused));
+        assert_eq!(gate.admit(Time(i64::MAX / 2)), Admission::Paused);
+        gate.resume();
+        assert_eq!(gate.admit(Time(1)), Admission::Go);
+        gate.start(Time(1));
+        assert_eq!(gate.admit(Time(1)), Admission::Full, "one call goes first");
+    }
+}

@@ -1,0 +1,489 @@
+//! The scheduler: a plain struct that decides what runs next. It performs nothing.
+//!
+//! `step(now, input)` takes one thing that happened and answers with actions. A thin loop elsewhere performs them and
+//! feeds back what came of it. Memory holds a window on the ledger ([`window`]); all of it can be lost at any moment and
+//! loading restores it.
+//!
+//! What is scheduled is a job *at its next outward step*. It waits in the lane (destination, entity) of that step, one at
+//! a time and first come first served; the head of a lane runs when it is due, its worker has a free slot and the gate
+//! of the destination ([`gate`]) lets it. A job that failed for now keeps the head of its lane.
+
+pub mod gate;
+mod window;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::destination::GateSettings;
+use crate::job::JobId;
+use crate::random::Random;
+use crate::settle::Verdict;
+use crate::time::Time;
+use crate::worker::Order;
+use gate::{Admission, Gate, GateChange, GateView, Pause};
+use window::Window;
+pub use window::{LANE_JOBS_MAX, WINDOW_JOBS_MAX};
+
+/// A job as the scheduler sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    /// Which.
+    pub id: JobId,
+    /// Whose.
+    pub worker: Arc<str>,
+    /// Where its next outward step goes.
+    pub destination: Arc<str>,
+    /// Whether it keeps its place among the jobs of its entity.
+    pub order: Order,
+    /// Who or what it is about.
+    pub entity: u64,
+    /// Not before.
+    pub due: Time,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// These are the workers (with their concurrency) and the destinations (with their limits) from now on.
+    Configured {
+        /// Name and jobs in flight at once.
+        workers: Vec<(Arc<str>, u32)>,
+        /// Name and limits.
+        destinations: Vec<(Arc<str>, GateSettings)>,
+    },
+    /// Jobs that have just been accepted, durably.
+    Accepted(Vec<Pending>),
+    /// What a [`Action::Load`] brought.
+    Loaded {
+        /// Whose.
+        worker: Arc<str>,
+        /// In ascending order of their ids.
+        jobs: Vec<Pending>,
+        /// Whether the ledger had more than was asked for.
+        more: bool,
+    },
+    /// A [`Action::Load`] could not be carried out.
+    LoadFailed(Arc<str>),
+    /// Jobs of this worker came back to life, the first of them being this one.
+    Revived {
+        /// Whose.
+        worker: Arc<str>,
+        /// The lowest id among them.
+        first: JobId,
+    },
+    /// A job's run has ended and what came of it is durable.
+    Settled {
+        /// Which.
+        job: JobId,
+        /// What was learned of the destination; `None` if it was not asked.
+        verdict: Option<Verdict>,
+        /// The job again, if it is not finished.
+        again: Option<Pending>,
+    },
+    /// A destination is closed by an operator.
+    Pause(Target),
+    /// A destination is open again.
+    Resume(Target),
+    /// Time has passed.
+    Tick,
+}
+
+/// What can be paused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A destination, by name.
+    Destination(Arc<str>),
+    /// A worker, by name.
+    Worker(Arc<str>),
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Run this job now. A slot of its worker and its destination is taken.
+    Run(JobId),
+    /// Read live jobs of this worker from the ledger.
+    Load {
+        /// Whose.
+        worker: Arc<str>,
+        /// Beyond this id.
+        after: JobId,
+        /// This many.
+        limit: usize,
+    },
+    /// Come back at this moment with a [`Input::Tick`], if nothing happens before.
+    WakeAt(Time),
+    /// A gate changed: log it, count it, remember an auth pause.
+    Gate(Arc<str>, GateChange),
+}
+
+/// Names a lane: (destination, entity).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneId(u32, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Behind another job of its lane.
+    InLane,
+    /// At the head, not due yet.
+    Timed,
+    /// At the head and due: waits for a slot.
+    Ready,
+    Running,
+}
+
+#[derive(Debug)]
+struct Entry {
+    worker: u32,
+    destination: u32,
+    lane: Option<LaneId>,
+    due: Time,
+    phase: Phase,
+    started: Time,
+}
+
+#[derive(Debug)]
+struct WorkerState {
+    name: Arc<str>,
+    concurrency: u32,
+    in_flight: u32,
+    paused: bool,
+    window: Window,
+}
+
+/// What a person sees of the scheduler.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Jobs in memory.
+    pub jobs_held: usize,
+    /// Jobs running.
+    pub in_flight: usize,
+    /// Gates by destination.
+    pub gates: BTreeMap<String, GateView>,
+    /// Paused workers.
+    pub workers_paused: Vec<String>,
+}
+
+/// Jobs running at once over all workers, at the most.
+pub const IN_FLIGHT_MAX: usize = 1_024;
+
+/// Decides what runs next.
+#[derive(Debug)]
+pub struct Scheduler {
+    workers: Vec<WorkerState>,
+    worker_ids: HashMap<Arc<str>, u32>,
+    gates: Vec<(Arc<str>, Gate)>,
+    gate_ids: HashMap<Arc<str>, u32>,
+    jobs: HashMap<JobId, Entry>,
+    lanes: HashMap<LaneId, VecDeque<JobId>>,
+    timers: BinaryHeap<Reverse<(Time, JobId)>>,
+    /// Due heads by (worker, destination), so that one full worker or closed gate holds nobody else.
+    ready: BTreeMap<(u32, u32), VecDeque<JobId>>,
+    turn: usize,
+    in_flight: usize,
+    random: Random,
+}
+
+impl Scheduler {
+    /// Knows nothing yet.
+    pub fn new(random: Random) -> Scheduler {
+        Scheduler {
+            workers: Vec::new(),
+            worker_ids: HashMap::new(),
+            gates: Vec::new(),
+            gate_ids: HashMap::new(),
+            jobs: HashMap::new(),
+            lanes: HashMap::new(),
+            timers: BinaryHeap::new(),
+            ready: BTreeMap::new(),
+            turn: 0,
+            in_flight: 0,
+            random,
+        }
+    }
+
+    /// Takes in one thing that happened and appends what to do now.
+    pub fn step(&mut self, now: Time, input: Input, actions: &mut Vec<Action>) {
+        match input {
+            Input::Configured { workers, destinations } => self.configure(workers, destinations),
+            Input::Accepted(jobs) => {
+                for job in jobs {
+                    self.take_fresh(now, job);
+                }
+            }
+            Input::Loaded { worker, jobs, more } => self.take_loaded(now, &worker, jobs, more),
+            Input::LoadFailed(worker) => {
+                let worker = self.worker(&worker);
+                self.workers[worker as usize].window.load_failed();
+            }
+            Input::Revived { worker, first } => {
+                let worker = self.worker(&worker);
+                self.workers[worker as usize].window.rewind(first);
+            }
+            Input::Settled { job, verdict, again } => self.settle(now, job, verdict, again, actions),
+            Input::Pause(target) => self.set_paused(&target, true),
+            Input::Resume(target) => self.set_paused(&target, false),
+            Input::Tick => {}
+        }
+        self.fire_timers(now);
+        let gate_wake = self.dispatch(now, actions);
+        for worker in &mut self.workers {
+            if let Some((after, limit)) = worker.window.want_load() {
+                actions.push(Action::Load { worker: worker.name.clone(), after, limit });
+            }
+        }
+        let timer_wake = self.timers.peek().map(|Reverse((at, _))| *at);
+        if let Some(at) = gate_wake.into_iter().chain(timer_wake).min() {
+            actions.push(Action::WakeAt(at));
+        }
+    }
+
+    /// What a person sees.
+    pub fn view(&self, now: Time) -> View {
+        View {
+            jobs_held: self.jobs.len(),
+            in_flight: self.in_flight,
+            gates: self.gates.iter().map(|(name, gate)| (name.to_string(), gate.view(now))).collect(),
+            workers_paused: self.workers.iter().filter(|worker| worker.paused).map(|worker| worker.name.to_string()).collect(),
+        }
+    }
+
+    /// Whether this job is in memory. For tests and for the simulator's checks.
+    pub fn holds(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// The jobs that run right now. For tests and for the simulator's checks.
+    pub fn running(&self) -> impl Iterator<Item = (JobId, Option<LaneId>)> {
+        self.jobs.iter().filter(|(_, entry)| entry.phase == Phase::Running).map(|(id, entry)| (*id, entry.lane))
+    }
+
+    fn configure(&mut self, workers: Vec<(Arc<str>, u32)>, destinations: Vec<(Arc<str>, GateSettings)>) {
+        for (name, concurrency) in workers {
+            let worker = self.worker(&name);
+            self.workers[worker as usize].concurrency = concurrency.max(1);
+        }
+        for (name, settings) in destinations {
+            let gate = self.gate(&name);
+            self.gates[gate as usize].1.configure(settings);
+        }
+    }
+
+    fn worker(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(id) = self.worker_ids.get(name) {
+            return *id;
+        }
+        let id = u32::try_from(self.workers.len()).expect("fewer than 2^32 workers");
+        self.workers.push(WorkerState { name: name.clone(), concurrency: 1, in_flight: 0, paused: false, window: Window::new() });
+        self.worker_ids.insert(name.clone(), id);
+        id
+    }
+
+    fn gate(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(id) = self.gate_ids.get(name) {
+            return *id;
+        }
+        let id = u32::try_from(self.gates.len()).expect("fewer than 2^32 destinations");
+        self.gates.push((name.clone(), Gate::new(GateSettings::default())));
+        self.gate_ids.insert(name.clone(), id);
+        id
+    }
+
+    fn set_paused(&mut self, target: &Target, paused: bool) {
+        match target {
+            Target::Destination(name) => {
+                let gate = self.gate(name);
+                let gate = &mut self.gates[gate as usize].1;
+                if paused { gate.pause(Pause::Operator) } else { gate.resume() }
+            }
+            Target::Worker(name) => {
+                let worker = self.worker(name);
+                self.workers[worker as usize].paused = paused;
+            }
+        }
+    }
+
+    fn lane_of(&mut self, job: &Pending) -> Option<LaneId> {
+        let destination = self.gate(&job.destination);
+        (job.order == Order::Fifo).then_some(LaneId(destination, job.entity))
+    }
+
+    fn take_fresh(&mut self, now: Time, job: Pending) {
+        let worker = self.worker(&job.worker);
+        let lane = self.lane_of(&job);
+        let full = lane.filter(|lane| self.lanes.get(lane).is_some_and(|jobs| jobs.len() >= LANE_JOBS_MAX));
+        if self.jobs.contains_key(&job.id) || !self.workers[worker as usize].window.takes_fresh(job.id, lane) {
+            return;
+        }
+        if let Some(lane) = full {
+            self.workers[worker as usize].window.leave_in(job.id, lane);
+            return;
+        }
+        self.enter(now, worker, job);
+    }
+
+    fn take_loaded(&mut self, now: Time, worker: &Arc<str>, jobs: Vec<Pending>, more: bool) {
+        let worker = self.worker(worker);
+        let last = jobs.last().map(|job| job.id);
+        for job in jobs {
+            if self.jobs.contains_key(&job.id) {
+                continue;
+            }
+            if let Some(lane) = self.lane_of(&job)
+                && self.lanes.get(&lane).is_some_and(|jobs| jobs.len() >= LANE_JOBS_MAX)
+            {
+                self.workers[worker as usize].window.leave_in(job.id, lane);
+                continue;
+            }
+            self.enter(now, worker, job);
+        }
+        self.workers[worker as usize].window.loaded(last, more);
+    }
+
+    /// A job comes into memory.
+    fn enter(&mut self, now: Time, worker: u32, job: Pending) {
+        self.workers[worker as usize].window.held += 1;
+        self.place(now, worker, job);
+    }
+
+    /// A job takes its place: at the end of its lane, or at once where there is no lane.
+    fn place(&mut self, now: Time, worker: u32, job: Pending) {
+        let destination = self.gate(&job.destination);
+        let lane = self.lane_of(&job);
+        let head = match lane {
+            Some(lane) => {
+                let jobs = self.lanes.entry(lane).or_default();
+                jobs.push_back(job.id);
+                jobs.len() == 1
+            }
+            None => true,
+        };
+        self.jobs.insert(job.id, Entry { worker, destination, lane, due: job.due, phase: Phase::InLane, started: Time(0) });
+        if head {
+            self.promote(now, job.id);
+        }
+    }
+
+    /// The head of a lane waits for its time, or for a slot.
+    fn promote(&mut self, now: Time, id: JobId) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        if entry.due <= now {
+            entry.phase = Phase::Ready;
+            self.ready.entry((entry.worker, entry.destination)).or_default().push_back(id);
+        } else {
+            entry.phase = Phase::Timed;
+            self.timers.push(Reverse((entry.due, id)));
+        }
+    }
+
+    fn fire_timers(&mut self, now: Time) {
+        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+            let current = self.jobs.get(&id).is_some_and(|entry| entry.phase == Phase::Timed && entry.due == at);
+            if current && at > now {
+                return;
+            }
+            self.timers.pop();
+            if current {
+                self.promote(now, id);
+            }
+        }
+    }
+
+    /// Runs what may run. Answers when a gate opens by itself.
+    fn dispatch(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Time> {
+        let keys: Vec<(u32, u32)> = self.ready.keys().copied().collect();
+        let mut wake: Option<Time> = None;
+        if keys.is_empty() {
+            return None;
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let mut open: VecDeque<(u32, u32)> = keys.iter().cycle().skip(self.turn % keys.len()).take(keys.len()).copied().collect();
+        // One from each in turn, so that no worker waits behind another's backlog.
+        while let Some(key) = open.pop_front() {
+            if self.in_flight >= IN_FLIGHT_MAX {
+                break;
+            }
+            let worker = &mut self.workers[key.0 as usize];
+            if worker.paused || worker.in_flight >= worker.concurrency {
+                continue;
+            }
+            let (name, gate) = &mut self.gates[key.1 as usize];
+            match gate.admit(now) {
+                Admission::Go => {}
+                Admission::NotBefore(at) => {
+                    wake = Some(wake.map_or(at, |earlier| earlier.min(at)));
+                    continue;
+                }
+                Admission::Full | Admission::Paused => continue,
+            }
+            let Some(queue) = self.ready.get_mut(&key) else { continue };
+            let Some(id) = queue.pop_front() else { continue };
+            if queue.is_empty() {
+                self.ready.remove(&key);
+            } else {
+                open.push_back(key);
+            }
+            let Some(entry) = self.jobs.get_mut(&id) else { continue };
+            entry.phase = Phase::Running;
+            entry.started = now;
+            worker.in_flight += 1;
+            self.in_flight += 1;
+            if let Some(change) = gate.start(now) {
+                actions.push(Action::Gate(name.clone(), change));
+            }
+            actions.push(Action::Run(id));
+        }
+        wake
+    }
+
+    fn settle(&mut self, now: Time, id: JobId, verdict: Option<Verdict>, again: Option<Pending>, actions: &mut Vec<Action>) {
+        let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.phase == Phase::Running) else {
+            return;
+        };
+        let (worker, destination, started) = (entry.worker, entry.destination, entry.started);
+        self.in_flight -= 1;
+        self.workers[worker as usize].in_flight -= 1;
+        let (name, gate) = &mut self.gates[destination as usize];
+        if let Some(change) = gate.finish(now, started, verdict.unwrap_or(Verdict::Silent), &mut self.random) {
+            actions.push(Action::Gate(name.clone(), change));
+        }
+        match again {
+            Some(job) if self.lane_of(&job) == self.jobs[&id].lane && self.gate(&job.destination) == destination => {
+                // It keeps the head of its lane: those behind it were accepted later.
+                let entry = self.jobs.get_mut(&id).expect("it was there a moment ago");
+                entry.due = job.due;
+                self.promote(now, id);
+            }
+            Some(job) => {
+                self.leave_lane(now, id);
+                self.place(now, worker, job);
+            }
+            None => {
+                self.leave_lane(now, id);
+                self.workers[worker as usize].window.held -= 1;
+            }
+        }
+    }
+
+    /// A job that runs gives up the head of its lane; the next one moves up.
+    fn leave_lane(&mut self, now: Time, id: JobId) {
+        let Some(entry) = self.jobs.remove(&id) else { return };
+        let Some(lane) = entry.lane else { return };
+        let Some(jobs) = self.lanes.get_mut(&lane) else { return };
+        if jobs.front() == Some(&id) {
+            jobs.pop_front();
+        }
+        let (next, left) = (jobs.front().copied(), jobs.len());
+        if next.is_none() {
+            self.lanes.remove(&lane);
+        }
+        self.workers[entry.worker as usize].window.lane_shrank(lane, left);
+        if let Some(next) = next {
+            self.promote(now, next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! From the outcome of an attempt to what happens next: one pure function.
+
+use std::time::Duration;
+
+use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
+use crate::random::Random;
+use crate::retry::RetryPolicy;
+use crate::time::Time;
+
+/// Everything that the decision depends on, beside the outcome itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempted<'a> {
+    /// How the destination treats a repeat.
+    pub class: EffectClass,
+    /// Whether a blind effect may be sent again when nobody knows.
+    pub repeat_allowed: bool,
+    /// The step's policy.
+    pub policy: &'a RetryPolicy,
+    /// Attempts so far, this one included, counted over restarts.
+    pub attempts: u32,
+    /// Now.
+    pub now: Time,
+}
+
+/// What happens to the job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// The effect is applied: on to the next step.
+    Advance {
+        /// The step's output.
+        result: serde_json::Value,
+    },
+    /// There was nothing to do: on to the next step.
+    Skip {
+        /// Why.
+        reason: String,
+    },
+    /// Tried again later; the attempt counts.
+    Retry {
+        /// When.
+        due: Time,
+        /// Why.
+        failure: Failure,
+    },
+    /// Tried again when the destination wants; the attempt does not count.
+    Wait {
+        /// Not before.
+        due: Time,
+        /// Why.
+        failure: Failure,
+    },
+    /// The outcome is read back at the destination before anything else is done.
+    Verify {
+        /// When.
+        due: Time,
+        /// What made it necessary.
+        failure: Failure,
+    },
+    /// Nobody can tell: a person decides.
+    Park {
+        /// What happened.
+        failure: Failure,
+    },
+    /// Failed for good.
+    Die {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// What the attempt says about the destination, whatever it means for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It works.
+    Healthy,
+    /// It asks for less.
+    Throttled {
+        /// For how long, if it said so.
+        after: Option<Duration>,
+    },
+    /// It fails.
+    Failing,
+    /// It does not know us any more: nobody else should try.
+    Unauthorized,
+    /// Nothing was learned.
+    Silent,
+}
+
+/// How long a destination is given to show what it did before it is read back, and between two reads.
+pub const SETTLE_DELAY: Duration = Duration::from_secs(2);
+
+/// How many reads must find nothing before an effect counts as not applied: remote indexes lag.
+pub const ABSENT_READS: u32 = 2;
+
+/// Decides after a call.
+pub fn settle(attempted: Attempted<'_>, outcome: Outcome, random: &mut Random) -> (Next, Verdict) {
+    match outcome {
+        Outcome::Done { result } => (Next::Advance { result }, Verdict::Healthy),
+        Outcome::Noop { reason } => (Next::Skip { reason }, Verdict::Healthy),
+        Outcome::Wait { failure, after } => {
+            let due = attempted.now + after.unwrap_or_default().min(attempted.policy.retry_after_cap);
+            (Next::Wait { due, failure }, Verdict::Throttled { after: after.map(|after| after.min(attempted.policy.retry_after_cap)) })
+        }
+        Outcome::Retry { failure, after } => {
+            let verdict = if failure.class == FailureClass::Retryable { Verdict::Failing } else { Verdict::Healthy };
+            (retry_or_die(attempted, failure, after, random), verdict)
+        }
+        Outcome::Reject { failure } => {
+            let verdict = match failure.class {
+                FailureClass::Auth => Verdict::Unauthorized,
+                FailureClass::Mapping | FailureClass::Identity => Verdict::Silent,
+                _ => Verdict::Healthy,
+            };
+            (Next::Die { failure }, verdict)
+        }
+        Outcome::Unsure { failure } => (unsure(attempted, failure, random), Verdict::Failing),
+    }
+}
+
+/// Decides when nobody saw how an attempt ended: after a time-out, or after the process died in the middle of it.
+pub fn unsure(attempted: Attempted<'_>, failure: Failure, random: &mut Random) -> Next {
+    match attempted.class {
+        EffectClass::Natural | EffectClass::Keyed | EffectClass::Transactional => retry_or_die(attempted, failure, None, random),
+        EffectClass::Verifiable => Next::Verify { due: attempted.now + SETTLE_DELAY, failure },
+        EffectClass::Blind if attempted.repeat_allowed => retry_or_die(attempted, failure, None, random),
+        EffectClass::Blind => Next::Park { failure: Failure { class: FailureClass::Unknown, ..failure } },
+    }
+}
+
+/// Decides after a read-back. `absent_reads` counts the reads that found nothing, this one included; `reads` all.
+pub fn settle_readback(attempted: Attempted<'_>, readback: Readback, absent_reads: u32, reads: u32, random: &mut Random) -> (Next, Verdict) {
+    match readback {
+        Readback::Present(result) => (Next::Advance { result }, Verdict::Healthy),
+        Readback::Absent if absent_reads < ABSENT_READS => {
+            let failure = Failure::new(FailureClass::Retryable, "not-seen-yet", "the destination does not show the effect; it is read once more before it is sent again");
+            (Next::Verify { due: attempted.now + SETTLE_DELAY, failure }, Verdict::Healthy)
+        }
+        Readback::Absent => {
+            let failure = Failure::new(FailureClass::Retryable, "verified-absent", "the destination does not have the effect; it is sent again");
+            (retry_or_die(attempted, failure, Some(Duration::ZERO), random), Verdict::Healthy)
+        }
+        Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
+            (Next::Park { failure: Failure { class: FailureClass::Unknown, ..failure } }, Verdict::Failing)
+        }
+        Readback::Unreadable(failure) => {
+            let due = attempted.now + attempted.policy.delay(reads, None, random).max(SETTLE_DELAY);
+            (Next::Verify { due, failure }, Verdict::Failing)
+        }
+    }
+}
+
+fn retry_or_die(attempted: Attempted<'_>, failure: Failure, after: Option<Duration>, random: &mut Random) -> Next {
+    let policy = attempted.policy;
+    let limit = match failure.class {
+        FailureClass::Maybe => policy.max_attempts.min(policy.max_attempts_maybe),
+        _ => policy.max_attempts,
+    };
+    if attempted.attempts >= limit {
+        let message = format!("{} (gave up after {} attempts)", failure.message, attempted.attempts);
+        return Next::Die { failure: Failure { message, ..failure } };
+    }
+    let due = attempted.now + policy.delay(attempted.attempts, after, random);
+    Next::Retry { due, failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn attempted(policy: &RetryPolicy, class: EffectClass, attempts: u32) -> Attempted<'_> {
+        Attempted { class, repeat_allowed: false, policy, attempts, now: Time(1_000_000) }
+    }
+
+    fn failure(class: FailureClass) -> Failure {
+        Failure::new(class, "code", "message")
+    }
+
+    fn decide(class: EffectClass, attempts: u32, outcome: Outcome) -> (Next, Verdict) {
+        settle(attempted(&RetryPolicy::standard(), class, attempts), outcome, &mut Random::seeded(1))
+    }
+
+    #[test]
+    fn an_unknown_outcome_follows_the_class_of_the_effect() {
+        let unsure = |class| decide(class, 1, Outcome::Unsure { failure: failure(FailureClass::Retryable) }).0;
+        assert!(matches!(unsure(EffectClass::Natural), Next::Retry { .. }));
+        assert!(matches!(unsure(EffectClass::Keyed), Next::Retry { .. }));
+        assert!(matches!(unsure(EffectClass::Transactional), Next::Retry { .. }));
+        assert!(matches!(unsure(EffectClass::Verifiable), Next::Verify { .. }));
+        let Next::Park { failure } = unsure(EffectClass::Blind) else { panic!("a blind effect is parked") };
+        assert_eq!(failure.class, FailureClass::Unknown);
+    }
+
+    #[test]
+    fn waiting_costs_no_attempt_and_a_conflict_ends_early() {
+        let wait = Outcome::Wait { failure: failure(FailureClass::Retryable), after: Some(Duration::from_secs(30)) };
+        let (next, verdict) = decide(EffectClass::Natural, 99, wait);
+        assert_eq!(next, Next::Wait { due: Time(1_030_000), failure: failure(FailureClass::Retryable) });
+        assert_eq!(verdict, Verdict::Throttled { after: Some(Duration::from_secs(30)) });
+        let conflict = |n| decide(EffectClass::Natural, n, Outcome::Retry { failure: failure(FailureClass::Maybe), after: None }).0;
+        assert!(matches!(conflict(2), Next::Retry { .. }));
+        assert!(matches!(conflict(3), Next::Die { .. }));
+    }
+
+    #[test]
+    fn a_rejected_job_dies_and_an_auth_failure_speaks_for_all() {
+        let (next, verdict) = decide(EffectClass::Natural, 1, Outcome::Reject { failure: failure(FailureClass::Auth) });
+        assert!(matches!(next, Next::Die { .. }));
+        assert_eq!(verdict, Verdict::Unauthorized);
+    }
+
+    #[test]
+    fn absence_is_believed_only_the_second_time() {
+        let policy = RetryPolicy::standard();
+        let read = |readback, absent, reads| {
+            settle_readback(attempted(&policy, EffectClass::Verifiable, 1), readback, absent, reads, &mut Random::seeded(1)).0
+        };
+        assert!(matches!(read(Readback::Absent, 1, 1), Next::Verify { .. }));
+        assert!(matches!(read(Readback::Absent, 2, 2), Next::Retry { .. }));
+        assert_eq!(read(Readback::Present(json!(1)), 1, 2), Next::Advance { result: json!(1) });
+        let unreadable = || Readback::Unreadable(failure(FailureClass::Retryable));
+        assert!(matches!(read(unreadable(), 0, 1), Next::Verify { .. }));
+        assert!(matches!(read(unreadable(), 0, 7), Next::Park { .. }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn attempts_are_bounded_whatever_happens(outcomes in proptest::collection::vec(0u8..5, 1..80), seed: u64) {
+            let policy = RetryPolicy::standard();
+            let mut random = Random::seeded(seed);
+            let mut attempts = 0;
+            for which in outcomes {
+                attempts += 1;
+                let outcome = match which {
+                    0 => Outcome::Retry { failure: failure(FailureClass::Retryable), after: None },
+                    1 => Outcome::Retry { failure: failure(FailureClass::Maybe), after: Some(Duration::from_secs(9)) },
+                    2 => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
+                    3 => Outcome::Wait { failure: failure(FailureClass::Retryable), after: None },
+                    _ => Outcome::Reject { failure: failure(FailureClass::Permanent) },
+                };
+                match settle(attempted(&policy, EffectClass::Natural, attempts), outcome, &mut random).0 {
+                    Next::Retry { due, .. } => proptest::prop_assert!(due >= Time(1_000_000)),
+                    Next::Wait { .. } => attempts -= 1,
+                    Next::Die { .. } => break,
+                    other => return Err(proptest::test_runner::TestCaseError::fail(format!("{other:?}"))),
+                }
+                proptest::prop_assert!(attempts < policy.max_attempts);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A point in time as the ledger keeps it: whole milliseconds since the Unix epoch.
+//!
+//! Nothing in this crate reads a clock. Whoever calls says what time it is.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// The end of time, for "never".
+    pub const NEVER: Time = Time(i64::MAX);
+
+    /// The time that an RFC 3339 text names.
+    pub fn parse(text: &str) -> Option<Time> {
+        text.parse::<jiff::Timestamp>().ok().map(Time::from)
+    }
+
+    /// How long after `earlier` this is; zero when it is not after.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// Whole seconds since the epoch.
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// The same moment for calendars; clamped to the years that a calendar knows.
+    pub fn to_jiff(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
+            jiff::Timestamp::MIN
+        } else {
+            jiff::Timestamp::MAX
+        })
+    }
+}
+
+impl From<jiff::Timestamp> for Time {
+    fn from(at: jiff::Timestamp) -> Time {
+        Time(at.as_millisecond())
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, wait: Duration) -> Time {
+        Time(self.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+    fn sub(self, wait: Duration) -> Time {
+        Time(self.0.saturating_sub(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Time::NEVER {
+            return f.write_str("never");
+        }
+        write!(f, "{:.3}", self.to_jiff())
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Time::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not an RFC 3339 time")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_number_agree() {
+        let time = Time::parse("2026-03-22T12:34:56.789Z").unwrap();
+        assert_eq!(time.to_string(), "2026-03-22T12:34:56.789Z");
+        assert_eq!(time + Duration::from_millis(211), Time::parse("2026-03-22T12:34:57Z").unwrap());
+        assert_eq!(Time(5).since(Time(9)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,165 @@
+//! Durations, sizes and rates as people write them: `90s`, `48h`, `256KiB`, `5/min`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Why a text is not a quantity. The message says what would be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnitProblem(String);
+
+fn split(text: &str) -> (&str, &str) {
+    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    (&text[..at], text[at..].trim_start())
+}
+
+/// `250ms`, `90s`, `15m` (or `15min`), `48h`, `7d`, and sums of them such as `1h30m`.
+pub fn duration(text: &str) -> Result<Duration, UnitProblem> {
+    let problem = || {
+        UnitProblem(format!("`{text}` is not a duration; write a number and a unit: 250ms, 90s, 15m, 48h or 7d"))
+    };
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(problem());
+    }
+    let mut total = 0f64;
+    while !rest.is_empty() {
+        let (number, after) = split(rest);
+        let number: f64 = number.parse().map_err(|_| problem())?;
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let scale = match &after[..end] {
+            "ms" => 1.0,
+            "s" | "sec" | "second" | "seconds" => 1e3,
+            "m" | "min" | "minute" | "minutes" => 60e3,
+            "h" | "hour" | "hours" => 3600e3,
+            "d" | "day" | "days" => 86_400e3,
+            _ => return Err(problem()),
+        };
+        total += number * scale;
+        rest = after[end..].trim_start();
+    }
+    const CENTURY_MS: f64 = 100.0 * 365.25 * 86_400e3;
+    if total > CENTURY_MS {
+        return Err(UnitProblem(format!("`{text}` is longer than a hundred years")));
+    }
+    Ok(Duration::from_millis(total.round() as u64))
+}
+
+/// `512`, `64KiB`, `1MiB`, `10kB`: bytes.
+pub fn size(text: &str) -> Result<u64, UnitProblem> {
+    let problem =
+        || UnitProblem(format!("`{text}` is not a size; write a number and a unit: 512B, 64KiB, 256KiB or 1MiB"));
+    let (number, unit) = split(text.trim());
+    let number: f64 = number.parse().map_err(|_| problem())?;
+    let scale = match unit.trim() {
+        "" | "B" => 1.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "KiB" | "K" => 1024.0,
+        "MiB" | "M" => 1024.0 * 1024.0,
+        "GiB" | "G" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(problem()),
+    };
+    Ok((number * scale).round() as u64)
+}
+
+/// So many in so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rate {
+    /// How many.
+    pub count: u32,
+    /// In how long.
+    #[serde(serialize_with = "as_text")]
+    pub per: Duration,
+}
+
+impl Rate {
+    /// The distance between two, evenly spread.
+    pub fn interval(self) -> Duration {
+        self.per / self.count.max(1)
+    }
+}
+
+/// `5/min`, `100/s`, `1000/h`, `20/10s`.
+pub fn rate(text: &str) -> Result<Rate, UnitProblem> {
+    let problem = || UnitProblem(format!("`{text}` is not a rate; write a count and a span: 5/min, 100/s or 20/10s"));
+    let (count, per) = text.trim().split_once('/').ok_or_else(problem)?;
+    let count: u32 = count.trim().parse().map_err(|_| problem())?;
+    let per = per.trim();
+    let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
+        duration(per).map_err(|_| problem())?
+    } else {
+        duration(&format!("1{per}")).map_err(|_| problem())?
+    };
+    if count == 0 || per.is_zero() {
+        return Err(UnitProblem(format!("`{text}` would let nothing through; to stop a source, pause it")));
+    }
+    Ok(Rate { count, per })
+}
+
+/// A duration as a person would write it, exactly: `1h30m`, `250ms`.
+pub fn format_duration(duration: Duration) -> String {
+    let mut ms = duration.as_millis();
+    if ms == 0 {
+        return "0s".into();
+    }
+    let mut text = String::new();
+    for (unit, scale) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        if ms >= scale {
+            text.push_str(&format!("{}{unit}", ms / scale));
+            ms %= scale;
+        }
+    }
+    text
+}
+
+/// Serializes a duration in the form that [`duration`] reads.
+pub fn as_text<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format_duration(*duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_written() {
+        assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("1h30m").unwrap(), Duration::from_secs(5400));
+        assert_eq!(duration("1.5h").unwrap(), Duration::from_secs(5400));
+        assert_eq!(duration("7d").unwrap(), Duration::from_secs(7 * 86_400));
+        assert_eq!(duration("10min").unwrap(), Duration::from_secs(600));
+        for wrong in ["", "90", "s", "1 fortnight", "-5s", "1..2s", "1e9d", "999999999d"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_rates_are_read_as_written() {
+        assert_eq!(size("256KiB").unwrap(), 262_144);
+        assert_eq!(size("512").unwrap(), 512);
+        assert!(size("many").is_err());
+        assert_eq!(rate("5/min").unwrap().interval(), Duration::from_secs(12));
+        assert_eq!(rate("20/10s").unwrap().interval(), Duration::from_millis(500));
+        assert!(rate("0/s").is_err());
+        assert!(rate("5").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_formatted_reads_back(ms in 0u64..4_000_000_000_000) {
+            let once = Duration::from_millis(ms);
+            if ms > 100 * 36525 * 864_000 { return Ok(()); }
+            proptest::prop_assert_eq!(duration(&format_duration(once)).unwrap(), once);
+        }
+
+        #[test]
+        fn no_text_makes_a_reader_panic(text in ".{0,40}") {
+            let _ = duration(&text);
+            let _ = size(&text);
+            let _ = rate(&text);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Whether a request comes from whom it should: signatures, tokens, handshakes.
+//!
+//! [`Settings`] is what a configuration says; [`Verifier::new`] decodes every key once and explains
+//! what is wrong; [`verify`] decides on the raw bytes of a [`Request`], in constant time where it
+//! matters.
+
+mod digest;
+mod embedded;
+mod freshness;
+mod hmac;
+mod hubspot;
+mod problem;
+mod recipe;
+mod refusal;
+mod request;
+mod scheme;
+mod secret;
+mod sendgrid;
+mod senders;
+mod shared;
+mod standard;
+mod template;
+mod text;
+mod twilio;
+mod url;
+mod verifier;
+
+pub use digest::{Algorithm, Encoding, SIGNATURES_MAX};
+pub use freshness::TimestampUnit;
+pub use hubspot::HubspotVersion;
+pub use problem::SettingsProblem;
+pub use recipe::{
+    Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings,
+    TimestampSource,
+};
+pub use refusal::{MalformedSignature, Refusal};
+pub use request::{HeaderSource, Request};
+pub use scheme::{Scheme, UnknownScheme};
+pub use secret::{Secret, SecretValue};
+pub use shared::TokenPlace;
+pub use template::TemplateProblem;
+pub use url::UrlProblem;
+pub use verifier::{Settings, Verified, Verifier, verify};

@@ -1,0 +1,127 @@
+//! The verification schemes, by the name they have in a configuration.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! schemes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        /// How a sender proves that a request is its own. Closed: a sender that is not listed uses
+        /// one of the general schemes at the end.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Scheme {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Scheme {
+            /// Every scheme.
+            pub const ALL: &'static [Scheme] = &[$(Scheme::$variant,)+];
+
+            /// The name in a configuration.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Scheme::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+schemes! {
+    /// Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature`.
+    StandardWebhooks = "standard-webhooks",
+    /// Svix: the same with its own header names.
+    Svix = "svix",
+    /// Stripe.
+    Stripe = "stripe",
+    /// Shopify, in both of its header families.
+    Shopify = "shopify",
+    /// GitHub.
+    Github = "github",
+    /// Meta (Facebook) lead ads.
+    Meta = "meta",
+    /// Typeform.
+    Typeform = "typeform",
+    /// HubSpot, in the version that [`Settings::hubspot_version`](super::Settings) says.
+    Hubspot = "hubspot",
+    /// Calendly.
+    Calendly = "calendly",
+    /// Slack events, commands and interactions.
+    Slack = "slack",
+    /// Twilio, form and JSON.
+    Twilio = "twilio",
+    /// SendGrid event webhook, signed with ECDSA.
+    Sendgrid = "sendgrid",
+    /// Mailchimp audience webhooks.
+    Mailchimp = "mailchimp",
+    /// Intercom.
+    Intercom = "intercom",
+    /// Zendesk.
+    Zendesk = "zendesk",
+    /// WooCommerce.
+    Woocommerce = "woocommerce",
+    /// Square.
+    Square = "square",
+    /// Paddle Billing.
+    Paddle = "paddle",
+    /// Webflow hooks that were created by an app or through the API.
+    Webflow = "webflow",
+    /// LinkedIn lead notifications.
+    Linkedin = "linkedin",
+    /// Zoom.
+    Zoom = "zoom",
+    /// TikTok for developers.
+    Tiktok = "tiktok",
+    /// Mailgun: the signature is in the body, over a timestamp and a token only.
+    Mailgun = "mailgun",
+    /// Google Ads lead forms: a shared key in the body.
+    GoogleAds = "google-ads",
+    /// Pipedrive: HTTP Basic.
+    Pipedrive = "pipedrive",
+    /// Postmark: HTTP Basic.
+    Postmark = "postmark",
+    /// Microsoft Graph: `clientState` in each notification.
+    MicrosoftGraph = "microsoft-graph",
+    /// Any HMAC, as [`Settings::hmac`](super::Settings) describes it.
+    Hmac = "hmac",
+    /// `Authorization: Bearer …`.
+    Bearer = "bearer",
+    /// A token in a header or a query parameter, as [`Settings::token`](super::Settings) says.
+    Token = "token",
+    /// HTTP Basic.
+    Basic = "basic",
+    /// Everything is believed.
+    None = "none",
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = UnknownScheme;
+
+    fn from_str(name: &str) -> Result<Scheme, UnknownScheme> {
+        Scheme::ALL.iter().copied().find(|scheme| scheme.name() == name).ok_or(UnknownScheme)
+    }
+}
+
+/// No scheme has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no verification scheme has this name")]
+pub struct UnknownScheme;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheme_is_found_by_its_own_name_only() {
+        for scheme in Scheme::ALL {
+            assert_eq!(scheme.name().parse(), Ok(*scheme));
+        }
+        assert_eq!("Stripe".parse::<Scheme>(), Err(UnknownScheme));
+        assert_eq!("".parse::<Scheme>(), Err(UnknownScheme));
+    }
+}

@@ -1,0 +1,96 @@
+//! The signed string of the general HMAC scheme: `v0:{timestamp}:{body}`.
+
+/// One piece of a signed string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Literal(Box<[u8]>),
+    Body,
+    Timestamp,
+    Id,
+    Url,
+    Method,
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateProblem {
+    /// A placeholder that does not exist.
+    #[error(
+        "it holds the placeholder {{{0}}}, which does not exist; there are {{body}}, {{timestamp}}, \
+         {{id}}, {{url}} and {{method}}"
+    )]
+    UnknownPlaceholder(String),
+    /// A brace that is not closed, or that closes nothing.
+    #[error("it holds a brace without its other half")]
+    Brace,
+    /// The signature would hold for any body.
+    #[error("it does not hold {{body}}, so that anyone could change the body")]
+    NoBody,
+}
+
+/// Reads a template.
+pub(super) fn parse(template: &str) -> Result<Box<[Part]>, TemplateProblem> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while !rest.is_empty() {
+        let literal = &rest[..rest.find('{').unwrap_or(rest.len())];
+        if literal.contains('}') {
+            return Err(TemplateProblem::Brace);
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal.as_bytes().into()));
+        }
+        rest = &rest[literal.len()..];
+        if let Some(inside) = rest.strip_prefix('{') {
+            let (name, after) = inside.split_once('}').ok_or(TemplateProblem::Brace)?;
+            parts.push(placeholder(name)?);
+            rest = after;
+        }
+    }
+    if parts.contains(&Part::Body) { Ok(parts.into()) } else { Err(TemplateProblem::NoBody) }
+}
+
+fn placeholder(name: &str) -> Result<Part, TemplateProblem> {
+    Ok(match name {
+        "body" => Part::Body,
+        "timestamp" => Part::Timestamp,
+        "id" => Part::Id,
+        "url" => Part::Url,
+        "method" => Part::Method,
+        other => return Err(TemplateProblem::UnknownPlaceholder(other.to_owned())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(text: &str) -> Part {
+        Part::Literal(text.as_bytes().into())
+    }
+
+    #[test]
+    fn templates_are_cut_into_parts() {
+        let parts = |template| parse(template).map(Vec::from);
+        assert_eq!(parts("{body}"), Ok(vec![Part::Body]));
+        assert_eq!(
+            parts("v0:{timestamp}:{body}"),
+            Ok(vec![literal("v0:"), Part::Timestamp, literal(":"), Part::Body])
+        );
+        assert_eq!(
+            parts("{method}{url}{body}{id}é"),
+            Ok(vec![Part::Method, Part::Url, Part::Body, Part::Id, literal("é")])
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let unknown = TemplateProblem::UnknownPlaceholder("ts".into());
+        assert_eq!(parse("{ts}.{body}"), Err(unknown.clone()));
+        assert!(unknown.to_string().contains("{ts}"), "{unknown}");
+        assert_eq!(parse("{body"), Err(TemplateProblem::Brace));
+        assert_eq!(parse("body}{body}"), Err(TemplateProblem::Brace));
+        assert_eq!(parse("{timestamp}"), Err(TemplateProblem::NoBody));
+        assert_eq!(parse(""), Err(TemplateProblem::NoBody));
+    }
+}

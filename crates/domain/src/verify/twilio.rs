@@ -1,0 +1,212 @@
+//! Twilio: HMAC-SHA1 over the public URL and either the sorted form parameters, or a digest of the
+//! body that is part of the URL.
+
+use std::borrow::Cow;
+
+use aws_lc_rs::{digest, hmac};
+use data_encoding::{BASE64, HEXLOWER, HEXLOWER_PERMISSIVE};
+use jiff::Timestamp;
+
+use super::Verified;
+use super::digest::{Algorithm, Candidates, Encoding, same};
+use super::hmac::header_place;
+use super::problem::SettingsProblem;
+use super::refusal::Refusal;
+use super::request::Request;
+use super::secret::{Keyring, Secret};
+use super::text::{form_pairs, percent_encode};
+use super::url::{PublicUrl, split_scheme};
+
+const SIGNATURE: &str = "x-twilio-signature";
+const BODY_DIGEST: &str = "bodySHA256";
+
+/// Twilio's scheme, ready to use.
+#[derive(Clone, Debug)]
+pub(super) struct TwilioCheck {
+    url: PublicUrl,
+    keys: Keyring<hmac::Key>,
+}
+
+type Parameters<'a> = Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>;
+
+impl TwilioCheck {
+    pub(super) fn new(
+        secrets: &[Secret],
+        url: Option<PublicUrl>,
+    ) -> Result<TwilioCheck, SettingsProblem> {
+        let url = url.ok_or(SettingsProblem::PublicUrlMissing)?;
+        let keys = Keyring::build(secrets, |secret| {
+            Ok::<_, SettingsProblem>(Algorithm::Sha1.key(secret.value.expose().as_bytes()))
+        })?;
+        Ok(TwilioCheck { url, keys })
+    }
+
+    pub(super) fn verify(
+        &self,
+        request: &Request<'_>,
+        now: Timestamp,
+    ) -> Result<Verified<'_>, Refusal> {
+        let value = request.header(SIGNATURE);
+        let value =
+            value.ok_or_else(|| Refusal::SignatureMissing { place: header_place(SIGNATURE) })?;
+        let bytes = Algorithm::Sha1.digest_bytes();
+        let candidates = Candidates::decode(Encoding::Base64, bytes, std::iter::once(value))
+            .map_err(|problem| Refusal::malformed(header_place(SIGNATURE), problem))?;
+        let url = self.url.of_request(request);
+        let forms = url_forms(&url);
+        let matches = |key: &hmac::Key, parameters: &Parameters<'_>| {
+            let mut forms = forms.iter();
+            forms.any(|form| candidates.contain(tag(key, form, parameters).as_ref()))
+        };
+        let admit = |parameters: &Parameters<'_>| {
+            self.keys.admit(now, Refusal::SignatureMismatch, |key| matches(key, parameters))
+        };
+
+        // With a digest of the body in it, the URL alone is what is signed.
+        if let Some(signed_digest) = body_digest(&url) {
+            match admit(&Vec::new()) {
+                Ok(secret) => {
+                    let own = digest::digest(&digest::SHA256, request.body);
+                    if !same(own.as_ref(), &signed_digest) {
+                        return Err(Refusal::BodyMismatch);
+                    }
+                    return Ok(Verified::by(secret, None));
+                }
+                Err(Refusal::SecretExpired { secret }) => {
+                    return Err(Refusal::SecretExpired { secret });
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Verified::by(admit(&parameters(request.body))?, None))
+    }
+
+    /// The signature header, and the query that the URL needs so that the signature holds.
+    pub(super) fn sign(&self, request: &Request<'_>, now: Timestamp) -> Option<Signature> {
+        let key = self.keys.signing(now)?;
+        let mut url = self.url.text().to_owned();
+        let is_form = request.is_content_type("application/x-www-form-urlencoded");
+        let (parameters, query) = if is_form || request.body.is_empty() {
+            (parameters(request.body), None)
+        } else {
+            let digest = digest::digest(&digest::SHA256, request.body);
+            let query = format!("{BODY_DIGEST}={}", HEXLOWER.encode(digest.as_ref()));
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str(&query);
+            (Vec::new(), Some(query))
+        };
+        let value = BASE64.encode(tag(key, &url, &parameters).as_ref());
+        Some(Signature { header: (SIGNATURE, value), query })
+    }
+}
+
+/// What [`TwilioCheck::sign`] gives.
+pub(super) struct Signature {
+    pub(super) header: (&'static str, String),
+    pub(super) query: Option<String>,
+}
+
+fn tag(key: &hmac::Key, url: &str, parameters: &Parameters<'_>) -> hmac::Tag {
+    let mut context = hmac::Context::with_key(key);
+    context.update(url.as_bytes());
+    for (name, value) in parameters {
+        context.update(name);
+        context.update(value);
+    }
+    context.sign()
+}
+
+/// The form parameters by name, then value; each distinct value of a repeated one counts once.
+fn parameters(body: &[u8]) -> Parameters<'_> {
+    let mut parameters: Parameters<'_> = form_pairs(body).collect();
+    parameters.sort();
+    parameters.dedup();
+    parameters
+}
+
+fn body_digest(url: &str) -> Option<Vec<u8>> {
+    let query = url.split_once('?')?.1;
+    let (_, value) =
+        form_pairs(query.as_bytes()).find(|(name, _)| name.as_ref() == BODY_DIGEST.as_bytes())?;
+    HEXLOWER_PERMISSIVE.decode(&value).ok()
+}
+
+/// The ways in which Twilio's products may have written a URL: with and without its port, and with
+/// its query re-encoded. The vendor's own verifier tries the same ones.
+fn url_forms(url: &str) -> Vec<String> {
+    let mut forms = vec![url.to_owned()];
+    if let Some((scheme, rest)) = split_scheme(url) {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(end);
+        let (host, port) = split_port(authority);
+        let default = if scheme.eq_ignore_ascii_case("https://") { "443" } else { "80" };
+        forms.push(format!("{scheme}{host}{tail}"));
+        forms.push(format!("{scheme}{host}:{}{tail}", port.unwrap_or(default)));
+    }
+    for index in 0..forms.len() {
+        if let Some((before, query)) = forms[index].split_once('?') {
+            let form = format!("{before}?{}", re_encoded(query));
+            forms.push(form);
+        }
+    }
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+/// A host, user name included, and its port. A colon inside brackets belongs to an IPv6 address.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+/// The query decoded and encoded again, escaping all but the characters that a URI component may
+/// hold as they are.
+fn re_encoded(query: &str) -> String {
+    let mut encoded = String::with_capacity(query.len());
+    for (name, value) in form_pairs(query.as_bytes()) {
+        if !encoded.is_empty() {
+            encoded.push('&');
+        }
+        percent_encode(&name, b"-_.!~*'()", &mut encoded);
+        encoded.push('=');
+        percent_encode(&value, b"-_.!~*'()", &mut encoded);
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_tried_with_and_without_their_port() {
+        let forms = |url| url_forms(url);
+        assert_eq!(forms("https://a.b/in"), ["https://a.b/in", "https://a.b:443/in"]);
+        assert_eq!(forms("https://a.b:443/in"), ["https://a.b/in", "https://a.b:443/in"]);
+        assert_eq!(forms("http://a.b"), ["http://a.b", "http://a.b:80"]);
+        assert_eq!(forms("https://a.b:8443/in"), ["https://a.b/in", "https://a.b:8443/in"]);
+        assert_eq!(forms("https://[::1]/in"), ["https://[::1]/in", "https://[::1]:443/in"]);
+        assert_eq!(
+            forms("https://a.b/in?q='x%27 y"),
+            [
+                "https://a.b/in?q='x%27 y",
+                "https://a.b/in?q='x'%20y",
+                "https://a.b:443/in?q='x%27 y",
+                "https://a.b:443/in?q='x'%20y",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_repeated_parameter_counts_each_distinct_value_once() {
+        let joined = |body: &str| {
+            let parameters = parameters(body.as_bytes());
+            let parts = parameters.iter().flat_map(|(name, value)| [name.to_vec(), value.to_vec()]);
+            String::from_utf8(parts.flatten().collect()).unwrap()
+        };
+        assert_eq!(joined("b=2&a=z&a=y&a=z&B=1&c"), "B1ayazb2c");
+    }
+}

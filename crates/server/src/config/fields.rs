@@ -1,0 +1,281 @@
+//! Reads one map by its table: unknown keys are refused, values are checked for their shape.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_domain::template::{Piece, Template};
+use sluice_domain::unit::{self, Rate};
+use sluice_domain::verify::SecretValue;
+
+use super::node::{Entry, Node, Span};
+use super::report::Report;
+use super::table::{Absent, Key, Shape, Table};
+
+/// A map that is being read.
+pub(super) struct Fields<'n, 'r> {
+    pub(super) report: Report<'r>,
+    /// Where the map stands.
+    pub(super) span: Span,
+    tables: Vec<&'static Table>,
+    entries: &'n [Entry],
+}
+
+impl<'n, 'r> Fields<'n, 'r> {
+    /// Opens a map whose keys are those of the tables. What is not a map is a problem, and so is
+    /// each key that no table has, and each one that must be there and is not.
+    pub(super) fn open(report: Report<'r>, node: &'n Node, tables: &[&'static Table]) -> Option<Fields<'n, 'r>> {
+        let title = tables.first().map_or("a map", |table| table.title);
+        let Some(entries) = node.entries() else {
+            report
+                .error(node.span, "wrong-type", format!("{title} is a map, and this is {}", node.describe()))
+                .hint(format!("its keys are {}", list_keys(tables)));
+            return None;
+        };
+        let fields = Fields { report, span: first_key_or(node), tables: tables.to_vec(), entries };
+        for entry in entries {
+            fields.check_key(entry, title);
+        }
+        for key in tables.iter().flat_map(|table| table.keys) {
+            if key.default == Absent::Required && !entries.iter().any(|entry| entry.key == key.name) {
+                report
+                    .error(fields.span, "missing-key", format!("{title} needs `{}`", key.name))
+                    .hint(format!("add `{}:` with {}", key.name, key.shape.describe()));
+            }
+        }
+        Some(fields)
+    }
+
+    fn check_key(&self, entry: &Entry, title: &str) {
+        let name = entry.key.as_str();
+        if let Some(key) = self.key(name) {
+            if entry.value.is_null() {
+                self.report
+                    .error(entry.key_span, "empty-value", format!("`{name}` has no value"))
+                    .hint(format!("it must be {}; leave the line out otherwise", key.shape.describe()));
+            }
+        } else if self.tables.iter().any(|table| table.later.contains(&name)) {
+            self.report.error(
+                entry.key_span,
+                "not-yet-supported",
+                format!("`{name}` in {title} is not supported by this version yet"),
+            );
+        } else {
+            let names = self.tables.iter().flat_map(|table| table.keys).map(|key| key.name);
+            self.report
+                .error(entry.key_span, "unknown-key", format!("{title} has no key `{name}`"))
+                .meant(name, names, &format!("its keys are {}", list_keys(&self.tables)));
+        }
+    }
+
+    fn key(&self, name: &str) -> Option<&'static Key> {
+        self.tables.iter().find_map(|table| table.key(name))
+    }
+
+    /// What stands under a key that a table has.
+    pub(super) fn node(&self, name: &'static str) -> Option<&'n Node> {
+        debug_assert!(self.key(name).is_some(), "`{name}` is read and stands in no table");
+        self.entries.iter().find(|entry| entry.key == name).map(|entry| &entry.value).filter(|node| !node.is_null())
+    }
+
+    /// Where a key stands; the map's own place when it is not there.
+    pub(super) fn key_span(&self, name: &str) -> Span {
+        self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.key_span)
+    }
+
+    fn wrong<T>(&self, name: &'static str, node: &Node) -> Option<T> {
+        let shape = self.key(name).map_or_else(String::new, |key| key.shape.describe());
+        let written = match node.text() {
+            Some(text) if text.len() <= 60 => format!("`{text}`"),
+            _ => node.describe().to_owned(),
+        };
+        self.report.error(node.span, "wrong-type", format!("`{name}` must be {shape}, and this is {written}"));
+        None
+    }
+
+    /// The text under a key.
+    pub(super) fn text(&self, name: &'static str) -> Option<&'n str> {
+        let node = self.node(name)?;
+        node.text().or_else(|| self.wrong(name, node))
+    }
+
+    /// A name under a key, and where it stands.
+    pub(super) fn name(&self, name: &'static str) -> Option<(&'n str, Span)> {
+        let node = self.node(name)?;
+        let text = node.text().or_else(|| self.wrong(name, node))?;
+        check_name(self.report, node.span, text);
+        Some((text, node.span))
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&self, name: &'static str) -> Option<bool> {
+        let node = self.node(name)?;
+        match node.scalar().map(|scalar| scalar.to_value()) {
+            Some(Value::Bool(flag)) => Some(flag),
+            _ => self.wrong(name, node),
+        }
+    }
+
+    /// A whole number in the range of its row.
+    pub(super) fn count(&self, name: &'static str) -> Option<u32> {
+        let node = self.node(name)?;
+        let number = node.text().and_then(|text| text.parse().ok());
+        match (number, self.key(name).map(|key| key.shape)) {
+            (Some(number), Some(Shape::Count(min, max))) if (min..=max).contains(&number) => Some(number),
+            _ => self.wrong(name, node),
+        }
+    }
+
+    /// A number in the range of its row.
+    pub(super) fn number(&self, name: &'static str) -> Option<f64> {
+        let node = self.node(name)?;
+        let number: Option<f64> = node.text().and_then(|text| text.parse().ok());
+        match (number, self.key(name).map(|key| key.shape)) {
+            (Some(number), Some(Shape::Number(min, max))) if (f64::from(min)..=f64::from(max)).contains(&number) => {
+                Some(number)
+            }
+            _ => self.wrong(name, node),
+        }
+    }
+
+    /// How long.
+    pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
+        self.unit(name, unit::duration)
+    }
+
+    /// How many bytes.
+    pub(super) fn size(&self, name: &'static str) -> Option<u64> {
+        self.unit(name, unit::size)
+    }
+
+    /// How often.
+    pub(super) fn rate(&self, name: &'static str) -> Option<Rate> {
+        self.unit(name, unit::rate)
+    }
+
+    fn unit<T>(&self, name: &'static str, read: fn(&str) -> Result<T, unit::UnitProblem>) -> Option<T> {
+        let node = self.node(name)?;
+        let text = node.text().or_else(|| self.wrong(name, node))?;
+        match read(text) {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                self.report.error(node.span, "bad-value", format!("`{name}`: {problem}"));
+                None
+            }
+        }
+    }
+
+    /// One of the words of its row, whatever its case.
+    pub(super) fn one_of(&self, name: &'static str) -> Option<&'static str> {
+        let node = self.node(name)?;
+        let text = node.text().or_else(|| self.wrong(name, node))?;
+        let Some(Shape::OneOf(words)) = self.key(name).map(|key| key.shape) else { return None };
+        let found = words.iter().copied().find(|word| word.eq_ignore_ascii_case(text));
+        if found.is_none() {
+            let shape = Shape::OneOf(words).describe();
+            self.report
+                .error(node.span, "bad-value", format!("`{name}` must be {shape}, and this is `{text}`"))
+                .meant(text, words.iter().copied(), "");
+        }
+        found
+    }
+
+    /// A secret, or text around secrets, read now.
+    pub(super) fn secret(&self, name: &'static str) -> Option<SecretValue> {
+        secret_text(self.report, self.node(name)?, name, Literal::Refused)
+    }
+}
+
+/// Whether plain text may stand where a secret is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Literal {
+    /// It may.
+    Accepted,
+    /// It would be a secret in a file.
+    Refused,
+}
+
+/// Text in which `${secrets.NAME}` is replaced now.
+pub(super) fn secret_text(report: Report<'_>, node: &Node, name: &str, literal: Literal) -> Option<SecretValue> {
+    let Some(text) = node.text() else {
+        report.error(node.span, "wrong-type", format!("`{name}` must be text, and this is {}", node.describe()));
+        return None;
+    };
+    let pieces = match Template::parse_text(text) {
+        Ok(Template::Text(pieces)) => pieces,
+        Ok(Template::Literal(_)) if literal == Literal::Accepted => return Some(SecretValue::from(text)),
+        Ok(Template::Literal(_)) => {
+            secret_in_file(report, node.span, name);
+            return None;
+        }
+        Ok(_) => {
+            expression_not_here(report, node.span, name);
+            return None;
+        }
+        Err(problem) => {
+            report.error(node.span, "bad-expression", problem.to_string());
+            return None;
+        }
+    };
+    let mut whole = String::new();
+    let mut complete = true;
+    for piece in &pieces {
+        match piece {
+            Piece::Text(text) => whole.push_str(text),
+            Piece::Secret(secret) => match report.secret(node.span, secret) {
+                Some(value) => whole.push_str(value.expose()),
+                None => complete = false,
+            },
+            Piece::Expression(_) => {
+                expression_not_here(report, node.span, name);
+                return None;
+            }
+        }
+    }
+    complete.then(|| SecretValue::from(whole))
+}
+
+/// Says that a secret stands in a file, without showing it.
+pub(super) fn secret_in_file(report: Report<'_>, span: Span, name: &str) {
+    report
+        .error(span, "secret-in-file", format!("`{name}` holds a secret in plain text"))
+        .hint("write ${secrets.NAME} here and put the value into the environment or into secrets/NAME");
+}
+
+fn expression_not_here(report: Report<'_>, span: Span, name: &str) {
+    report
+        .error(span, "expression-not-here", format!("`{name}` is read before any event, so {{{{ … }}}} has no value here"))
+        .hint("write the text itself, with ${secrets.NAME} for secrets");
+}
+
+/// Whether a key of this name usually holds a secret.
+pub(super) fn names_a_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase().replace('-', "_");
+    const WHOLE: [&str; 12] = [
+        "secret", "secrets", "password", "passwd", "token", "client_secret", "api_key", "apikey", "x_api_key", "private_key",
+        "access_token", "authorization",
+    ];
+    WHOLE.contains(&key.as_str()) || ["_secret", "_password", "_token", "_api_key"].iter().any(|end| key.ends_with(end))
+}
+
+/// Checks a name of ours.
+pub(super) fn check_name(report: Report<'_>, span: Span, name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let good = !name.is_empty()
+        && name.len() <= 100
+        && name.chars().all(allowed)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if !good {
+        report
+            .error(span, "bad-name", format!("`{name}` cannot be a name"))
+            .hint("a name has letters, digits, `-`, `_` and `.`, begins with a letter or digit, and has at most 100 characters");
+    }
+    good
+}
+
+fn first_key_or(node: &Node) -> Span {
+    node.entries().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key_span)
+}
+
+fn list_keys(tables: &[&'static Table]) -> String {
+    tables.iter().flat_map(|table| table.keys).map(|key| key.name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,135 @@
+//! Where secrets come from, and who holds them while the service runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sluice_domain::template::Secrets;
+use sluice_domain::verify::SecretValue;
+
+/// Looks secrets up by name. The only part of reading a configuration that is not pure.
+pub trait SecretSource {
+    /// The secret of this name; `None` when there is none.
+    fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>>;
+
+    /// Where it looks, for a person who has to put a secret there.
+    fn describe(&self, name: &str) -> String;
+}
+
+/// The longest secret that is read from a file.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// The environment (`SLUICE_SECRET_NAME`, then `NAME`), then the file `secrets/NAME` in the
+/// directory of the configuration.
+#[derive(Clone, Debug)]
+pub struct EnvironmentThenFiles {
+    directory: PathBuf,
+}
+
+impl EnvironmentThenFiles {
+    /// Files are looked for in `secrets/` below this directory.
+    pub fn new(directory: impl Into<PathBuf>) -> EnvironmentThenFiles {
+        EnvironmentThenFiles { directory: directory.into() }
+    }
+}
+
+impl SecretSource for EnvironmentThenFiles {
+    fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>> {
+        if !is_secret_name(name) {
+            return Ok(None);
+        }
+        for variable in [format!("SLUICE_SECRET_{name}"), name.to_owned()] {
+            match std::env::var(&variable) {
+                Ok(value) if !value.is_empty() => return Ok(Some(SecretValue::from(value))),
+                Ok(_) | Err(std::env::VarError::NotPresent) => {}
+                Err(std::env::VarError::NotUnicode(_)) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{variable} is not UTF-8")));
+                }
+            }
+        }
+        read_secret_file(&self.directory.join("secrets").join(name))
+    }
+
+    fn describe(&self, name: &str) -> String {
+        format!("set the environment variable SLUICE_SECRET_{name} or write it to the file secrets/{name}")
+    }
+}
+
+fn read_secret_file(path: &Path) -> io::Result<Option<SecretValue>> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() > SECRET_BYTES_MAX => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} has more than {SECRET_BYTES_MAX} bytes", path.display()),
+        )),
+        Ok(_) => {
+            let text = std::fs::read_to_string(path)?;
+            let text = text.strip_suffix('\n').unwrap_or(&text);
+            let text = text.strip_suffix('\r').unwrap_or(text);
+            Ok((!text.is_empty()).then(|| SecretValue::from(text)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a secret may have this name: letters, digits and `_`. Nothing else can reach a path.
+pub fn is_secret_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 128
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The secrets that steps need while the service runs.
+#[derive(Clone, Default)]
+pub struct SecretStore(BTreeMap<String, SecretValue>);
+
+impl SecretStore {
+    /// Holds these.
+    pub fn new(secrets: impl IntoIterator<Item = (String, SecretValue)>) -> SecretStore {
+        SecretStore(secrets.into_iter().collect())
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl Secrets for SecretStore {
+    fn secret(&self, name: &str) -> Option<&SecretValue> {
+        self.0.get(name)
+    }
+}
+
+impl fmt::Debug for SecretStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gives_its_text_without_the_last_newline() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("secrets")).unwrap();
+        std::fs::write(directory.path().join("secrets/CONFIG_ROOM_KEY"), "two\nlines\r\n").unwrap();
+        std::fs::write(directory.path().join("outside"), "x").unwrap();
+        let source = EnvironmentThenFiles::new(directory.path());
+        let found = source.lookup("CONFIG_ROOM_KEY").unwrap().unwrap();
+        assert_eq!(found.expose(), "two\nlines");
+        assert!(source.lookup("CONFIG_ROOM_OTHER").unwrap().is_none());
+        assert!(source.lookup("../outside").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_store_shows_names_and_never_values() {
+        let store = SecretStore::new([("KEY".to_owned(), SecretValue::from("hunter2"))]);
+        assert_eq!(format!("{store:?}"), "{\"KEY\"}");
+        assert_eq!(store.secret("KEY").unwrap().expose(), "hunter2");
+    }
+}

@@ -1,0 +1,124 @@
+//! The words of the language, as data: what the reader accepts and what the reference page says
+//! come from the same rows.
+
+/// A kind of map: the keys that may stand in it.
+#[derive(Debug)]
+pub struct Table {
+    /// What such a map is called in a message: `a retry policy`.
+    pub title: &'static str,
+    /// One or two sentences for the reference.
+    pub about: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+    /// Keys that a later release will read. They are refused by name, not ignored.
+    pub later: &'static [&'static str],
+}
+
+/// One key.
+#[derive(Debug)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// What its value may be.
+    pub shape: Shape,
+    /// What holds when it is left out.
+    pub default: Absent,
+    /// One sentence for the reference.
+    pub about: &'static str,
+}
+
+/// What holds when a key is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It must not be.
+    Required,
+    /// Nothing takes its place.
+    Nothing,
+    /// This does.
+    Default(&'static str),
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Any text.
+    Text,
+    /// A name: letters, digits, `-`, `_` and `.`.
+    Name,
+    /// A whole number in this range.
+    Count(u32, u32),
+    /// A number in this range.
+    Number(u32, u32),
+    /// `true` or `false`.
+    Flag,
+    /// `90s`, `48h`, `7d`.
+    Duration,
+    /// `256KiB`.
+    Size,
+    /// `5/min`.
+    Rate,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// `${secrets.NAME}`.
+    Secret,
+    /// Text in which `{{ … }}` stands for values.
+    Template,
+    /// An expression that holds or does not.
+    Condition,
+    /// A map with the keys of the table of this title.
+    Table(&'static str),
+    /// A list of such maps.
+    Tables(&'static str),
+    /// A map of names to values, or whatever these words say.
+    Described(&'static str),
+}
+
+impl Shape {
+    /// In words, as in "must be …".
+    pub fn describe(&self) -> String {
+        match self {
+            Shape::Text => "text".into(),
+            Shape::Name => "a name (letters, digits, `-`, `_` and `.`)".into(),
+            Shape::Count(min, max) => format!("a whole number from {min} to {max}"),
+            Shape::Number(min, max) => format!("a number from {min} to {max}"),
+            Shape::Flag => "true or false".into(),
+            Shape::Duration => "a duration such as 250ms, 90s, 15m, 48h or 7d".into(),
+            Shape::Size => "a size such as 64KiB or 1MiB".into(),
+            Shape::Rate => "a rate such as 5/min or 100/s".into(),
+            Shape::OneOf(words) => match words {
+                [one] => format!("`{one}`"),
+                _ => format!("one of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
+            },
+            Shape::Secret => "a secret, written ${secrets.NAME}".into(),
+            Shape::Template => "text, in which {{ … }} stands for values".into(),
+            Shape::Condition => "an expression such as {{ event.score > 5 }}".into(),
+            Shape::Table(title) => (*title).into(),
+            Shape::Tables(title) => format!("a list, each item {title}"),
+            Shape::Described(words) => (*words).into(),
+        }
+    }
+}
+
+impl Table {
+    /// The row of this key.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+/// A row for a key that may be left out.
+pub(super) const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
+    Key { name, shape, default: Absent::Nothing, about }
+}
+
+impl Key {
+    /// The same, and this holds when it is left out.
+    pub(super) const fn or(self, default: &'static str) -> Key {
+        Key { default: Absent::Default(default), ..self }
+    }
+
+    /// The same, and it must be there.
+    pub(super) const fn required(self) -> Key {
+        Key { default: Absent::Required, ..self }
+    }
+}

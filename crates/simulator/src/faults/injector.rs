@@ -1,0 +1,289 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{CallKind, Fault, FaultKind, FaultPlan, Match, Millis, PlanError};
+use crate::locked;
+use crate::seed::Dice;
+
+/// What the injector knows of a call when it decides.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) kind: CallKind,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) keys: &'a [&'a str],
+}
+
+/// What shall happen to one call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decision {
+    pub(crate) latency: Duration,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Decision {
+    pub(crate) const HARMLESS: Decision = Decision { latency: Duration::ZERO, fault: None };
+}
+
+/// Carries out a plan: decides call by call and counts what it ordered.
+#[derive(Debug)]
+pub(crate) struct Injector {
+    /// Lets a plan without faults cost no lock.
+    quiet: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    plan: FaultPlan,
+    installed: Instant,
+    calls: u64,
+    matched: Vec<u64>,
+    counts: BTreeMap<FaultKind, u64>,
+}
+
+impl Injector {
+    pub(crate) fn new(plan: FaultPlan) -> Result<Injector, PlanError> {
+        plan.check()?;
+        let quiet = AtomicBool::new(is_quiet(&plan));
+        Ok(Injector { quiet, state: Mutex::new(State::new(plan)) })
+    }
+
+    /// Installs another plan: the number of the call and the time start again, the counts go on.
+    pub(crate) fn replace(&self, plan: FaultPlan) -> Result<(), PlanError> {
+        plan.check()?;
+        let quiet = is_quiet(&plan);
+        let mut state = locked(&self.state);
+        let counts = std::mem::take(&mut state.counts);
+        *state = State { counts, ..State::new(plan) };
+        self.quiet.store(quiet, Ordering::Release);
+        Ok(())
+    }
+
+    pub(crate) fn decide(&self, call: &Call<'_>) -> Decision {
+        if self.quiet.load(Ordering::Acquire) {
+            return Decision::HARMLESS;
+        }
+        let mut state = locked(&self.state);
+        let elapsed = state.installed.elapsed();
+        state.decide(call, elapsed)
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<FaultKind, u64> {
+        locked(&self.state).counts.clone()
+    }
+
+    pub(crate) fn forget_counts(&self) {
+        locked(&self.state).counts.clear();
+    }
+}
+
+fn is_quiet(plan: &FaultPlan) -> bool {
+    plan.latency.is_none() && plan.script.is_empty() && plan.outages.is_empty() && plan.percent == 0.0
+}
+
+impl State {
+    fn new(plan: FaultPlan) -> State {
+        let matched = vec![0; plan.script.len()];
+        State { plan, installed: Instant::now(), calls: 0, matched, counts: BTreeMap::new() }
+    }
+
+    fn decide(&mut self, call: &Call<'_>, elapsed: Duration) -> Decision {
+        let targeted = self.plan.calls.contains(&call.kind);
+        let mut dice = Dice::stream(self.plan.seed, self.calls);
+        self.calls += u64::from(targeted);
+
+        let latency = self.plan.latency.filter(|_| targeted).map_or(Duration::ZERO, |millis| draw(&mut dice, millis));
+        let mut fault = self.scripted(call);
+        if targeted {
+            fault = fault.or_else(|| self.outage(call, elapsed)).or_else(|| self.drawn(call, &mut dice));
+        }
+        let fault = fault.map(|fault| match fault {
+            Fault::Latency(millis) => {
+                let drawn = draw(&mut dice, millis).as_millis() as u64;
+                Fault::Latency(Millis::fixed(drawn))
+            }
+            other => other,
+        });
+        if let Some(fault) = &fault {
+            *self.counts.entry(fault.kind()).or_default() += 1;
+        }
+        Decision { latency, fault }
+    }
+
+    fn scripted(&mut self, call: &Call<'_>) -> Option<Fault> {
+        let mut chosen = None;
+        for (scripted, matched) in self.plan.script.iter().zip(&mut self.matched) {
+            if chosen.is_some() || !scripted.when.means(call) || !scripted.fault.fits(call.kind) {
+                continue;
+            }
+            let turn = *matched;
+            *matched += 1;
+            let last = scripted.times.map_or(u64::MAX, |times| scripted.skip.saturating_add(times));
+            if (scripted.skip..last).contains(&turn) {
+                chosen = Some(scripted.fault.clone());
+            }
+        }
+        chosen
+    }
+
+    fn outage(&self, call: &Call<'_>, elapsed: Duration) -> Option<Fault> {
+        let elapsed_ms = elapsed.as_millis() as u64;
+        let outage = self.plan.outages.iter().find(|outage| {
+            let now_ms = outage.every_ms.map_or(elapsed_ms, |every| elapsed_ms % every);
+            (outage.from_ms..outage.to_ms).contains(&now_ms) && outage.fault.fits(call.kind)
+        })?;
+        Some(outage.fault.clone())
+    }
+
+    fn drawn(&self, call: &Call<'_>, dice: &mut Dice) -> Option<Fault> {
+        if dice.fraction() * 100.0 >= self.plan.percent {
+            return None;
+        }
+        let fitting = || self.plan.random.iter().filter(|weighted| weighted.fault.fits(call.kind));
+        let total = fitting().map(|weighted| u64::from(weighted.weight)).sum();
+        let mut ticket = dice.below(total);
+        for weighted in fitting() {
+            let weight = u64::from(weighted.weight);
+            if ticket < weight {
+                return Some(weighted.fault.clone());
+            }
+            ticket -= weight;
+        }
+        None
+    }
+}
+
+impl Match {
+    fn means(&self, call: &Call<'_>) -> bool {
+        let kind = self.kind.map_or(call.kind != CallKind::Token, |kind| kind == call.kind);
+        kind && self.method.as_deref().is_none_or(|method| method.eq_ignore_ascii_case(call.method))
+            && self.path_contains.as_deref().is_none_or(|part| call.path.contains(part))
+            && self.key.as_deref().is_none_or(|key| call.keys.contains(&key))
+    }
+}
+
+fn draw(dice: &mut Dice, millis: Millis) -> Duration {
+    Duration::from_millis(dice.within(millis.min_ms..=millis.max_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Everything, Outage, Scripted, Weighted};
+    use super::*;
+
+    fn write<'a>(keys: &'a [&'a str]) -> Call<'a> {
+        Call { kind: CallKind::Write, method: "PATCH", path: "/sobjects/Lead/External_Lead_Id__c/a", keys }
+    }
+
+    fn read() -> Call<'static> {
+        Call { kind: CallKind::Read, method: "GET", path: "/query", keys: &[] }
+    }
+
+    fn kinds(plan: &FaultPlan, calls: usize) -> Vec<Option<FaultKind>> {
+        let mut state = State::new(plan.clone());
+        (0..calls).map(|_| state.decide(&write(&[]), Duration::ZERO).fault.map(|fault| fault.kind())).collect()
+    }
+
+    #[test]
+    fn the_same_seed_and_order_meet_the_same_faults() {
+        let plan = FaultPlan::everything_at(30.0, 11);
+        assert_eq!(kinds(&plan, 500), kinds(&plan, 500));
+        assert_ne!(kinds(&plan, 500), kinds(&FaultPlan::everything_at(30.0, 12), 500));
+    }
+
+    #[test]
+    fn everything_at_thirty_percent_strikes_that_share_in_every_way() {
+        let plan = FaultPlan::everything_at(30.0, 3);
+        let drawn = kinds(&plan, 20_000);
+        let struck = drawn.iter().flatten().count();
+        assert!((5_600..6_400).contains(&struck), "{struck} of 20000");
+        for weighted in &plan.random {
+            assert!(drawn.contains(&Some(weighted.fault.kind())), "{:?} never drawn", weighted.fault);
+        }
+        assert_eq!(kinds(&FaultPlan::everything_at(0.0, 3), 1_000).iter().flatten().count(), 0);
+        assert_eq!(kinds(&FaultPlan::everything_at(100.0, 3), 1_000).iter().flatten().count(), 1_000);
+    }
+
+    #[test]
+    fn faults_of_writes_never_strike_reads() {
+        let mut state = State::new(FaultPlan::everything_at(100.0, 5));
+        for _ in 0..2_000 {
+            let fault = state.decide(&read(), Duration::ZERO).fault.expect("every call fails");
+            assert!(!matches!(fault, Fault::LockRow | Fault::DuplicateValue));
+        }
+    }
+
+    #[test]
+    fn the_script_counts_its_own_matches_in_order() {
+        let plan = FaultPlan::scripted([
+            Scripted::for_key("b", Fault::LockRow).times(1),
+            Scripted::first(2, Fault::DropAfter).after(1),
+        ]);
+        let mut state = State::new(plan);
+        let mut decide = |key: &str| state.decide(&write(&[key]), Duration::ZERO).fault;
+        assert_eq!(decide("a"), None);
+        assert_eq!(decide("b"), Some(Fault::LockRow));
+        assert_eq!(decide("b"), Some(Fault::DropAfter));
+        assert_eq!(decide("a"), Some(Fault::DropAfter));
+        assert_eq!(decide("a"), None);
+    }
+
+    #[test]
+    fn token_calls_are_struck_only_when_named() {
+        let token = Call { kind: CallKind::Token, method: "POST", path: "/services/oauth2/token", keys: &[] };
+        let decide = |plan: FaultPlan| State::new(plan).decide(&token, Duration::ZERO).fault;
+        assert_eq!(decide(FaultPlan::always(Fault::DropBefore)), None);
+        assert_eq!(decide(FaultPlan::scripted([Scripted::first(1, Fault::DropBefore)])), None);
+        let named = Scripted::first(1, Fault::DropBefore).only(CallKind::Token);
+        assert_eq!(decide(FaultPlan::scripted([named])), Some(Fault::DropBefore));
+    }
+
+    #[test]
+    fn outages_come_and_go_with_their_period() {
+        let outage = Outage { from_ms: 100, to_ms: 200, every_ms: Some(1_000), fault: Fault::DropBefore };
+        let mut state = State::new(FaultPlan { outages: vec![outage], ..FaultPlan::default() });
+        let mut out = |ms| state.decide(&read(), Duration::from_millis(ms)).fault.is_some();
+        assert_eq!([99, 100, 199, 200, 1_150, 1_200].map(&mut out), [false, true, true, false, true, false]);
+    }
+
+    #[test]
+    fn every_fault_is_counted_by_kind_and_counts_survive_a_new_plan() {
+        let injector = Injector::new(FaultPlan::scripted([Scripted::first(2, Fault::LockRow)])).unwrap();
+        for _ in 0..5 {
+            injector.decide(&write(&[]));
+        }
+        injector.replace(FaultPlan::always(Fault::ErrorAfter)).unwrap();
+        injector.decide(&write(&[]));
+        assert_eq!(injector.counts(), BTreeMap::from([(FaultKind::LockRow, 2), (FaultKind::ErrorAfter, 1)]));
+    }
+
+    #[test]
+    fn plans_that_cannot_be_carried_out_are_refused() {
+        let fault = |fault| FaultPlan::always(fault).check().unwrap_err();
+        assert_eq!(fault(Fault::Gateway { status: 500, moment: super::super::Moment::BeforeApplying }), PlanError::Gateway(500));
+        assert_eq!(fault(Fault::TrickleBody { chunk_bytes: 0, gap_ms: 1 }), PlanError::Trickle);
+        assert_eq!(fault(Fault::Latency(Millis::between(2, 1))), PlanError::Backwards(Millis::between(2, 1)));
+        let percent = FaultPlan { percent: 101.0, ..FaultPlan::default() };
+        assert_eq!(percent.check(), Err(PlanError::Percent(101.0)));
+        let nothing = FaultPlan { percent: 5.0, random: vec![Weighted { weight: 0, fault: Fault::LockRow }], ..FaultPlan::default() };
+        assert_eq!(nothing.check(), Err(PlanError::NothingToDraw));
+        assert_eq!(Everything::default().plan().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_plan_reads_from_json_and_refuses_unknown_words() {
+        let plan: FaultPlan = serde_json::from_str(
+            r#"{"percent": 10, "random": [{"fault": {"kind": "too_many_requests", "retry_after": {"seconds": 2}}}],
+                "script": [{"when": {"key": "x"}, "times": 1, "fault": {"kind": "latency", "min_ms": 1, "max_ms": 2}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(plan.random[0].weight, 1);
+        assert_eq!(plan.script[0].fault, Fault::Latency(Millis::between(1, 2)));
+        let again: FaultPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(again, plan);
+        assert!(serde_json::from_str::<FaultPlan>(r#"{"persent": 10}"#).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+use super::{Fault, FaultPlan, Millis, Moment, RetryAfter, Weighted};
+
+/// The preset "everything at p percent": every fault that a careful caller must survive, equally often.
+///
+/// [`Fault::StaleRead`] is left out, since after a lying read no caller can know the truth; order it by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Everything {
+    /// The share of calls that fail.
+    pub percent: f64,
+    pub seed: u64,
+    /// How long timeouts hold the connection, and the longest latency.
+    pub hold_ms: u64,
+    /// What a polite 429 asks for.
+    pub retry_after_seconds: u32,
+    /// The size of a huge body.
+    pub huge_bytes: u64,
+}
+
+impl Default for Everything {
+    fn default() -> Everything {
+        Everything { percent: 30.0, seed: 0, hold_ms: 2_000, retry_after_seconds: 1, huge_bytes: 64 << 20 }
+    }
+}
+
+impl Everything {
+    /// The plan to install.
+    pub fn plan(&self) -> FaultPlan {
+        let random = self.faults().into_iter().map(|fault| Weighted { weight: 1, fault }).collect();
+        FaultPlan { seed: self.seed, percent: self.percent, random, ..FaultPlan::default() }
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let hold_ms = self.hold_ms;
+        let retry_after = |retry_after| Fault::TooManyRequests { retry_after };
+        let gateway = |status, moment| Fault::Gateway { status, moment };
+        vec![
+            Fault::Latency(Millis::between(hold_ms / 10, hold_ms)),
+            Fault::TimeoutBefore { hold_ms },
+            Fault::TimeoutAfter { hold_ms },
+            Fault::DropBefore,
+            Fault::DropAfter,
+            Fault::CutResponse,
+            retry_after(RetryAfter::Seconds(self.retry_after_seconds)),
+            retry_after(RetryAfter::HttpDate(self.retry_after_seconds)),
+            retry_after(RetryAfter::Absent),
+            retry_after(RetryAfter::Absurd),
+            Fault::RequestLimitExceeded,
+            Fault::ErrorBefore,
+            Fault::ErrorAfter,
+            gateway(502, Moment::BeforeApplying),
+            gateway(502, Moment::AfterApplying),
+            gateway(503, Moment::BeforeApplying),
+            gateway(504, Moment::BeforeApplying),
+            gateway(504, Moment::AfterApplying),
+            Fault::ServerUnavailable,
+            Fault::LockRow,
+            Fault::DuplicateValue,
+            Fault::InvalidSession,
+            Fault::GarbageBody { moment: Moment::BeforeApplying },
+            Fault::GarbageBody { moment: Moment::AfterApplying },
+            Fault::HugeBody { bytes: self.huge_bytes },
+            Fault::TrickleBody { chunk_bytes: 16, gap_ms: hold_ms / 50 },
+            Fault::RedirectLoop,
+        ]
+    }
+}

@@ -1,0 +1,30 @@
+//! Misbehaves on order.
+//!
+//! Servers that look like the systems Sluice delivers to, fail in every way those systems fail, and keep the truth
+//! about what really happened; and senders that repeat, reorder and burst the way webhook senders do.
+//!
+//! - [`Salesforce`]: a Salesforce REST look-alike with records, tokens, limits and a log of every write.
+//! - [`Sink`]: a fast plain HTTP server that counts, stores and honours idempotency keys.
+//! - [`faults`]: what goes wrong and when, as data; the same plan works on every server.
+//! - [`senders`]: seeded traffic, without an HTTP client.
+//!
+//! Every server runs on a thread of its own, listens on `127.0.0.1` with a port of the system's choosing unless told
+//! otherwise, and stops when its handle is dropped.
+
+pub mod faults;
+mod perform;
+mod reply;
+pub mod salesforce;
+mod seed;
+mod serve;
+mod uri;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use faults::{Everything, Fault, FaultPlan};
+pub use salesforce::{Salesforce, SalesforceSettings};
+
+/// Locks even after a panic elsewhere: the truth of a simulator must stay readable when a test has failed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

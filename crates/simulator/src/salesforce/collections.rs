@@ -1,0 +1,117 @@
+//! Upserts of many records in one call.
+
+use std::collections::HashSet;
+
+use hyper::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::check;
+use super::errors::ApiError;
+use super::org::{ApiCall, Key, Org};
+use super::store::{Action, Change, text_of};
+use super::truth::Writer;
+use crate::reply::Reply;
+
+const RECORDS_MAX: usize = 200;
+
+impl ApiCall {
+    /// How many records a collection call carries; none when it is no such call or cannot be read.
+    pub(crate) fn collection_length(&self) -> Option<usize> {
+        if self.segments.first().map(String::as_str) != Some("composite") {
+            return None;
+        }
+        check::parse(&self.body).ok()?.get("records")?.as_array().map(Vec::len)
+    }
+
+    /// The external ids that a call is about.
+    pub(crate) fn external_ids(&self) -> Vec<String> {
+        let segments: Vec<&str> = self.segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["sobjects", _, _, value] => vec![(*value).to_owned()],
+            ["composite", "sobjects", _, field] => {
+                let body = check::parse(&self.body).unwrap_or_default();
+                let records = body.get("records").and_then(Value::as_array);
+                records.into_iter().flatten().filter_map(|record| record.get(field).map(text_of)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Org {
+    /// Always 200 when the call can be read; each record has its own result, in order.
+    pub(crate) fn upsert_collection(&mut self, call: &ApiCall, object: &str, field: &str) -> Result<Reply, ApiError> {
+        let Key { object, field, .. } = self.key([object, field, ""])?;
+        let mut body = check::parse(&call.body)?;
+        let all_or_none = body.get("allOrNone").and_then(Value::as_bool).unwrap_or(false);
+        let Some(Value::Array(records)) = body.shift_remove("records") else {
+            return Err(ApiError::bad("JSON_PARSER_ERROR", "The records of the collection are missing"));
+        };
+        if records.len() > RECORDS_MAX {
+            let message = format!("The collection may hold at most {RECORDS_MAX} records");
+            return Err(ApiError::bad("LIMIT_EXCEEDED", message));
+        }
+
+        let mut seen = HashSet::new();
+        let mut results = Vec::new();
+        for record in records {
+            let result = self.member_key(&object, &field, record).and_then(|(key, fields)| {
+                // The same record twice in one call is a conflict with itself, not an update of the first.
+                if !seen.insert(key.value.to_lowercase()) {
+                    let message = format!("Duplicate external id specified: {}", key.value);
+                    return Err(ApiError::bad("DUPLICATE_VALUE", message).on([field.as_str()]));
+                }
+                let change = self.put(&key, fields)?;
+                Ok((key, change))
+            });
+            results.push(result);
+        }
+        if all_or_none && results.iter().any(Result::is_err) {
+            return Ok(self.roll_back(results));
+        }
+        for (key, change) in results.iter().flatten() {
+            self.enter(call, change, Some(key), Writer::Caller);
+        }
+        let entries: Vec<Value> = results.iter().map(|result| result.as_ref().map_or_else(ApiError::entry, done)).collect();
+        Ok(Reply::json(StatusCode::OK, &entries))
+    }
+
+    fn member_key(&self, object: &str, field: &str, record: Value) -> Result<(Key, Map<String, Value>), ApiError> {
+        let Value::Object(mut fields) = record else {
+            return Err(ApiError::bad("JSON_PARSER_ERROR", "A record is required to be a JSON object"));
+        };
+        let named = fields.get("attributes").and_then(|attributes| attributes.get("type")).and_then(Value::as_str);
+        if !named.is_some_and(|named| named.eq_ignore_ascii_case(object)) {
+            let message = format!("The type of every record in this collection must be {object}");
+            return Err(ApiError::bad("INVALID_INPUT", message));
+        }
+        let spelled = fields.keys().find(|name| name.eq_ignore_ascii_case(field)).cloned();
+        let value = spelled.and_then(|name| fields.shift_remove(&name)).filter(|value| !value.is_null());
+        let Some(value) = value.map(|value| text_of(&value).trim().to_owned()).filter(|value| !value.is_empty()) else {
+            let message = format!("{field} not specified");
+            return Err(ApiError::bad("MISSING_ARGUMENT", message).on([field]));
+        };
+        Ok((Key { object: object.to_owned(), field: field.to_owned(), value }, fields))
+    }
+
+    fn roll_back(&mut self, results: Vec<Result<(Key, Change), ApiError>>) -> Reply {
+        let message = "Record rolled back because not all records were valid and the request was using AllOrNone header";
+        let rolled_back = ApiError::bad("ALL_OR_NONE_OPERATION_ROLLED_BACK", message);
+        let mut entries = Vec::new();
+        for result in results.into_iter().rev() {
+            entries.push(match result {
+                Ok((_, change)) => {
+                    self.store.undo(change);
+                    rolled_back.entry()
+                }
+                Err(error) => error.entry(),
+            });
+        }
+        entries.reverse();
+        Reply::json(StatusCode::OK, &entries)
+    }
+}
+
+fn done((_, change): &(Key, Change)) -> Value {
+    json!({"id": change.id, "success": true, "errors": [], "created": change.action == Action::Created})
+}

@@ -1,0 +1,185 @@
+//! A Salesforce REST look-alike that knows what really happened.
+//!
+//! It speaks the part of the REST API that a webhook pipeline needs: tokens, upsert by external id, create, read,
+//! update, delete, collections and simple queries. Behind `/sim/…` it answers questions and takes orders about itself.
+
+mod check;
+mod collections;
+mod control;
+mod errors;
+mod org;
+mod reads;
+mod schema;
+mod shared;
+mod soql;
+mod store;
+mod tokens;
+mod truth;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use schema::{Field, FieldKind, Object, Schema};
+pub use store::{Action, Record};
+pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteCounts, Writer};
+
+use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::serve::{ANY_PORT, Server};
+use org::Org;
+use shared::Shared;
+use store::Store;
+use tokens::Tokens;
+use truth::Books;
+
+/// How an org is set up.
+#[derive(Debug, Clone)]
+pub struct SalesforceSettings {
+    /// Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The client credentials that are given a token.
+    pub client_id: String,
+    pub client_secret: String,
+    pub schema: Schema,
+    pub faults: FaultPlan,
+    /// Calls after this many are refused with `REQUEST_LIMIT_EXCEEDED` until [`Salesforce::new_day`].
+    pub daily_calls_max: u64,
+    /// Tokens older than this are refused; they live until told otherwise when left out.
+    pub token_lifetime: Option<Duration>,
+    /// The API versions that exist.
+    pub versions: RangeInclusive<u32>,
+    /// The log keeps this many of the latest writes. Counts are kept for all.
+    pub writes_kept_max: usize,
+    /// Creating more records than this, deleted ones included, is refused with `STORAGE_LIMIT_EXCEEDED`.
+    pub records_max: u64,
+}
+
+impl Default for SalesforceSettings {
+    fn default() -> SalesforceSettings {
+        SalesforceSettings {
+            listen: ANY_PORT,
+            client_id: "sim-client".to_owned(),
+            client_secret: "sim-secret".to_owned(),
+            schema: Schema::default(),
+            faults: FaultPlan::none(),
+            daily_calls_max: 10_000_000,
+            token_lifetime: None,
+            versions: 31..=68,
+            writes_kept_max: 200_000,
+            records_max: 2_000_000,
+        }
+    }
+}
+
+/// A running org. It stops when dropped.
+#[derive(Debug)]
+pub struct Salesforce {
+    server: Server,
+    shared: Arc<Shared>,
+}
+
+impl Salesforce {
+    /// Starts an org on a thread of its own. A fault plan that cannot be carried out is an `InvalidInput` error.
+    pub fn start(settings: SalesforceSettings) -> io::Result<Salesforce> {
+        let injector = Injector::new(settings.faults)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let org = Org {
+            store: Store::new(settings.schema, settings.records_max),
+            books: Books::new(settings.writes_kept_max),
+            tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime),
+            api_usage: 0,
+            api_limit: settings.daily_calls_max,
+            versions: settings.versions,
+        };
+        let shared = Arc::new(Shared::new(org, injector));
+        let server = Server::start("sim-salesforce", settings.listen, Arc::clone(&shared))?;
+        Ok(Salesforce { server, shared })
+    }
+
+    /// `http://127.0.0.1:port`, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.server.address())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// The org now, in figures.
+    pub fn truth(&self) -> Truth {
+        self.shared.truth()
+    }
+
+    /// Waits, without polling, until the figures satisfy `condition`, and returns them. They are looked at after
+    /// every call.
+    pub async fn wait_until(&self, mut condition: impl FnMut(&Truth) -> bool) -> Truth {
+        let mut settled = self.shared.settled.subscribe();
+        loop {
+            settled.borrow_and_update();
+            let truth = self.truth();
+            if condition(&truth) {
+                return truth;
+            }
+            settled.changed().await.expect("the sender lives as long as this handle");
+        }
+    }
+
+    /// Every record of an object, oldest first.
+    pub fn records(&self, object: &str) -> Vec<Record> {
+        self.shared.records_page(object, "", usize::MAX)
+    }
+
+    /// The latest writes, oldest first.
+    pub fn writes(&self) -> Vec<Write> {
+        self.shared.writes_page(0, None, usize::MAX)
+    }
+
+    /// How often each external id in this field was written.
+    pub fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
+        self.shared.external_ids(object, field)
+    }
+
+    /// Replaces the fault plan; its time and its call numbers start now.
+    pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
+        self.shared.injector.replace(plan)
+    }
+
+    /// A valid token, for clients that do not ask for one themselves.
+    pub fn issue_token(&self) -> String {
+        self.shared.org().tokens.issue()
+    }
+
+    /// Makes every token handed out so far invalid.
+    pub fn expire_tokens(&self) {
+        self.shared.org().tokens.expire_all();
+    }
+
+    /// Starts counting against the daily limit again.
+    pub fn new_day(&self) {
+        self.shared.org().api_usage = 0;
+    }
+
+    /// Forgets records, writes and all counts. Tokens and the fault plan stay.
+    pub fn reset(&self) {
+        self.shared.reset();
+    }
+
+    /// Closes the listener and every connection: callers are refused until [`Salesforce::accept_connections`].
+    pub fn refuse_connections(&self) -> io::Result<()> {
+        self.server.close()
+    }
+
+    /// Listens again at the same address.
+    pub fn accept_connections(&self) -> io::Result<()> {
+        self.server.open()
+    }
+
+    /// Stops the server and closes every connection. The truth can still be read.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+}

@@ -1,0 +1,331 @@
+//! One simulated org: its records, its books and the data API in front of them.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+use hyper::header::HeaderName;
+use hyper::{Method, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::check;
+use super::errors::ApiError;
+use super::store::{Action, Change, Record, Store};
+use super::tokens::Tokens;
+use super::truth::{Books, ExternalId, Fate, Write, Writer};
+use crate::perform::Refusal;
+use crate::reply::Reply;
+use crate::uri;
+
+/// From this version on an update by upsert answers 200 with a body; before, 204 without.
+const UPSERT_BODY_SINCE: u32 = 46;
+/// Collections of records by external id exist from this version on.
+const COLLECTIONS_SINCE: u32 = 46;
+
+const LIMIT_INFO: HeaderName = HeaderName::from_static("sforce-limit-info");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// One call to the data API, taken apart.
+#[derive(Debug)]
+pub(crate) struct ApiCall {
+    pub(crate) method: Method,
+    /// Path and query as they were sent.
+    pub(crate) target: String,
+    /// `60` of `/services/data/v60.0/…`; none for the list of versions.
+    pub(crate) version: Option<u32>,
+    /// The decoded path after the version.
+    pub(crate) segments: Vec<String>,
+    pub(crate) query: String,
+    pub(crate) token: Option<String>,
+    pub(crate) request_id: String,
+    pub(crate) body: Bytes,
+}
+
+#[derive(Debug)]
+pub(crate) struct Org {
+    pub(crate) store: Store,
+    pub(crate) books: Books,
+    pub(crate) tokens: Tokens,
+    pub(crate) api_usage: u64,
+    pub(crate) api_limit: u64,
+    pub(crate) versions: RangeInclusive<u32>,
+}
+
+impl Org {
+    /// Does what a call asks for, and says whether anything changed.
+    pub(crate) fn answer(&mut self, call: &ApiCall) -> (Reply, Fate) {
+        let written = self.books.written();
+        let reply = self.route(call).unwrap_or_else(|error| error.reply());
+        let fate = if self.books.written() == written { Fate::Unchanged } else { Fate::Applied };
+        (self.signed(call, reply), fate)
+    }
+
+    /// Refuses a call without doing it.
+    pub(crate) fn refuse(&mut self, call: &ApiCall, refusal: Refusal) -> Reply {
+        let error = match refusal {
+            Refusal::TooManyRequests => {
+                ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", "Too many requests")
+            }
+            Refusal::RequestLimitExceeded => ApiError::request_limit(),
+            Refusal::ServerError => {
+                let message = "An unexpected error occurred. Please include this ErrorId if you contact support";
+                ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN_EXCEPTION", message)
+            }
+            Refusal::ServerUnavailable => {
+                let message = "We are temporarily unable to process your request. Try again later.";
+                ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "SERVER_UNAVAILABLE", message)
+            }
+            Refusal::LockRow => ApiError::lock_row(),
+            Refusal::DuplicateValue => self.lose_race(call),
+            Refusal::InvalidSession => ApiError::invalid_session(),
+        };
+        // A collection reports what befell its records inside a 200.
+        let of_records = matches!(refusal, Refusal::LockRow | Refusal::DuplicateValue);
+        let reply = match call.collection_length() {
+            Some(length) if of_records => Reply::json(StatusCode::OK, &vec![error.entry(); length]),
+            _ => error.reply(),
+        };
+        self.signed(call, reply)
+    }
+
+    /// What a read answers when it finds nothing.
+    pub(crate) fn absent(&self, call: &ApiCall) -> Reply {
+        let reply = match call.segments.first().map(String::as_str) {
+            Some("query") => Reply::json(StatusCode::OK, &json!({"totalSize": 0, "done": true, "records": []})),
+            _ => ApiError::not_found().reply(),
+        };
+        self.signed(call, reply)
+    }
+
+    fn signed(&self, call: &ApiCall, reply: Reply) -> Reply {
+        let usage = format!("api-usage={}/{}", self.api_usage, self.api_limit);
+        reply.with(LIMIT_INFO, &usage).with(REQUEST_ID, &call.request_id)
+    }
+
+    fn route(&mut self, call: &ApiCall) -> Result<Reply, ApiError> {
+        let Some(version) = call.version else { return Ok(self.list_versions()) };
+        if !call.token.as_deref().is_some_and(|token| self.tokens.is_valid(token)) {
+            return Err(ApiError::invalid_session());
+        }
+        if self.api_usage >= self.api_limit {
+            return Err(ApiError::request_limit());
+        }
+        self.api_usage += 1;
+        if !self.versions.contains(&version) {
+            return Err(ApiError::not_found());
+        }
+        let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
+        let (get, patch, post, delete) =
+            (call.method == Method::GET, call.method == Method::PATCH, call.method == Method::POST, call.method == Method::DELETE);
+        match segments.as_slice() {
+            [] if get => Ok(resources(version)),
+            ["limits"] if get => Ok(self.limits()),
+            ["query"] if get => self.query(call, version),
+            ["query", locator] if get => self.query_more(locator, version),
+            ["sobjects", object] if post => self.create(call, object),
+            ["sobjects", object, "describe"] if get => self.describe(object),
+            ["sobjects", object, id] if get => self.read(call, version, object, id),
+            ["sobjects", object, id] if patch => self.update(call, object, id),
+            ["sobjects", object, id] if delete => self.delete(call, object, id),
+            ["sobjects", object, field, value] if patch => self.upsert(call, version, [object, field, value]),
+            ["sobjects", object, field, value] if get => match self.by_external_id(version, [object, field, value])? {
+                Found::One(id) => self.read(call, version, object, &id),
+                Found::Several(reply) => Ok(reply),
+            },
+            ["sobjects", object, field, value] if delete => match self.by_external_id(version, [object, field, value])? {
+                Found::One(id) => self.delete(call, object, &id),
+                Found::Several(reply) => Ok(reply),
+            },
+            ["composite", "sobjects", object, field] if patch && version >= COLLECTIONS_SINCE => {
+                self.upsert_collection(call, object, field)
+            }
+            ["limits"] | ["query", ..] => Err(ApiError::method_not_allowed(call.method.as_str(), "GET")),
+            ["sobjects", _] => Err(ApiError::method_not_allowed(call.method.as_str(), "POST")),
+            ["sobjects", _, _] | ["sobjects", _, _, _] => {
+                Err(ApiError::method_not_allowed(call.method.as_str(), "GET,PATCH,DELETE"))
+            }
+            _ => Err(ApiError::not_found()),
+        }
+    }
+
+    fn create(&mut self, call: &ApiCall, object: &str) -> Result<Reply, ApiError> {
+        let body = check::parse(&call.body)?;
+        let fields = check::fields(&self.store, object, body)?;
+        let change = self.store.create(object, fields)?;
+        let reply = json!({"id": change.id, "success": true, "errors": []});
+        self.enter(call, &change, None, Writer::Caller);
+        Ok(Reply::json(StatusCode::CREATED, &reply))
+    }
+
+    fn update(&mut self, call: &ApiCall, object: &str, id: &str) -> Result<Reply, ApiError> {
+        let (object, _) = self.store.object(object)?;
+        let object = object.to_owned();
+        let fields = check::fields(&self.store, &object, check::parse(&call.body)?)?;
+        let change = self.store.update(&object, id, fields)?;
+        self.enter(call, &change, None, Writer::Caller);
+        Ok(Reply::empty(StatusCode::NO_CONTENT))
+    }
+
+    fn delete(&mut self, call: &ApiCall, object: &str, id: &str) -> Result<Reply, ApiError> {
+        let (object, _) = self.store.object(object)?;
+        let object = object.to_owned();
+        let change = self.store.delete(&object, id)?;
+        self.enter(call, &change, None, Writer::Caller);
+        Ok(Reply::empty(StatusCode::NO_CONTENT))
+    }
+
+    fn upsert(&mut self, call: &ApiCall, version: u32, path: [&str; 3]) -> Result<Reply, ApiError> {
+        let key = self.key(path)?;
+        let body = check::parse(&call.body)?;
+        if let Some(field) = body.keys().find(|name| name.eq_ignore_ascii_case(&key.field)) {
+            let message = format!("The {field} field should not be specified in the sobject data.");
+            return Err(ApiError::bad("INVALID_FIELD", message).on([field]));
+        }
+        let update_only = uri::form_value(&call.query, "updateOnly").is_some_and(|value| value == "true");
+        let found = self.store.find(&key.object, &key.field, &key.value);
+        if found.len() > 1 {
+            return Ok(several(version, &key.object, found));
+        }
+        if found.is_empty() && update_only {
+            return Err(ApiError::not_found());
+        }
+        let change = self.put(&key, body)?;
+        let created = change.action == Action::Created;
+        let id = change.id.clone();
+        self.enter(call, &change, Some(&key), Writer::Caller);
+        if !created && version < UPSERT_BODY_SINCE {
+            return Ok(Reply::empty(StatusCode::NO_CONTENT));
+        }
+        let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+        Ok(Reply::json(status, &json!({"id": id, "success": true, "errors": [], "created": created})))
+    }
+
+    /// Creates the record of a key, or updates the only one there is.
+    pub(crate) fn put(&mut self, key: &Key, mut body: Map<String, Value>) -> Result<Change, ApiError> {
+        match self.store.find(&key.object, &key.field, &key.value) {
+            [] => {
+                body.insert(key.field.clone(), Value::String(key.value.clone()));
+                let fields = check::fields(&self.store, &key.object, body)?;
+                self.store.create(&key.object, fields)
+            }
+            [id] => {
+                let id = id.clone();
+                let fields = check::fields(&self.store, &key.object, body)?;
+                self.store.update(&key.object, &id, fields)
+            }
+            _ => {
+                let message = format!("{}: more than one record found for external id {}", key.field, key.value);
+                Err(ApiError::bad("DUPLICATE_EXTERNAL_ID", message))
+            }
+        }
+    }
+
+    /// The object and the external-id field of a path, under the org's spelling.
+    pub(crate) fn key(&self, [object, field, value]: [&str; 3]) -> Result<Key, ApiError> {
+        let (object, schema) = self.store.object(object)?;
+        let known = schema.field(field).filter(|(_, rule)| rule.external_id);
+        let (field, _) = known.ok_or_else(|| ApiError::no_external_id_field(field))?;
+        Ok(Key { object: object.to_owned(), field: field.to_owned(), value: value.trim().to_owned() })
+    }
+
+    fn by_external_id(&self, version: u32, path: [&str; 3]) -> Result<Found, ApiError> {
+        let key = self.key(path)?;
+        match self.store.find(&key.object, &key.field, &key.value) {
+            [] => Err(ApiError::not_found()),
+            [id] => Ok(Found::One(id.clone())),
+            ids => Ok(Found::Several(several(version, &key.object, ids))),
+        }
+    }
+
+    /// Someone else creates the record of an upsert just before it, with no more than the required fields.
+    fn lose_race(&mut self, call: &ApiCall) -> ApiError {
+        let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
+        let &["sobjects", object, field, value] = segments.as_slice() else {
+            return ApiError::bad("DUPLICATE_VALUE", "duplicate value found: <unknown> duplicates value on record");
+        };
+        let Ok(key) = self.key([object, field, value]) else { return ApiError::no_external_id_field(field) };
+        if let Some(id) = self.store.find(&key.object, &key.field, &key.value).first() {
+            return ApiError::duplicate_value(&key.field, id);
+        }
+        match check::parse(&call.body).and_then(|body| self.put(&key, self.required_only(&key.object, body))) {
+            Ok(change) => {
+                self.enter(call, &change, Some(&key), Writer::Rival);
+                ApiError::duplicate_value(&key.field, &change.id)
+            }
+            Err(error) => error,
+        }
+    }
+
+    fn required_only(&self, object: &str, mut body: Map<String, Value>) -> Map<String, Value> {
+        let Ok((_, schema)) = self.store.object(object) else { return body };
+        body.retain(|name, _| schema.field(name).is_some_and(|(_, rule)| rule.required));
+        body
+    }
+
+    /// Writes a change into the books. Only changes that will not be undone belong there.
+    pub(crate) fn enter(&mut self, call: &ApiCall, change: &Change, key: Option<&Key>, writer: Writer) {
+        let external_id = match key {
+            Some(key) => Some(ExternalId { field: key.field.clone(), value: key.value.clone() }),
+            None => self.store.external_id(change).map(|(field, value)| ExternalId { field, value }),
+        };
+        self.books.enter(Write {
+            number: 0,
+            at: Timestamp::now(),
+            request_id: call.request_id.clone(),
+            object: change.object.clone(),
+            record_id: change.id.clone(),
+            external_id,
+            action: change.action,
+            writer,
+        });
+    }
+}
+
+/// The address of a record by external id.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) object: String,
+    pub(crate) field: String,
+    pub(crate) value: String,
+}
+
+#[derive(Debug)]
+enum Found {
+    One(String),
+    Several(Reply),
+}
+
+fn several(version: u32, object: &str, ids: &[String]) -> Reply {
+    let urls: Vec<String> = ids.iter().map(|id| record_url(version, object, id)).collect();
+    Reply::json(StatusCode::MULTIPLE_CHOICES, &urls)
+}
+
+pub(crate) fn record_url(version: u32, object: &str, id: &str) -> String {
+    format!("/services/data/v{version}.0/sobjects/{object}/{id}")
+}
+
+fn resources(version: u32) -> Reply {
+    let path = |name: &str| format!("/services/data/v{version}.0/{name}");
+    let names = ["sobjects", "query", "limits", "composite"];
+    let resources: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), path(name).into())).collect();
+    Reply::json(StatusCode::OK, &resources)
+}
+
+/// The record the way a read shows it: every field of the object, with null where there is no value.
+pub(crate) fn shown(store: &Store, version: u32, object: &str, record: &Record, only: Option<&[String]>) -> Value {
+    let date = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%S.%3f+0000").to_string();
+    let mut all = Map::new();
+    all.insert("Id".to_owned(), record.id.clone().into());
+    for name in store.object(object).into_iter().flat_map(|(_, schema)| schema.fields.keys()) {
+        all.insert(name.clone(), record.fields.get(name).cloned().unwrap_or(Value::Null));
+    }
+    all.insert("IsDeleted".to_owned(), false.into());
+    all.insert("CreatedDate".to_owned(), date(record.created_at).into());
+    all.insert("LastModifiedDate".to_owned(), date(record.modified_at).into());
+    all.insert("SystemModstamp".to_owned(), date(record.modified_at).into());
+    let mut shown = Map::new();
+    shown.insert("attributes".to_owned(), json!({"type": object, "url": record_url(version, object, &record.id)}));
+    let chosen = all.into_iter().filter(|(name, _)| only.is_none_or(|only| only.contains(name)));
+    shown.extend(chosen);
+    Value::Object(shown)
+}

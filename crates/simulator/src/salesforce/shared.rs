@@ -1,0 +1,247 @@
+//! What the handle and the server share, and the way a request takes through it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::control;
+use super::errors::ApiError;
+use super::org::{ApiCall, Org};
+use super::store::Record;
+use super::truth::{Fate, Truth, Write, WriteCounts};
+use crate::faults::{Call, CallKind, Injector};
+use crate::perform::{Refusal, Target, Told, perform};
+use crate::reply::{Hangup, Payload, Reply};
+use crate::serve::{Handler, read_body};
+use crate::{locked, uri};
+
+/// Larger bodies are refused with 413.
+const BODY_BYTES_MAX: usize = 8 << 20;
+const TOKEN_PATH: &str = "/services/oauth2/token";
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    org: Mutex<Org>,
+    pub(crate) injector: Injector,
+    requests: AtomicU64,
+    /// Changes whenever a call has been settled.
+    pub(crate) settled: watch::Sender<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(org: Org, injector: Injector) -> Shared {
+        Shared { org: Mutex::new(org), injector, requests: AtomicU64::new(0), settled: watch::Sender::new(()) }
+    }
+
+    pub(crate) fn org(&self) -> MutexGuard<'_, Org> {
+        locked(&self.org)
+    }
+
+    pub(crate) fn truth(&self) -> Truth {
+        let org = self.org();
+        Truth {
+            calls: org.books.calls,
+            objects: org.books.objects(|object| org.store.count(object)),
+            faults: self.injector.counts(),
+            api_usage: org.api_usage,
+            api_limit: org.api_limit,
+            writes_forgotten: org.books.writes_forgotten(),
+        }
+    }
+
+    pub(crate) fn reset(&self) {
+        let mut org = self.org();
+        org.store.clear();
+        org.books.clear();
+        org.api_usage = 0;
+        self.injector.forget_counts();
+        drop(org);
+        self.settled.send_replace(());
+    }
+
+    pub(crate) fn records_page(&self, object: &str, after: &str, limit: usize) -> Vec<Record> {
+        let org = self.org();
+        org.store.records(object).filter(|record| record.id.as_str() > after).take(limit).cloned().collect()
+    }
+
+    pub(crate) fn writes_page(&self, after: u64, external_id: Option<&str>, limit: usize) -> Vec<Write> {
+        let org = self.org();
+        let wanted = |write: &&Write| {
+            let named = write.external_id.as_ref().map(|id| id.value.as_str());
+            write.number > after && external_id.is_none_or(|wanted| named == Some(wanted))
+        };
+        org.books.writes().filter(wanted).take(limit).cloned().collect()
+    }
+
+    pub(crate) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
+        self.org().books.external_ids(object, field)
+    }
+}
+
+impl Handler for Shared {
+    async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
+        let (parts, body) = request.into_parts();
+        let Some(body) = read_body(body, BODY_BYTES_MAX).await? else {
+            return Ok(Reply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+        };
+        let path = parts.uri.path();
+        if let Some(order) = path.strip_prefix("/sim") {
+            let query = parts.uri.query().unwrap_or_default();
+            return Ok(control::answer(&self, &parts.method, order, query, &body).whole());
+        }
+        let errand = if path == TOKEN_PATH {
+            Errand::Token(TokenCall::new(&parts, body))
+        } else {
+            let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+            match api_call(&parts, body, number) {
+                Ok(call) => Errand::Data(call),
+                Err(error) => return Ok(error.reply().whole()),
+            }
+        };
+        let kind = match &errand {
+            Errand::Token(_) => CallKind::Token,
+            Errand::Data(_) if parts.method == Method::GET || parts.method == Method::HEAD => CallKind::Read,
+            Errand::Data(_) => CallKind::Write,
+        };
+        let keys = if let Errand::Data(call) = &errand { call.external_ids() } else { Vec::new() };
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let decision = self.injector.decide(&Call { kind, method: parts.method.as_str(), path, keys: &keys });
+        {
+            let calls = &mut self.org().books.calls;
+            match errand {
+                Errand::Token(_) => calls.token_calls += 1,
+                Errand::Data(_) => calls.received += 1,
+            }
+        }
+        perform(decision, Visit { shared: self, errand, fate: Fate::Unchanged }).await
+    }
+}
+
+/// Takes the address of a data call apart.
+fn api_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, ApiError> {
+    let path = parts.uri.path();
+    let rest = path.strip_prefix("/services/data").ok_or_else(ApiError::not_found)?;
+    let mut segments = rest.split('/').filter(|segment| !segment.is_empty()).map(uri::decode);
+    let version = segments.next().map(|segment| version(&segment).ok_or_else(ApiError::not_found)).transpose()?;
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if !body.is_empty() && content_type.is_some_and(|named| !named.starts_with("application/json")) {
+        let message = "The request content type is not supported: send application/json";
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
+    }
+    Ok(ApiCall {
+        method: parts.method.clone(),
+        target: parts.uri.to_string(),
+        version,
+        segments: segments.collect(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        token: credential(&parts.headers, "Bearer").or_else(|| credential(&parts.headers, "OAuth")),
+        request_id: format!("sim-{number:08}"),
+        body,
+    })
+}
+
+fn version(segment: &str) -> Option<u32> {
+    segment.strip_prefix('v')?.strip_suffix(".0")?.parse().ok()
+}
+
+fn credential(headers: &HeaderMap, scheme: &str) -> Option<String> {
+    let (found, value) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    found.eq_ignore_ascii_case(scheme).then(|| value.trim().to_owned())
+}
+
+#[derive(Debug)]
+struct TokenCall {
+    method: Method,
+    form: String,
+    basic: Option<String>,
+    instance_url: String,
+}
+
+impl TokenCall {
+    fn new(parts: &Parts, body: Bytes) -> TokenCall {
+        let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
+        TokenCall {
+            method: parts.method.clone(),
+            form: String::from_utf8_lossy(&body).into_owned(),
+            basic: credential(&parts.headers, "Basic"),
+            instance_url: format!("http://{host}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Errand {
+    Token(TokenCall),
+    Data(ApiCall),
+}
+
+/// One call on its way through the org.
+#[derive(Debug)]
+struct Visit {
+    shared: Arc<Shared>,
+    errand: Errand,
+    fate: Fate,
+}
+
+impl Target for Visit {
+    fn apply(&mut self) -> Reply {
+        let mut org = self.shared.org();
+        match &self.errand {
+            Errand::Data(call) => {
+                let (reply, fate) = org.answer(call);
+                self.fate = fate;
+                reply
+            }
+            Errand::Token(call) if call.method != Method::POST => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
+            Errand::Token(call) => {
+                let answer = org.tokens.answer(&call.form, call.basic.as_deref(), &call.instance_url);
+                org.books.calls.tokens_issued += u64::from(answer.is_ok());
+                answer.unwrap_or_else(|refusal| refusal)
+            }
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Reply {
+        match &self.errand {
+            Errand::Data(call) => self.shared.org().refuse(call, refusal),
+            Errand::Token(_) => {
+                let (status, error) = match refusal {
+                    Refusal::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded"),
+                    Refusal::ServerError => (StatusCode::INTERNAL_SERVER_ERROR, "unknown_error"),
+                    Refusal::ServerUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable"),
+                    _ => (StatusCode::BAD_REQUEST, "invalid_grant"),
+                };
+                Reply::json(status, &json!({"error": error, "error_description": "authentication failure"}))
+            }
+        }
+    }
+
+    fn absent(&mut self) -> Reply {
+        match &self.errand {
+            Errand::Data(call) => self.shared.org().absent(call),
+            Errand::Token(_) => Reply::empty(StatusCode::NOT_FOUND),
+        }
+    }
+
+    fn address(&self) -> String {
+        match &self.errand {
+            Errand::Data(call) => call.target.clone(),
+            Errand::Token(_) => TOKEN_PATH.to_owned(),
+        }
+    }
+
+    fn settle(&mut self, told: Told) {
+        if let Errand::Data(_) = &self.errand {
+            self.shared.org().books.settle(self.fate, told);
+        }
+        self.shared.settled.send_replace(());
+    }
+}

@@ -1,0 +1,138 @@
+//! Access tokens: handed out for client credentials, taken away on order.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use data_encoding::BASE64;
+use hyper::StatusCode;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::reply::Reply;
+use crate::uri;
+
+/// The oldest token goes when one more is handed out.
+const TOKENS_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    client_id: String,
+    client_secret: String,
+    lifetime: Option<Duration>,
+    valid: VecDeque<(String, Instant)>,
+    issued: u64,
+}
+
+impl Tokens {
+    pub(crate) fn new(client_id: String, client_secret: String, lifetime: Option<Duration>) -> Tokens {
+        Tokens { client_id, client_secret, lifetime, valid: VecDeque::new(), issued: 0 }
+    }
+
+    pub(crate) fn issue(&mut self) -> String {
+        self.issued += 1;
+        let token = format!("00DSm0000000001!AQcAQ{:032x}", u128::from(self.issued) * 0x9E37_79B9_7F4A_7C15_F39C);
+        if self.valid.len() == TOKENS_MAX {
+            self.valid.pop_front();
+        }
+        self.valid.push_back((token.clone(), Instant::now()));
+        token
+    }
+
+    pub(crate) fn expire_all(&mut self) {
+        self.valid.clear();
+    }
+
+    pub(crate) fn is_valid(&self, token: &str) -> bool {
+        let known = self.valid.iter().rev().find(|(valid, _)| valid == token);
+        known.is_some_and(|(_, issued)| self.lifetime.is_none_or(|lifetime| issued.elapsed() < lifetime))
+    }
+
+    /// Answers a token call. `Err` carries the answer of a refusal.
+    pub(crate) fn answer(&mut self, form: &str, basic: Option<&str>, instance_url: &str) -> Result<Reply, Reply> {
+        match uri::form_value(form, "grant_type").as_deref() {
+            Some("client_credentials") => {}
+            Some(_) => return Err(refusal("unsupported_grant_type", "grant type not supported")),
+            None => return Err(refusal("invalid_request", "must provide grant_type")),
+        }
+        let in_form = || Some((uri::form_value(form, "client_id")?, uri::form_value(form, "client_secret")?));
+        let Some((client_id, client_secret)) = basic.and_then(basic_pair).or_else(in_form) else {
+            return Err(refusal("invalid_request", "must provide client_id and client_secret"));
+        };
+        if client_id != self.client_id {
+            return Err(refusal("invalid_client_id", "client identifier invalid"));
+        }
+        if client_secret != self.client_secret {
+            return Err(refusal("invalid_client", "invalid client credentials"));
+        }
+        let token = self.issue();
+        // There is no `expires_in`: how long a session lives is a setting of the org that callers cannot see.
+        let body = json!({
+            "access_token": token,
+            "signature": BASE64.encode(token.as_bytes()),
+            "scope": "api",
+            "instance_url": instance_url,
+            "id": format!("{instance_url}/id/00DSm0000000001EAA/005Sm0000000001IAA"),
+            "token_type": "Bearer",
+            "issued_at": Timestamp::now().as_millisecond().to_string(),
+        });
+        Ok(Reply::json(StatusCode::OK, &body))
+    }
+}
+
+fn basic_pair(encoded: &str) -> Option<(String, String)> {
+    let decoded = BASE64.decode(encoded.trim().as_bytes()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (id, secret) = text.split_once(':')?;
+    Some((id.to_owned(), secret.to_owned()))
+}
+
+fn refusal(error: &str, description: &str) -> Reply {
+    Reply::json(StatusCode::BAD_REQUEST, &json!({"error": error, "error_description": description}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens() -> Tokens {
+        Tokens::new("id".to_owned(), "se:cret".to_owned(), None)
+    }
+
+    fn error(form: &str, basic: Option<&str>) -> String {
+        let reply = tokens().answer(form, basic, "http://x").unwrap_err();
+        let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+        body["error"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn credentials_are_taken_from_the_form_or_from_basic() {
+        let form = "grant_type=client_credentials&client_id=id&client_secret=se%3Acret";
+        assert!(tokens().answer(form, None, "http://x").is_ok());
+        let basic = BASE64.encode(b"id:se:cret");
+        assert!(tokens().answer("grant_type=client_credentials", Some(&basic), "http://x").is_ok());
+    }
+
+    #[test]
+    fn each_refusal_has_its_word() {
+        assert_eq!(error("grant_type=password", None), "unsupported_grant_type");
+        assert_eq!(error("", None), "invalid_request");
+        assert_eq!(error("grant_type=client_credentials&client_id=id", None), "invalid_request");
+        assert_eq!(error("grant_type=client_credentials&client_id=x&client_secret=y", None), "invalid_client_id");
+        assert_eq!(error("grant_type=client_credentials&client_id=id&client_secret=y", None), "invalid_client");
+    }
+
+    #[test]
+    fn tokens_end_on_order_and_with_age() {
+        let mut tokens = tokens();
+        let (first, second) = (tokens.issue(), tokens.issue());
+        assert_ne!(first, second);
+        assert!(tokens.is_valid(&first) && tokens.is_valid(&second));
+        tokens.expire_all();
+        assert!(!tokens.is_valid(&first) && !tokens.is_valid(&second));
+        let third = tokens.issue();
+        assert!(tokens.is_valid(&third));
+        tokens.lifetime = Some(Duration::ZERO);
+        assert!(!tokens.is_valid(&third));
+    }
+}
