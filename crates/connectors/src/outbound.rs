@@ -317,10 +317,7 @@ fn is_network(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{
         AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut,
     };
-    matches!(
-        kind,
-        AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut
-    )
+    matches!(kind, AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
 }
 
 fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {

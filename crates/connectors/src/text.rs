@@ -57,11 +57,7 @@ pub(crate) fn excerpt(body: &[u8]) -> String {
 /// The same text without any of these secrets.
 pub(crate) fn redact<'a>(text: String, secrets: impl IntoIterator<Item = &'a str>) -> String {
     secrets.into_iter().fold(text, |text, secret| {
-        if secret.len() >= SECRET_CHARACTERS_MIN && text.contains(secret) {
-            text.replace(secret, MASK)
-        } else {
-            text
-        }
+        if secret.len() >= SECRET_CHARACTERS_MIN && text.contains(secret) { text.replace(secret, MASK) } else { text }
     })
 }
 
@@ -79,7 +75,7 @@ pub(crate) fn redact_outcome<'a>(mut outcome: Outcome, secrets: impl IntoIterato
 }
 
 /// The texts of these secrets, for [`redact`].
-pub(crate) fn exposed(secrets: &[SecretValue]) -> impl Iterator<Item = &str> {
+pub(crate) fn exposed(secrets: &[SecretValue]) -> impl Iterator<Item = &str> + Clone {
     secrets.iter().map(SecretValue::expose)
 }
 

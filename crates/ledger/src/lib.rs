@@ -1,1 +1,432 @@
+//! Remembers: the only crate that speaks SQL to Sluice's own store.
+//!
+//! Callers hold a [`Ledger`]: concrete, cheap to clone, with verbs instead of tables. Each verb is one transaction, and
+//! a repeat of it does no harm. That many callers are grouped into one commit is the driver's own business.
 
+mod op;
+mod record;
+mod sqlite;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::time::Time;
+use tokio::sync::{mpsc, oneshot};
+
+pub use op::{
+    Accepted, AttemptSettlement, Begin, DropJobs, Duplicate, EffectSettlement, JobNext, Prune, Replay, Resolve, Settlement,
+    Verdict,
+};
+use op::{Op, Reply};
+pub use record::*;
+pub use sqlite::{JobFilter, Page, Reason};
+use sqlite::{Envelope, Reads, Writer, read};
+
+/// Where the ledger gets the time from.
+pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// Operations that may wait for the writer.
+const QUEUE_OPS_MAX: usize = 16 * 1024;
+/// New events are turned away above this, so that completions always find room.
+const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
+
+/// What can go wrong. A variant for each thing that a caller does differently.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else has the data directory.
+    #[error("{} is in use by another process; stop that one first, or choose another directory with --data", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The data directory cannot be used.
+    #[error("{}: {source}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A newer build has written here.
+    #[error("the ledger was written by a newer version (layout {found}, this build knows {known}); use that version or a newer one")]
+    NewerSchema {
+        /// What is there.
+        found: i64,
+        /// What this build knows.
+        known: i64,
+    },
+    /// The SQLite library is too old to be trusted.
+    #[error("SQLite {version} can corrupt a write-ahead log; 3.51.3 or newer is needed")]
+    Library {
+        /// What was found.
+        version: &'static str,
+    },
+    /// The file system cannot do what is needed.
+    #[error("write-ahead logging is not possible here (journal mode is {mode}); is the data directory on a network file system?")]
+    JournalMode {
+        /// What was chosen instead.
+        mode: String,
+    },
+    /// The writer has more to do than it should be asked to remember.
+    #[error("the ledger is overloaded")]
+    Overloaded,
+    /// There is no room for new events.
+    #[error("the disk is full")]
+    DiskFull,
+    /// Nobody knows whether it was written.
+    #[error("it is unknown whether the write happened: {message}")]
+    InDoubt {
+        /// What the disk said.
+        message: String,
+    },
+    /// The ledger has stopped.
+    #[error("the ledger has stopped")]
+    Failed,
+    /// A question took too long and was cut off.
+    #[error("the question took too long; narrow it down")]
+    TooSlow,
+    /// The operation cannot be written, and nothing was.
+    #[error("not written: {message}")]
+    Refused {
+        /// Why.
+        message: String,
+    },
+    /// A thread could not be started.
+    #[error("a thread could not be started: {source}")]
+    Thread {
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Reading failed.
+    #[error("reading the ledger failed: {message}")]
+    Read {
+        /// What SQLite said.
+        message: String,
+    },
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Error {
+        Error::Read { message: error.to_string() }
+    }
+}
+
+/// Counters of the writer, for metrics.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Operations that wait for the writer.
+    pub queued: AtomicU64,
+    /// Transactions.
+    pub batches: AtomicU64,
+    /// Operations in them.
+    pub operations: AtomicU64,
+    /// Time spent in them.
+    pub commit_micros: AtomicU64,
+    /// Pages in the write-ahead log.
+    pub wal_pages: AtomicU64,
+    /// Times that the disk was full.
+    pub disk_full: AtomicU64,
+}
+
+/// What the owner of a ledger has to provide.
+pub struct Options {
+    /// The time.
+    pub clock: Clock,
+    /// Called from the writer with the jobs of each commit, in order.
+    pub on_fresh: Box<dyn Fn(Vec<Fresh>) + Send>,
+    /// Called once when the file can no longer be trusted; the process should end.
+    pub on_fatal: Box<dyn Fn(&str) + Send>,
+    /// How many of the newest keys are held in memory; the default when left out. Small values are for tests.
+    pub recent_keys_max: Option<usize>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("recent_keys_max", &self.recent_keys_max).finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// For tools that look at a ledger or act on it while no node runs.
+    pub fn quiet(clock: Clock) -> Options {
+        Options { clock, on_fresh: Box::new(|_| {}), on_fatal: Box::new(|_| {}), recent_keys_max: None }
+    }
+}
+
+/// What became of an event that wanted to be accepted.
+#[derive(Clone, Debug)]
+pub enum Acceptance {
+    /// It is new, and durable.
+    Accepted(Accepted),
+    /// It is a repeat.
+    Duplicate(Duplicate),
+}
+
+/// Whether an attempt may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It is written down: go.
+    Go,
+    /// The effect was applied before.
+    AlreadyApplied,
+    /// The job has moved on without this attempt.
+    Stale,
+}
+
+/// The ledger.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    operations: mpsc::Sender<Envelope>,
+    reads: Reads,
+    stats: Arc<Stats>,
+    /// Held for as long as any clone lives.
+    _lock: Arc<File>,
+    writer: Arc<WriterThread>,
+}
+
+#[derive(Debug)]
+struct WriterThread(std::sync::Mutex<Option<std::thread::JoinHandle<()>>>);
+
+impl Ledger {
+    /// Opens the embedded ledger in a directory, creating it if need be, and starts its writer.
+    pub fn open(directory: &Path, options: Options) -> Result<Ledger, Error> {
+        let lock = sqlite::lock(directory)?;
+        let stats = Arc::new(Stats::default());
+        let writer = Writer::open(
+            directory,
+            options.clock,
+            options.on_fresh,
+            options.on_fatal,
+            stats.clone(),
+            options.recent_keys_max,
+        )?;
+        let reads = Reads::open(directory)?;
+        let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
+        let thread = std::thread::Builder::new()
+            .name("ledger".into())
+            .spawn(move || writer.run(received))
+            .map_err(|source| Error::Thread { source })?;
+        let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
+        Ok(Ledger { operations, reads, stats, _lock: Arc::new(lock), writer })
+    }
+
+    /// Waits until the writer has written everything and ended. What another clone sends afterwards fails.
+    pub async fn close(self) {
+        let _ = self.submit(Op::Close).await;
+        let thread = self.writer.0.lock().ok().and_then(|mut thread| thread.take());
+        if let Some(thread) = thread {
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    /// Counters for metrics.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Whether a new event would be turned away right now. Asked before its body is read.
+    pub fn is_overloaded(&self) -> bool {
+        self.stats.queued.load(Ordering::Relaxed) >= QUEUE_ACCEPTS_MAX
+    }
+
+    async fn submit(&self, op: Op) -> Result<Reply, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.stats.queued.fetch_add(1, Ordering::Relaxed);
+        if self.operations.send(Envelope { op, reply: Some(reply) }).await.is_err() {
+            return Err(Error::Failed);
+        }
+        answer.await.map_err(|_| Error::Failed)?
+    }
+
+    /// Accepts an event: its key, its body and its jobs in one commit. Answers after that commit. When the caller goes
+    /// away meanwhile, the event is accepted all the same.
+    pub async fn accept(&self, event: NewEvent) -> Result<Acceptance, Error> {
+        if self.is_overloaded() {
+            return Err(Error::Overloaded);
+        }
+        match self.submit(Op::Accept(Box::new(event))).await? {
+            Reply::Accepted(accepted) => Ok(Acceptance::Accepted(accepted)),
+            Reply::Duplicate(duplicate) => Ok(Acceptance::Duplicate(duplicate)),
+            other => unreachable!("an accept is not answered with {other:?}"),
+        }
+    }
+
+    /// Writes down that an attempt is about to be made, and waits until that is durable.
+    pub async fn begin(&self, begin: Begin) -> Result<Begun, Error> {
+        match self.submit(Op::Begin(begin)).await? {
+            Reply::Begun => Ok(Begun::Go),
+            Reply::AlreadyApplied => Ok(Begun::AlreadyApplied),
+            Reply::Stale => Ok(Begun::Stale),
+            other => unreachable!("a begin is not answered with {other:?}"),
+        }
+    }
+
+    /// Writes down that an attempt is about to be made, without waiting. It becomes durable before the settlement that
+    /// follows it, since operations keep their order. For effects that may be repeated without harm.
+    pub async fn begin_unwaited(&self, begin: Begin) -> Result<(), Error> {
+        self.stats.queued.fetch_add(1, Ordering::Relaxed);
+        self.operations.send(Envelope { op: Op::Begin(begin), reply: None }).await.map_err(|_| Error::Failed)
+    }
+
+    /// Writes down how an attempt ended and what comes next. `false` if the job has moved on without it.
+    pub async fn settle(&self, settlement: Settlement) -> Result<bool, Error> {
+        Ok(matches!(self.submit(Op::Settle(Box::new(settlement))).await?, Reply::Settled))
+    }
+
+    /// Brings finished or dead jobs back to life. Answers with those that were, and their workers.
+    pub async fn replay(&self, replay: Replay) -> Result<Vec<(JobId, Arc<str>)>, Error> {
+        self.jobs_changed(Op::Replay(replay)).await
+    }
+
+    /// Records what a person found out about a parked effect, and lets its job go on.
+    pub async fn resolve(&self, resolve: Resolve) -> Result<Vec<(JobId, Arc<str>)>, Error> {
+        self.jobs_changed(Op::Resolve(resolve)).await
+    }
+
+    /// Gives up dead or parked jobs.
+    pub async fn drop_jobs(&self, drop: DropJobs) -> Result<Vec<(JobId, Arc<str>)>, Error> {
+        self.jobs_changed(Op::Drop(drop)).await
+    }
+
+    async fn jobs_changed(&self, op: Op) -> Result<Vec<(JobId, Arc<str>)>, Error> {
+        match self.submit(op).await? {
+            Reply::Jobs(jobs) => Ok(jobs),
+            other => unreachable!("a change of jobs is not answered with {other:?}"),
+        }
+    }
+
+    /// Stops something until it is resumed; survives restarts.
+    pub async fn pause(&self, target: String, actor: String, reason: String, at: Time) -> Result<(), Error> {
+        self.submit(Op::Pause { target, actor, reason, at }).await.map(drop)
+    }
+
+    /// Lets something go on.
+    pub async fn resume(&self, target: String, actor: String, at: Time) -> Result<(), Error> {
+        self.submit(Op::Resume { target, actor, at }).await.map(drop)
+    }
+
+    /// Keeps a revision of the configuration, so that jobs can run under the one they were accepted under.
+    pub async fn keep_revision(&self, hash: Arc<str>, files: String, actor: String, at: Time) -> Result<(), Error> {
+        self.submit(Op::Revision { hash, files, actor, at }).await.map(drop)
+    }
+
+    /// A line for the audit trail.
+    pub async fn audit(&self, at: Time, actor: &str, action: &str, object: &str, detail: &str) -> Result<(), Error> {
+        let (actor, action) = (actor.to_owned(), action.to_owned());
+        let (object, detail) = (object.to_owned(), detail.to_owned());
+        self.submit(Op::Audit { at, actor, action, object, detail }).await.map(drop)
+    }
+
+    /// Removes a slice of what is past its time. Answers how many rows, and whether there may be more.
+    pub async fn prune(&self, prune: Prune) -> Result<(u64, bool), Error> {
+        match self.submit(Op::Prune(prune)).await? {
+            Reply::Pruned { rows, more } => Ok((rows, more)),
+            other => unreachable!("a prune is not answered with {other:?}"),
+        }
+    }
+
+    /// Live jobs of a worker beyond an id, in order; at most `limit`.
+    pub async fn live_jobs(&self, worker: Arc<str>, after: JobId, limit: usize) -> Result<Vec<JobRecord>, Error> {
+        self.reads.ask(move |connection| read::live_jobs(connection, &worker, after, limit)).await
+    }
+
+    /// Jobs whose attempt had not ended when the last process did, beyond an id.
+    pub async fn running_jobs(&self, after: JobId, limit: u32) -> Result<Vec<JobRecord>, Error> {
+        self.reads.ask(move |connection| read::running_jobs(connection, after, limit)).await
+    }
+
+    /// The workers that have live jobs.
+    pub async fn live_workers(&self) -> Result<Vec<String>, Error> {
+        self.reads.ask(read::live_workers).await
+    }
+
+    /// Live jobs by worker and state.
+    pub async fn live_counts(&self) -> Result<Vec<(String, JobState, u64)>, Error> {
+        self.reads.ask(read::live_counts).await
+    }
+
+    /// All jobs by state.
+    pub async fn job_counts(&self) -> Result<Vec<(JobState, u64)>, Error> {
+        self.reads.ask(read::job_counts).await
+    }
+
+    /// How many events there are.
+    pub async fn event_count(&self) -> Result<u64, Error> {
+        self.reads.ask(read::event_count).await
+    }
+
+    /// Events by their places, with bodies where they are still kept.
+    pub async fn events(&self, ords: Vec<Ord>) -> Result<Vec<(EventRecord, Option<EventBody>)>, Error> {
+        self.reads.ask(move |connection| read::events(connection, &ords)).await
+    }
+
+    /// The event with this name.
+    pub async fn find_event(&self, id: EventId) -> Result<Option<EventRecord>, Error> {
+        let Reply::Candidates(ords) = self.submit(Op::Find(id)).await? else { return Ok(None) };
+        Ok(self.events(ords).await?.into_iter().map(|(event, _)| event).find(|event| event.id == id))
+    }
+
+    /// The jobs of an event.
+    pub async fn jobs_of_event(&self, event: EventRecord) -> Result<Vec<JobRecord>, Error> {
+        self.reads.ask(move |connection| read::jobs_of_event(connection, &event)).await
+    }
+
+    /// A job.
+    pub async fn job(&self, id: JobId) -> Result<Option<JobRecord>, Error> {
+        self.reads.ask(move |connection| read::job(connection, id)).await
+    }
+
+    /// The effects of a job, in the order of its steps.
+    pub async fn effects(&self, job: JobId) -> Result<Vec<EffectRecord>, Error> {
+        self.reads.ask(move |connection| read::effects(connection, job)).await
+    }
+
+    /// The attempts of a job, in their order.
+    pub async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>, Error> {
+        self.reads.ask(move |connection| read::attempts(connection, job)).await
+    }
+
+    /// Events, newest first.
+    pub async fn list_events(&self, source: Option<String>, event_type: Option<String>, page: Page) -> Result<Vec<EventRecord>, Error> {
+        self.reads.ask(move |connection| read::list_events(connection, source.as_deref(), event_type.as_deref(), page)).await
+    }
+
+    /// Jobs that match, newest first, with their events.
+    pub async fn list_jobs(&self, filter: JobFilter, page: Page) -> Result<Vec<(JobRecord, EventRecord)>, Error> {
+        self.reads.ask(move |connection| read::list_jobs(connection, &filter, page)).await
+    }
+
+    /// The ids of jobs that match beyond an id, oldest first.
+    pub async fn matching_jobs(&self, filter: JobFilter, after: JobId, limit: u32) -> Result<Vec<JobId>, Error> {
+        self.reads.ask(move |connection| read::matching_jobs(connection, &filter, after, limit)).await
+    }
+
+    /// Why jobs died since then, most frequent first.
+    pub async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<Reason>, Error> {
+        self.reads.ask(move |connection| read::dead_reasons(connection, since, limit)).await
+    }
+
+    /// Everything that is paused.
+    pub async fn pauses(&self) -> Result<Vec<PauseRecord>, Error> {
+        self.reads.ask(read::pauses).await
+    }
+
+    /// The files of a revision of the configuration, as they were kept.
+    pub async fn revision(&self, hash: Arc<str>) -> Result<Option<String>, Error> {
+        self.reads.ask(move |connection| read::revision(connection, &hash)).await
+    }
+
+    /// The audit trail, newest first.
+    pub async fn audit_trail(&self, page: Page) -> Result<Vec<AuditRecord>, Error> {
+        self.reads.ask(move |connection| read::audit(connection, page)).await
+    }
+
+    /// What each source has sent on each day since then (`2026-11-15`).
+    pub async fn tallies(&self, since_day: String) -> Result<Vec<Tally>, Error> {
+        self.reads.ask(move |connection| read::tallies(connection, &since_day)).await
+    }
+}

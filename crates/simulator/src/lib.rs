@@ -16,13 +16,16 @@ mod perform;
 mod reply;
 pub mod salesforce;
 mod seed;
+pub mod senders;
 mod serve;
+pub mod sink;
 mod uri;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Everything, Fault, FaultPlan};
 pub use salesforce::{Salesforce, SalesforceSettings};
+pub use sink::{Sink, SinkSettings};
 
 /// Locks even after a panic elsewhere: the truth of a simulator must stay readable when a test has failed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

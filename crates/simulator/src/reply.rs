@@ -107,10 +107,7 @@ impl Body for Payload {
     type Data = Bytes;
     type Error = Hangup;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Hangup>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Hangup>>> {
         let frame = |bytes| Poll::Ready(Some(Ok(Frame::data(bytes))));
         match self.get_mut() {
             Payload::Whole(body) if body.is_empty() => Poll::Ready(None),

@@ -58,15 +58,27 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start<H: Handler>(name: &str, listen: SocketAddr, handler: Arc<H>) -> io::Result<Server> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind(listen))?;
+        let listener = std::net::TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (orders, inbox) = mpsc::unbounded_channel();
+        let (started, starting) = blocking::channel();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            runtime.block_on(run(listener, address, handler, inbox));
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener);
+                let told = started.send(listener.as_ref().map(drop).map_err(|error| io::Error::from(error.kind())));
+                if let (Ok(listener), Ok(())) = (listener, told) {
+                    run(listener, address, handler, inbox).await;
+                }
+            });
             // Held answers and late writes end with the server.
             runtime.shutdown_timeout(Duration::ZERO);
         })?;
+        starting.recv().map_err(|_| io::Error::other("the thread of the simulated server ended at once"))??;
         Ok(Server { address, orders, thread: Mutex::new(Some(thread)) })
     }
 

@@ -112,6 +112,9 @@ impl Target {
             text.push_str(fragment.as_deref().unwrap_or_default());
         }
         let url = Url::parse(&text).map_err(|error| problem("url", format_args!("is not a URL: {error}")))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(problem("url", "holds a user or a password; these belong in the destination's auth"));
+        }
         let home = self.base.as_ref().is_some_and(|base| base.url.origin() == url.origin());
         if !home && self.base.is_some() && !self.headers.is_empty() {
             return Err(Failure::new(
@@ -130,9 +133,10 @@ impl Target {
 
 impl Base {
     fn parse(text: &str) -> Result<Base, String> {
-        let url = Url::parse(text).map_err(|error| format!("base_url: `{text}` is not a URL: {error}"))?;
-        if !is_absolute(text) || !url.has_host() || url.query().is_some() || url.fragment().is_some() {
-            return Err(format!("base_url: `{text}` must be http:// or https://, a host and at most a path"));
+        let url = Url::parse(text).map_err(|error| format!("base_url: is not a URL: {error}"))?;
+        let user = !url.username().is_empty() || url.password().is_some();
+        if user || !is_absolute(text) || url.query().is_some() || url.fragment().is_some() {
+            return Err("base_url: must be http:// or https://, a host and at most a path".to_owned());
         }
         Ok(Base { text: text.trim_end_matches('/').to_owned(), url })
     }
@@ -173,7 +177,11 @@ pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: Marks<'_>) 
     }
     if let Some(key) = marks.effect_key {
         let key = HeaderValue::from_str(key).map_err(|_| {
-            Failure::new(FailureClass::Mapping, "invalid-key", "The effect's key has a character that no header may have.")
+            Failure::new(
+                FailureClass::Mapping,
+                "invalid-key",
+                "The effect's key has a character that no header may have.",
+            )
         })?;
         if let Some(name) = &settings.idempotency_header {
             let name = header_name(name).map_err(|what| problem("idempotency_header", what))?;
@@ -216,7 +224,10 @@ fn pairs(map: &Map<String, Value>, parameter: &str, mut each: impl FnMut(&str, &
         let values = value.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(value));
         for value in values.iter().filter(|value| !value.is_null()) {
             let text = scalar(value).ok_or_else(|| {
-                problem(&format!("{parameter}.{name}"), format_args!("must be text or a list of texts; it holds {}", kind(value)))
+                problem(
+                    &format!("{parameter}.{name}"),
+                    format_args!("must be text or a list of texts; it holds {}", kind(value)),
+                )
             })?;
             each(name, &text);
         }
@@ -245,5 +256,148 @@ fn names_a_secret(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    include!("request_tests.rs");
+    use super::*;
+    use reqwest::Method;
+    use serde_json::json;
+
+    const MARKS: Marks<'static> = Marks { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
+
+    fn target(base_url: Option<&str>) -> Target {
+        Target::new(&HttpDestination { base_url: base_url.map(str::to_owned), ..HttpDestination::default() }).unwrap()
+    }
+
+    fn with_credentials() -> Target {
+        Target::new(&HttpDestination {
+            base_url: Some("https://api.example.com/v1/".into()),
+            headers: vec![("X-Tenant".into(), "acme-tenant".into())],
+            auth: HttpAuth::Bearer("hunter2-token".into()),
+            allow_private_addresses: false,
+        })
+        .unwrap()
+    }
+
+    fn built(with: Value, target: &Target) -> Result<Request, Failure> {
+        build(&Settings::read(&with)?, target, MARKS)
+    }
+
+    /// A request as a few lines, headers in the order of their names.
+    fn shown(request: &Request) -> String {
+        let mut headers: Vec<String> =
+            request.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        headers.sort();
+        let body = String::from_utf8_lossy(&request.body);
+        format!("{} {}\n{}\n\n{body}", request.method, request.url, headers.join("\n"))
+    }
+
+    #[test]
+    fn a_request_has_what_destination_and_step_say() {
+        let with = json!({
+            "url": "/contacts?x=1", "method": "PATCH",
+            "headers": {"X-Tenant": "other", "X-Number": 7, "X-Absent": null},
+            "query": {"q": "a b&c", "tags": ["x", "y"], "none": null},
+            "json": {"b": 1, "a": [null]},
+        });
+        assert_eq!(
+            shown(&built(with, &with_credentials()).unwrap()),
+            "PATCH https://api.example.com/v1/contacts?x=1&q=a%20b%26c&tags=x&tags=y\n\
+             authorization: Bearer hunter2-token\n\
+             content-type: application/json\n\
+             idempotency-key: key-1\n\
+             traceparent: 00-ab-cd-01\n\
+             x-number: 7\n\
+             x-tenant: other\n\n\
+             {\"b\":1,\"a\":[null]}"
+        );
+    }
+
+    #[test]
+    fn forms_and_texts_carry_their_type_unless_the_step_says_another() {
+        let form = json!({"url": "http://x.example/", "form": {"name": "Jo & Co", "n": [1, 2], "ok": true}});
+        let request = built(form, &target(None)).unwrap();
+        assert_eq!(request.body, "name=Jo%20%26%20Co&n=1&n=2&ok=true");
+        assert_eq!(request.headers[CONTENT_TYPE], "application/x-www-form-urlencoded");
+        let text = json!({"url": "http://x.example/", "text": "<a/>", "headers": {"content-type": "application/xml"}});
+        let request = built(text, &target(None)).unwrap();
+        assert_eq!((request.body, request.method), (Bytes::from("<a/>"), Method::POST));
+        assert_eq!(request.headers[CONTENT_TYPE], "application/xml");
+    }
+
+    #[test]
+    fn relative_urls_are_appended_and_cannot_leave_the_host() {
+        let table = [
+            ("https://a.example", "x", "https://a.example/x"),
+            ("https://a.example/v1", "/x", "https://a.example/v1/x"),
+            ("https://a.example/v1/", "//evil.example/x", "https://a.example/v1/evil.example/x"),
+            ("https://a.example", "@evil.example", "https://a.example/@evil.example"),
+            ("https://a.example", ":99/x", "https://a.example/:99/x"),
+            ("https://a.example/v1", "https://a.example/other", "https://a.example/other"),
+        ];
+        for (base, url, expected) in table {
+            let request = built(json!({"url": url}), &target(Some(base))).unwrap();
+            assert_eq!(request.url.as_str(), expected);
+            assert_eq!(request.reach, Reach::Anywhere, "the operator named this host");
+        }
+    }
+
+    #[test]
+    fn only_the_named_origin_may_be_private() {
+        let target = target(Some("http://10.0.0.5:8080"));
+        let reach = |url: &str| built(json!({"url": url}), &target).unwrap().reach;
+        assert_eq!(reach("/x"), Reach::Anywhere);
+        assert_eq!(reach("http://10.0.0.5:8080/x"), Reach::Anywhere);
+        assert_eq!(reach("http://10.0.0.5:9200/x"), Reach::Public);
+        assert_eq!(reach("https://10.0.0.5:8080/x"), Reach::Public);
+    }
+
+    #[test]
+    fn credentials_go_to_their_own_origin_only() {
+        let failure = built(json!({"url": "https://evil.example/x"}), &with_credentials()).unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.class), ("other-origin", FailureClass::Permanent));
+        assert!(built(json!({"url": "https://evil.example/x"}), &target(Some("https://a.example"))).is_ok());
+    }
+
+    #[test]
+    fn the_key_is_sent_under_every_name_that_was_asked_for() {
+        let base = target(Some("https://a.example"));
+        let request = built(json!({"url": "/x", "idempotency_header": "X-Request-Key"}), &base).unwrap();
+        assert_eq!(request.headers["x-request-key"], "key-1");
+        assert_eq!(request.headers["idempotency-key"], "key-1");
+        let own = json!({"url": "/x", "headers": {"Idempotency-Key": "mine"}});
+        assert_eq!(built(own, &base).unwrap().headers["idempotency-key"], "mine");
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused_by_name() {
+        let table = [
+            (json!({"url": "/x"}), "`with.url` is relative"),
+            (json!({"url": "ftp://a.example/"}), "`with.url` is relative"),
+            (json!({"url": "http://"}), "`with.url` is not a URL"),
+            (json!({"url": "http://u:p@a.example/"}), "`with.url` holds a user"),
+            (
+                json!({"url": "http://a.example", "headers": {"Content-Length": "3"}}),
+                "`with.headers.Content-Length` frames",
+            ),
+            (json!({"url": "http://a.example", "headers": {"a b": "3"}}), "`with.headers.a b` is not a header name"),
+            (json!({"url": "http://a.example", "headers": {"X": "a\r\nY: b"}}), "`with.headers.X` has a character"),
+            (json!({"url": "http://a.example", "headers": {"X": {}}}), "`with.headers.X` must be text"),
+            (json!({"url": "http://a.example", "query": {"q": {}}}), "`with.query.q` must be text"),
+            (json!({"url": "http://a.example", "form": {"q": [[]]}}), "`with.form.q` must be text"),
+        ];
+        for (with, expected) in table {
+            let failure = built(with, &target(None)).unwrap_err();
+            assert!(failure.message.starts_with(expected), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_destination_that_cannot_work_is_refused_at_the_start() {
+        let refused = |destination: HttpDestination| Target::new(&destination).unwrap_err();
+        for base in ["api.example.com", "ftp://a.example", "https://u:p@a.example", "https://a.example?x=1"] {
+            let problem = refused(HttpDestination { base_url: Some(base.into()), ..HttpDestination::default() });
+            assert!(problem.starts_with("base_url:") && !problem.contains("u:p"), "{problem}");
+        }
+        let auth = HttpAuth::Bearer("hunter2\n".into());
+        let problem = refused(HttpDestination { auth, ..HttpDestination::default() });
+        assert!(problem.starts_with("auth:") && !problem.contains("hunter2"), "{problem}");
+    }
 }

@@ -104,7 +104,10 @@ impl<'a> Body<'a> {
         for (name, found) in given {
             let Some(found) = found else { continue };
             if !body.0.is_empty() {
-                return Err(problem(name, format_args!("and `with.{}` are both there; a request has one body", body.0)));
+                return Err(problem(
+                    name,
+                    format_args!("and `with.{}` are both there; a request has one body", body.0),
+                ));
             }
             body = (name, found);
         }

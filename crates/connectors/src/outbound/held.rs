@@ -34,9 +34,7 @@ impl Hold {
     /// Takes the request back. `true`: no byte has left, nor will. `false`: it may have.
     pub(super) fn withdraw(&self) -> bool {
         self.0.as_ref().is_some_and(|state| {
-            state
-                .compare_exchange(HELD, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok_and(|was| was == HELD)
+            state.compare_exchange(HELD, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok_and(|was| was == HELD)
         })
     }
 }
@@ -57,10 +55,7 @@ impl Body for HeldBody {
     type Data = Bytes;
     type Error = Withdrawn;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Withdrawn>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Withdrawn>>> {
         let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
         let taken = self.state.compare_exchange(HELD, TAKEN, Ordering::AcqRel, Ordering::Acquire);
         Poll::Ready(Some(match taken {

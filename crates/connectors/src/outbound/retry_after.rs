@@ -6,8 +6,7 @@ use jiff::tz::TimeZone;
 use sluice_domain::time::Time;
 
 /// The three spellings of a date that HTTP has had; a recipient must know them all.
-const DATE_FORMS: [&str; 3] =
-    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+const DATE_FORMS: [&str; 3] = ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
 /// More than a century is all the same, and added to a clock it must not overflow.
 const LONGEST_SECONDS: u64 = u32::MAX as u64;
@@ -22,8 +21,10 @@ pub(crate) fn parse(value: &str, now: Time) -> Option<Duration> {
     }
     DATE_FORMS.into_iter().find_map(|form| {
         let date = jiff::civil::DateTime::strptime(form, value).ok()?;
-        let wait = Time::from(date.to_zoned(TimeZone::UTC).ok()?.timestamp()).since(now);
-        Some(wait.min(Duration::from_secs(LONGEST_SECONDS)))
+        let longest = Duration::from_secs(LONGEST_SECONDS);
+        // The last day of year 9999 is a date, but lies beyond what a calendar counts.
+        let wait = date.to_zoned(TimeZone::UTC).map_or(longest, |at| Time::from(at.timestamp()).since(now));
+        Some(wait.min(longest))
     })
 }
 

@@ -63,8 +63,7 @@ impl Encoding {
         let length = encoding.decode_len(text.len()).map_err(|_| MalformedSignature::Encoding)?;
         let mut decoded = Decoded { bytes: [0; DECODED_BYTES_MAX], length };
         let buffer = decoded.bytes.get_mut(..length).ok_or(MalformedSignature::Length)?;
-        decoded.length =
-            encoding.decode_mut(text, buffer).map_err(|_| MalformedSignature::Encoding)?;
+        decoded.length = encoding.decode_mut(text, buffer).map_err(|_| MalformedSignature::Encoding)?;
         Ok(decoded)
     }
 
@@ -150,9 +149,8 @@ mod tests {
 
     #[test]
     fn digests_are_read_as_the_senders_write_them() {
-        let read = |encoding: Encoding, text: &str| {
-            encoding.decode(text.as_bytes()).map(|decoded| decoded.bytes().to_vec())
-        };
+        let read =
+            |encoding: Encoding, text: &str| encoding.decode(text.as_bytes()).map(|decoded| decoded.bytes().to_vec());
         assert_eq!(read(Encoding::Hex, "00fFAb"), Ok(vec![0, 255, 171]));
         assert_eq!(read(Encoding::Base64, "+/8="), Ok(vec![251, 255]));
         assert_eq!(read(Encoding::Base64Url, "-_8"), Ok(vec![251, 255]));

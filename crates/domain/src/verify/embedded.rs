@@ -48,21 +48,14 @@ enum TextOrNumber {
 }
 
 impl MailgunCheck {
-    pub(super) fn new(
-        secrets: &[Secret],
-        tolerance: Option<Duration>,
-    ) -> Result<MailgunCheck, SettingsProblem> {
+    pub(super) fn new(secrets: &[Secret], tolerance: Option<Duration>) -> Result<MailgunCheck, SettingsProblem> {
         let keys = Keyring::build(secrets, |secret| {
             Ok::<_, SettingsProblem>(Algorithm::Sha256.key(secret.value.expose().as_bytes()))
         })?;
         Ok(MailgunCheck { tolerance: tolerance.unwrap_or(TOLERANCE), keys })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let sent = if request.is_content_type("application/x-www-form-urlencoded") {
             MailgunSignature::from_form(request.body)?
         } else {
@@ -111,8 +104,8 @@ fn mailgun_tag(key: &hmac::Key, timestamp: &str, token: &str) -> hmac::Tag {
 impl MailgunSignature {
     /// A webhook: an object at `signature`.
     fn from_json(body: &[u8]) -> Result<MailgunSignature, Refusal> {
-        let body: MailgunBody = serde_json::from_slice(body)
-            .map_err(|_| Refusal::BodyMalformed { problem: "it has to be a JSON object" })?;
+        let problem = "it has to be JSON with timestamp, token and signature at signature";
+        let body: MailgunBody = serde_json::from_slice(body).map_err(|_| Refusal::BodyMalformed { problem })?;
         Ok(body.signature.unwrap_or_default())
     }
 
@@ -151,13 +144,9 @@ impl GoogleCheck {
         Ok(GoogleCheck { keys: plain(secrets)? })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
-        let body: GoogleBody = serde_json::from_slice(request.body)
-            .map_err(|_| Refusal::BodyMalformed { problem: "it has to be a JSON object" })?;
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+        let problem = "it has to be JSON with a text at google_key";
+        let body: GoogleBody = serde_json::from_slice(request.body).map_err(|_| Refusal::BodyMalformed { problem })?;
         let place = || "the body's google_key".to_owned();
         let sent = body.google_key.filter(|key| !key.is_empty());
         let sent = sent.ok_or_else(|| Refusal::CredentialsMissing { place: place() })?;
@@ -188,13 +177,9 @@ impl GraphCheck {
     }
 
     /// Each notification has to carry a configured secret; the first one's is reported.
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
-        let body: GraphBody = serde_json::from_slice(request.body)
-            .map_err(|_| Refusal::BodyMalformed { problem: "it has to hold a list at value" })?;
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+        let problem = "it has to be JSON with a list at value, and in it a text at clientState";
+        let body: GraphBody = serde_json::from_slice(request.body).map_err(|_| Refusal::BodyMalformed { problem })?;
         let mut first = None;
         for (index, notification) in body.value.iter().enumerate() {
             let place = || format!("the body's value[{index}].clientState");
@@ -212,13 +197,6 @@ fn plain(secrets: &[Secret]) -> Result<Keyring<SecretValue>, SettingsProblem> {
     Keyring::build(secrets, |secret| Ok(secret.value.clone()))
 }
 
-fn admit<'k>(
-    keys: &'k Keyring<SecretValue>,
-    now: Timestamp,
-    sent: &str,
-    place: String,
-) -> Result<&'k str, Refusal> {
-    keys.admit(now, Refusal::CredentialsMismatch { place }, |key| {
-        same(sent.as_bytes(), key.expose().as_bytes())
-    })
+fn admit<'k>(keys: &'k Keyring<SecretValue>, now: Timestamp, sent: &str, place: String) -> Result<&'k str, Refusal> {
+    keys.admit(now, Refusal::CredentialsMismatch { place }, |key| same(sent.as_bytes(), key.expose().as_bytes()))
 }

@@ -32,9 +32,7 @@ impl TimestampUnit {
                 let local: DateTime = text.parse().ok()?;
                 TimeZone::UTC.to_timestamp(local).ok()
             }),
-            TimestampUnit::HttpDate => {
-                jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
-            }
+            TimestampUnit::HttpDate => jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok(),
         }
     }
 
@@ -51,20 +49,11 @@ impl TimestampUnit {
     ///
     /// Both are compared in the precision in which the sender writes: a sender that cuts its clock
     /// off at the second must not seem up to a second older than it is.
-    pub(super) fn check(
-        self,
-        at: Timestamp,
-        now: Timestamp,
-        tolerance: Option<Duration>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn check(self, at: Timestamp, now: Timestamp, tolerance: Option<Duration>) -> Result<(), Refusal> {
         let Some(tolerance) = tolerance else { return Ok(()) };
         let age_ms = match self {
-            TimestampUnit::Seconds | TimestampUnit::HttpDate => {
-                (now.as_second() - at.as_second()) * 1000
-            }
-            TimestampUnit::Milliseconds | TimestampUnit::Iso8601 => {
-                now.as_millisecond() - at.as_millisecond()
-            }
+            TimestampUnit::Seconds | TimestampUnit::HttpDate => (now.as_second() - at.as_second()) * 1000,
+            TimestampUnit::Milliseconds | TimestampUnit::Iso8601 => now.as_millisecond() - at.as_millisecond(),
         };
         if u128::from(age_ms.unsigned_abs()) <= tolerance.as_millis() {
             return Ok(());
@@ -87,12 +76,8 @@ fn digits(text: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    const UNITS: [TimestampUnit; 4] = [
-        TimestampUnit::Seconds,
-        TimestampUnit::Milliseconds,
-        TimestampUnit::Iso8601,
-        TimestampUnit::HttpDate,
-    ];
+    const UNITS: [TimestampUnit; 4] =
+        [TimestampUnit::Seconds, TimestampUnit::Milliseconds, TimestampUnit::Iso8601, TimestampUnit::HttpDate];
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -107,8 +92,7 @@ mod tests {
 
     #[test]
     fn anything_but_a_timestamp_is_refused() {
-        let wrong: [&[u8]; 9] =
-            [b"", b"-1", b"+1", b"1.5", b"1e9", b" 1", b"abc", b"\xff", b"99999999999999999999"];
+        let wrong: [&[u8]; 9] = [b"", b"-1", b"+1", b"1.5", b"1e9", b" 1", b"abc", b"\xff", b"99999999999999999999"];
         for unit in UNITS {
             for text in wrong {
                 assert_eq!(unit.parse(text), None, "{unit:?} {text:?}");

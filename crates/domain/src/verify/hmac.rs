@@ -12,9 +12,7 @@ use super::Verified;
 use super::digest::{Algorithm, Candidates, Encoding};
 use super::freshness::TimestampUnit;
 use super::problem::SettingsProblem;
-use super::recipe::{
-    Assign, HmacSettings, Layout, Separator, SignatureHeader, TimestampSettings, TimestampSource,
-};
+use super::recipe::{Assign, HmacSettings, Layout, Separator, SignatureHeader, TimestampSettings, TimestampSource};
 use super::refusal::{MalformedSignature, Refusal};
 use super::request::Request;
 use super::secret::{Keyring, Secret};
@@ -117,11 +115,7 @@ impl HmacCheck {
         })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let found = self.signature_headers(request)?;
         let candidates = self.candidates(&found)?;
         let stamp = match &self.timestamp {
@@ -129,9 +123,7 @@ impl HmacCheck {
             None => None,
         };
         let id = match &self.id_header {
-            Some(name) => request
-                .header(name)
-                .ok_or_else(|| Refusal::IdMissing { place: header_place(name) })?,
+            Some(name) => request.header(name).ok_or_else(|| Refusal::IdMissing { place: header_place(name) })?,
             None => b"",
         };
         let url = self.url.as_ref().map_or(Cow::Borrowed(""), |url| url.of_request(request));
@@ -142,9 +134,9 @@ impl HmacCheck {
             url: &url,
             method: request.method,
         };
-        let secret = self.keys.admit(now, Refusal::SignatureMismatch, |key| {
-            candidates.contain(self.tag(key, &filling).as_ref())
-        })?;
+        let secret = self
+            .keys
+            .admit(now, Refusal::SignatureMismatch, |key| candidates.contain(self.tag(key, &filling).as_ref()))?;
         Ok(Verified::by(secret, stamp.map(|(_, at)| at)))
     }
 
@@ -176,9 +168,7 @@ impl HmacCheck {
         let get = |name: &'a str| request.header(name).map(|value| (name, value));
         let (first, second, name) = match &self.header {
             SignatureHeader::One(name) => (get(name), None, name),
-            SignatureHeader::FirstOf(first, second) => {
-                (get(first).or_else(|| get(second)), None, second)
-            }
+            SignatureHeader::FirstOf(first, second) => (get(first).or_else(|| get(second)), None, second),
             SignatureHeader::EitherOf(first, second) => match get(first) {
                 Some(found) => (Some(found), get(second), first),
                 None => (get(second), None, first),
@@ -234,7 +224,7 @@ impl HmacCheck {
                 }
                 Layout::Whole => None,
             },
-            StampPlace::Body(_, path) => body_text(request.body, path).map(Cow::Owned),
+            StampPlace::Body(..) => source.place.in_body(request.body).map(Cow::Owned),
         };
         let text = text.filter(|text| !text.is_empty());
         let text = text.ok_or_else(|| Refusal::TimestampMissing { place: source.place.name() })?;
@@ -259,6 +249,17 @@ impl StampPlace {
             StampPlace::Body(path, _) => format!("the body at {path}"),
         }
     }
+
+    /// The text or number at the path, if it is one into a body.
+    pub(super) fn in_body(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let StampPlace::Body(_, path) = self else { return None };
+        let body: Value = serde_json::from_slice(body).ok()?;
+        match path.find(&body)? {
+            Value::String(text) => Some(text.clone().into_bytes()),
+            Value::Number(number) => Some(number.to_string().into_bytes()),
+            _ => None,
+        }
+    }
 }
 
 /// How a header is called in a message.
@@ -280,16 +281,6 @@ pub(super) fn fields<'a, 'k>(
     })
 }
 
-/// The text or number at this path of a JSON body.
-fn body_text(body: &[u8], path: &Path) -> Option<Vec<u8>> {
-    let body: Value = serde_json::from_slice(body).ok()?;
-    match path.find(&body)? {
-        Value::String(text) => Some(text.clone().into_bytes()),
-        Value::Number(number) => Some(number.to_string().into_bytes()),
-        _ => None,
-    }
-}
-
 fn layout<S: AsRef<str>>(layout: &Layout<S>) -> Result<Layout<Box<str>>, SettingsProblem> {
     match layout {
         Layout::Whole => Ok(Layout::Whole),
@@ -303,9 +294,7 @@ fn layout<S: AsRef<str>>(layout: &Layout<S>) -> Result<Layout<Box<str>>, Setting
     }
 }
 
-fn stamp_source<S: AsRef<str>>(
-    settings: &TimestampSettings<S>,
-) -> Result<StampSource, SettingsProblem> {
+fn stamp_source<S: AsRef<str>>(settings: &TimestampSettings<S>) -> Result<StampSource, SettingsProblem> {
     let place = match &settings.source {
         TimestampSource::Header(name) => StampPlace::Header(header_name(name)?),
         TimestampSource::Field(key) => StampPlace::Field(key.as_ref().into()),

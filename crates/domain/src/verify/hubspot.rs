@@ -84,11 +84,7 @@ impl HubspotCheck {
         Ok(HubspotCheck { version, url, tolerance: tolerance.unwrap_or(TOLERANCE), keys })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let version = self.settle(request)?;
         let (name, encoding) = match version {
             Settled::V3 => (SIGNATURE_V3, Encoding::Base64),
@@ -111,15 +107,13 @@ impl HubspotCheck {
         };
         let timestamp = stamp.map_or(&b""[..], |(text, _)| text);
         let signed = Signed { method: request.method, url: &url, body: request.body, timestamp };
-        let secret = self.keys.admit(now, Refusal::SignatureMismatch, |key| {
-            signed.matches(version, key, candidate.bytes())
-        })?;
+        let secret =
+            self.keys.admit(now, Refusal::SignatureMismatch, |key| signed.matches(version, key, candidate.bytes()))?;
         Ok(Verified::by(secret, stamp.map(|(_, at)| at)))
     }
 
     fn settle(&self, request: &Request<'_>) -> Result<Settled, Refusal> {
-        let unknown =
-            || Refusal::malformed(header_place(VERSION), MalformedSignature::NoKnownVersion);
+        let unknown = || Refusal::malformed(header_place(VERSION), MalformedSignature::NoKnownVersion);
         let said = match request.header(VERSION) {
             Some(b"v1") => Some(Settled::V1),
             Some(b"v2") => Some(Settled::V2),
@@ -136,11 +130,7 @@ impl HubspotCheck {
         }
     }
 
-    fn stamp<'a>(
-        &self,
-        request: &Request<'a>,
-        now: Timestamp,
-    ) -> Result<(&'a [u8], Timestamp), Refusal> {
+    fn stamp<'a>(&self, request: &Request<'a>, now: Timestamp) -> Result<(&'a [u8], Timestamp), Refusal> {
         let place = || header_place(TIMESTAMP);
         let text = request.header(TIMESTAMP);
         let text = text.ok_or_else(|| Refusal::TimestampMissing { place: place() })?;
@@ -150,12 +140,7 @@ impl HubspotCheck {
     }
 
     /// The headers that HubSpot would set; `auto` signs as v3.
-    pub(super) fn sign(
-        &self,
-        method: &str,
-        body: &[u8],
-        now: Timestamp,
-    ) -> Option<Vec<(&'static str, String)>> {
+    pub(super) fn sign(&self, method: &str, body: &[u8], now: Timestamp) -> Option<Vec<(&'static str, String)>> {
         let key = self.keys.signing(now)?;
         let url = self.url.as_ref().map_or("", PublicUrl::text);
         let written = UNIT.write(now);

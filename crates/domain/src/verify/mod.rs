@@ -2,22 +2,26 @@
 //!
 //! [`Settings`] is what a configuration says; [`Verifier::new`] decodes every key once and explains
 //! what is wrong; [`verify`] decides on the raw bytes of a [`Request`], in constant time where it
-//! matters.
+//! matters. [`handshake`] answers the requests that only ask whether somebody is there, [`sign`] makes
+//! what a sender would send, and [`preset`] knows the rest about each sender.
 
 mod digest;
 mod embedded;
 mod freshness;
+mod handshake;
 mod hmac;
 mod hubspot;
+mod preset;
 mod problem;
 mod recipe;
 mod refusal;
 mod request;
 mod scheme;
 mod secret;
-mod sendgrid;
 mod senders;
+mod sendgrid;
 mod shared;
+mod sign;
 mod standard;
 mod template;
 mod text;
@@ -27,17 +31,19 @@ mod verifier;
 
 pub use digest::{Algorithm, Encoding, SIGNATURES_MAX};
 pub use freshness::TimestampUnit;
+pub use handshake::{HandshakeAnswer, handshake};
 pub use hubspot::HubspotVersion;
+pub use preset::{BodyForm, Composed, FieldPath, Preset, Source, Success, preset};
 pub use problem::SettingsProblem;
 pub use recipe::{
-    Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings,
-    TimestampSource,
+    Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings, TimestampSource,
 };
 pub use refusal::{MalformedSignature, Refusal};
 pub use request::{HeaderSource, Request};
 pub use scheme::{Scheme, UnknownScheme};
 pub use secret::{Secret, SecretValue};
 pub use shared::TokenPlace;
+pub use sign::{SignProblem, SignedRequest, UnsignedRequest, sign};
 pub use template::TemplateProblem;
 pub use url::UrlProblem;
 pub use verifier::{Settings, Verified, Verifier, verify};

@@ -153,11 +153,7 @@ pub enum TimestampSource<S = String> {
 
 impl SecretEncoding {
     /// The key in a secret, after the prefix if it has it.
-    pub(super) fn decode<'a>(
-        self,
-        secret: &'a Secret,
-        prefix: &str,
-    ) -> Result<Cow<'a, [u8]>, SettingsProblem> {
+    pub(super) fn decode<'a>(self, secret: &'a Secret, prefix: &str) -> Result<Cow<'a, [u8]>, SettingsProblem> {
         let text = secret.value.expose();
         let text = text.strip_prefix(prefix).unwrap_or(text);
         let key = match self {
@@ -254,9 +250,7 @@ mod tests {
 
     #[test]
     fn html_escapes_are_undone_once() {
-        let unescaped = |text| {
-            String::from_utf8(key(SecretEncoding::HtmlText, "", text).unwrap()).unwrap()
-        };
+        let unescaped = |text| String::from_utf8(key(SecretEncoding::HtmlText, "", text).unwrap()).unwrap();
         assert_eq!(unescaped("a&amp;b"), "a&b");
         assert_eq!(unescaped("a&b;c"), "a&b;c");
         assert_eq!(unescaped("&amp;lt;"), "&lt;");

@@ -105,12 +105,8 @@ mod tests {
     #[test]
     fn parameters_are_decoded() {
         let headers: [(&str, &str); 0] = [];
-        let request = Request {
-            method: "GET",
-            path_and_query: "/in?a=1&b%5Bc%5D=x+y%2Bz&a=2&d",
-            headers: &headers,
-            body: b"",
-        };
+        let request =
+            Request { method: "GET", path_and_query: "/in?a=1&b%5Bc%5D=x+y%2Bz&a=2&d", headers: &headers, body: b"" };
         assert_eq!(request.parameter("a").as_deref(), Some(&b"1"[..]));
         assert_eq!(request.parameter("b[c]").as_deref(), Some(&b"x y+z"[..]));
         assert_eq!(request.parameter("d").as_deref(), Some(&b""[..]));
@@ -120,12 +116,8 @@ mod tests {
     #[test]
     fn a_request_does_not_print_what_it_carries() {
         let headers = [("authorization", "Bearer hunter2")];
-        let request = Request {
-            method: "POST",
-            path_and_query: "/in?token=hunter2",
-            headers: &headers,
-            body: b"hunter2",
-        };
+        let request =
+            Request { method: "POST", path_and_query: "/in?token=hunter2", headers: &headers, body: b"hunter2" };
         assert!(!format!("{request:?}").contains("hunter2"));
     }
 }

@@ -80,10 +80,7 @@ pub(super) struct Keyring<K>(Vec<Keyed<K>>);
 
 impl<K> Keyring<K> {
     /// Decodes each secret once.
-    pub(super) fn build<E>(
-        secrets: &[Secret],
-        decode: impl Fn(&Secret) -> Result<K, E>,
-    ) -> Result<Keyring<K>, E> {
+    pub(super) fn build<E>(secrets: &[Secret], decode: impl Fn(&Secret) -> Result<K, E>) -> Result<Keyring<K>, E> {
         let keys = secrets.iter().map(|secret| {
             let name = secret.name.as_str().into();
             Ok(Keyed { name, not_after: secret.not_after, key: decode(secret)? })
@@ -147,10 +144,7 @@ mod tests {
     fn ring(secrets: &[(&str, Option<i64>)]) -> Keyring<String> {
         let secrets: Vec<Secret> = secrets
             .iter()
-            .map(|(name, end)| Secret {
-                not_after: end.map(at),
-                ..Secret::new(*name, format!("value of {name}"))
-            })
+            .map(|(name, end)| Secret { not_after: end.map(at), ..Secret::new(*name, format!("value of {name}")) })
             .collect();
         Keyring::build(&secrets, |secret| Ok::<_, ()>(secret.name.clone())).unwrap()
     }
@@ -168,9 +162,8 @@ mod tests {
     #[test]
     fn a_secret_is_accepted_up_to_and_including_its_last_moment() {
         let ring = ring(&[("old", Some(100)), ("new", None)]);
-        let admit = |now, name: &str| {
-            ring.admit(at(now), Refusal::SignatureMismatch, |key| key == name).map(str::to_owned)
-        };
+        let admit =
+            |now, name: &str| ring.admit(at(now), Refusal::SignatureMismatch, |key| key == name).map(str::to_owned);
         assert_eq!(admit(100, "old"), Ok("old".into()));
         assert_eq!(admit(101, "old"), Err(Refusal::SecretExpired { secret: "old".into() }));
         assert_eq!(admit(101, "new"), Ok("new".into()));

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::digest::{Algorithm, Encoding};
 use super::freshness::TimestampUnit;
 use super::recipe::{
-    Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings,
-    TimestampSource,
+    Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings, TimestampSource,
 };
 use super::scheme::Scheme;
 
@@ -46,10 +45,7 @@ const fn field(key: &'static str) -> Option<TimestampSettings<&'static str>> {
     Some(TimestampSettings { source, unit: TimestampUnit::Seconds })
 }
 
-const fn header(
-    name: &'static str,
-    unit: TimestampUnit,
-) -> Option<TimestampSettings<&'static str>> {
+const fn header(name: &'static str, unit: TimestampUnit) -> Option<TimestampSettings<&'static str>> {
     Some(TimestampSettings { source: TimestampSource::Header(name), unit })
 }
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, ParsedPublicKey,
-};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, ParsedPublicKey};
 use data_encoding::{BASE64, BASE64_NOPAD};
 use jiff::Timestamp;
 
@@ -18,6 +16,7 @@ use super::problem::SettingsProblem;
 use super::refusal::Refusal;
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
+use super::sign::SignProblem;
 
 const SIGNATURE: &str = "x-twilio-email-event-webhook-signature";
 const TIMESTAMP: &str = "x-twilio-email-event-webhook-timestamp";
@@ -48,11 +47,7 @@ impl SendgridCheck {
         Ok(SendgridCheck { tolerance, keys, signing_key: signing_key.map(read_pair).transpose()? })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let place = || header_place(SIGNATURE);
         let value = request.header(SIGNATURE);
         let value = value.ok_or_else(|| Refusal::SignatureMissing { place: place() })?;
@@ -70,28 +65,28 @@ impl SendgridCheck {
         context.update(timestamp);
         context.update(request.body);
         let digest = context.finish();
-        let secret = self.keys.admit(now, Refusal::SignatureMismatch, |key| {
-            key.verify_digest_sig(&digest, signature.bytes()).is_ok()
-        })?;
+        let secret = self
+            .keys
+            .admit(now, Refusal::SignatureMismatch, |key| key.verify_digest_sig(&digest, signature.bytes()).is_ok())?;
         Ok(Verified::by(secret, Some(at)))
     }
 
-    /// The two headers; `None` without a private key. The signature is another one every time.
-    pub(super) fn sign(&self, body: &[u8], now: Timestamp) -> Option<[(&'static str, String); 2]> {
+    /// The two headers. The signature is another one every time.
+    pub(super) fn sign(&self, body: &[u8], now: Timestamp) -> Result<[(&'static str, String); 2], SignProblem> {
+        let pair = self.signing_key.as_ref().ok_or(SignProblem::SigningKeyMissing)?;
         let timestamp = UNIT.write(now);
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(timestamp.as_bytes());
         context.update(body);
-        let signature = self.signing_key.as_ref()?.sign_digest(&context.finish()).ok()?;
-        Some([(SIGNATURE, BASE64.encode(signature.as_ref())), (TIMESTAMP, timestamp)])
+        let signature = pair.sign_digest(&context.finish());
+        let signature = signature.expect("a SHA-256 digest can be signed with a P-256 key");
+        Ok([(SIGNATURE, BASE64.encode(signature.as_ref())), (TIMESTAMP, timestamp)])
     }
 }
 
 fn read_pair(value: &SecretValue) -> Result<Arc<EcdsaKeyPair>, SettingsProblem> {
     let der = base64(value.expose());
-    let pair = der.and_then(|der| {
-        EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).ok()
-    });
+    let pair = der.and_then(|der| EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).ok());
     pair.map(Arc::new).ok_or(SettingsProblem::SigningKey(
         "the base64 of a P-256 private key in DER, on one line and without BEGIN and END",
     ))

@@ -44,10 +44,7 @@ impl SharedCheck {
         SharedCheck::new(SharedPlace::Bearer, secrets)
     }
 
-    pub(super) fn token(
-        place: &TokenPlace,
-        secrets: &[Secret],
-    ) -> Result<SharedCheck, SettingsProblem> {
+    pub(super) fn token(place: &TokenPlace, secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
         let place = match place {
             TokenPlace::Header(name) => SharedPlace::Header(header_name(name)?),
             TokenPlace::Query(name) => SharedPlace::Query(name.as_str().into()),
@@ -56,10 +53,7 @@ impl SharedCheck {
     }
 
     /// With a user name, each secret is a password; without one, each is `user:password`.
-    pub(super) fn basic(
-        user_name: Option<&str>,
-        secrets: &[Secret],
-    ) -> Result<SharedCheck, SettingsProblem> {
+    pub(super) fn basic(user_name: Option<&str>, secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
         if user_name.is_some_and(|name| name.contains(':')) {
             return Err(SettingsProblem::UserNameColon);
         }
@@ -76,11 +70,7 @@ impl SharedCheck {
         Ok(SharedCheck { place, keys })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let place = self.place.name();
         let sent = self.sent(request)?;
         let mismatch = Refusal::CredentialsMismatch { place };
@@ -94,9 +84,7 @@ impl SharedCheck {
         let malformed = || Refusal::CredentialsMalformed { place: self.place.name() };
         match &self.place {
             SharedPlace::Header(name) => request.header(name).map(Cow::Borrowed).ok_or_else(missing),
-            SharedPlace::Query(name) => {
-                request.parameter(name).filter(|value| !value.is_empty()).ok_or_else(missing)
-            }
+            SharedPlace::Query(name) => request.parameter(name).filter(|value| !value.is_empty()).ok_or_else(missing),
             SharedPlace::Bearer => {
                 let value = request.header("authorization").ok_or_else(missing)?;
                 after_scheme(value, "bearer").map(Cow::Borrowed).ok_or_else(malformed)

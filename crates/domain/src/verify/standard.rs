@@ -17,6 +17,7 @@ use super::recipe::{Assign, SecretEncoding, Separator};
 use super::refusal::{MalformedSignature, Refusal};
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
+use super::sign::SignProblem;
 
 const TOLERANCE: Duration = Duration::from_secs(300);
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
@@ -31,8 +32,7 @@ pub(super) struct Family {
 
 pub(super) const STANDARD: Family =
     Family { id: "webhook-id", timestamp: "webhook-timestamp", signature: "webhook-signature" };
-pub(super) const SVIX: Family =
-    Family { id: "svix-id", timestamp: "svix-timestamp", signature: "svix-signature" };
+pub(super) const SVIX: Family = Family { id: "svix-id", timestamp: "svix-timestamp", signature: "svix-signature" };
 
 /// A scheme that reads either family, and writes its own.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct StandardCheck {
 
 #[derive(Clone)]
 enum StandardKey {
-    Hmac(hmac::Key),
+    Hmac(Box<hmac::Key>),
     Ed25519 { public: ParsedPublicKey, pair: Option<Arc<Ed25519KeyPair>> },
 }
 
@@ -67,7 +67,7 @@ impl StandardKey {
             return Ok(StandardKey::Ed25519 { public, pair: Some(pair) });
         }
         let key = SecretEncoding::Base64.decode(secret, "whsec_")?;
-        Ok(StandardKey::Hmac(Algorithm::Sha256.key(&key)))
+        Ok(StandardKey::Hmac(Box::new(Algorithm::Sha256.key(&key))))
     }
 }
 
@@ -101,11 +101,7 @@ impl StandardCheck {
         })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let family = self.family(request);
         let missing = |name| Refusal::SignatureMissing { place: header_place(name) };
         let value = request.header(family.signature).ok_or_else(|| missing(family.signature))?;
@@ -131,9 +127,9 @@ impl StandardCheck {
         }
         let mut joined = None;
         let secret = self.keys.admit(now, Refusal::SignatureMismatch, |key| match key {
-            StandardKey::Hmac(key) => v1.as_ref().is_ok_and(|candidates| {
-                candidates.contain(tag(key, id, timestamp, request.body).as_ref())
-            }),
+            StandardKey::Hmac(key) => {
+                v1.as_ref().is_ok_and(|candidates| candidates.contain(tag(key, id, timestamp, request.body).as_ref()))
+            }
             StandardKey::Ed25519 { public, .. } => v1a.as_ref().is_ok_and(|candidates| {
                 let message = joined.get_or_insert_with(|| join(id, timestamp, request.body));
                 candidates.iter().any(|signature| public.verify_sig(message, signature).is_ok())
@@ -153,31 +149,30 @@ impl StandardCheck {
         *families().find(whole).or_else(|| families().find(signed)).unwrap_or(&self.families[0])
     }
 
-    /// The three headers, as the sender would set them; `None` without a key that can sign.
+    /// The three headers, as the sender would set them.
     pub(super) fn sign(
         &self,
         id: &str,
         body: &[u8],
         now: Timestamp,
-    ) -> Option<[(&'static str, String); 3]> {
+    ) -> Result<[(&'static str, String); 3], SignProblem> {
         let timestamp = UNIT.write(now);
         let ed25519 = |pair: &Ed25519KeyPair| {
             let message = join(id.as_bytes(), timestamp.as_bytes(), body);
             format!("v1a,{}", BASE64.encode(pair.sign(&message).as_ref()))
         };
-        let signature = match self.keys.signing(now)? {
+        let signature = match self.keys.signing(now).ok_or(SignProblem::NoSecret)? {
             StandardKey::Hmac(key) => {
                 let tag = tag(key, id.as_bytes(), timestamp.as_bytes(), body);
                 format!("v1,{}", BASE64.encode(tag.as_ref()))
             }
-            StandardKey::Ed25519 { pair, .. } => ed25519(pair.as_ref().or(self.signing_key.as_ref())?),
+            StandardKey::Ed25519 { pair, .. } => {
+                let pair = pair.as_ref().or(self.signing_key.as_ref());
+                ed25519(pair.ok_or(SignProblem::SigningKeyMissing)?)
+            }
         };
         let family = self.families[0];
-        Some([
-            (family.id, id.to_owned()),
-            (family.timestamp, timestamp),
-            (family.signature, signature),
-        ])
+        Ok([(family.id, id.to_owned()), (family.timestamp, timestamp), (family.signature, signature)])
     }
 }
 

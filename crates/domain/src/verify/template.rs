@@ -73,10 +73,7 @@ mod tests {
     fn templates_are_cut_into_parts() {
         let parts = |template| parse(template).map(Vec::from);
         assert_eq!(parts("{body}"), Ok(vec![Part::Body]));
-        assert_eq!(
-            parts("v0:{timestamp}:{body}"),
-            Ok(vec![literal("v0:"), Part::Timestamp, literal(":"), Part::Body])
-        );
+        assert_eq!(parts("v0:{timestamp}:{body}"), Ok(vec![literal("v0:"), Part::Timestamp, literal(":"), Part::Body]));
         assert_eq!(
             parts("{method}{url}{body}{id}é"),
             Ok(vec![Part::Method, Part::Url, Part::Body, Part::Id, literal("é")])

@@ -30,10 +30,7 @@ pub(super) struct TwilioCheck {
 type Parameters<'a> = Vec<(Cow<'a, [u8]>, Cow<'a, [u8]>)>;
 
 impl TwilioCheck {
-    pub(super) fn new(
-        secrets: &[Secret],
-        url: Option<PublicUrl>,
-    ) -> Result<TwilioCheck, SettingsProblem> {
+    pub(super) fn new(secrets: &[Secret], url: Option<PublicUrl>) -> Result<TwilioCheck, SettingsProblem> {
         let url = url.ok_or(SettingsProblem::PublicUrlMissing)?;
         let keys = Keyring::build(secrets, |secret| {
             Ok::<_, SettingsProblem>(Algorithm::Sha1.key(secret.value.expose().as_bytes()))
@@ -41,14 +38,9 @@ impl TwilioCheck {
         Ok(TwilioCheck { url, keys })
     }
 
-    pub(super) fn verify(
-        &self,
-        request: &Request<'_>,
-        now: Timestamp,
-    ) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let value = request.header(SIGNATURE);
-        let value =
-            value.ok_or_else(|| Refusal::SignatureMissing { place: header_place(SIGNATURE) })?;
+        let value = value.ok_or_else(|| Refusal::SignatureMissing { place: header_place(SIGNATURE) })?;
         let bytes = Algorithm::Sha1.digest_bytes();
         let candidates = Candidates::decode(Encoding::Base64, bytes, std::iter::once(value))
             .map_err(|problem| Refusal::malformed(header_place(SIGNATURE), problem))?;
@@ -81,7 +73,7 @@ impl TwilioCheck {
         Ok(Verified::by(admit(&parameters(request.body))?, None))
     }
 
-    /// The signature header, and the query that the URL needs so that the signature holds.
+    /// The signature header, and the whole query of the URL if the signature needs it to be another.
     pub(super) fn sign(&self, request: &Request<'_>, now: Timestamp) -> Option<Signature> {
         let key = self.keys.signing(now)?;
         let mut url = self.url.text().to_owned();
@@ -93,7 +85,7 @@ impl TwilioCheck {
             let query = format!("{BODY_DIGEST}={}", HEXLOWER.encode(digest.as_ref()));
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(&query);
-            (Vec::new(), Some(query))
+            (Vec::new(), url.split_once('?').map(|(_, whole)| whole.to_owned()))
         };
         let value = BASE64.encode(tag(key, &url, &parameters).as_ref());
         Some(Signature { header: (SIGNATURE, value), query })
@@ -126,8 +118,7 @@ fn parameters(body: &[u8]) -> Parameters<'_> {
 
 fn body_digest(url: &str) -> Option<Vec<u8>> {
     let query = url.split_once('?')?.1;
-    let (_, value) =
-        form_pairs(query.as_bytes()).find(|(name, _)| name.as_ref() == BODY_DIGEST.as_bytes())?;
+    let (_, value) = form_pairs(query.as_bytes()).find(|(name, _)| name.as_ref() == BODY_DIGEST.as_bytes())?;
     HEXLOWER_PERMISSIVE.decode(&value).ok()
 }
 

@@ -78,8 +78,7 @@ mod tests {
     fn the_query_comes_from_the_request_and_the_rest_from_the_configuration() {
         let of = |configured: &str, arrived: &str| {
             let headers: [(&str, &str); 0] = [];
-            let request =
-                Request { method: "POST", path_and_query: arrived, headers: &headers, body: b"" };
+            let request = Request { method: "POST", path_and_query: arrived, headers: &headers, body: b"" };
             PublicUrl::parse(configured).unwrap().of_request(&request).into_owned()
         };
         assert_eq!(of("https://a.b/in", "/proxied"), "https://a.b/in");

@@ -13,12 +13,15 @@ use super::refusal::Refusal;
 use super::request::Request;
 use super::scheme::Scheme;
 use super::secret::{Secret, SecretValue};
-use super::sendgrid::SendgridCheck;
 use super::senders;
+use super::sendgrid::SendgridCheck;
 use super::shared::{SharedCheck, TokenPlace};
 use super::standard::{STANDARD, SVIX, StandardCheck};
 use super::twilio::TwilioCheck;
 use super::url::PublicUrl;
+
+/// The window of a general HMAC that signs a time; what most senders recommend.
+const HMAC_TOLERANCE: Duration = Duration::from_secs(300);
 
 /// What a configuration says about a verifier, before it is known to make sense.
 #[derive(Clone, Debug)]
@@ -124,9 +127,7 @@ impl Check {
                 Check::Hubspot(HubspotCheck::new(version, secrets, *tolerance, url)?)
             }
             Scheme::Twilio => Check::Twilio(TwilioCheck::new(secrets, url)?),
-            Scheme::Sendgrid => {
-                Check::Sendgrid(SendgridCheck::new(secrets, *tolerance, signing_key)?)
-            }
+            Scheme::Sendgrid => Check::Sendgrid(SendgridCheck::new(secrets, *tolerance, signing_key)?),
             Scheme::Mailgun => Check::Mailgun(MailgunCheck::new(secrets, *tolerance)?),
             Scheme::GoogleAds => Check::Google(GoogleCheck::new(secrets)?),
             Scheme::MicrosoftGraph => Check::Graph(GraphCheck::new(secrets)?),
@@ -140,7 +141,8 @@ impl Check {
             }
             Scheme::Hmac => {
                 let hmac = settings.hmac.as_ref().ok_or_else(|| needed("hmac"))?;
-                Check::Hmac(HmacCheck::new(hmac, secrets, *tolerance, url)?)
+                let tolerance = tolerance.or(hmac.timestamp.as_ref().map(|_| HMAC_TOLERANCE));
+                Check::Hmac(HmacCheck::new(hmac, secrets, tolerance, url)?)
             }
             Scheme::None => Check::None,
             Scheme::Stripe
@@ -183,12 +185,9 @@ fn check_secrets(scheme: Scheme, secrets: &[Secret]) -> Result<(), SettingsProbl
 fn check_use(settings: &Settings) -> Result<(), SettingsProblem> {
     let scheme = settings.scheme;
     let basic = matches!(scheme, Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark);
-    let asymmetric =
-        matches!(scheme, Scheme::StandardWebhooks | Scheme::Svix | Scheme::Sendgrid);
-    let untimed = matches!(
-        scheme,
-        Scheme::Twilio | Scheme::GoogleAds | Scheme::MicrosoftGraph | Scheme::Bearer | Scheme::Token
-    );
+    let asymmetric = matches!(scheme, Scheme::StandardWebhooks | Scheme::Svix | Scheme::Sendgrid);
+    let untimed =
+        matches!(scheme, Scheme::Twilio | Scheme::GoogleAds | Scheme::MicrosoftGraph | Scheme::Bearer | Scheme::Token);
     let version = settings.hubspot_version != HubspotVersion::Auto;
     let unused = [
         ("secrets", !settings.secrets.is_empty() && scheme == Scheme::None),
@@ -225,11 +224,7 @@ impl<'v> Verified<'v> {
 }
 
 /// Decides whether a request comes from whom it should, from its raw bytes and the time it is now.
-pub fn verify<'v>(
-    verifier: &'v Verifier,
-    request: &Request<'_>,
-    now: Timestamp,
-) -> Result<Verified<'v>, Refusal> {
+pub fn verify<'v>(verifier: &'v Verifier, request: &Request<'_>, now: Timestamp) -> Result<Verified<'v>, Refusal> {
     match &verifier.check {
         Check::Hmac(check) => check.verify(request, now),
         Check::Standard(check) => check.verify(request, now),

@@ -24,6 +24,24 @@ impl<'n, 'r> Fields<'n, 'r> {
     /// Opens a map whose keys are those of the tables. What is not a map is a problem, and so is
     /// each key that no table has, and each one that must be there and is not.
     pub(super) fn open(report: Report<'r>, node: &'n Node, tables: &[&'static Table]) -> Option<Fields<'n, 'r>> {
+        Fields::open_except(report, node, tables, &[])
+    }
+
+    /// The same for a thing whose name may stand elsewhere.
+    pub(super) fn open_named(
+        report: Report<'r>,
+        node: &'n Node,
+        tables: &[&'static Table],
+    ) -> Option<Fields<'n, 'r>> {
+        Fields::open_except(report, node, tables, &["name"])
+    }
+
+    fn open_except(
+        report: Report<'r>,
+        node: &'n Node,
+        tables: &[&'static Table],
+        elsewhere: &[&str],
+    ) -> Option<Fields<'n, 'r>> {
         let title = tables.first().map_or("a map", |table| table.title);
         let Some(entries) = node.entries() else {
             report
@@ -36,7 +54,7 @@ impl<'n, 'r> Fields<'n, 'r> {
             fields.check_key(entry, title);
         }
         for key in tables.iter().flat_map(|table| table.keys) {
-            if key.default == Absent::Required && !entries.iter().any(|entry| entry.key == key.name) {
+            if key.default == Absent::Required && !elsewhere.contains(&key.name) && !entries.iter().any(|entry| entry.key == key.name) {
                 report
                     .error(fields.span, "missing-key", format!("{title} needs `{}`", key.name))
                     .hint(format!("add `{}:` with {}", key.name, key.shape.describe()));

@@ -263,12 +263,19 @@ mod tests {
     #[test]
     fn plans_that_cannot_be_carried_out_are_refused() {
         let fault = |fault| FaultPlan::always(fault).check().unwrap_err();
-        assert_eq!(fault(Fault::Gateway { status: 500, moment: super::super::Moment::BeforeApplying }), PlanError::Gateway(500));
+        assert_eq!(
+            fault(Fault::Gateway { status: 500, moment: super::super::Moment::BeforeApplying }),
+            PlanError::Gateway(500)
+        );
         assert_eq!(fault(Fault::TrickleBody { chunk_bytes: 0, gap_ms: 1 }), PlanError::Trickle);
         assert_eq!(fault(Fault::Latency(Millis::between(2, 1))), PlanError::Backwards(Millis::between(2, 1)));
         let percent = FaultPlan { percent: 101.0, ..FaultPlan::default() };
         assert_eq!(percent.check(), Err(PlanError::Percent(101.0)));
-        let nothing = FaultPlan { percent: 5.0, random: vec![Weighted { weight: 0, fault: Fault::LockRow }], ..FaultPlan::default() };
+        let nothing = FaultPlan {
+            percent: 5.0,
+            random: vec![Weighted { weight: 0, fault: Fault::LockRow }],
+            ..FaultPlan::default()
+        };
         assert_eq!(nothing.check(), Err(PlanError::NothingToDraw));
         assert_eq!(Everything::default().plan().check(), Ok(()));
     }

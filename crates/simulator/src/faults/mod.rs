@@ -51,7 +51,7 @@ pub enum Fault {
     ServerUnavailable,
     /// 400 `UNABLE_TO_LOCK_ROW` (the sink: 423). Writes only; nothing is applied.
     LockRow,
-    /// 400 `DUPLICATE_VALUE` (the sink: 409). Writes only. When the record did not exist, a rival has just created
+    /// 400 `DUPLICATE_VALUE` (the sink: 409). Writes only; nothing of the call is applied. When the record did not exist, a rival has just created
     /// it with the required fields only, so that repeating the upsert becomes an update.
     DuplicateValue,
     /// 401 `INVALID_SESSION_ID`, whatever token was sent. Nothing is applied.

@@ -30,7 +30,8 @@ pub(crate) fn fields(store: &Store, object: &str, body: Map<String, Value>) -> R
             continue;
         }
         if READ_ONLY.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-            let message = format!("Unable to create/update fields: {name}. Please check the security settings of this field.");
+            let message =
+                format!("Unable to create/update fields: {name}. Please check the security settings of this field.");
             return Err(ApiError::bad("INVALID_FIELD_FOR_INSERT_UPDATE", message).on([name]));
         }
         if let Some((known, field)) = schema.field(&name) {
@@ -64,7 +65,8 @@ fn value_for(store: &Store, name: &str, field: &Field, value: Value) -> Result<V
         FieldKind::Number => match value {
             Value::Number(_) => Ok(value),
             Value::String(digits) => digits.trim().parse::<Number>().map(Value::Number).map_err(|_| {
-                ApiError::bad("JSON_PARSER_ERROR", format!("Cannot deserialize instance of double from {digits:?}")).on([name])
+                ApiError::bad("JSON_PARSER_ERROR", format!("Cannot deserialize instance of double from {digits:?}"))
+                    .on([name])
             }),
             other => Err(wrong_type("double", &other, name)),
         },
@@ -76,7 +78,9 @@ fn value_for(store: &Store, name: &str, field: &Field, value: Value) -> Result<V
         FieldKind::Reference(target) => {
             let id = text_of(&value);
             let found = store.get(target, &id).map(|record| Value::String(record.id.clone()));
-            found.map_err(|_| ApiError::bad("INVALID_CROSS_REFERENCE_KEY", format!("invalid cross reference id: {id}")).on([name]))
+            found.map_err(|_| {
+                ApiError::bad("INVALID_CROSS_REFERENCE_KEY", format!("invalid cross reference id: {id}")).on([name])
+            })
         }
     }
 }

@@ -72,7 +72,8 @@ impl Org {
         for (key, change) in results.iter().flatten() {
             self.enter(call, change, Some(key), Writer::Caller);
         }
-        let entries: Vec<Value> = results.iter().map(|result| result.as_ref().map_or_else(ApiError::entry, done)).collect();
+        let entries: Vec<Value> =
+            results.iter().map(|result| result.as_ref().map_or_else(ApiError::entry, done)).collect();
         Ok(Reply::json(StatusCode::OK, &entries))
     }
 
@@ -95,7 +96,8 @@ impl Org {
     }
 
     fn roll_back(&mut self, results: Vec<Result<(Key, Change), ApiError>>) -> Reply {
-        let message = "Record rolled back because not all records were valid and the request was using AllOrNone header";
+        let message =
+            "Record rolled back because not all records were valid and the request was using AllOrNone header";
         let rolled_back = ApiError::bad("ALL_OR_NONE_OPERATION_ROLLED_BACK", message);
         let mut entries = Vec::new();
         for result in results.into_iter().rev() {

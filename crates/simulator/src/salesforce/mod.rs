@@ -84,8 +84,8 @@ pub struct Salesforce {
 impl Salesforce {
     /// Starts an org on a thread of its own. A fault plan that cannot be carried out is an `InvalidInput` error.
     pub fn start(settings: SalesforceSettings) -> io::Result<Salesforce> {
-        let injector = Injector::new(settings.faults)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let injector =
+            Injector::new(settings.faults).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let org = Org {
             store: Store::new(settings.schema, settings.records_max),
             books: Books::new(settings.writes_kept_max),
@@ -114,17 +114,17 @@ impl Salesforce {
         self.shared.truth()
     }
 
-    /// Waits, without polling, until the figures satisfy `condition`, and returns them. They are looked at after
-    /// every call.
+    /// Waits, without polling, until the figures satisfy `condition`, and returns them. They are looked at when
+    /// a call arrives and when it is settled.
     pub async fn wait_until(&self, mut condition: impl FnMut(&Truth) -> bool) -> Truth {
-        let mut settled = self.shared.settled.subscribe();
+        let mut changes = self.shared.changed.subscribe();
         loop {
-            settled.borrow_and_update();
+            changes.borrow_and_update();
             let truth = self.truth();
             if condition(&truth) {
                 return truth;
             }
-            settled.changed().await.expect("the sender lives as long as this handle");
+            changes.changed().await.expect("the sender lives as long as this handle");
         }
     }
 

@@ -115,8 +115,12 @@ impl Org {
             return Err(ApiError::not_found());
         }
         let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
-        let (get, patch, post, delete) =
-            (call.method == Method::GET, call.method == Method::PATCH, call.method == Method::POST, call.method == Method::DELETE);
+        let (get, patch, post, delete) = (
+            call.method == Method::GET,
+            call.method == Method::PATCH,
+            call.method == Method::POST,
+            call.method == Method::DELETE,
+        );
         match segments.as_slice() {
             [] if get => Ok(resources(version)),
             ["limits"] if get => Ok(self.limits()),
@@ -132,10 +136,12 @@ impl Org {
                 Found::One(id) => self.read(call, version, object, &id),
                 Found::Several(reply) => Ok(reply),
             },
-            ["sobjects", object, field, value] if delete => match self.by_external_id(version, [object, field, value])? {
-                Found::One(id) => self.delete(call, object, &id),
-                Found::Several(reply) => Ok(reply),
-            },
+            ["sobjects", object, field, value] if delete => {
+                match self.by_external_id(version, [object, field, value])? {
+                    Found::One(id) => self.delete(call, object, &id),
+                    Found::Several(reply) => Ok(reply),
+                }
+            }
             ["composite", "sobjects", object, field] if patch && version >= COLLECTIONS_SINCE => {
                 self.upsert_collection(call, object, field)
             }

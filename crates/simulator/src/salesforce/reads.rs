@@ -18,9 +18,7 @@ const SYSTEM_FIELDS: [&str; 5] = ["Id", "IsDeleted", "CreatedDate", "LastModifie
 
 impl Org {
     pub(crate) fn list_versions(&self) -> Reply {
-        let version = |number: u32| {
-            json!({"label": format!("Release {number}"), "url": format!("/services/data/v{number}.0"), "version": format!("{number}.0")})
-        };
+        let version = |number: u32| json!({"label": format!("Release {number}"), "url": format!("/services/data/v{number}.0"), "version": format!("{number}.0")});
         Reply::json(StatusCode::OK, &self.versions.clone().map(version).collect::<Vec<Value>>())
     }
 
@@ -75,7 +73,8 @@ impl Org {
             return Ok(Reply::json(StatusCode::OK, &json!({"totalSize": total, "done": true, "records": []})));
         }
         let page = found.into_iter().skip(offset).take(PAGE_RECORDS);
-        let records: Vec<Value> = page.map(|record| shown(&self.store, version, object, record, Some(&fields))).collect();
+        let records: Vec<Value> =
+            page.map(|record| shown(&self.store, version, object, record, Some(&fields))).collect();
         let end = offset + records.len();
         let mut answer = json!({"totalSize": total, "done": end >= total, "records": records});
         if end < total {
@@ -94,10 +93,11 @@ impl Org {
             conditions.iter().all(|(field, values)| values.iter().any(|value| holds(schema, record, field, value)))
         };
         // An indexed field answers without looking at every record.
-        let indexed = conditions.iter().find_map(|(field, values)| match (schema.fields.get(field), values.as_slice()) {
-            (Some(rule), [Value::String(value)]) if rule.unique => Some(self.store.find(object, field, value)),
-            _ => None,
-        });
+        let indexed =
+            conditions.iter().find_map(|(field, values)| match (schema.fields.get(field), values.as_slice()) {
+                (Some(rule), [Value::String(value)]) if rule.unique => Some(self.store.find(object, field, value)),
+                _ => None,
+            });
         Ok(match indexed {
             Some(ids) => ids.iter().filter_map(|id| self.store.get(object, id).ok()).filter(fits).collect(),
             None => self.store.records(object).filter(fits).collect(),

@@ -32,13 +32,13 @@ pub(crate) struct Shared {
     org: Mutex<Org>,
     pub(crate) injector: Injector,
     requests: AtomicU64,
-    /// Changes whenever a call has been settled.
-    pub(crate) settled: watch::Sender<()>,
+    /// Told of every call that arrives and of every call that is settled.
+    pub(crate) changed: watch::Sender<()>,
 }
 
 impl Shared {
     pub(crate) fn new(org: Org, injector: Injector) -> Shared {
-        Shared { org: Mutex::new(org), injector, requests: AtomicU64::new(0), settled: watch::Sender::new(()) }
+        Shared { org: Mutex::new(org), injector, requests: AtomicU64::new(0), changed: watch::Sender::new(()) }
     }
 
     pub(crate) fn org(&self) -> MutexGuard<'_, Org> {
@@ -64,7 +64,7 @@ impl Shared {
         org.api_usage = 0;
         self.injector.forget_counts();
         drop(org);
-        self.settled.send_replace(());
+        self.changed.send_replace(());
     }
 
     pub(crate) fn records_page(&self, object: &str, after: &str, limit: usize) -> Vec<Record> {
@@ -79,6 +79,16 @@ impl Shared {
             write.number > after && external_id.is_none_or(|wanted| named == Some(wanted))
         };
         org.books.writes().filter(wanted).take(limit).cloned().collect()
+    }
+
+    /// Counts a call that no address of the API can take.
+    fn misdirected(&self, error: &ApiError) -> Reply {
+        let mut org = self.org();
+        org.books.calls.received += 1;
+        org.books.settle(Fate::Unchanged, Told::Truth(error.status));
+        drop(org);
+        self.changed.send_replace(());
+        error.reply()
     }
 
     pub(crate) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
@@ -103,7 +113,7 @@ impl Handler for Shared {
             let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
             match api_call(&parts, body, number) {
                 Ok(call) => Errand::Data(call),
-                Err(error) => return Ok(error.reply().whole()),
+                Err(error) => return Ok(self.misdirected(&error).whole()),
             }
         };
         let kind = match &errand {
@@ -121,6 +131,7 @@ impl Handler for Shared {
                 Errand::Data(_) => calls.received += 1,
             }
         }
+        self.changed.send_replace(());
         perform(decision, Visit { shared: self, errand, fate: Fate::Unchanged }).await
     }
 }
@@ -204,7 +215,7 @@ impl Target for Visit {
             Errand::Token(call) => {
                 let answer = org.tokens.answer(&call.form, call.basic.as_deref(), &call.instance_url);
                 org.books.calls.tokens_issued += u64::from(answer.is_ok());
-                answer.unwrap_or_else(|refusal| refusal)
+                answer.unwrap_or_else(|refused| refused.reply())
             }
         }
     }
@@ -242,6 +253,6 @@ impl Target for Visit {
         if let Errand::Data(_) = &self.errand {
             self.shared.org().books.settle(self.fate, told);
         }
-        self.shared.settled.send_replace(());
+        self.shared.changed.send_replace(());
     }
 }

@@ -160,7 +160,8 @@ fn tokens(text: &str) -> Result<Vec<Token>, ApiError> {
             ',' | '(' | ')' | '=' => tokens.push(Token::Sign(letter)),
             _ if letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.') => {
                 let mut word = String::from(letter);
-                while let Some(more) = letters.next_if(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '.')) {
+                while let Some(more) = letters.next_if(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '.'))
+                {
                     word.push(more);
                 }
                 let number = word.parse::<serde_json::Number>();
@@ -202,7 +203,9 @@ mod tests {
 
     #[test]
     fn a_whole_query_is_understood() {
-        let query = parse("select Id, LastName from Lead where Email = 'o\\'hara\\\\@example.com' AND Score__c IN (1, null) limit 5");
+        let query = parse(
+            "select Id, LastName from Lead where Email = 'o\\'hara\\\\@example.com' AND Score__c IN (1, null) limit 5",
+        );
         let expected = Query {
             fields: vec!["Id".to_owned(), "LastName".to_owned()],
             object: "Lead".to_owned(),

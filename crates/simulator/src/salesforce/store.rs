@@ -77,7 +77,9 @@ impl Store {
 
     /// The records that hold `value` in an indexed field, oldest first.
     pub(crate) fn find(&self, object: &str, field: &str, value: &str) -> &[String] {
-        let Some((_, schema)) = self.schema.object(object).and_then(|(_, known)| known.field(field)) else { return &[] };
+        let Some((_, schema)) = self.schema.object(object).and_then(|(_, known)| known.field(field)) else {
+            return &[];
+        };
         self.tables
             .get(object)
             .and_then(|table| table.index.get(field))
@@ -282,7 +284,7 @@ mod tests {
     fn a_unique_value_has_one_holder_in_any_case_of_letters() {
         let mut store = Store::new(Schema::default(), 10);
         let first = store.create("Lead", lead("Abc")).unwrap();
-        assert_eq!(store.find("Lead", "External_Lead_Id__c", "aBC"), [first.id.clone()]);
+        assert_eq!(store.find("Lead", "External_Lead_Id__c", "aBC"), std::slice::from_ref(&first.id));
         let error = store.create("Lead", lead("abc")).unwrap_err();
         assert_eq!(error.code, "DUPLICATE_VALUE");
         assert!(error.message.contains(&first.id));

@@ -47,8 +47,8 @@ impl Tokens {
         known.is_some_and(|(_, issued)| self.lifetime.is_none_or(|lifetime| issued.elapsed() < lifetime))
     }
 
-    /// Answers a token call. `Err` carries the answer of a refusal.
-    pub(crate) fn answer(&mut self, form: &str, basic: Option<&str>, instance_url: &str) -> Result<Reply, Reply> {
+    /// Answers a token call that asks for it in the right way.
+    pub(crate) fn answer(&mut self, form: &str, basic: Option<&str>, instance_url: &str) -> Result<Reply, Refused> {
         match uri::form_value(form, "grant_type").as_deref() {
             Some("client_credentials") => {}
             Some(_) => return Err(refusal("unsupported_grant_type", "grant type not supported")),
@@ -86,8 +86,22 @@ fn basic_pair(encoded: &str) -> Option<(String, String)> {
     Some((id.to_owned(), secret.to_owned()))
 }
 
-fn refusal(error: &str, description: &str) -> Reply {
-    Reply::json(StatusCode::BAD_REQUEST, &json!({"error": error, "error_description": description}))
+/// Why a token was refused; always a 400, in a shape of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused {
+    error: &'static str,
+    description: &'static str,
+}
+
+impl Refused {
+    pub(crate) fn reply(&self) -> Reply {
+        let body = json!({"error": self.error, "error_description": self.description});
+        Reply::json(StatusCode::BAD_REQUEST, &body)
+    }
+}
+
+fn refusal(error: &'static str, description: &'static str) -> Refused {
+    Refused { error, description }
 }
 
 #[cfg(test)]
@@ -98,11 +112,8 @@ mod tests {
         Tokens::new("id".to_owned(), "se:cret".to_owned(), None)
     }
 
-    fn error(form: &str, basic: Option<&str>) -> String {
-        let reply = tokens().answer(form, basic, "http://x").unwrap_err();
-        let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(reply.status, StatusCode::BAD_REQUEST);
-        body["error"].as_str().unwrap().to_owned()
+    fn error(form: &str, basic: Option<&str>) -> &'static str {
+        tokens().answer(form, basic, "http://x").unwrap_err().error
     }
 
     #[test]

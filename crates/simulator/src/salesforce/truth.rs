@@ -210,9 +210,8 @@ impl Books {
     }
 
     pub(crate) fn objects(&self, records: impl Fn(&str) -> u64) -> BTreeMap<String, ObjectTruth> {
-        let truth = |(name, book): (&String, &ObjectBook)| {
-            (name.clone(), ObjectTruth { records: records(name), ..book.truth })
-        };
+        let truth =
+            |(name, book): (&String, &ObjectBook)| (name.clone(), ObjectTruth { records: records(name), ..book.truth });
         self.objects.iter().map(truth).collect()
     }
 

@@ -1,0 +1,94 @@
+//! `salesforce.upsert`: sends one record, reads one answer.
+
+mod failures;
+mod request;
+mod response;
+mod settings;
+mod token;
+
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
+
+pub(crate) use request::Target;
+use response::Reading;
+use settings::Settings;
+
+use crate::outbound::{Answer, Outbound, Request};
+use crate::text::{MASK, exposed, redact, redact_outcome};
+use crate::{Call, deadline};
+
+/// Sends the record.
+pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Outcome {
+    let settings = match Settings::read(call.with) {
+        Ok(settings) => settings,
+        Err(failure) => return Outcome::Reject { failure },
+    };
+    let build = |authorization| request::upsert(&settings, target, authorization, call.traceparent);
+    let outcome = match exchange(outbound, target, longest, &call, build).await {
+        Ok(answer) => response::outcome(&answer, reading(target, &settings, &call)),
+        Err(outcome) => outcome,
+    };
+    if outcome.failure().is_none() {
+        return outcome;
+    }
+    redact_outcome(outcome, exposed(&target.secrets).chain(target.tokens.text().as_deref()))
+}
+
+/// Reads whether the record is there.
+pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Readback {
+    let settings = match Settings::read(call.with) {
+        Ok(settings) => settings,
+        Err(failure) => return Readback::Unreadable(failure),
+    };
+    let build = |authorization| request::read(&settings, target, authorization, call.traceparent);
+    let found =
+        match exchange(outbound, target, longest, &call, build).await {
+            Ok(answer) => response::readback(&answer, reading(target, &settings, &call)),
+            Err(outcome) => Readback::Unreadable(outcome.failure().cloned().unwrap_or_else(|| {
+                Failure::new(FailureClass::Retryable, "unreadable", "The record could not be read.")
+            })),
+        };
+    match found {
+        Readback::Unreadable(failure) => {
+            let token = target.tokens.text();
+            let message = redact(failure.message, exposed(&target.secrets).chain(token.as_deref()));
+            Readback::Unreadable(Failure { message, ..failure })
+        }
+        found => found,
+    }
+}
+
+/// Builds the request without sending it, and without a token.
+pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failure> {
+    let authorization = request::bearer(MASK).expect("a mask is a valid header value");
+    request::upsert(&Settings::read(call.with)?, target, authorization, call.traceparent)
+}
+
+/// Sends with the token in use and, if that one is refused, exactly once more with a new one: a
+/// client that renewed on every refusal would go on for ever where the new one is refused as well.
+async fn exchange(
+    outbound: &Outbound,
+    target: &Target,
+    longest: Duration,
+    call: &Call<'_>,
+    build: impl Fn(HeaderValue) -> Result<Request, Failure>,
+) -> Result<Answer, Outcome> {
+    let until = deadline([call.timeout, longest]);
+    let mut refused = None;
+    loop {
+        let token = target.tokens.get(outbound, refused.as_ref(), until, call.now).await?;
+        let request = build(token.authorization.clone()).map_err(|failure| Outcome::Reject { failure })?;
+        let answer = outbound.send(request, until).await.map_err(|fault| fault.into_outcome())?;
+        if refused.is_none() && target.tokens.renewable() && response::refuses_token(&answer) {
+            refused = Some(token);
+            continue;
+        }
+        return Ok(answer);
+    }
+}
+
+fn reading<'a>(target: &'a Target, settings: &'a Settings<'_>, call: &Call<'_>) -> Reading<'a> {
+    Reading { host: &target.host, object: &settings.object, mode: settings.mode, now: call.now }
+}

@@ -1,0 +1,230 @@
+//! Settings and a destination become a request. Pure.
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde::Serializer;
+use serde_json::{Map, Value};
+use sluice_domain::destination::{SalesforceAuth, SalesforceDestination};
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::verify::SecretValue;
+
+use super::settings::{Mode, Settings};
+use super::token::Tokens;
+use crate::outbound::{Reach, Request, sensitive};
+use crate::text::percent_encode;
+
+const DUPLICATE_RULES: HeaderName = HeaderName::from_static("sforce-duplicate-rule-header");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// What may stand unescaped in an external id. A dot may not: Salesforce takes what follows the
+/// last one for the name of a format.
+const KEPT_IN_ID: &[u8] = b"-_~";
+
+/// A Salesforce organisation, prepared once.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Up to and with the slash in front of the object.
+    records_url: String,
+    headers: HeaderMap,
+    pub(crate) host: String,
+    pub(crate) tokens: Tokens,
+    /// What must not appear in any text about this destination.
+    pub(crate) secrets: Vec<SecretValue>,
+}
+
+impl Target {
+    /// Prepares a destination, or says which of its keys is wrong.
+    pub(crate) fn new(destination: &SalesforceDestination) -> Result<Target, String> {
+        let instance = destination.instance_url.trim_end_matches('/');
+        let url = Url::parse(instance).map_err(|error| format!("instance_url: is not a URL: {error}"))?;
+        let user = !url.username().is_empty() || url.password().is_some();
+        if user || !matches!(url.scheme(), "http" | "https") || url.path() != "/" || url.query().is_some() {
+            return Err("instance_url: must be https:// and a host, such as https://acme.my.salesforce.com".into());
+        }
+        let version = &destination.api_version;
+        if !version.strip_prefix('v').is_some_and(|number| number.parse::<f32>().is_ok()) {
+            return Err(format!("api_version: `{version}` is not a version such as v60.0"));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if destination.allow_duplicates {
+            headers.insert(DUPLICATE_RULES, HeaderValue::from_static("allowSave=true"));
+        }
+        let secret = match &destination.auth {
+            SalesforceAuth::ClientCredentials { client_secret, .. } => client_secret,
+            SalesforceAuth::Token(token) => token,
+        };
+        Ok(Target {
+            records_url: format!("{instance}/services/data/{version}/sobjects/"),
+            headers,
+            host: url.host_str().unwrap_or_default().to_owned(),
+            tokens: Tokens::new(instance, &destination.auth)?,
+            secrets: vec![secret.clone()],
+        })
+    }
+
+    fn record_url(&self, settings: &Settings<'_>, query: &str) -> Result<Url, Failure> {
+        let mut text = String::with_capacity(self.records_url.len() + 64 + settings.external_id.len() * 3);
+        text.push_str(&self.records_url);
+        text.push_str(&settings.object);
+        text.push('/');
+        text.push_str(&settings.external_id_field);
+        text.push('/');
+        percent_encode(&settings.external_id, KEPT_IN_ID, &mut text);
+        text.push_str(query);
+        Url::parse(&text).map_err(|error| {
+            Failure::new(FailureClass::Mapping, "invalid-request", format!("The record has no valid URL: {error}."))
+        })
+    }
+
+    fn headers(&self, authorization: HeaderValue, traceparent: Option<&str>) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.insert(AUTHORIZATION, authorization);
+        if let Some(traceparent) = traceparent.and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.insert(TRACEPARENT, traceparent);
+        }
+        headers
+    }
+}
+
+/// The upsert.
+pub(crate) fn upsert(
+    settings: &Settings<'_>,
+    target: &Target,
+    authorization: HeaderValue,
+    traceparent: Option<&str>,
+) -> Result<Request, Failure> {
+    let query = match settings.mode {
+        Mode::Upsert => "",
+        Mode::UpdateOnly => "?updateOnly=true",
+    };
+    let mut headers = target.headers(authorization, traceparent);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(Request {
+        method: Method::PATCH,
+        url: target.record_url(settings, query)?,
+        headers,
+        body: body(settings.fields, &settings.external_id_field),
+        reach: Reach::Anywhere,
+    })
+}
+
+/// Reads the record's id by its external id.
+pub(crate) fn read(
+    settings: &Settings<'_>,
+    target: &Target,
+    authorization: HeaderValue,
+    traceparent: Option<&str>,
+) -> Result<Request, Failure> {
+    Ok(Request {
+        method: Method::GET,
+        url: target.record_url(settings, "?fields=Id")?,
+        headers: target.headers(authorization, traceparent),
+        body: Bytes::new(),
+        reach: Reach::Anywhere,
+    })
+}
+
+/// The header that carries a token.
+pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
+    sensitive(&format!("Bearer {token}"))
+}
+
+/// The fields without the one that stands in the URL, which Salesforce refuses to see twice.
+/// Names of fields have no case there.
+fn body(fields: &Map<String, Value>, external_id_field: &str) -> Bytes {
+    let mut text = Vec::with_capacity(256);
+    let kept = fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(external_id_field));
+    serde_json::Serializer::new(&mut text).collect_map(kept).expect("JSON values are written as JSON");
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn target(allow_duplicates: bool) -> Target {
+        Target::new(&SalesforceDestination {
+            instance_url: "https://acme.my.salesforce.com/".into(),
+            api_version: "v60.0".into(),
+            auth: SalesforceAuth::Token("hunter2-token".into()),
+            allow_duplicates,
+        })
+        .unwrap()
+    }
+
+    fn built(with: Value, target: &Target) -> Request {
+        upsert(&Settings::read(&with).unwrap(), target, bearer("t").unwrap(), Some("00-ab-cd-01")).unwrap()
+    }
+
+    #[test]
+    fn an_upsert_addresses_the_record_and_leaves_the_id_out_of_the_body() {
+        let with = json!({
+            "object": "Lead", "external_id_field": "Ext__c", "external_id": "a.b/c?d#e%f@ü x",
+            "fields": {"LastName": "Ö", "ext__C": "a", "Phone": null, "Account": {"Ext__c": "7"}},
+        });
+        let request = built(with, &target(false));
+        assert_eq!(request.method, Method::PATCH);
+        assert_eq!(
+            request.url.as_str(),
+            "https://acme.my.salesforce.com/services/data/v60.0/sobjects/Lead/Ext__c/a%2Eb%2Fc%3Fd%23e%25f%40%C3%BC%20x"
+        );
+        assert_eq!(request.body, r#"{"LastName":"Ö","Phone":null,"Account":{"Ext__c":"7"}}"#);
+        assert_eq!(request.headers[CONTENT_TYPE], "application/json");
+        assert_eq!(request.headers["traceparent"], "00-ab-cd-01");
+        assert!(request.headers[AUTHORIZATION].is_sensitive());
+        assert!(!request.headers.contains_key(DUPLICATE_RULES));
+    }
+
+    #[test]
+    fn update_only_and_duplicate_rules_are_said() {
+        let with = json!({
+            "object": "Contact", "external_id_field": "E__c", "external_id": "1", "fields": {}, "mode": "update_only",
+        });
+        let request = built(with.clone(), &target(true));
+        assert!(request.url.as_str().ends_with("/sobjects/Contact/E__c/1?updateOnly=true"), "{}", request.url);
+        assert_eq!(
+            (&request.body[..], request.headers[DUPLICATE_RULES].to_str().unwrap()),
+            (&b"{}"[..], "allowSave=true")
+        );
+        let settings = Settings::read(&with).unwrap();
+        let request = read(&settings, &target(true), bearer("t").unwrap(), None).unwrap();
+        assert!(request.url.as_str().ends_with("/sobjects/Contact/E__c/1?fields=Id"), "{}", request.url);
+        assert_eq!((request.method, request.body), (Method::GET, Bytes::new()));
+    }
+
+    #[test]
+    fn a_destination_that_cannot_work_is_refused_at_the_start() {
+        for (instance_url, api_version, expected) in [
+            ("acme.my.salesforce.com", "v60.0", "instance_url:"),
+            ("https://u:p@acme.my.salesforce.com", "v60.0", "instance_url:"),
+            ("https://acme.my.salesforce.com/services", "v60.0", "instance_url:"),
+            ("https://acme.my.salesforce.com", "60", "api_version:"),
+        ] {
+            let problem = Target::new(&SalesforceDestination {
+                instance_url: instance_url.into(),
+                api_version: api_version.into(),
+                auth: SalesforceAuth::Token("t".into()),
+                allow_duplicates: false,
+            })
+            .unwrap_err();
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_identity_leaves_its_segment(id in "\\PC{1,40}") {
+            let with = json!({"object": "Lead", "external_id_field": "E__c", "external_id": id, "fields": {}});
+            if let Ok(settings) = Settings::read(&with) {
+                let request = upsert(&settings, &target(false), bearer("t").unwrap(), None).unwrap();
+                let path = request.url.path();
+                proptest::prop_assert!(path.starts_with("/services/data/v60.0/sobjects/Lead/E__c/"), "{}", path);
+                proptest::prop_assert_eq!(path.matches('/').count(), 7);
+                proptest::prop_assert!(request.url.query().is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a step of `salesforce.upsert` asks for, typed.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+use sluice_domain::outcome::{Failure, FailureClass};
+
+use crate::parameter::{map, problem, required, text};
+
+/// A rendered `with:`, read. Borrows from it.
+#[derive(Debug)]
+pub(crate) struct Settings<'a> {
+    pub(crate) object: Cow<'a, str>,
+    pub(crate) external_id_field: Cow<'a, str>,
+    pub(crate) external_id: Cow<'a, str>,
+    pub(crate) fields: &'a Map<String, Value>,
+    pub(crate) mode: Mode,
+}
+
+/// Whether an absent record is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Upsert,
+    UpdateOnly,
+}
+
+impl<'a> Settings<'a> {
+    /// Reads a rendered `with:`.
+    pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
+        let mode = match text(with, "mode")?.as_deref() {
+            None | Some("upsert") => Mode::Upsert,
+            Some("update_only") => Mode::UpdateOnly,
+            Some(other) => {
+                return Err(problem("mode", format_args!("must be upsert or update_only; it is `{other}`")));
+            }
+        };
+        Ok(Settings {
+            object: api_name(with, "object")?,
+            external_id_field: api_name(with, "external_id_field")?,
+            external_id: identity(with)?,
+            fields: map(with, "fields")?.ok_or_else(|| problem("fields", "is missing"))?,
+            mode,
+        })
+    }
+}
+
+/// A name as Salesforce allows it, so that it stays one segment of a path.
+fn api_name<'a>(with: &'a Value, parameter: &str) -> Result<Cow<'a, str>, Failure> {
+    let name = required(with, parameter)?;
+    let mut bytes = name.bytes();
+    let valid = bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if valid {
+        Ok(name)
+    } else {
+        Err(problem(
+            parameter,
+            "is not a Salesforce API name: letters, digits and underscores, such as Lead or Ext_Id__c",
+        ))
+    }
+}
+
+fn identity(with: &Value) -> Result<Cow<'_, str>, Failure> {
+    let id = text(with, "external_id")?.unwrap_or_default();
+    let what = match id.trim() {
+        "" => "is empty: the event does not say who it is about",
+        // A URL cannot hold these as a segment, however they are escaped.
+        "." | ".." => "is `.` or `..`, by which no record can be addressed",
+        _ => return Ok(id),
+    };
+    Err(Failure::new(FailureClass::Identity, "no-identity", format!("`with.external_id` {what}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn with(changes: Value) -> Value {
+        let mut with = json!({"object": "Lead", "external_id_field": "Ext__c", "external_id": "a", "fields": {}});
+        for (name, value) in changes.as_object().unwrap() {
+            with[name] = value.clone();
+        }
+        with
+    }
+
+    #[test]
+    fn a_number_may_be_an_identity() {
+        assert_eq!(Settings::read(&with(json!({"external_id": 42}))).unwrap().external_id, "42");
+        assert_eq!(Settings::read(&with(json!({"mode": "update_only"}))).unwrap().mode, Mode::UpdateOnly);
+    }
+
+    #[test]
+    fn every_problem_names_its_parameter_and_a_missing_identity_is_its_own_class() {
+        let table = [
+            (json!({"object": null}), "`with.object` is missing", FailureClass::Mapping),
+            (json!({"object": "Lead/../User"}), "`with.object` is not a Salesforce API name", FailureClass::Mapping),
+            (json!({"external_id_field": "1x"}), "`with.external_id_field` is not", FailureClass::Mapping),
+            (json!({"fields": null}), "`with.fields` is missing", FailureClass::Mapping),
+            (json!({"fields": "x"}), "`with.fields` must be a map", FailureClass::Mapping),
+            (json!({"mode": "insert"}), "`with.mode` must be upsert or update_only", FailureClass::Mapping),
+            (json!({"external_id": null}), "`with.external_id` is empty", FailureClass::Identity),
+            (json!({"external_id": " "}), "`with.external_id` is empty", FailureClass::Identity),
+            (json!({"external_id": ".."}), "`with.external_id` is `.` or `..`", FailureClass::Identity),
+            (json!({"external_id": ["a"]}), "`with.external_id` must be text", FailureClass::Mapping),
+        ];
+        for (changes, expected, class) in table {
+            let failure = Settings::read(&with(changes)).unwrap_err();
+            assert!(failure.message.starts_with(expected), "{}", failure.message);
+            assert_eq!(failure.class, class, "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The connectors against real sockets: simulated systems, and servers that misbehave byte by byte.
+
+mod http;
+mod limits;
+mod raw;
+mod salesforce;
+mod secrets;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_connectors::{Call, Connectors, OutboundSettings};
+use sluice_domain::action::Action;
+use sluice_domain::destination::{
+    Destination, DestinationKind, GateSettings, HttpDestination, SalesforceAuth, SalesforceDestination,
+};
+use sluice_domain::outcome::Outcome;
+use sluice_domain::time::Time;
+
+/// Long enough for a loaded machine; no test waits for it.
+const PATIENT: Duration = Duration::from_secs(20);
+/// What a test waits for where a server never answers.
+const SHORT: Duration = Duration::from_millis(60);
+
+fn destination(name: &str, kind: DestinationKind) -> Destination {
+    Destination { name: name.to_owned(), kind, timeout: PATIENT, gate: GateSettings::default() }
+}
+
+fn http_at(base_url: &str) -> HttpDestination {
+    HttpDestination { base_url: Some(base_url.to_owned()), ..HttpDestination::default() }
+}
+
+fn salesforce_at(instance_url: &str, auth: SalesforceAuth) -> SalesforceDestination {
+    SalesforceDestination {
+        instance_url: instance_url.to_owned(),
+        api_version: "v60.0".to_owned(),
+        auth,
+        allow_duplicates: false,
+    }
+}
+
+fn client_credentials(client_secret: &str) -> SalesforceAuth {
+    SalesforceAuth::ClientCredentials { client_id: "sim-client".into(), client_secret: client_secret.into() }
+}
+
+fn connectors(kinds: impl IntoIterator<Item = (&'static str, DestinationKind)>) -> Connectors {
+    let destinations: Vec<Destination> = kinds.into_iter().map(|(name, kind)| destination(name, kind)).collect();
+    Connectors::new(&destinations, &OutboundSettings::default()).unwrap()
+}
+
+/// One HTTP destination, named `there`.
+fn to_http(base_url: &str) -> Connectors {
+    connectors([("there", DestinationKind::Http(http_at(base_url)))])
+}
+
+fn call<'a>(action: Action, with: &'a Value, timeout: Duration) -> Call<'a> {
+    Call {
+        action,
+        destination: "there",
+        with,
+        effect_key: "effect-1",
+        attempt: 1,
+        traceparent: None,
+        timeout,
+        now: Time::from(jiff::Timestamp::now()),
+    }
+}
+
+fn request<'a>(with: &'a Value, timeout: Duration) -> Call<'a> {
+    call(Action::HttpRequest, with, timeout)
+}
+
+/// `outcome code`, or `done`.
+fn brief(outcome: &Outcome) -> String {
+    match outcome.failure() {
+        Some(failure) => format!("{} {} {}", outcome.as_str(), failure.class.as_str(), failure.code),
+        None => outcome.as_str().to_owned(),
+    }
+}

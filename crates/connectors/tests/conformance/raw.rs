@@ -1,0 +1,96 @@
+//! A server that misbehaves byte by byte.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A listening server; it stops when dropped.
+pub struct Raw {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Raw {
+    /// Does the same to every connection.
+    pub async fn start<F>(each: impl Fn(TcpStream) -> F + Send + 'static) -> Raw
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(each(stream));
+            }
+        });
+        Raw { address, connections, task }
+    }
+
+    /// Answers every connection's first request with these bytes, then closes.
+    pub async fn answering(bytes: impl Into<Vec<u8>>) -> Raw {
+        let bytes: Arc<[u8]> = bytes.into().into();
+        Raw::start(move |mut stream| {
+            let bytes = bytes.clone();
+            async move {
+                read_request(&mut stream).await;
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.shutdown().await;
+            }
+        })
+        .await
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An address at which nothing listens.
+pub async fn refusing() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+/// Reads a request with its whole body.
+pub async fn read_request(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&read).to_ascii_lowercase();
+        if let Some(head) = text.find("\r\n\r\n") {
+            let length = text[..head]
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "))
+                .map_or(0, |length| length.trim().parse::<usize>().unwrap());
+            if read.len() >= head + 4 + length {
+                return String::from_utf8(read).unwrap();
+            }
+        }
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return String::from_utf8(read).unwrap(),
+            Ok(count) => read.extend_from_slice(&buffer[..count]),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `salesforce.upsert` against the simulated organisation.
+
+use serde_json::{Value, json};
+use sluice_connectors::{Call, Connectors};
+use sluice_domain::action::Action;
+use sluice_domain::destination::{DestinationKind, SalesforceAuth};
+use sluice_domain::outcome::{Outcome, Readback};
+use sluice_simulator::faults::{CallKind, Moment, RetryAfter, Scripted};
+use sluice_simulator::{Fault, FaultPlan, Salesforce, SalesforceSettings};
+
+use crate::{PATIENT, SHORT, brief, client_credentials, connectors, salesforce_at};
+
+fn org(script: impl IntoIterator<Item = Scripted>) -> Salesforce {
+    Salesforce::start(SalesforceSettings { faults: FaultPlan::scripted(script), ..SalesforceSettings::default() })
+        .unwrap()
+}
+
+fn to_org(url: &str, auth: SalesforceAuth) -> Connectors {
+    connectors([("there", DestinationKind::Salesforce(salesforce_at(url, auth)))])
+}
+
+fn lead(id: &str) -> Value {
+    json!({
+        "object": "Lead", "external_id_field": "External_Lead_Id__c", "external_id": id,
+        "fields": {"LastName": "Ö", "Company": "Acme", "External_Lead_Id__c": id},
+    })
+}
+
+fn upsert(with: &Value) -> Call<'_> {
+    crate::call(Action::SalesforceUpsert, with, PATIENT)
+}
+
+#[tokio::test]
+async fn an_upsert_creates_then_updates_one_record() {
+    let org = org([]);
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    let with = lead("a.b/c?d#e%f@ü x");
+    let Outcome::Done { result: first } = connectors.call(upsert(&with)).await else { panic!("not created") };
+    let Outcome::Done { result: second } = connectors.call(upsert(&with)).await else { panic!("not updated") };
+    assert_eq!((&first["created"], &second["created"]), (&json!(true), &json!(false)));
+    assert_eq!(first["id"], second["id"]);
+    assert_eq!(
+        connectors.read_back(upsert(&with)).await,
+        Readback::Present(json!({"id": first["id"], "created": false}))
+    );
+    assert_eq!(connectors.read_back(upsert(&lead("other"))).await, Readback::Absent);
+    let truth = org.truth();
+    assert_eq!((truth.object("Lead").records, truth.calls.token_calls), (1, 1));
+    let ids = org.external_ids("Lead", "External_Lead_Id__c");
+    assert!(ids.keys().any(|id| id == "a.b/c?d#e%f@ü x"), "{ids:?}");
+}
+
+#[tokio::test]
+async fn update_only_never_creates() {
+    let org = org([]);
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    let mut with = lead("absent");
+    with["mode"] = json!("update_only");
+    let outcome = connectors.call(upsert(&with)).await;
+    assert!(matches!(&outcome, Outcome::Noop { reason } if reason.contains("Lead")), "{outcome:?}");
+    assert_eq!(org.truth().object("Lead").records, 0);
+}
+
+#[tokio::test]
+async fn no_identity_and_bad_data_are_rejected() {
+    let org = org([]);
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    assert_eq!(brief(&connectors.call(upsert(&lead(""))).await), "reject identity no-identity");
+    assert_eq!(org.truth().calls.received, 0);
+    let mut with = lead("a");
+    with["fields"] = json!({"LastName": "x", "Company": "y", "Nonsense__c": 1});
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "reject permanent INVALID_FIELD");
+    with["external_id_field"] = json!("Nowhere__c");
+    let outcome = connectors.call(upsert(&with)).await;
+    assert_eq!(brief(&outcome), "reject permanent NOT_FOUND");
+    assert!(outcome.failure().unwrap().message.contains("external id field"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn every_way_of_salesforce_to_fail_has_its_outcome() {
+    let hold = 60_000;
+    let table = [
+        (Fault::TimeoutBefore { hold_ms: hold }, "unsure retryable timeout"),
+        (Fault::TimeoutAfter { hold_ms: hold }, "unsure retryable timeout"),
+        (Fault::DropBefore, "unsure retryable reset"),
+        (Fault::DropAfter, "unsure retryable reset"),
+        (Fault::CutResponse, "unsure retryable truncated"),
+        (Fault::TooManyRequests { retry_after: RetryAfter::Seconds(3) }, "wait retryable http-429"),
+        (Fault::RequestLimitExceeded, "wait retryable REQUEST_LIMIT_EXCEEDED"),
+        (Fault::ErrorBefore, "retry retryable UNKNOWN_EXCEPTION"),
+        (Fault::ErrorAfter, "retry retryable UNKNOWN_EXCEPTION"),
+        (Fault::Gateway { status: 502, moment: Moment::AfterApplying }, "retry retryable http-502"),
+        (Fault::ServerUnavailable, "retry retryable SERVER_UNAVAILABLE"),
+        (Fault::LockRow, "retry retryable UNABLE_TO_LOCK_ROW"),
+        (Fault::DuplicateValue, "retry maybe DUPLICATE_VALUE"),
+        (Fault::GarbageBody { moment: Moment::AfterApplying }, "retry maybe http-200"),
+        (Fault::HugeBody { bytes: 1 << 30 }, "retry retryable too-large"),
+        (Fault::RedirectLoop, "reject permanent http-302"),
+    ];
+    let with = lead("a");
+    for (fault, expected) in table {
+        let org = org([Scripted::first(1, fault.clone()).only(CallKind::Write)]);
+        let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+        let timeout = if expected.ends_with("timeout") { SHORT } else { PATIENT };
+        if expected.ends_with("timeout") {
+            assert_eq!(connectors.read_back(upsert(&with)).await, Readback::Absent, "fetches the token in peace");
+        }
+        let outcome = connectors.call(Call { timeout, ..upsert(&with) }).await;
+        assert_eq!(brief(&outcome), expected, "{fault:?} {outcome:?}");
+        let again = connectors.call(upsert(&with)).await;
+        assert_eq!(brief(&again), "done", "{fault:?}");
+        let lead = org.truth().object("Lead");
+        assert_eq!((lead.records, lead.created_again, lead.ambiguous), (1, 0, 0), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_an_organisation_that_refuses_connections() {
+    let org = org([]);
+    let with = lead("a");
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    org.refuse_connections().unwrap();
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "retry retryable connect");
+    org.accept_connections().unwrap();
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "done");
+    org.refuse_connections().unwrap();
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "retry retryable connect");
+}
+
+#[tokio::test]
+async fn an_expired_token_is_renewed_once_and_for_all() {
+    let org = org([]);
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    assert_eq!(brief(&connectors.call(upsert(&lead("a"))).await), "done");
+    org.expire_tokens();
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..64 {
+        let connectors = connectors.clone();
+        calls.spawn(async move { brief(&connectors.call(upsert(&lead(&format!("a{number}")))).await) });
+    }
+    let outcomes = calls.join_all().await;
+    assert!(outcomes.iter().all(|outcome| outcome == "done"), "{outcomes:?}");
+    assert_eq!(org.truth().calls.tokens_issued, 2);
+}
+
+#[tokio::test]
+async fn a_session_that_stays_refused_is_renewed_once_then_rejected() {
+    let org = org([Scripted { times: None, ..Scripted::first(1, Fault::InvalidSession) }]);
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    let with = lead("a");
+    let outcome = connectors.call(upsert(&with)).await;
+    assert_eq!(brief(&outcome), "reject auth INVALID_SESSION_ID");
+    let truth = org.truth();
+    assert_eq!((truth.calls.token_calls, truth.calls.received), (2, 2));
+    let Readback::Unreadable(failure) = connectors.read_back(upsert(&with)).await else { panic!("readable") };
+    assert_eq!(failure.code, "INVALID_SESSION_ID");
+}
+
+#[tokio::test]
+async fn a_given_token_is_used_and_cannot_be_renewed() {
+    let org = org([]);
+    let connectors = to_org(&org.url(), SalesforceAuth::Token(org.issue_token().into()));
+    let with = lead("a");
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "done");
+    org.expire_tokens();
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "reject auth INVALID_SESSION_ID");
+    assert_eq!(org.truth().calls.token_calls, 0);
+}
+
+#[tokio::test]
+async fn concurrent_calls_share_one_token_and_one_failure() {
+    let good = org([]);
+    let bad = org([]);
+    for (org, secret, expected) in [(&good, "sim-secret", "done"), (&bad, "wrong-secret", "reject auth invalid_client")]
+    {
+        let connectors = to_org(&org.url(), client_credentials(secret));
+        let mut calls = tokio::task::JoinSet::new();
+        for number in 0..64 {
+            let connectors = connectors.clone();
+            calls.spawn(async move { brief(&connectors.call(upsert(&lead(&format!("a{number}")))).await) });
+        }
+        let outcomes = calls.join_all().await;
+        assert!(outcomes.iter().all(|outcome| outcome == expected), "{outcomes:?}");
+        assert_eq!(org.truth().calls.token_calls, 1, "{secret}");
+    }
+    assert_eq!(bad.truth().calls.received, 0, "no effect is sent without a token");
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_had_leaves_the_effect_unsent() {
+    let table = [
+        (Fault::ErrorBefore, "retry retryable"),
+        (Fault::Gateway { status: 503, moment: Moment::BeforeApplying }, "retry retryable"),
+        (Fault::DropAfter, "retry retryable reset"),
+        (Fault::TimeoutBefore { hold_ms: 60_000 }, "retry retryable timeout"),
+        (Fault::CutResponse, "retry retryable truncated"),
+        (Fault::TooManyRequests { retry_after: RetryAfter::Seconds(3) }, "wait retryable"),
+        (Fault::GarbageBody { moment: Moment::BeforeApplying }, "retry maybe"),
+    ];
+    let with = lead("a");
+    for (fault, expected) in table {
+        let org = org([Scripted::first(1, fault.clone()).only(CallKind::Token)]);
+        let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+        let timeout = if expected.ends_with("timeout") { SHORT } else { PATIENT };
+        let outcome = connectors.call(Call { timeout, ..upsert(&with) }).await;
+        assert!(brief(&outcome).starts_with(expected), "{fault:?} {outcome:?}");
+        assert!(outcome.failure().unwrap().message.starts_with("No token: "), "{outcome:?}");
+        assert_eq!(org.truth().calls.received, 0, "{fault:?}");
+        assert_eq!(brief(&connectors.call(upsert(&with)).await), "done", "{fault:?}");
+    }
+}

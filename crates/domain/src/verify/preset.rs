@@ -1,0 +1,384 @@
+//! What is known about each sender besides its signature: ids, types, times, retries, answers.
+//!
+//! One table, because these figures change with the senders and are looked up by people. A
+//! configuration may override each of them.
+
+use std::time::Duration;
+
+use super::freshness::TimestampUnit::{self, Iso8601, Milliseconds, Seconds};
+use super::scheme::Scheme;
+
+/// Member names from the outside in; for a form, the one name of a field, brackets included.
+pub type FieldPath = &'static [&'static str];
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In this header.
+    Header(&'static str),
+    /// In the body; in the single event where the body holds several.
+    Body(FieldPath),
+}
+
+/// Parts of which a value is made, in order. It is there if the first part is; others that are
+/// missing count as empty.
+pub type Composed = &'static [Source];
+
+/// What the body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// One event, in JSON.
+    Json,
+    /// One event, as a form.
+    Form,
+    /// Either, as the content type says.
+    JsonOrForm,
+    /// Several events in JSON: the body is a list, or the last of these members is, and each member
+    /// before it is a list too.
+    Events(FieldPath),
+}
+
+/// The answer that a sender takes for a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Success {
+    /// Any status from 200 to 299.
+    Any2xx,
+    /// 200 and nothing else.
+    Exactly200,
+}
+
+/// What is known about a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Ways to know an event again, the best first. Empty: there is none, use the content.
+    pub event_id: &'static [Composed],
+    /// Ways to tell what happened, the best first.
+    pub event_type: &'static [Composed],
+    /// Where the moment of the event is, the best first.
+    pub occurred_at: &'static [(Source, TimestampUnit)],
+    /// How long after the first attempt the sender may still repeat it. `None` is not published,
+    /// zero is never.
+    pub retry_horizon: Option<Duration>,
+    /// What the body is.
+    pub body: BodyForm,
+    /// Fields that may differ between two deliveries of the same event.
+    pub volatile: &'static [FieldPath],
+    /// Fields that hold a secret and have to be removed before the body is stored or passed on.
+    pub secret_fields: &'static [FieldPath],
+    /// What the sender takes for a success.
+    pub success: Success,
+}
+
+/// Nothing is known; every entry says in what it differs.
+const UNKNOWN: Preset = Preset {
+    event_id: &[],
+    event_type: &[],
+    occurred_at: &[],
+    retry_horizon: None,
+    body: BodyForm::Json,
+    volatile: &[],
+    secret_fields: &[],
+    success: Success::Any2xx,
+};
+
+const fn minutes(minutes: u64) -> Option<Duration> {
+    Some(Duration::from_secs(minutes * 60))
+}
+
+const fn hours(hours: u64) -> Option<Duration> {
+    minutes(hours * 60)
+}
+
+use Source::{Body, Header};
+
+const TYPE: &[Composed] = &[&[Body(&["type"])]];
+const EVENT_ID: &[Composed] = &[&[Body(&["event_id"])]];
+
+/// 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 h, as the specification suggests.
+static STANDARD_WEBHOOKS: Preset = Preset {
+    event_id: &[&[Header("webhook-id")], &[Header("svix-id")]],
+    event_type: TYPE,
+    occurred_at: &[(Body(&["timestamp"]), Iso8601)],
+    retry_horizon: Some(Duration::from_secs(5 + 35 * 60 + 75 * 3600)),
+    ..UNKNOWN
+};
+
+/// 5 s, 5 min, 30 min, 2, 5, 10 and 10 h.
+static SVIX: Preset = Preset {
+    event_id: &[&[Header("svix-id")], &[Header("webhook-id")]],
+    retry_horizon: Some(Duration::from_secs(5 + 35 * 60 + 27 * 3600)),
+    ..STANDARD_WEBHOOKS
+};
+
+static STRIPE: Preset = Preset {
+    event_id: &[&[Body(&["id"])]],
+    event_type: TYPE,
+    occurred_at: &[(Body(&["created"]), Seconds)],
+    retry_horizon: hours(72),
+    volatile: &[&["pending_webhooks"]],
+    ..UNKNOWN
+};
+
+/// The event id is the same for every subscription that matches; the webhook id is not.
+static SHOPIFY: Preset = Preset {
+    event_id: &[&[Header("shopify-event-id")], &[Header("x-shopify-event-id")]],
+    event_type: &[&[Header("shopify-topic")], &[Header("x-shopify-topic")]],
+    occurred_at: &[(Header("shopify-triggered-at"), Iso8601), (Header("x-shopify-triggered-at"), Iso8601)],
+    retry_horizon: hours(4),
+    ..UNKNOWN
+};
+
+/// Nothing is repeated by itself; a person can redeliver for three days.
+static GITHUB: Preset = Preset {
+    event_id: &[&[Header("x-github-delivery")]],
+    event_type: &[&[Header("x-github-event")]],
+    retry_horizon: hours(72),
+    body: BodyForm::JsonOrForm,
+    ..UNKNOWN
+};
+
+static META: Preset = Preset {
+    event_id: &[&[Body(&["value", "leadgen_id"])]],
+    event_type: &[&[Body(&["field"])]],
+    occurred_at: &[(Body(&["value", "created_time"]), Seconds)],
+    retry_horizon: hours(36),
+    body: BodyForm::Events(&["entry", "changes"]),
+    success: Success::Exactly200,
+    ..UNKNOWN
+};
+
+/// 5, 10, 20 min, 1, 2, 3 and 4 h after most failures; 10 h of short intervals after the others.
+static TYPEFORM: Preset = Preset {
+    event_id: EVENT_ID,
+    event_type: &[&[Body(&["event_type"])]],
+    occurred_at: &[(Body(&["form_response", "submitted_at"]), Iso8601)],
+    retry_horizon: minutes(635),
+    ..UNKNOWN
+};
+
+/// HubSpot does not promise that `eventId` is unique. App webhooks are repeated for 24 h, those of
+/// workflows for 3 days.
+static HUBSPOT: Preset = Preset {
+    event_id: &[&[
+        Body(&["portalId"]),
+        Body(&["subscriptionId"]),
+        Body(&["objectId"]),
+        Body(&["subscriptionType"]),
+        Body(&["propertyName"]),
+        Body(&["occurredAt"]),
+        Body(&["eventId"]),
+    ]],
+    event_type: &[&[Body(&["subscriptionType"])]],
+    occurred_at: &[(Body(&["occurredAt"]), Milliseconds)],
+    retry_horizon: hours(72),
+    body: BodyForm::Events(&[]),
+    volatile: &[&["attemptNumber"]],
+    ..UNKNOWN
+};
+
+static CALENDLY: Preset = Preset {
+    event_id: &[&[Body(&["payload", "uri"]), Body(&["event"])]],
+    event_type: &[&[Body(&["event"])]],
+    occurred_at: &[(Body(&["created_at"]), Iso8601)],
+    retry_horizon: hours(24),
+    ..UNKNOWN
+};
+
+/// At once, after 1 min and after 5 min. `token` is Slack's old proof, the same in every request.
+static SLACK: Preset = Preset {
+    event_id: EVENT_ID,
+    event_type: TYPE,
+    occurred_at: &[(Body(&["event_time"]), Seconds)],
+    retry_horizon: minutes(6),
+    body: BodyForm::JsonOrForm,
+    secret_fields: &[&["token"]],
+    ..UNKNOWN
+};
+
+static TWILIO: Preset = Preset {
+    event_id: &[&[Header("i-twilio-idempotency-token")], &[Body(&["MessageSid"]), Body(&["MessageStatus"])]],
+    event_type: &[&[Body(&["MessageStatus"])]],
+    body: BodyForm::JsonOrForm,
+    ..UNKNOWN
+};
+
+static SENDGRID: Preset = Preset {
+    event_id: &[&[Body(&["sg_event_id"])]],
+    event_type: &[&[Body(&["event"])]],
+    occurred_at: &[(Body(&["timestamp"]), Seconds)],
+    retry_horizon: hours(24),
+    body: BodyForm::Events(&[]),
+    ..UNKNOWN
+};
+
+static MAILCHIMP: Preset = Preset {
+    event_id: &[&[Body(&["type"]), Body(&["data[id]"]), Body(&["fired_at"])]],
+    event_type: TYPE,
+    occurred_at: &[(Body(&["fired_at"]), Iso8601)],
+    retry_horizon: minutes(75),
+    body: BodyForm::Form,
+    ..UNKNOWN
+};
+
+static INTERCOM: Preset = Preset {
+    event_id: &[&[Body(&["id"])]],
+    event_type: &[&[Body(&["topic"])]],
+    occurred_at: &[(Body(&["created_at"]), Seconds)],
+    volatile: &[&["delivery_attempts"], &["delivery_status"], &["delivered_at"]],
+    ..UNKNOWN
+};
+
+static ZENDESK: Preset = Preset {
+    event_id: &[&[Header("x-zendesk-webhook-invocation-id")], &[Body(&["id"])]],
+    event_type: TYPE,
+    occurred_at: &[(Body(&["time"]), Iso8601)],
+    ..UNKNOWN
+};
+
+/// The delivery id is a hash of the current second, and two orders can share it. Nothing is repeated.
+static WOOCOMMERCE: Preset = Preset {
+    event_id: &[&[Header("x-wc-webhook-topic"), Body(&["id"]), Body(&["date_modified_gmt"])]],
+    event_type: &[&[Header("x-wc-webhook-topic")]],
+    occurred_at: &[(Body(&["date_modified_gmt"]), Iso8601)],
+    retry_horizon: minutes(0),
+    ..UNKNOWN
+};
+
+static SQUARE: Preset = Preset {
+    event_id: EVENT_ID,
+    event_type: TYPE,
+    occurred_at: &[(Body(&["created_at"]), Iso8601)],
+    retry_horizon: hours(24),
+    ..UNKNOWN
+};
+
+static PADDLE: Preset = Preset {
+    event_id: EVENT_ID,
+    event_type: &[&[Body(&["event_type"])]],
+    occurred_at: &[(Body(&["occurred_at"]), Iso8601)],
+    retry_horizon: hours(72),
+    volatile: &[&["notification_id"]],
+    success: Success::Exactly200,
+    ..UNKNOWN
+};
+
+/// Three attempts, 10 min apart.
+static WEBFLOW: Preset = Preset {
+    event_id: &[&[Body(&["payload", "id"])]],
+    event_type: &[&[Body(&["triggerType"])]],
+    occurred_at: &[(Body(&["payload", "submittedAt"]), Iso8601)],
+    retry_horizon: minutes(20),
+    success: Success::Exactly200,
+    ..UNKNOWN
+};
+
+/// Every 5 min for 8 h is published for social actions only.
+static LINKEDIN: Preset = Preset {
+    event_id: &[&[Body(&["notificationId"])], &[Body(&["leadGenFormResponse"]), Body(&["leadAction"])]],
+    event_type: TYPE,
+    occurred_at: &[(Body(&["occurredAt"]), Milliseconds)],
+    retry_horizon: hours(8),
+    ..UNKNOWN
+};
+
+static ZOOM: Preset = Preset {
+    event_id: &[&[Body(&["event"]), Body(&["event_ts"]), Body(&["payload", "object", "id"])]],
+    event_type: &[&[Body(&["event"])]],
+    occurred_at: &[(Body(&["event_ts"]), Milliseconds)],
+    ..UNKNOWN
+};
+
+static TIKTOK: Preset = Preset {
+    event_id: &[&[Body(&["event"]), Body(&["create_time"]), Body(&["user_openid"]), Body(&["content"])]],
+    event_type: &[&[Body(&["event"])]],
+    occurred_at: &[(Body(&["create_time"]), Seconds)],
+    ..UNKNOWN
+};
+
+/// 10, 15, 30 min, 1, 2 and 4 h. The signature does not cover the event and could be put onto
+/// another one, so it is not kept either.
+static MAILGUN: Preset = Preset {
+    event_id: &[&[Body(&["event-data", "id"])]],
+    event_type: &[&[Body(&["event-data", "event"])]],
+    retry_horizon: hours(8),
+    body: BodyForm::JsonOrForm,
+    volatile: &[&["signature"]],
+    secret_fields: &[&["signature"]],
+    success: Success::Exactly200,
+    ..UNKNOWN
+};
+
+static GOOGLE_ADS: Preset = Preset { event_id: &[&[Body(&["lead_id"])]], secret_fields: &[&["google_key"]], ..UNKNOWN };
+
+/// 3, 30 and 150 s.
+static PIPEDRIVE: Preset = Preset {
+    event_id: &[&[Body(&["meta", "id"])]],
+    event_type: &[&[Body(&["meta", "action"]), Body(&["meta", "entity"])]],
+    occurred_at: &[(Body(&["meta", "timestamp"]), Iso8601)],
+    retry_horizon: Some(Duration::from_secs(183)),
+    ..UNKNOWN
+};
+
+/// 1, 5, 10, 10, 10, 15, 30 min, 1, 2 and 6 h.
+static POSTMARK: Preset = Preset {
+    event_id: &[&[Body(&["MessageID"]), Body(&["RecordType"])]],
+    event_type: &[&[Body(&["RecordType"])]],
+    occurred_at: &[
+        (Body(&["BouncedAt"]), Iso8601),
+        (Body(&["DeliveredAt"]), Iso8601),
+        (Body(&["ReceivedAt"]), Iso8601),
+    ],
+    retry_horizon: minutes(621),
+    success: Success::Exactly200,
+    ..UNKNOWN
+};
+
+static MICROSOFT_GRAPH: Preset = Preset {
+    event_id: &[
+        &[Body(&["id"])],
+        &[Body(&["subscriptionId"]), Body(&["resource"]), Body(&["resourceData", "@odata.etag"])],
+    ],
+    event_type: &[&[Body(&["changeType"])]],
+    retry_horizon: hours(4),
+    body: BodyForm::Events(&["value"]),
+    volatile: &[&["subscriptionExpirationDateTime"]],
+    secret_fields: &[&["clientState"]],
+    ..UNKNOWN
+};
+
+/// A general scheme says nothing about who sends.
+static GENERAL: Preset = Preset { body: BodyForm::JsonOrForm, ..UNKNOWN };
+
+/// What is known about the sender that uses this scheme.
+pub fn preset(scheme: Scheme) -> &'static Preset {
+    match scheme {
+        Scheme::StandardWebhooks => &STANDARD_WEBHOOKS,
+        Scheme::Svix => &SVIX,
+        Scheme::Stripe => &STRIPE,
+        Scheme::Shopify => &SHOPIFY,
+        Scheme::Github => &GITHUB,
+        Scheme::Meta => &META,
+        Scheme::Typeform => &TYPEFORM,
+        Scheme::Hubspot => &HUBSPOT,
+        Scheme::Calendly => &CALENDLY,
+        Scheme::Slack => &SLACK,
+        Scheme::Twilio => &TWILIO,
+        Scheme::Sendgrid => &SENDGRID,
+        Scheme::Mailchimp => &MAILCHIMP,
+        Scheme::Intercom => &INTERCOM,
+        Scheme::Zendesk => &ZENDESK,
+        Scheme::Woocommerce => &WOOCOMMERCE,
+        Scheme::Square => &SQUARE,
+        Scheme::Paddle => &PADDLE,
+        Scheme::Webflow => &WEBFLOW,
+        Scheme::Linkedin => &LINKEDIN,
+        Scheme::Zoom => &ZOOM,
+        Scheme::Tiktok => &TIKTOK,
+        Scheme::Mailgun => &MAILGUN,
+        Scheme::GoogleAds => &GOOGLE_ADS,
+        Scheme::Pipedrive => &PIPEDRIVE,
+        Scheme::Postmark => &POSTMARK,
+        Scheme::MicrosoftGraph => &MICROSOFT_GRAPH,
+        Scheme::Hmac | Scheme::Bearer | Scheme::Token | Scheme::Basic | Scheme::None => &GENERAL,
+    }
+}

@@ -1,0 +1,272 @@
+//! The other side: signs a request as its sender would, so that a test webhook can be posted.
+
+use std::fmt;
+
+use aws_lc_rs::digest;
+use data_encoding::{BASE64, HEXLOWER};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::hmac::{Filling, HmacCheck, StampPlace};
+use super::preset::{Source, preset};
+use super::recipe::{Assign, Layout, Separator, SignatureHeader};
+use super::request::Request;
+use super::scheme::Scheme;
+use super::secret::SecretValue;
+use super::shared::{SharedCheck, SharedPlace};
+use super::text::percent_encode;
+use super::verifier::{Check, Verifier};
+
+/// A request that is not signed yet.
+#[derive(Clone, Copy)]
+pub struct UnsignedRequest<'a> {
+    /// In capitals.
+    pub method: &'a str,
+    /// The event id, for senders that sign it or send it in a header.
+    pub id: &'a str,
+    /// The content type; Twilio signs a form in another way than anything else.
+    pub content_type: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl fmt::Debug for UnsignedRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnsignedRequest")
+            .field("method", &self.method)
+            .field("id", &self.id)
+            .field("content_type", &self.content_type)
+            .field("body_bytes", &self.body.len())
+            .finish()
+    }
+}
+
+/// What to send.
+#[derive(Clone)]
+pub struct SignedRequest {
+    /// Headers to set beside the content type. Some are credentials, so none is printed.
+    pub headers: Vec<(String, SecretValue)>,
+    /// What the query of the URL has to be, where the proof is in it.
+    pub query: Option<SecretValue>,
+    /// The body; another one than before where the proof is in it.
+    pub body: Vec<u8>,
+}
+
+impl fmt::Debug for SignedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignedRequest")
+            .field("headers", &self.headers)
+            .field("query", &self.query)
+            .field("body_bytes", &self.body.len())
+            .finish()
+    }
+}
+
+/// Why a request cannot be signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignProblem {
+    /// Every secret has expired.
+    #[error("every configured secret has expired")]
+    NoSecret,
+    /// A public key only checks.
+    #[error("a public key is configured, which cannot sign; set the private signing key as well")]
+    SigningKeyMissing,
+    /// The id would be read as another part of what is signed.
+    #[error("an event id must not be empty or hold a full stop for {scheme}")]
+    Id {
+        /// The scheme.
+        scheme: Scheme,
+    },
+    /// The proof goes into the body, and there is no place for it.
+    #[error("the body cannot carry the proof: {0}")]
+    Body(&'static str),
+}
+
+/// Signs as the sender would, at this moment, with the first secret that has not expired.
+///
+/// Where the scheme signs the URL, it is the configured public URL.
+pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) -> Result<SignedRequest, SignProblem> {
+    let scheme = verifier.scheme();
+    let mut signed = SignedRequest { headers: Vec::new(), query: None, body: request.body.to_vec() };
+    match &verifier.check {
+        Check::Hmac(check) => hmac(check, request, now, &mut signed)?,
+        Check::Standard(check) => {
+            if request.id.is_empty() || request.id.contains('.') {
+                return Err(SignProblem::Id { scheme });
+            }
+            signed.set_all(check.sign(request.id, request.body, now)?);
+        }
+        Check::Hubspot(check) => {
+            let headers = check.sign(request.method, request.body, now);
+            signed.set_all(headers.ok_or(SignProblem::NoSecret)?);
+        }
+        Check::Twilio(check) => {
+            let headers = [("content-type", request.content_type)];
+            let request = Request { method: request.method, path_and_query: "", headers: &headers, body: request.body };
+            let signature = check.sign(&request, now).ok_or(SignProblem::NoSecret)?;
+            signed.set_all([signature.header]);
+            signed.query = signature.query.map(SecretValue::from);
+        }
+        Check::Sendgrid(check) => {
+            signed.set_all(check.sign(request.body, now)?);
+        }
+        Check::Mailgun(check) => {
+            let token = mailgun_token(request.id, now);
+            let proof = check.sign(&token, now).ok_or(SignProblem::NoSecret)?;
+            let (timestamp, signature) = proof;
+            let proof = json!({"timestamp": timestamp, "token": token, "signature": signature});
+            signed.change_body(|body| {
+                body.insert("signature".to_owned(), proof);
+                Ok(())
+            })?;
+        }
+        Check::Google(check) => {
+            let key = check.keys.signing(now).ok_or(SignProblem::NoSecret)?;
+            signed.change_body(|body| {
+                body.insert("google_key".to_owned(), json!(key.expose()));
+                Ok(())
+            })?;
+        }
+        Check::Graph(check) => {
+            let key = check.keys.signing(now).ok_or(SignProblem::NoSecret)?;
+            signed.change_body(|body| set_client_state(body, key))?;
+        }
+        Check::Shared(check) => shared(check, now, &mut signed)?,
+        Check::None => {}
+    }
+    signed.set_id(scheme, request.id);
+    Ok(signed)
+}
+
+fn hmac(
+    check: &HmacCheck,
+    request: &UnsignedRequest<'_>,
+    now: Timestamp,
+    signed: &mut SignedRequest,
+) -> Result<(), SignProblem> {
+    let key = check.keys.signing(now).ok_or(SignProblem::NoSecret)?;
+    let timestamp = match &check.timestamp {
+        Some(source) => match &source.place {
+            StampPlace::Body(..) => {
+                source.place.in_body(request.body).ok_or(SignProblem::Body("the timestamp has to be in it already"))?
+            }
+            _ => source.unit.write(now).into_bytes(),
+        },
+        None => Vec::new(),
+    };
+    let filling = Filling {
+        body: request.body,
+        timestamp: &timestamp,
+        id: request.id.as_bytes(),
+        url: check.public_url(),
+        method: request.method,
+    };
+    let digest = check.encoding.encode(check.tag(key, &filling).as_ref());
+    let signature = format!("{}{digest}", check.prefix);
+    let timestamp = String::from_utf8_lossy(&timestamp);
+    let stamp = check.timestamp.as_ref().map(|source| &source.place);
+    let value = match &check.layout {
+        Layout::Whole => signature,
+        Layout::List { separator, assign, signature_key } => {
+            let separator = match separator {
+                Separator::Comma => ',',
+                Separator::Semicolon => ';',
+                Separator::Space => ' ',
+            };
+            let assign = match assign {
+                Assign::Equals => '=',
+                Assign::Comma => ',',
+            };
+            let signature = format!("{signature_key}{assign}{signature}");
+            match stamp {
+                Some(StampPlace::Field(key)) => {
+                    format!("{key}{assign}{timestamp}{separator}{signature}")
+                }
+                _ => signature,
+            }
+        }
+    };
+    let (SignatureHeader::One(header) | SignatureHeader::FirstOf(header, _) | SignatureHeader::EitherOf(header, _)) =
+        &check.header;
+    signed.set(header, value);
+    if let Some(StampPlace::Header(name)) = stamp {
+        signed.set(name, timestamp.into_owned());
+    }
+    if let Some(name) = &check.id_header {
+        signed.set(name, request.id.to_owned());
+    }
+    Ok(())
+}
+
+fn shared(check: &SharedCheck, now: Timestamp, signed: &mut SignedRequest) -> Result<(), SignProblem> {
+    let secret = check.keys.signing(now).ok_or(SignProblem::NoSecret)?.expose();
+    match &check.place {
+        SharedPlace::Bearer => signed.set("authorization", format!("Bearer {secret}")),
+        SharedPlace::Basic => {
+            signed.set("authorization", format!("Basic {}", BASE64.encode(secret.as_bytes())));
+        }
+        SharedPlace::Header(name) => signed.set(name, secret.to_owned()),
+        SharedPlace::Query(name) => {
+            let mut query = String::new();
+            percent_encode(name.as_bytes(), b"-_.~", &mut query);
+            query.push('=');
+            percent_encode(secret.as_bytes(), b"-_.~", &mut query);
+            signed.query = Some(SecretValue::from(query));
+        }
+    }
+    Ok(())
+}
+
+/// Fifty hexadecimal digits, another one for each id and moment.
+fn mailgun_token(id: &str, now: Timestamp) -> String {
+    let seed = format!("{id} {now}");
+    let mut token = HEXLOWER.encode(digest::digest(&digest::SHA256, seed.as_bytes()).as_ref());
+    token.truncate(50);
+    token
+}
+
+fn set_client_state(body: &mut Map<String, Value>, key: &SecretValue) -> Result<(), SignProblem> {
+    let notifications = body.get_mut("value").and_then(Value::as_array_mut);
+    let notifications = notifications.ok_or(SignProblem::Body("it has to hold a list at value"))?;
+    for notification in notifications {
+        let members = notification.as_object_mut();
+        let members = members.ok_or(SignProblem::Body("each entry of value has to be an object"))?;
+        members.insert("clientState".to_owned(), json!(key.expose()));
+    }
+    Ok(())
+}
+
+impl SignedRequest {
+    fn set(&mut self, name: &str, value: String) {
+        self.headers.push((name.to_owned(), SecretValue::from(value)));
+    }
+
+    fn set_all<'n>(&mut self, headers: impl IntoIterator<Item = (&'n str, String)>) {
+        for (name, value) in headers {
+            self.set(name, value);
+        }
+    }
+
+    /// Sends the id in the header where this sender's ids are, if they are in one.
+    fn set_id(&mut self, scheme: Scheme, id: &str) {
+        if let Some([Source::Header(name)]) = preset(scheme).event_id.first() {
+            let is_set = self.headers.iter().any(|(own, _)| own == name);
+            if !is_set && !id.is_empty() {
+                self.set(name, id.to_owned());
+            }
+        }
+    }
+
+    fn change_body(
+        &mut self,
+        change: impl FnOnce(&mut Map<String, Value>) -> Result<(), SignProblem>,
+    ) -> Result<(), SignProblem> {
+        let body: Option<Value> = serde_json::from_slice(&self.body).ok();
+        let Some(Value::Object(mut members)) = body else {
+            return Err(SignProblem::Body("it has to be a JSON object"));
+        };
+        change(&mut members)?;
+        self.body = Value::Object(members).to_string().into_bytes();
+        Ok(())
+    }
+}

@@ -1,0 +1,564 @@
+//! The senders' own rules, one by one, where the recorded requests do not reach.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod verify_support;
+
+use std::time::Duration;
+
+use sluice_domain::verify::{
+    HmacSettings, HubspotVersion, Layout, Scheme, Secret, Separator, Settings, SettingsProblem, TemplateProblem,
+    TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, UrlProblem, Verifier, handshake, verify,
+};
+use verify_support::{Arrival, Vector, body, now, send, settings, verifier};
+
+fn code(verifier: &Verifier, arrival: &Arrival) -> Option<&'static str> {
+    verify(verifier, &arrival.request(), now()).err().map(|refusal| refusal.code())
+}
+
+fn later(seconds: i64) -> jiff::Timestamp {
+    now() + jiff::SignedDuration::from_secs(seconds)
+}
+
+fn header(arrival: &Arrival, name: &str) -> String {
+    arrival.headers.iter().find(|(own, _)| own == name).expect(name).1.clone()
+}
+
+/// The schemes that hold the time of signing against now by themselves, and how far it may be off.
+const WINDOWS: [(Scheme, i64); 12] = [
+    (Scheme::StandardWebhooks, 300),
+    (Scheme::Svix, 300),
+    (Scheme::Stripe, 300),
+    (Scheme::Hubspot, 300),
+    (Scheme::Calendly, 180),
+    (Scheme::Slack, 300),
+    (Scheme::Mailchimp, 300),
+    (Scheme::Paddle, 5),
+    (Scheme::Webflow, 300),
+    (Scheme::Zoom, 300),
+    (Scheme::Tiktok, 300),
+    (Scheme::Mailgun, 300),
+];
+
+#[test]
+fn the_window_is_as_wide_as_the_sender_says_on_both_sides() {
+    for (scheme, seconds) in WINDOWS {
+        let own = verifier(scheme, 1);
+        let arrival = send(&own, body(scheme), now()).unwrap();
+        let at = |when| {
+            let answer = verify(&own, &arrival.request(), when);
+            answer.err().map(|refusal| refusal.code())
+        };
+        assert_eq!(at(later(seconds)), None, "{scheme}");
+        assert_eq!(at(later(seconds + 1)), Some("timestamp-too-old"), "{scheme}");
+        assert_eq!(at(later(-seconds)), None, "{scheme}");
+        assert_eq!(at(later(-seconds - 1)), Some("timestamp-in-future"), "{scheme}");
+    }
+}
+
+#[test]
+fn a_general_hmac_that_signs_a_time_has_a_window_by_itself() {
+    let hmac = HmacSettings {
+        signed: "{timestamp}.{body}".to_owned(),
+        timestamp: Some(TimestampSettings {
+            source: TimestampSource::Header("X-Time".to_owned()),
+            unit: TimestampUnit::Seconds,
+        }),
+        ..HmacSettings::new("X-Sig")
+    };
+    let own = Verifier::new(Settings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap();
+    let arrival = send(&own, b"{}", now()).unwrap();
+    let at = |when| verify(&own, &arrival.request(), when).is_ok();
+    assert!(at(later(300)) && !at(later(301)) && at(later(-300)) && !at(later(-301)));
+}
+
+#[test]
+fn a_window_can_be_set_where_a_time_is_signed_and_only_there() {
+    let timed: Vec<Scheme> = WINDOWS.iter().map(|(scheme, _)| *scheme).collect();
+    for &scheme in Scheme::ALL {
+        let made = Verifier::new(Settings { tolerance: Some(Duration::from_secs(10)), ..settings(scheme, 1) });
+        if !timed.contains(&scheme) && ![Scheme::Zendesk, Scheme::Sendgrid].contains(&scheme) {
+            assert!(made.is_err(), "{scheme}");
+            continue;
+        }
+        let own = made.unwrap();
+        let arrival = send(&own, body(scheme), now()).unwrap();
+        let at = |when| verify(&own, &arrival.request(), when).is_ok();
+        assert!(at(later(10)) && !at(later(11)) && at(later(-10)) && !at(later(-11)), "{scheme}");
+    }
+}
+
+#[test]
+fn zendesk_and_sendgrid_publish_no_window() {
+    for scheme in [Scheme::Zendesk, Scheme::Sendgrid] {
+        let own = verifier(scheme, 1);
+        let arrival = send(&own, b"{}", now()).unwrap();
+        let verified = verify(&own, &arrival.request(), later(86_400)).unwrap();
+        assert_eq!(verified.timestamp, Some(now()), "{scheme}");
+    }
+}
+
+#[test]
+fn a_timestamp_that_is_missing_or_malformed_is_said() {
+    for (scheme, name) in [
+        (Scheme::StandardWebhooks, "webhook-timestamp"),
+        (Scheme::Svix, "svix-timestamp"),
+        (Scheme::Hubspot, "x-hubspot-request-timestamp"),
+        (Scheme::Slack, "x-slack-request-timestamp"),
+        (Scheme::Zendesk, "x-zendesk-webhook-signature-timestamp"),
+        (Scheme::Webflow, "x-webflow-timestamp"),
+        (Scheme::Zoom, "x-zm-request-timestamp"),
+        (Scheme::Sendgrid, "x-twilio-email-event-webhook-timestamp"),
+    ] {
+        let own = verifier(scheme, 1);
+        let mut arrival = send(&own, b"{}", now()).unwrap();
+        for wrong in ["soon", "1772443800.5", "-1", "1772443800x", "99999999999999999999"] {
+            arrival.set(name, wrong);
+            assert_eq!(code(&own, &arrival), Some("timestamp-malformed"), "{scheme} {wrong}");
+        }
+        for missing in ["", "  "] {
+            arrival.set(name, missing);
+            assert_eq!(code(&own, &arrival), Some("timestamp-missing"), "{scheme}");
+        }
+        arrival.remove(name);
+        assert_eq!(code(&own, &arrival), Some("timestamp-missing"), "{scheme}");
+    }
+    for (scheme, name) in [
+        (Scheme::Stripe, "stripe-signature"),
+        (Scheme::Calendly, "calendly-webhook-signature"),
+        (Scheme::Mailchimp, "x-mailchimp-signature"),
+        (Scheme::Paddle, "paddle-signature"),
+        (Scheme::Tiktok, "tiktok-signature"),
+    ] {
+        let own = verifier(scheme, 1);
+        let mut arrival = send(&own, b"{}", now()).unwrap();
+        let value = header(&arrival, name);
+        arrival.set(name, value.replace("1772443800", "soon"));
+        assert_eq!(code(&own, &arrival), Some("timestamp-malformed"), "{scheme}");
+        let at = value.find([',', ';']).unwrap();
+        arrival.set(name, &value[at + 1..]);
+        assert_eq!(code(&own, &arrival), Some("timestamp-missing"), "{scheme}");
+        arrival.set(name, &value[..at]);
+        assert_eq!(code(&own, &arrival), Some("signature-malformed"), "{scheme}");
+    }
+}
+
+#[test]
+fn hexadecimal_is_read_in_either_case() {
+    for (scheme, name) in [
+        (Scheme::Github, "x-hub-signature-256"),
+        (Scheme::Intercom, "x-hub-signature"),
+        (Scheme::Linkedin, "x-li-signature"),
+        (Scheme::Webflow, "x-webflow-signature"),
+        (Scheme::Slack, "x-slack-signature"),
+        (Scheme::Stripe, "stripe-signature"),
+        (Scheme::Paddle, "paddle-signature"),
+    ] {
+        let own = verifier(scheme, 1);
+        let mut arrival = send(&own, b"{}", now()).unwrap();
+        let value = header(&arrival, name);
+        let at = value.rfind('=').map_or(0, |at| at + 1);
+        arrival.set(name, format!("{}{}", &value[..at], value[at..].to_ascii_uppercase()));
+        assert_eq!(code(&own, &arrival), None, "{scheme}");
+        if at > 0 {
+            arrival.set(name, format!("{}{}", value[..at].to_ascii_uppercase(), &value[at..]));
+            assert!(code(&own, &arrival).is_some(), "{scheme}: the prefix is exact");
+        }
+    }
+}
+
+#[test]
+fn standard_webhooks_reads_both_families_but_only_whole_ones() {
+    let standard = verifier(Scheme::StandardWebhooks, 1);
+    let svix = verifier(Scheme::Svix, 1);
+    for (sender, names) in [
+        (&standard, ["webhook-id", "webhook-timestamp", "webhook-signature"]),
+        (&svix, ["svix-id", "svix-timestamp", "svix-signature"]),
+    ] {
+        let arrival = send(sender, b"{}", now()).unwrap();
+        for own in [&standard, &svix] {
+            assert_eq!(code(own, &arrival), None);
+            let codes = ["id-missing", "timestamp-missing", "signature-missing"];
+            for (name, expected) in names.iter().zip(codes) {
+                let mut part = arrival.clone();
+                part.remove(name);
+                assert_eq!(code(own, &part), Some(expected), "{name}");
+            }
+        }
+    }
+    let mut mixed = send(&standard, b"{}", now()).unwrap();
+    mixed.set("svix-signature", "v1,AAAA");
+    mixed.set("svix-id", "other");
+    assert_eq!(code(&svix, &mixed), None, "the family that is whole counts");
+    let mut part = send(&standard, b"{}", now()).unwrap();
+    part.headers.iter_mut().for_each(|(name, _)| *name = name.replace("webhook-id", "svix-id"));
+    assert_eq!(code(&standard, &part), Some("id-missing"));
+}
+
+#[test]
+fn standard_webhooks_lets_no_full_stop_into_the_id() {
+    let own = verifier(Scheme::StandardWebhooks, 1);
+    let mut arrival = send(&own, b"{}", now()).unwrap();
+    arrival.set("webhook-id", "msg.1");
+    assert_eq!(code(&own, &arrival), Some("id-malformed"));
+}
+
+#[test]
+fn standard_webhooks_tries_every_known_version_with_every_secret() {
+    let published = Vector::named("standard-webhooks-v1a-published");
+    let mut mixed = settings(Scheme::StandardWebhooks, 1);
+    mixed.secrets.push(Secret::new("public", published.secret()));
+    let mixed = Verifier::new(mixed).unwrap();
+    let by_hmac = send(&verifier(Scheme::StandardWebhooks, 1), b"{}", now()).unwrap();
+    let by_key = send(&published.verifier(), b"{}", now()).unwrap();
+    let [hmac, key] = [&by_hmac, &by_key].map(|arrival| header(arrival, "webhook-signature"));
+    let both = |value: String| {
+        let mut arrival = by_hmac.clone();
+        arrival.set("webhook-signature", value);
+        verify(&mixed, &arrival.request(), now()).map(|verified| verified.secret.unwrap().to_owned())
+    };
+    assert_eq!(both(format!("{hmac} {key}")), Ok("main".into()));
+    assert_eq!(both(format!("v1,AAAA  v2,zz {key}")), Ok("public".into()));
+    assert_eq!(both(key.clone()), Ok("public".into()));
+    let relabelled = both(key.replace("v1a,", "v1,")).unwrap_err();
+    assert_eq!(relabelled.code(), "signature-malformed");
+    let many = vec![hmac; 17].join(" ");
+    assert_eq!(both(many).unwrap_err().code(), "signature-malformed");
+}
+
+#[test]
+fn stripe_uses_its_secret_as_text_and_svix_the_bytes_in_it() {
+    let text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let make = |scheme, secret: &str| Verifier::new(Settings::new(scheme, vec![Secret::new("main", secret)]));
+    let stripe = make(Scheme::Stripe, text).unwrap();
+    let arrival = send(&stripe, b"{}", now()).unwrap();
+    assert_eq!(code(&stripe, &arrival), None);
+    let stripped = make(Scheme::Stripe, &text[6..]).unwrap();
+    assert_eq!(code(&stripped, &arrival), Some("signature-mismatch"));
+    let svix = make(Scheme::Svix, text).unwrap();
+    let arrival = send(&svix, b"{}", now()).unwrap();
+    assert_eq!(code(&make(Scheme::Svix, &text[6..]).unwrap(), &arrival), None);
+    let problem = make(Scheme::Svix, "whsec_not base64!").unwrap_err();
+    assert!(matches!(problem, SettingsProblem::NotBase64 { .. }), "{problem}");
+}
+
+#[test]
+fn shopify_believes_the_newer_header_when_both_are_there() {
+    let own = verifier(Scheme::Shopify, 1);
+    let mut arrival = send(&own, b"{}", now()).unwrap();
+    let right = header(&arrival, "shopify-hmac-sha256");
+    let wrong = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    arrival.set("x-shopify-hmac-sha256", wrong);
+    assert_eq!(code(&own, &arrival), None);
+    arrival.set("x-shopify-hmac-sha256", &right);
+    arrival.set("shopify-hmac-sha256", wrong);
+    assert_eq!(code(&own, &arrival), Some("signature-mismatch"));
+    arrival.remove("shopify-hmac-sha256");
+    assert_eq!(code(&own, &arrival), None);
+}
+
+#[test]
+fn hubspot_does_not_fall_back_from_v3() {
+    let with = |version| Verifier::new(Settings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
+    let auto = with(HubspotVersion::Auto);
+    let mut arrival = send(&with(HubspotVersion::V1), b"[]", now()).unwrap();
+    assert_eq!(code(&auto, &arrival), None);
+    arrival.remove("x-hubspot-signature-version");
+    assert_eq!(code(&auto, &arrival), None, "older requests say no version");
+    arrival.set("x-hubspot-signature-version", "v9");
+    assert_eq!(code(&auto, &arrival), Some("signature-malformed"));
+    arrival.set("x-hubspot-signature-version", "v1");
+    arrival.set("x-hubspot-signature-v3", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    assert_eq!(code(&auto, &arrival), Some("timestamp-missing"));
+    arrival.set("x-hubspot-request-timestamp", "1772443800000");
+    assert_eq!(code(&auto, &arrival), Some("signature-mismatch"));
+}
+
+#[test]
+fn twilio_signs_with_or_without_the_port_and_with_the_query_that_arrives() {
+    let with = |url: &str| {
+        Verifier::new(Settings { public_url: Some(url.to_owned()), ..settings(Scheme::Twilio, 1) }).unwrap()
+    };
+    let plain = with("https://a.b/in");
+    let ported = with("https://a.b:443/in");
+    let other = with("https://a.b:444/in");
+    let arrival = send(&plain, b"B=2&A=1", now()).unwrap();
+    for own in [&plain, &ported, &other] {
+        assert_eq!(code(own, &arrival), None);
+    }
+    assert_eq!(code(&plain, &send(&ported, b"A=1", now()).unwrap()), None);
+    assert!(code(&plain, &send(&other, b"A=1", now()).unwrap()).is_some());
+    assert!(code(&with("http://a.b/in"), &arrival).is_some(), "another scheme");
+
+    let mut reordered = arrival.clone();
+    reordered.body = b"A=1&B=2&A=1".to_vec();
+    assert_eq!(code(&plain, &reordered), None, "order and equal repeats do not count");
+    reordered.body = b"A=1&B=2&A=3".to_vec();
+    assert_eq!(code(&plain, &reordered), Some("signature-mismatch"));
+
+    let json = send(&with("https://a.b/in?x=1"), br#"{"a":1}"#, now()).unwrap();
+    assert!(json.path_and_query.starts_with("/in?x=1&bodySHA256="), "{}", json.path_and_query);
+    assert_eq!(code(&plain, &json), None, "the query is the request's");
+    let mut changed = json.clone();
+    changed.body = br#"{"a":2}"#.to_vec();
+    assert_eq!(code(&plain, &changed), Some("body-mismatch"));
+    let mut bare = json.clone();
+    bare.path_and_query = "/in?x=1".to_owned();
+    assert_eq!(code(&plain, &bare), Some("signature-mismatch"));
+}
+
+#[test]
+fn woocommerce_unescapes_its_secret() {
+    let make = |secret| Verifier::new(Settings::new(Scheme::Woocommerce, vec![Secret::new("main", secret)])).unwrap();
+    let arrival = send(&make("a&b"), b"{}", now()).unwrap();
+    assert_eq!(code(&make("a&amp;b"), &arrival), None);
+    assert_eq!(code(&make("a&lt;b"), &arrival), Some("signature-mismatch"));
+}
+
+#[test]
+fn mailgun_reads_json_and_forms_and_hands_out_its_token() {
+    let own = verifier(Scheme::Mailgun, 1);
+    let arrival = send(&own, br#"{"event-data":{}}"#, now()).unwrap();
+    let token = verify(&own, &arrival.request(), now()).unwrap().replay_token.unwrap();
+    assert_eq!(token.len(), 50);
+
+    let sent: serde_json::Value = serde_json::from_slice(&arrival.body).unwrap();
+    let sent = &sent["signature"];
+    let text = |key: &str| sent[key].as_str().unwrap().to_owned();
+    let [timestamp, signature] = [text("timestamp"), text("signature")];
+    let mut form = arrival.clone();
+    form.set("content-type", "application/x-www-form-urlencoded; charset=utf-8");
+    form.body = format!("from=a%40b&timestamp={timestamp}&token={token}&signature={signature}").into_bytes();
+    assert_eq!(code(&own, &form), None);
+    form.body.extend_from_slice(b"&token=other");
+    assert_eq!(code(&own, &form), Some("body-malformed"));
+
+    let mut json = arrival.clone();
+    let with = |members: &str| format!(r#"{{"signature":{{{members}}}}}"#).into_bytes();
+    let (stamp, proof) = (format!(r#""timestamp":{timestamp}"#), format!(r#""token":"{token}""#));
+    let signature = format!(r#""signature":"{}""#, signature.to_uppercase());
+    for (members, expected) in [
+        (format!("{stamp},{proof},{signature}"), None),
+        (format!("{proof},{signature}"), Some("timestamp-missing")),
+        (format!(r#""timestamp":"x",{proof},{signature}"#), Some("timestamp-malformed")),
+        (format!("{stamp},{signature}"), Some("signature-missing")),
+        (format!("{stamp},{proof}"), Some("signature-missing")),
+        (format!(r#"{stamp},{proof},"signature":"00""#), Some("signature-malformed")),
+        (format!("{stamp},{stamp},{proof},{signature}"), Some("body-malformed")),
+    ] {
+        json.body = with(&members);
+        assert_eq!(code(&own, &json), expected, "{members}");
+    }
+    json.body = b"not json".to_vec();
+    assert_eq!(code(&own, &json), Some("body-malformed"));
+}
+
+#[test]
+fn every_notification_of_microsoft_graph_has_to_carry_its_secret() {
+    let mut two = settings(Scheme::MicrosoftGraph, 1);
+    two.secrets = vec![Secret::new("one", "s1"), Secret::new("two", "s2")];
+    let own = Verifier::new(two).unwrap();
+    let mut arrival = send(&own, body(Scheme::MicrosoftGraph), now()).unwrap();
+    for (body, expected) in [
+        (r#"{"value":[{"clientState":"s2"},{"clientState":"s1"}]}"#, None),
+        (r#"{"value":[{"clientState":"s1"},{"clientState":"s3"}]}"#, Some("credentials-mismatch")),
+        (r#"{"value":[{"clientState":"s1"},{}]}"#, Some("credentials-missing")),
+        (r#"{"value":[]}"#, Some("body-malformed")),
+        (r#"{}"#, Some("body-malformed")),
+        (r#"{"value":[{"clientState":"s1","clientState":"s1"}]}"#, Some("body-malformed")),
+    ] {
+        arrival.body = body.as_bytes().to_vec();
+        assert_eq!(code(&own, &arrival), expected, "{body}");
+    }
+}
+
+#[test]
+fn shared_secrets_are_compared_whole() {
+    let bearer = verifier(Scheme::Bearer, 1);
+    let mut arrival = send(&bearer, b"{}", now()).unwrap();
+    for (value, expected) in [
+        ("BEARER secret & number 1", None),
+        ("Bearer   secret & number 1", None),
+        ("Bearer secret & number", Some("credentials-mismatch")),
+        ("Bearer secret & number 11", Some("credentials-mismatch")),
+        ("Bearer", Some("credentials-malformed")),
+        ("Token secret & number 1", Some("credentials-malformed")),
+        ("", Some("credentials-missing")),
+    ] {
+        arrival.set("authorization", value);
+        assert_eq!(code(&bearer, &arrival), expected, "{value}");
+    }
+
+    let with_user = Verifier::new(Settings {
+        user_name: Some("zoë".to_owned()),
+        ..Settings::new(Scheme::Pipedrive, vec![Secret::new("main", "p:ä")])
+    });
+    let basic = with_user.unwrap();
+    let mut arrival = send(&basic, b"{}", now()).unwrap();
+    assert_eq!(header(&arrival, "authorization"), "Basic em/DqzpwOsOk");
+    assert_eq!(code(&basic, &arrival), None);
+    for (value, expected) in [
+        ("basic em/DqzpwOsOk", None),
+        ("Basic em/DqzpwOg==", Some("credentials-mismatch")),
+        ("Basic em/DqzpwOg", Some("credentials-mismatch")),
+        ("Basic !!", Some("credentials-malformed")),
+        ("Bearer em/DqzpwOsOk", Some("credentials-malformed")),
+    ] {
+        arrival.set("authorization", value);
+        assert_eq!(code(&basic, &arrival), expected, "{value}");
+    }
+
+    let token = Verifier::new(Settings {
+        token: Some(TokenPlace::Header("X-Token".to_owned())),
+        ..Settings::new(Scheme::Token, vec![Secret::new("main", "tok")])
+    });
+    let token = token.unwrap();
+    for (value, expected) in [("tok", None), (" tok ", None), ("TOK", Some("credentials-mismatch"))] {
+        arrival.set("x-token", value);
+        assert_eq!(code(&token, &arrival), expected, "{value}");
+    }
+}
+
+#[test]
+fn a_challenge_cannot_be_used_to_have_an_event_signed() {
+    let zoom = verifier(Scheme::Zoom, 1);
+    let ask = |token: &str| {
+        let body = serde_json::json!({
+            "event": "endpoint.url_validation", "payload": {"plainToken": token},
+        });
+        Arrival {
+            method: "POST".to_owned(),
+            path_and_query: "/in".to_owned(),
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+        }
+    };
+    let answer = |arrival: &Arrival| handshake(&zoom, &arrival.request(), now());
+    assert!(answer(&ask("qgg8vlvZRS6UYooatFL8Aw")).is_some());
+    assert_eq!(answer(&ask("v0:1772443800:{}")), None);
+    assert_eq!(answer(&ask("")), None);
+    assert_eq!(answer(&ask(&"a".repeat(129))), None);
+    let mut signed_badly = ask("qgg8vlvZRS6UYooatFL8Aw");
+    signed_badly.set("x-zm-signature", "v0=00");
+    assert_eq!(answer(&signed_badly), None);
+    let well = send(&zoom, &ask("abc").body, now()).unwrap();
+    assert!(answer(&well).is_some());
+
+    let linkedin = verifier(Scheme::Linkedin, 1);
+    let ask = |code: &str| Arrival {
+        method: "GET".to_owned(),
+        path_and_query: format!("/in?challengeCode={code}"),
+        ..ask("")
+    };
+    assert!(handshake(&linkedin, &ask("890e4665-4dfe").request(), now()).is_some());
+    assert_eq!(handshake(&linkedin, &ask("hmacsha256%3D%7B%7D").request(), now()), None);
+}
+
+#[test]
+fn a_handshake_is_answered_only_where_it_is_one() {
+    let get = |path: &str| Arrival {
+        method: "GET".to_owned(),
+        path_and_query: path.to_owned(),
+        headers: Vec::new(),
+        body: Vec::new(),
+    };
+    let post = |body: &str| Arrival { method: "POST".to_owned(), body: body.as_bytes().to_vec(), ..get("/in") };
+    let status = |scheme, arrival: &Arrival| {
+        handshake(&verifier(scheme, 1), &arrival.request(), now()).map(|answer| answer.status)
+    };
+    let subscribe = "/in?hub.mode=subscribe&hub.verify_token=&hub.challenge=1";
+    assert_eq!(status(Scheme::Meta, &get(subscribe)), Some(403), "no verify token is configured");
+    assert_eq!(status(Scheme::Meta, &get("/in")), None);
+    assert_eq!(status(Scheme::Stripe, &get(subscribe)), None);
+    assert_eq!(status(Scheme::Mailchimp, &get("/in")), Some(200));
+    assert_eq!(status(Scheme::Mailchimp, &post("type=subscribe")), None);
+    assert_eq!(status(Scheme::Woocommerce, &post("webhook_id=7")), Some(200));
+    for other in ["webhook_id=", "webhook_id=7&x=1", "webhook_id=a", "{}"] {
+        assert_eq!(status(Scheme::Woocommerce, &post(other)), None, "{other}");
+    }
+    let mut signed = post("webhook_id=7");
+    signed.set("x-wc-webhook-signature", "AAAA");
+    assert_eq!(status(Scheme::Woocommerce, &signed), None);
+
+    let ping = r#"{"topic":"ping"}"#;
+    assert_eq!(status(Scheme::Intercom, &post(ping)), None, "unsigned");
+    let signed = send(&verifier(Scheme::Intercom, 1), ping.as_bytes(), now()).unwrap();
+    assert_eq!(status(Scheme::Intercom, &signed), Some(200));
+    let mut signed = send(&verifier(Scheme::Github, 1), b"{}", now()).unwrap();
+    assert_eq!(status(Scheme::Github, &signed), None);
+    signed.set("x-github-event", "ping");
+    assert_eq!(status(Scheme::Github, &signed), Some(200));
+    signed.body.push(b' ');
+    assert_eq!(status(Scheme::Github, &signed), None, "changed");
+    assert_eq!(status(Scheme::MicrosoftGraph, &post("{}")), None);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_explained() {
+    let problem = |change: fn(&mut Settings), scheme| {
+        let mut settings = settings(scheme, 1);
+        change(&mut settings);
+        Verifier::new(settings).unwrap_err()
+    };
+    let hmac = |change: fn(&mut HmacSettings)| {
+        let mut hmac = HmacSettings::new("X-Sig");
+        change(&mut hmac);
+        Verifier::new(Settings { hmac: Some(hmac), public_url: None, ..settings(Scheme::Hmac, 1) }).unwrap_err()
+    };
+    for &scheme in Scheme::ALL {
+        if scheme != Scheme::None {
+            let none = problem(|settings| settings.secrets.clear(), scheme);
+            assert_eq!(none, SettingsProblem::NoSecret(scheme));
+            let empty = problem(|settings| settings.secrets[0].value = "".into(), scheme);
+            assert_eq!(empty, SettingsProblem::EmptySecret("main".into()));
+        }
+    }
+    for scheme in [Scheme::Square, Scheme::Twilio, Scheme::Hubspot] {
+        let missing = problem(|settings| settings.public_url = None, scheme);
+        assert_eq!(missing, SettingsProblem::PublicUrlMissing, "{scheme}");
+        let wrong = problem(|settings| settings.public_url = Some("a.b/in".into()), scheme);
+        assert_eq!(wrong, SettingsProblem::PublicUrl(UrlProblem::Scheme), "{scheme}");
+    }
+    for scheme in [Scheme::StandardWebhooks, Scheme::Sendgrid] {
+        let wrong = problem(|settings| settings.secrets[0].value = "whpk_AAAA".into(), scheme);
+        assert!(matches!(wrong, SettingsProblem::PublicKey { .. }), "{scheme}: {wrong}");
+        let wrong = problem(|settings| settings.signing_key = Some("AAAA".into()), scheme);
+        assert!(matches!(wrong, SettingsProblem::SigningKey(_)), "{scheme}: {wrong}");
+    }
+    let unused = problem(|settings| settings.signing_key = Some("x".into()), Scheme::Github);
+    assert!(matches!(unused, SettingsProblem::SettingUnused { setting: "signing key", .. }));
+    let missing = problem(|settings| settings.token = None, Scheme::Token);
+    assert!(matches!(missing, SettingsProblem::SettingMissing { setting: "token", .. }));
+    let no_user = problem(|settings| settings.secrets[0].value = "password".into(), Scheme::Basic);
+    assert_eq!(no_user, SettingsProblem::NoUserName("main".into()));
+    let colon = problem(|settings| settings.user_name = Some("a:b".into()), Scheme::Basic);
+    assert_eq!(colon, SettingsProblem::UserNameColon);
+
+    let wrong = hmac(|hmac| hmac.signed = "{ts}.{body}".into());
+    let unknown = TemplateProblem::UnknownPlaceholder("ts".into());
+    assert_eq!(wrong, SettingsProblem::Template(unknown));
+    let wrong = hmac(|hmac| hmac.signed = "{timestamp}.{body}".into());
+    assert_eq!(wrong, SettingsProblem::TimestampSourceMissing);
+    assert_eq!(hmac(|hmac| hmac.signed = "{url}{body}".into()), SettingsProblem::PublicUrlMissing);
+    assert_eq!(hmac(|hmac| hmac.signed = "{id}{body}".into()), SettingsProblem::IdHeaderMissing);
+    let stamp = |source| Some(TimestampSettings { source, unit: TimestampUnit::Seconds });
+    let mut unsigned = HmacSettings::new("X-Sig");
+    unsigned.timestamp = stamp(TimestampSource::Header("X-Time".into()));
+    let with = |hmac| Verifier::new(Settings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) });
+    assert_eq!(with(unsigned.clone()).unwrap_err(), SettingsProblem::TimestampNotSigned);
+    unsigned.signed = "{timestamp}{body}".into();
+    unsigned.timestamp = stamp(TimestampSource::Field("t".into()));
+    assert_eq!(with(unsigned.clone()).unwrap_err(), SettingsProblem::FieldWithoutList);
+    unsigned.timestamp = stamp(TimestampSource::Body("a..b".into()));
+    assert_eq!(with(unsigned).unwrap_err(), SettingsProblem::Path("a..b".into()));
+    let wrong = hmac(|hmac| {
+        hmac.layout = Layout::List {
+            separator: Separator::Comma,
+            assign: sluice_domain::verify::Assign::Comma,
+            signature_key: "v1".into(),
+        };
+    });
+    assert_eq!(wrong, SettingsProblem::SeparatorClash);
+    let wrong = with(HmacSettings::new("X Sig")).unwrap_err();
+    assert_eq!(wrong, SettingsProblem::HeaderName("X Sig".into()));
+}

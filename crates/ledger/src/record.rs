@@ -1,0 +1,288 @@
+//! What the ledger remembers, as callers see it. No SQL type leaves this crate.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use sluice_domain::event::EventId;
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::{EffectClass, Failure};
+use sluice_domain::time::Time;
+
+/// The place of an event in the order of acceptance.
+pub type Ord = i64;
+
+/// An event that wants to be accepted.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// What decides whether it is a repeat.
+    pub key: KeyDigest,
+    /// The same for a person.
+    pub key_text: String,
+    /// How long the key is remembered.
+    pub expires_at: Time,
+    /// The flow that took it in.
+    pub flow: Arc<str>,
+    /// Who sent it.
+    pub source: Arc<str>,
+    /// What happened.
+    pub event_type: String,
+    /// Who or what it is about.
+    pub entity: u64,
+    /// When the request arrived.
+    pub received_at: Time,
+    /// When it happened, by the source's word.
+    pub occurred_at: Option<Time>,
+    /// Which secret proved where it comes from.
+    pub verified_by: Option<String>,
+    /// The configuration that it is accepted under.
+    pub revision: Arc<str>,
+    /// Joins what is logged and traced about it.
+    pub trace: String,
+    /// The content, without what changes on a resend.
+    pub fingerprint: [u8; 16],
+    /// The request and what was made of it.
+    pub body: Arc<EventBody>,
+    /// What is to be done: one job for each worker.
+    pub jobs: Vec<NewJob>,
+}
+
+/// The request as it arrived, and the event that was made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventBody {
+    /// The headers that are kept, as a JSON object.
+    pub headers: String,
+    /// The bytes of the body.
+    pub raw: Vec<u8>,
+    /// The normalized event, as JSON.
+    pub normalized: String,
+}
+
+impl EventBody {
+    /// Roughly what it takes in memory and on disk.
+    pub fn bytes(&self) -> usize {
+        self.headers.len() + self.raw.len() + self.normalized.len()
+    }
+}
+
+/// A job that comes with an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// Who works on it.
+    pub worker: Arc<str>,
+    /// Where it waits.
+    pub queue: Arc<str>,
+}
+
+/// An accepted event, without its body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventRecord {
+    /// Its place in the order of acceptance.
+    pub ord: Ord,
+    /// Its public name.
+    pub id: EventId,
+    /// How many events with this key went before it and expired.
+    pub generation: u32,
+    /// The idempotency key, readable.
+    pub key_text: String,
+    /// The flow that took it in.
+    pub flow: String,
+    /// Who sent it.
+    pub source: String,
+    /// What happened.
+    pub event_type: String,
+    /// When the request arrived.
+    pub received_at: Time,
+    /// When it became durable.
+    pub persisted_at: Time,
+    /// When it happened, by the source's word.
+    pub occurred_at: Option<Time>,
+    /// Until when its key is remembered.
+    pub expires_at: Time,
+    /// The configuration that it was accepted under.
+    pub revision: String,
+    /// Which secret proved where it comes from.
+    pub verified_by: Option<String>,
+    /// Joins what is logged and traced about it.
+    pub trace: String,
+    /// The first of its jobs; they follow each other.
+    pub first_job: JobId,
+    /// How many jobs it has.
+    pub jobs: u32,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRecord {
+    /// Which.
+    pub id: JobId,
+    /// The event that it belongs to.
+    pub ord: Ord,
+    /// Who works on it.
+    pub worker: Arc<str>,
+    /// Where it waits.
+    pub queue: Arc<str>,
+    /// The configuration that it runs under.
+    pub revision: Arc<str>,
+    /// Who or what it is about.
+    pub entity: u64,
+    /// Where it stands.
+    pub state: JobState,
+    /// The next step to be done.
+    pub step: u32,
+    /// Attempts at this step since it was last replayed: what the retry policy counts.
+    pub attempts: u32,
+    /// Attempts in all, never reset.
+    pub tries: u32,
+    /// Not before.
+    pub due_at: Time,
+    /// The outcome of the last attempt must be read back before anything else.
+    pub verifying: bool,
+    /// When it was accepted.
+    pub created_at: Time,
+    /// When it last changed.
+    pub updated_at: Time,
+    /// When it came to an end.
+    pub finished_at: Option<Time>,
+    /// How often it was replayed.
+    pub replays: u32,
+    /// What went wrong last.
+    pub failure: Option<Failure>,
+    /// The dead-letter queue that it lies in.
+    pub dead_letter_queue: Option<String>,
+    /// What came of it.
+    pub result: Option<Value>,
+}
+
+/// An outward action in the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectRecord {
+    /// The job that does it.
+    pub job: JobId,
+    /// The place of its step.
+    pub step: u32,
+    /// The name of its step.
+    pub step_id: String,
+    /// Its name for ever.
+    pub key: EffectKey,
+    /// What is done.
+    pub action: String,
+    /// Where.
+    pub destination: String,
+    /// How a repeat is treated there.
+    pub class: EffectClass,
+    /// Where it stands.
+    pub state: EffectState,
+    /// Attempts in all.
+    pub attempts: u32,
+    /// Reads that did not find it, since the last attempt.
+    pub absent_reads: u32,
+    /// Reads in all, since the last attempt.
+    pub reads: u32,
+    /// What the destination said.
+    pub result: Option<Value>,
+    /// When it was first written down.
+    pub first_at: Time,
+    /// When it last changed.
+    pub last_at: Time,
+}
+
+/// One try.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AttemptRecord {
+    /// The job.
+    pub job: JobId,
+    /// Its number among the tries of the job.
+    pub n: u32,
+    /// The name of the step.
+    pub step: String,
+    /// `call`, or `read` when an outcome was read back.
+    pub kind: AttemptKind,
+    /// When it started.
+    pub started_at: Time,
+    /// When it ended.
+    pub ended_at: Time,
+    /// done, noop, retry, wait, reject, unsure, interrupted.
+    pub outcome: String,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// Whether a try did something or only looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttemptKind {
+    /// The effect was sent.
+    Call,
+    /// The outcome of an earlier call was read back.
+    Read,
+}
+
+/// A job that has just become durable, with its event, so that it can run without another read.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    /// The job.
+    pub job: JobRecord,
+    /// Its event.
+    pub event: Arc<EventRecord>,
+    /// And the event's body.
+    pub body: Arc<EventBody>,
+}
+
+/// A line of the audit trail.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AuditRecord {
+    /// Its place.
+    pub id: i64,
+    /// When.
+    pub at: Time,
+    /// Who.
+    pub actor: String,
+    /// What was done.
+    pub action: String,
+    /// To what.
+    pub object: String,
+    /// And why, or how.
+    pub detail: String,
+}
+
+/// Something that is stopped by a person or by a refused credential.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PauseRecord {
+    /// `destination:crm`, `worker:contact-upsert`, `source:website`.
+    pub target: String,
+    /// Since when.
+    pub at: Time,
+    /// By whom.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a source has sent on one day, counted when it was committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// The day, as `2026-11-15`.
+    pub day: String,
+    /// Who sent.
+    pub source: String,
+    /// Requests answered 202 for the first time.
+    pub accepted: u64,
+    /// Repeats answered with the first answer.
+    pub duplicates: u64,
+    /// Repeats whose content was another.
+    pub clashes: u64,
+    /// Accepted events by what became of their jobs; only in a balance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<JobCounts>,
+}
+
+/// Jobs by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobCounts {
+    /// By the word for the state.
+    #[serde(flatten)]
+    pub by_state: std::collections::BTreeMap<&'static str, u64>,
+}

@@ -1,0 +1,309 @@
+//! Who owns a key.
+//!
+//! A unique index over random keys is the one random write that an accept would make, and it is what limits an embedded
+//! store: every insert touches another page. So there is none. The newest keys are in memory; they are durable in the
+//! event rows, from which they are rebuilt at start. Older ones lie in sorted runs that are written in slices
+//! between batches and found through a filter each. Runs of one size are merged into a larger one, so that the
+//! number of filters to ask stays small, and a run whose keys have all expired is dropped whole.
+//!
+//! The single writer thread is the constraint: it alone looks a key up and takes it, in the order of its batches.
+//! Nothing here decides by itself: a hit is a candidate, and the event row with the whole key has the last word.
+
+mod filter;
+mod run;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use rusqlite::{Connection, params};
+use sluice_domain::time::Time;
+
+use run::{Entry, Run, Writer};
+
+/// Keys held in memory before they are frozen into a run. About 9 MiB.
+pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;
+/// Runs of one level before they are merged into one of the next.
+const MERGE_RUNS: usize = 8;
+/// Runs of this level are not merged further: whole runs can then still expire.
+const LEVEL_MAX: i64 = 2;
+/// Entries that one slice of upkeep writes: a few milliseconds.
+const SLICE_ENTRIES: usize = 8 * 1024;
+
+/// Prefixes are digests: they are their own hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only u64 keys are hashed")
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    map: HashMap<u64, i64, BuildHasherDefault<Identity>>,
+    /// Further events under a prefix that is taken: a later generation, or two keys that begin alike.
+    more: Vec<Entry>,
+    last_ord: i64,
+    expires_at: i64,
+}
+
+impl Recent {
+    fn insert(&mut self, prefix: u64, ord: i64, expires_at: i64) {
+        match self.map.entry(prefix) {
+            std::collections::hash_map::Entry::Vacant(slot) => {
+                slot.insert(ord);
+            }
+            std::collections::hash_map::Entry::Occupied(_) => self.more.push((prefix, ord)),
+        }
+        self.last_ord = self.last_ord.max(ord);
+        self.expires_at = self.expires_at.max(expires_at);
+    }
+
+    fn remove(&mut self, prefix: u64, ord: i64) {
+        if self.map.get(&prefix) == Some(&ord) {
+            self.map.remove(&prefix);
+        } else {
+            self.more.retain(|entry| *entry != (prefix, ord));
+        }
+    }
+
+    fn find(&self, prefix: u64, found: &mut Vec<i64>) {
+        found.extend(self.map.get(&prefix));
+        if !self.more.is_empty() {
+            found.extend(self.more.iter().filter(|entry| entry.0 == prefix).map(|entry| entry.1));
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.map.len() + self.more.len()
+    }
+}
+
+#[derive(Debug)]
+struct Frozen {
+    entries: Vec<Entry>,
+    written: usize,
+    writer: Writer,
+    last_ord: i64,
+    expires_at: i64,
+}
+
+#[derive(Debug)]
+struct Merge {
+    inputs: Vec<Input>,
+    writer: Writer,
+}
+
+#[derive(Debug)]
+struct Input {
+    run: i64,
+    next_page: usize,
+    page: std::collections::VecDeque<Entry>,
+}
+
+/// Every key that is remembered.
+#[derive(Debug)]
+pub(super) struct Keys {
+    recent: Recent,
+    frozen: Option<Frozen>,
+    runs: Vec<Run>,
+    merge: Option<Merge>,
+    /// Runs that no longer count, whose pages are still to be deleted.
+    doomed: Vec<(i64, i64)>,
+    next_run: i64,
+    recent_max: usize,
+}
+
+impl Keys {
+    /// Reads the runs and rebuilds the newest keys from the event rows.
+    pub fn load(connection: &Connection, recent_max: usize) -> rusqlite::Result<Keys> {
+        connection.execute_batch(include_str!("../sql/delete_unfinished_runs.sql"))?;
+        let runs = Run::load(connection)?;
+        let in_runs = runs.iter().map(|run| run.last_ord).max().unwrap_or(0);
+        let mut recent = Recent::default();
+        let mut statement = connection.prepare(include_str!("../sql/keys_after.sql"))?;
+        let mut rows = statement.query([in_runs])?;
+        while let Some(row) = rows.next()? {
+            let key: [u8; 16] = row.get(1)?;
+            let id: [u8; 16] = row.get(2)?;
+            let (ord, expires_at) = (row.get(0)?, row.get(3)?);
+            recent.insert(prefix(&key), ord, expires_at);
+            if id != key {
+                recent.insert(prefix(&id), ord, expires_at);
+            }
+        }
+        let next_run = runs.iter().map(|run| run.run).max().unwrap_or(0) + 1;
+        Ok(Keys { recent, frozen: None, runs, merge: None, doomed: vec![], next_run, recent_max })
+    }
+
+    /// The events that may have this key (or this id), newest last. The event row decides.
+    pub fn candidates(&self, connection: &Connection, prefix: u64) -> rusqlite::Result<Vec<i64>> {
+        let mut found = Vec::new();
+        self.recent.find(prefix, &mut found);
+        if let Some(frozen) = &self.frozen {
+            let from = frozen.entries.partition_point(|entry| entry.0 < prefix);
+            found.extend(frozen.entries[from..].iter().take_while(|entry| entry.0 == prefix).map(|entry| entry.1));
+        }
+        for run in &self.runs {
+            run.find(connection, prefix, &mut found)?;
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// A key has found its owner.
+    pub fn insert(&mut self, prefix: u64, ord: i64, expires_at: Time) {
+        self.recent.insert(prefix, ord, expires_at.0);
+    }
+
+    /// The transaction that gave the key its owner was rolled back.
+    pub fn forget(&mut self, prefix: u64, ord: i64) {
+        self.recent.remove(prefix, ord);
+    }
+
+    /// How many keys are held in memory.
+    #[cfg(test)]
+    pub fn recent_len(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Whether [`Keys::tend`] has something to do.
+    pub fn wants_tending(&self, now: Time) -> bool {
+        self.frozen.is_some()
+            || self.merge.is_some()
+            || !self.doomed.is_empty()
+            || self.recent.len() >= self.recent_max
+            || self.mergeable().is_some()
+            || self.runs.iter().any(|run| run.expires_at < now.0)
+    }
+
+    /// One slice of upkeep, inside a transaction of its own. Should that fail to commit, load anew.
+    pub fn tend(&mut self, connection: &Connection, now: Time) -> rusqlite::Result<()> {
+        if self.frozen.is_none() && self.recent.len() >= self.recent_max {
+            self.freeze();
+        }
+        if self.frozen.is_some() {
+            return self.write_frozen(connection);
+        }
+        if let Some(at) = self.runs.iter().position(|run| run.expires_at < now.0)
+            && self.merge.is_none()
+        {
+            let run = self.runs.remove(at);
+            return self.doom(connection, &run);
+        }
+        if let Some((run, page)) = self.doomed.pop() {
+            let upto = page + 512;
+            connection.execute(include_str!("../sql/delete_key_pages.sql"), params![(run << 32) | page, (run << 32) | upto])?;
+            let left: bool =
+                connection.query_row(include_str!("../sql/has_key_pages.sql"), params![(run << 32) | upto, (run + 1) << 32], |row| row.get(0))?;
+            if left {
+                self.doomed.push((run, upto));
+            }
+            return Ok(());
+        }
+        if self.merge.is_none()
+            && let Some(level) = self.mergeable()
+        {
+            self.start_merge(level);
+        }
+        self.go_on_merging(connection)
+    }
+
+    fn mergeable(&self) -> Option<i64> {
+        (0..LEVEL_MAX).find(|level| self.runs.iter().filter(|run| run.level == *level).count() >= MERGE_RUNS)
+    }
+
+    fn freeze(&mut self) {
+        let recent = std::mem::take(&mut self.recent);
+        let mut entries: Vec<Entry> = recent.map.into_iter().chain(recent.more).collect();
+        entries.sort_unstable();
+        let writer = Writer::new(self.take_run(), 0, entries.len());
+        self.recent.last_ord = recent.last_ord;
+        self.frozen =
+            Some(Frozen { entries, written: 0, writer, last_ord: recent.last_ord, expires_at: recent.expires_at });
+    }
+
+    fn take_run(&mut self) -> i64 {
+        self.next_run += 1;
+        self.next_run - 1
+    }
+
+    fn write_frozen(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(mut frozen) = self.frozen.take() else { return Ok(()) };
+        let upto = (frozen.written + SLICE_ENTRIES).min(frozen.entries.len());
+        for entry in &frozen.entries[frozen.written..upto] {
+            frozen.writer.push(connection, *entry)?;
+        }
+        frozen.written = upto;
+        if upto == frozen.entries.len() {
+            self.runs.push(frozen.writer.finish(connection, frozen.last_ord, frozen.expires_at)?);
+        } else {
+            self.frozen = Some(frozen);
+        }
+        Ok(())
+    }
+
+    fn start_merge(&mut self, level: i64) {
+        let inputs: Vec<&Run> = self.runs.iter().filter(|run| run.level == level).take(MERGE_RUNS).collect();
+        let capacity = inputs.iter().map(|run| run.entries).sum();
+        let inputs = inputs.iter().map(|run| Input { run: run.run, next_page: 0, page: Default::default() }).collect();
+        let writer = Writer::new(self.take_run(), level + 1, capacity);
+        self.merge = Some(Merge { inputs, writer });
+    }
+
+    fn go_on_merging(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(mut merge) = self.merge.take() else { return Ok(()) };
+        for _ in 0..SLICE_ENTRIES {
+            for input in &mut merge.inputs {
+                if let Some(run) = self.runs.iter().find(|run| run.run == input.run)
+                    && input.page.is_empty()
+                    && input.next_page < run.pages()
+                {
+                    input.page.extend(run.read_page(connection, input.next_page)?);
+                    input.next_page += 1;
+                }
+            }
+            let smallest = merge.inputs.iter_mut().filter(|input| !input.page.is_empty()).min_by_key(|input| input.page[0]);
+            let Some(entry) = smallest.and_then(|input| input.page.pop_front()) else {
+                return self.finish_merge(connection, merge);
+            };
+            merge.writer.push(connection, entry)?;
+        }
+        self.merge = Some(merge);
+        Ok(())
+    }
+
+    /// The merged run takes the place of its inputs, in one transaction.
+    fn finish_merge(&mut self, connection: &Connection, merge: Merge) -> rusqlite::Result<()> {
+        let is_input = |run: &Run| merge.inputs.iter().any(|input| input.run == run.run);
+        let last_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.last_ord).max().unwrap_or(0);
+        let expires_at = self.runs.iter().filter(|run| is_input(run)).map(|run| run.expires_at).max().unwrap_or(0);
+        let merged = merge.writer.finish(connection, last_ord, expires_at)?;
+        let (inputs, kept) = std::mem::take(&mut self.runs).into_iter().partition::<Vec<_>, _>(is_input);
+        self.runs = kept;
+        self.runs.push(merged);
+        inputs.iter().try_for_each(|run| self.doom(connection, run))
+    }
+
+    fn doom(&mut self, connection: &Connection, run: &Run) -> rusqlite::Result<()> {
+        connection.execute(include_str!("../sql/delete_key_run.sql"), [run.run])?;
+        connection.execute(include_str!("../sql/delete_key_index.sql"), [run.run])?;
+        self.doomed.push((run.run, 0));
+        Ok(())
+    }
+}
+
+/// The part of a key or an id that is looked up.
+pub(super) fn prefix(key: &[u8; 16]) -> u64 {
+    u64::from_be_bytes(key[..8].try_into().expect("eight of sixteen bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! The embedded driver: one SQLite file, one writer thread, a few readers.
+
+mod apply;
+mod keys;
+pub(crate) mod read;
+mod row;
+mod writer;
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::Error;
+pub(crate) use read::Reads;
+pub use read::{JobFilter, Page, Reason};
+pub(crate) use writer::{Envelope, Writer};
+
+/// Older ones can corrupt a WAL that two connections reset at once.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// The newest layout that this build knows.
+const SCHEMA_VERSION: i64 = 1;
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("sql/0001_ledger.sql")];
+
+const FILE_NAME: &str = "ledger.db";
+
+/// What kind of work a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Write,
+    Read,
+}
+
+/// Takes the data directory for this process. The lock goes with the file handle.
+pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
+    std::fs::create_dir_all(directory).map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
+    let path = directory.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|source| Error::Directory { path: path.clone(), source })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { path: directory.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(Error::Directory { path, source }),
+    }
+}
+
+/// Opens the file, brings its layout up to date, and checks that it is what this build can work with.
+pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        return Err(Error::Library { version: rusqlite::version() });
+    }
+    let path = directory.join(FILE_NAME);
+    let flags = match role {
+        Role::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let mut connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    if role == Role::Write {
+        connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;")?;
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(Error::JournalMode { mode });
+        }
+        connection.execute_batch(
+            "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
+             PRAGMA cache_size = -16384;",
+        )?;
+        migrate(&mut connection)?;
+    } else {
+        connection.execute_batch("PRAGMA cache_size = -4096; PRAGMA query_only = ON;")?;
+        check_version(&connection)?;
+    }
+    connection.execute_batch(
+        "PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;
+         PRAGMA foreign_keys = OFF;",
+    )?;
+    Ok(connection)
+}
+
+fn check_version(connection: &Connection) -> Result<i64, Error> {
+    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if found > SCHEMA_VERSION {
+        return Err(Error::NewerSchema { found, known: SCHEMA_VERSION });
+    }
+    Ok(found)
+}
+
+/// Forward only, each step with its version in one transaction: killed midway, nothing has happened.
+fn migrate(connection: &mut Connection) -> Result<(), Error> {
+    let from = check_version(connection)?;
+    for (version, sql) in (1..).zip(MIGRATIONS).skip(usize::try_from(from).unwrap_or(0)) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(sql)?;
+        transaction.execute_batch(&format!("PRAGMA user_version = {version}"))?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_layout_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        open(directory.path(), Role::Write).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+        let error = open(directory.path(), Role::Write).unwrap_err();
+        assert!(matches!(error, Error::NewerSchema { found: 99, .. }), "{error}");
+        assert!(error.to_string().contains("newer"), "{error}");
+    }
+
+    #[test]
+    fn a_second_process_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let _held = lock(directory.path()).unwrap();
+        assert!(matches!(lock(directory.path()), Err(Error::Locked { .. })));
+    }
+
+    #[test]
+    fn every_commit_is_flushed() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path(), Role::Write).unwrap();
+        let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(pragma("synchronous"), 2);
+        assert_eq!(pragma("wal_autocheckpoint"), 0);
+        assert_eq!(pragma("mmap_size"), 0);
+    }
+}

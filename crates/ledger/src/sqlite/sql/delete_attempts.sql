@@ -1,0 +1,1 @@
+DELETE FROM attempt WHERE job >= ?1 AND job < ?2

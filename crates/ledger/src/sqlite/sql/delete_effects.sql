@@ -1,0 +1,1 @@
+DELETE FROM effect WHERE job >= ?1 AND job < ?2

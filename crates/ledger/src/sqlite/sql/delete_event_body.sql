@@ -1,0 +1,1 @@
+DELETE FROM event_body WHERE ord = ?1

@@ -1,0 +1,1 @@
+DELETE FROM key_index WHERE run = ?1

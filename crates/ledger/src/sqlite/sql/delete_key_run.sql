@@ -1,0 +1,1 @@
+DELETE FROM key_run WHERE run = ?1

@@ -1,0 +1,1 @@
+SELECT headers, raw, normalized FROM event_body WHERE ord = ?1

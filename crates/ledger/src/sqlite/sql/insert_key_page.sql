@@ -1,0 +1,1 @@
+INSERT INTO key_page (id, entries) VALUES (?1, ?2)

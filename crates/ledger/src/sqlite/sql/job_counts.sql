@@ -1,0 +1,1 @@
+SELECT state, count(*) FROM job GROUP BY state ORDER BY state

@@ -1,0 +1,1 @@
+SELECT coalesce(max(ord), 0) FROM event

@@ -1,0 +1,1 @@
+SELECT j.id FROM job j WHERE j.id > ?

@@ -1,0 +1,1 @@
+SELECT target, at, actor, reason FROM pause ORDER BY target

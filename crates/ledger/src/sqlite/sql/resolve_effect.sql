@@ -1,0 +1,1 @@
+UPDATE effect SET state = ?2, last_at = ?3 WHERE job = ?1 AND state = 'unknown'

@@ -1,0 +1,1 @@
+SELECT files FROM revision WHERE hash = ?1

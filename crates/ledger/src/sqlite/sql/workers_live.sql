@@ -1,0 +1,1 @@
+SELECT DISTINCT worker FROM job WHERE state < 8

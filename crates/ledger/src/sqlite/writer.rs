@@ -1,0 +1,329 @@
+//! The writer: one thread that alone changes the file.
+//!
+//! Batches form by themselves: while one flush runs, the next operations gather. Every operation of a batch is answered after its
+//! COMMIT, never before.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rusqlite::{Connection, ErrorCode};
+use sluice_domain::time::Time;
+use tokio::sync::{mpsc, oneshot};
+
+use super::apply::{Batch, Counters};
+use super::keys::Keys;
+use super::{Role, open};
+use crate::op::{Op, Reply};
+use crate::record::Fresh;
+use crate::{Clock, Error, Stats};
+
+/// Operations in one transaction, at the most.
+const BATCH_OPS_MAX: usize = 512;
+/// Above this many pages in the WAL the writer itself resets it between two batches: a checkpoint beside a busy writer never
+/// finds the moment to, and the file would grow without end.
+const WAL_PAGES_RESET: u64 = 16 * 1024;
+/// From this many pages on a checkpoint runs beside the writer.
+const WAL_PAGES_CHECKPOINT: u64 = 4 * 1024;
+/// Kept aside, so that completions can go on when the disk is full.
+const BALLAST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// An operation and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Envelope {
+    pub op: Op,
+    pub reply: Option<oneshot::Sender<Result<Reply, Error>>>,
+}
+
+/// Called once when the file can no longer be trusted.
+pub(crate) type Fatal = Box<dyn Fn(&str) + Send>;
+/// Called with the jobs of each commit.
+pub(crate) type OnFresh = Box<dyn Fn(Vec<Fresh>) + Send>;
+
+/// The state of the writer thread.
+pub(crate) struct Writer {
+    connection: Connection,
+    keys: Keys,
+    counters: Counters,
+    directory: PathBuf,
+    clock: Clock,
+    on_fresh: OnFresh,
+    on_fatal: Fatal,
+    stats: Arc<Stats>,
+    wal_pages: Arc<AtomicU64>,
+    checkpoint: std::sync::mpsc::SyncSender<()>,
+    recent_keys_max: usize,
+    failed: bool,
+}
+
+impl Writer {
+    pub fn open(
+        directory: &Path,
+        clock: Clock,
+        on_fresh: OnFresh,
+        on_fatal: Fatal,
+        stats: Arc<Stats>,
+        recent_keys_max: Option<usize>,
+    ) -> Result<Writer, Error> {
+        let mut connection = open(directory, Role::Write)?;
+        let recent_keys_max = recent_keys_max.unwrap_or(super::keys::RECENT_KEYS_MAX);
+        let keys = Keys::load(&connection, recent_keys_max)?;
+        let counters = Counters {
+            next_ord: connection.query_row(include_str!("sql/last_ord.sql"), [], |row| row.get::<_, i64>(0))? + 1,
+            next_job: connection.query_row(include_str!("sql/last_job.sql"), [], |row| row.get::<_, i64>(0))? + 1,
+        };
+        let wal_pages = Arc::new(AtomicU64::new(0));
+        let counted = wal_pages.clone();
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
+            counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let checkpoint = spawn_checkpointer(directory)?;
+        ensure_ballast(directory);
+        Ok(Writer {
+            connection,
+            keys,
+            counters,
+            directory: directory.to_owned(),
+            clock,
+            on_fresh,
+            on_fatal,
+            stats,
+            wal_pages,
+            checkpoint,
+            recent_keys_max,
+            failed: false,
+        })
+    }
+
+    /// Works until it is told to end, or every sender is gone.
+    pub fn run(mut self, mut operations: mpsc::Receiver<Envelope>) {
+        let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
+        while operations.blocking_recv_many(&mut batch, BATCH_OPS_MAX) > 0 {
+            self.stats.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+            let started = Instant::now();
+            let size = batch.len() as u64;
+            let closing = batch.iter().any(|envelope| matches!(envelope.op, Op::Close));
+            self.commit(std::mem::take(&mut batch));
+            self.stats.batches.fetch_add(1, Ordering::Relaxed);
+            self.stats.operations.fetch_add(size, Ordering::Relaxed);
+            self.stats.commit_micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+            if !self.failed {
+                self.keep_up();
+            }
+            if closing {
+                break;
+            }
+            batch.reserve(BATCH_OPS_MAX);
+        }
+        if !self.failed
+            && let Err(error) = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+        {
+            tracing::warn!(%error, "the last checkpoint failed; the next start recovers from the WAL");
+        }
+    }
+
+    fn commit(&mut self, batch: Vec<Envelope>) {
+        if self.failed {
+            for envelope in batch {
+                answer(envelope.reply, Err(Error::Failed));
+            }
+            return;
+        }
+        match self.transact(batch.iter().map(|envelope| &envelope.op)) {
+            Ok(replies) => {
+                for (envelope, reply) in batch.into_iter().zip(replies) {
+                    answer(envelope.reply, Ok(reply));
+                }
+            }
+            Err(error) if is_full(&error) => self.shed(batch),
+            Err(error) if is_fatal(&error) => self.fail(batch, &error),
+            Err(error) if batch.len() == 1 => {
+                for envelope in batch {
+                    answer(envelope.reply, Err(Error::Refused { message: error.to_string() }));
+                }
+            }
+            // One of them is at fault, and its neighbours must not suffer for it.
+            Err(_) => {
+                for envelope in batch {
+                    self.commit(vec![envelope]);
+                }
+            }
+        }
+    }
+
+    /// All or nothing. What memory knows of the batch is undone when it does not commit.
+    fn transact<'a>(&mut self, ops: impl Iterator<Item = &'a Op>) -> rusqlite::Result<Vec<Reply>> {
+        let before = self.counters;
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut batch = Batch {
+            connection: &self.connection,
+            keys: &mut self.keys,
+            counters: &mut self.counters,
+            now: (self.clock)(),
+            fresh: Vec::new(),
+            taken: Vec::new(),
+            tallies: BTreeMap::new(),
+        };
+        let result = ops
+            .map(|op| batch.apply(op))
+            .collect::<rusqlite::Result<Vec<Reply>>>()
+            .and_then(|replies| batch.finish().map(|()| replies))
+            .and_then(|replies| self.connection.execute_batch("COMMIT").map(|()| replies));
+        let Batch { fresh, taken, .. } = batch;
+        match result {
+            Ok(replies) => {
+                if !fresh.is_empty() {
+                    (self.on_fresh)(fresh);
+                }
+                Ok(replies)
+            }
+            Err(error) => {
+                for (prefix, ord) in taken {
+                    self.keys.forget(prefix, ord);
+                }
+                self.counters = before;
+                if !self.connection.is_autocommit()
+                    && let Err(rollback) = self.connection.execute_batch("ROLLBACK")
+                {
+                    tracing::error!(%rollback, "rolling back failed");
+                    return Err(rollback);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The disk is full: new events are turned away, everything else goes on with the ballast's room.
+    fn shed(&mut self, batch: Vec<Envelope>) {
+        let (accepts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_)));
+        for envelope in accepts {
+            answer(envelope.reply, Err(Error::DiskFull));
+        }
+        self.stats.disk_full.fetch_add(1, Ordering::Relaxed);
+        if others.is_empty() {
+            return;
+        }
+        let _ = std::fs::remove_file(self.directory.join("ballast"));
+        match self.transact(others.iter().map(|envelope| &envelope.op)) {
+            Ok(replies) => {
+                for (envelope, reply) in others.into_iter().zip(replies) {
+                    answer(envelope.reply, Ok(reply));
+                }
+            }
+            Err(error) if is_full(&error) => {
+                for envelope in others {
+                    answer(envelope.reply, Err(Error::DiskFull));
+                }
+            }
+            Err(error) => self.fail(others, &error),
+        }
+    }
+
+    /// Whether the batch is on disk is unknown, and what memory holds may be wrong: nothing more is written by this process.
+    fn fail(&mut self, batch: Vec<Envelope>, error: &rusqlite::Error) {
+        self.failed = true;
+        tracing::error!(%error, "the ledger can no longer be written; stopping");
+        for envelope in batch {
+            answer(envelope.reply, Err(Error::InDoubt { message: error.to_string() }));
+        }
+        (self.on_fatal)(&error.to_string());
+    }
+
+    /// Between two batches: a slice of upkeep of the keys, and the WAL kept within its bounds.
+    fn keep_up(&mut self) {
+        let now = (self.clock)();
+        if self.keys.wants_tending(now)
+            && let Err(error) = self.tend(now)
+        {
+            tracing::warn!(%error, "upkeep of the keys failed; reading them anew");
+            if !self.connection.is_autocommit() {
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
+            match Keys::load(&self.connection, self.recent_keys_max) {
+                Ok(keys) => self.keys = keys,
+                Err(error) => self.fail(vec![], &error),
+            }
+        }
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        self.stats.wal_pages.store(pages, Ordering::Relaxed);
+        if pages >= WAL_PAGES_RESET {
+            // RESTART, so that the next batch writes from the beginning of the file.
+            if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())) {
+                tracing::warn!(%error, "a checkpoint failed; it is tried again after the next batch");
+            }
+        } else if pages >= WAL_PAGES_CHECKPOINT {
+            let _ = self.checkpoint.try_send(());
+        }
+    }
+
+    fn tend(&mut self, now: Time) -> rusqlite::Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        self.keys.tend(&self.connection, now)?;
+        self.connection.execute_batch("COMMIT")
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<Reply, Error>) {
+    if let Some(reply) = reply {
+        // Whoever asked may have hung up; what is written stays written.
+        let _ = reply.send(result);
+    }
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
+/// After these nobody can say what is on the disk.
+fn is_fatal(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::InternalMalfunction
+                | ErrorCode::OutOfMemory
+        )
+    )
+}
+
+/// A thread that moves pages from the WAL into the file, beside the writer and without holding it up.
+fn spawn_checkpointer(directory: &Path) -> Result<std::sync::mpsc::SyncSender<()>, Error> {
+    let (wake, woken) = std::sync::mpsc::sync_channel(1);
+    let connection = open(directory, Role::Write)?;
+    std::thread::Builder::new()
+        .name("checkpoint".into())
+        .spawn(move || {
+            while woken.recv().is_ok() {
+                if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+                    tracing::debug!(%error, "a checkpoint beside the writer failed");
+                }
+            }
+        })
+        .map_err(|source| Error::Thread { source })?;
+    Ok(wake)
+}
+
+fn ensure_ballast(directory: &Path) {
+    let path = directory.join("ballast");
+    if path.metadata().is_ok_and(|found| found.len() == BALLAST_BYTES) {
+        return;
+    }
+    // Real bytes: a sparse file would keep no room.
+    if let Err(error) = std::fs::write(&path, vec![0x5au8; BALLAST_BYTES as usize]) {
+        tracing::warn!(%error, "no room for the ballast that keeps completions going on a full disk");
+        let _ = std::fs::remove_file(&path);
+    }
+}

@@ -1,0 +1,199 @@
+//! From texts to a configuration: one pass for what is named, one for what uses the names, one for
+//! what only the whole can show.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_domain::config::{Config, Revision};
+use sluice_domain::flow::Flow;
+use sluice_domain::worker::{Queue, Worker};
+
+use super::destination::{self, default_http};
+use super::document::{What, classify};
+use super::flow;
+use super::names::{Names, Placed, add};
+use super::node::{self, Node};
+use super::problem::Problem;
+use super::queue::{self, DeadLetter};
+use super::read::Files;
+use super::report::Desk;
+use super::secrets::{SecretSource, SecretStore};
+use super::worker::{self, ReadWorker};
+
+/// What a configuration came to.
+#[derive(Debug)]
+pub struct Compiled {
+    /// What it means; `None` if any problem is an error.
+    pub config: Option<Config>,
+    /// The secrets that its steps need while they run.
+    pub secrets: SecretStore,
+    /// Every problem, by file and place.
+    pub problems: Vec<Problem>,
+}
+
+/// A document and the file it stands in.
+struct Document<'f> {
+    file: &'f str,
+    what: What,
+    node: Node,
+}
+
+/// Reads, checks and joins every file. Pure, apart from the lookups of secrets.
+pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
+    let desk = Desk::new(secrets);
+    let mut names = Names { incomplete: !files.problems().is_empty(), ..Names::default() };
+    let documents = parse(&desk, files, &mut names);
+    read_sections(&desk, &documents, &mut names);
+
+    let mut flows: BTreeMap<String, Placed<Arc<Flow>>> = BTreeMap::new();
+    let mut addresses: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut workers: BTreeMap<String, Placed<ReadWorker>> = BTreeMap::new();
+    for document in &documents {
+        let report = desk.report(document.file);
+        match document.what {
+            What::Flow => {
+                for read in flow::read(report, &document.node, &names) {
+                    let address = (read.flow.method.clone(), read.flow.path.clone());
+                    if let Some(first) = addresses.get(&address) {
+                        report
+                            .error(
+                                read.place.span,
+                                "duplicate-path",
+                                format!("{} {} is already the address of the flow in {first}", address.0, address.1),
+                            )
+                            .hint("give each flow a path of its own");
+                    } else {
+                        addresses.insert(address, read.place.describe());
+                    }
+                    add(&mut flows, report, "flow", (&read.name.0, read.name.1), read.flow);
+                }
+            }
+            What::Worker => {
+                if let Some(read) = worker::read(report, &document.node, &names) {
+                    let (name, span) = read.name.clone();
+                    add(&mut workers, report, "worker", (&name, span), read);
+                }
+            }
+            What::Sections | What::Nothing => {}
+        }
+    }
+    check_whole(&desk, &documents, &names, &workers);
+    let usable = !desk.has_errors() && files.problems().is_empty();
+    let config = usable.then(|| join(files, names, flows, workers));
+    let (mut problems, secrets) = desk.finish();
+    problems.splice(0..0, files.problems().iter().cloned());
+    Compiled { config, secrets, problems }
+}
+
+fn parse<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
+    let mut documents = vec![];
+    for (file, text) in files.iter() {
+        let report = desk.report(file);
+        let is_json = file.to_ascii_lowercase().ends_with(".json");
+        // JSON may be indented with tabs, YAML may not; a tab cannot stand inside a JSON string.
+        let spaced = is_json.then(|| text.replace('\t', " "));
+        let (nodes, flaws) = node::parse(spaced.as_deref().unwrap_or(text));
+        names.incomplete |= !flaws.is_empty();
+        for flaw in flaws {
+            let reported = report.error(flaw.span, flaw.code, flaw.message);
+            if let Some(hint) = flaw.hint {
+                reported.hint(hint);
+            }
+        }
+        for node in nodes {
+            let what = classify(report, &node);
+            documents.push(Document { file, what, node });
+        }
+    }
+    documents
+}
+
+fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names) {
+    let mut dead_letters: Vec<(&str, DeadLetter)> = vec![];
+    for document in documents.iter().filter(|document| document.what != What::Nothing) {
+        let report = desk.report(document.file);
+        if let Some(section) = document.node.get("queues").filter(|section| !section.is_null()) {
+            let read = queue::read_all(report, section, &mut names.queues);
+            dead_letters.extend(read.into_iter().map(|dead| (document.file, dead)));
+        }
+        if let Some(section) = document.node.get("destinations").filter(|section| !section.is_null()) {
+            destination::read_all(report, section, &mut names.destinations);
+        }
+    }
+    for (file, dead) in dead_letters {
+        let report = desk.report(file);
+        names.check_queue(report, dead.span, &dead.to);
+        if dead.from == dead.to {
+            report.error(dead.span, "dead-letter-loop", format!("`{}` is its own dead-letter queue", dead.from));
+        }
+    }
+}
+
+/// What no single document can show.
+fn check_whole(desk: &Desk<'_>, documents: &[Document<'_>], names: &Names, workers: &BTreeMap<String, Placed<ReadWorker>>) {
+    let has = |what| documents.iter().any(|document| document.what == what);
+    if !has(What::Flow) && !names.incomplete && !desk.has_errors() {
+        desk.report("")
+            .file_error("no-flows", "there is no flow, so no request would be answered")
+            .hint("a flow is a document with `triggers:`, such as: triggers: [{http: {path: /contacts}}]");
+    }
+    if names.incomplete || documents.iter().any(|document| document.what == What::Nothing && !document.node.is_null()) && desk.has_errors() {
+        // A worker may stand in what could not be read.
+        return;
+    }
+    for (name, placed) in &names.queues {
+        let consumed = workers.values().any(|worker| worker.value.worker.queue == *name);
+        if !consumed && !is_dead_letter_queue(name, names, workers) {
+            desk.report(&placed.place.file)
+                .warning(placed.place.span, "queue-without-worker", format!("no worker consumes the queue `{name}`, so nothing is done with what is put there"))
+                .hint(format!("add a worker with `consumes: {name}`"));
+        }
+    }
+}
+
+fn is_dead_letter_queue(name: &str, names: &Names, workers: &BTreeMap<String, Placed<ReadWorker>>) -> bool {
+    let of_queue = names.queues.values().any(|queue| queue.value.dead_letter_queue.as_deref() == Some(name));
+    let of_worker = |worker: &Worker| {
+        let policies = worker.steps.iter().filter_map(|step| step.retry.as_ref()).chain([&worker.retry]);
+        policies.into_iter().any(|policy| policy.dead_letter_queue.as_deref() == Some(name)) || implicit_name(&worker.queue) == name
+    };
+    of_queue || workers.values().any(|worker| of_worker(&worker.value.worker))
+}
+
+fn implicit_name(queue: &str) -> String {
+    format!("{queue}-dlq")
+}
+
+/// Joins what was read, and gives every job a place to go when it is dead.
+fn join(
+    files: &Files,
+    names: Names,
+    flows: BTreeMap<String, Placed<Arc<Flow>>>,
+    workers: BTreeMap<String, Placed<ReadWorker>>,
+) -> Config {
+    let mut config = Config { revision: Revision::of(files.iter()), ..Config::default() };
+    config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
+    config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
+    config.destinations =
+        names.destinations.into_iter().filter_map(|(name, placed)| Some((name, placed.value?))).collect();
+    for (name, placed) in workers {
+        let ReadWorker { worker, uses_default_http, .. } = placed.value;
+        if uses_default_http {
+            let destination = default_http();
+            config.destinations.insert(destination.name.clone(), destination);
+        }
+        let mut worker = Worker::clone(&worker);
+        let own = config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
+        let dead = worker.retry.dead_letter_queue.clone().or(own).unwrap_or_else(|| implicit_name(&worker.queue));
+        worker.retry.dead_letter_queue = Some(dead.clone());
+        for policy in worker.steps.iter_mut().filter_map(|step| step.retry.as_mut()) {
+            policy.dead_letter_queue.get_or_insert_with(|| dead.clone());
+        }
+        config.queues.entry(dead.clone()).or_insert_with(|| Queue { retention: queue::IMPLICIT_RETENTION, ..queue::plain(&dead) });
+        if let Some(queue) = config.queues.get_mut(&worker.queue) {
+            queue.dead_letter_queue.get_or_insert(dead);
+        }
+        config.workers.insert(name, Arc::new(worker));
+    }
+    config
+}

@@ -1,0 +1,323 @@
+//! `destinations:` to [`Destination`]s.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sluice_domain::destination::{
+    BreakerSettings, Destination, DestinationKind, GateSettings, HttpAuth, HttpDestination, SalesforceAuth,
+    SalesforceDestination,
+};
+use sluice_domain::verify::SecretValue;
+
+use super::fields::{Fields, Literal, names_a_secret, secret_in_file, secret_text};
+use super::names::{Placed, add};
+use super::node::Node;
+use super::queue::named_items;
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+/// What a call may take unless the destination says otherwise.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+/// The version of the Salesforce API that is asked for unless the destination says otherwise.
+const SALESFORCE_API_VERSION: &str = "v60.0";
+
+pub(super) static DESTINATION: Table = Table {
+    title: "a destination",
+    about: "An integration with credentials, limits and a breaker. `destinations:` is a map of names to these, or a list of them. \
+            These keys are common to all types.",
+    keys: &[
+        key("name", Shape::Name, "Its name; in a map, the name is the key.").required(),
+        key("type", Shape::OneOf(&DestinationKind::NAMES), "What speaks there.").required(),
+        key("timeout", Shape::Duration, "What a single call may take, connection included.").or("30s"),
+        key("concurrency", Shape::Count(1, 10_000), "Calls in flight at once, at the most.").or("16"),
+        key("rate", Shape::Rate, "Calls in a span of time, evenly spread.").or("no limit"),
+        key("burst", Shape::Count(1, 100_000), "How many may go at once when the rate has been unused.").or("1"),
+        key("breaker", Shape::Table("a breaker"), "When to stop asking for a while."),
+    ],
+    later: &["budget", "daily_budget", "retry"],
+};
+
+pub(super) static HTTP: Table = Table {
+    title: "an http destination",
+    about: "More keys of a destination of `type: http`.",
+    keys: &[
+        key("base_url", Shape::Text, "What relative URLs are joined to. A private address written here is meant."),
+        key("headers", Shape::Described("a map of header names to text"), "Headers for every request; ${secrets.NAME} is filled in."),
+        key("auth", Shape::Table("http credentials"), "Who we are."),
+        key("allow_private_addresses", Shape::Flag, "Whether a URL that comes out of an event may lead to a private or loopback address.").or("false"),
+    ],
+    later: &[],
+};
+
+pub(super) static HTTP_AUTH: Table = Table {
+    title: "http credentials",
+    about: "One of these.",
+    keys: &[
+        key("bearer", Shape::Secret, "Sent as `Authorization: Bearer …`."),
+        key("basic", Shape::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
+    ],
+    later: &["oauth2", "client_credentials"],
+};
+
+pub(super) static BASIC: Table = Table {
+    title: "basic credentials",
+    about: "A user name and a password.",
+    keys: &[
+        key("user", Shape::Text, "The user name.").required(),
+        key("password", Shape::Secret, "The password.").required(),
+    ],
+    later: &[],
+};
+
+pub(super) static SALESFORCE: Table = Table {
+    title: "a salesforce destination",
+    about: "More keys of a destination of `type: salesforce`.",
+    keys: &[
+        key("instance_url", Shape::Text, "https://MYDOMAIN.my.salesforce.com").required(),
+        key("api_version", Shape::Text, "The version of the API to speak, such as v60.0.").or("v60.0"),
+        key("auth", Shape::Table("salesforce credentials"), "How a token is had.").required(),
+        key("allow_duplicates", Shape::Flag, "Send the header that lets alert-only duplicate rules pass.").or("false"),
+    ],
+    later: &["bulk"],
+};
+
+pub(super) static SALESFORCE_AUTH: Table = Table {
+    title: "salesforce credentials",
+    about: "`client_id` and `client_secret` for the client credentials flow, or a `token` that somebody else renews.",
+    keys: &[
+        key("client_id", Shape::Text, "The consumer key; may be ${secrets.NAME}."),
+        key("client_secret", Shape::Secret, "The consumer secret."),
+        key("token", Shape::Secret, "A token; a 401 cannot be cured here."),
+    ],
+    later: &["jwt", "private_key", "username"],
+};
+
+pub(super) static BREAKER: Table = Table {
+    title: "a breaker",
+    about: "Stops asking a destination that keeps failing. Jobs wait meanwhile; waiting costs no attempt.",
+    keys: &[
+        key("window", Shape::Duration, "The span over which calls are counted.").or("30s"),
+        key("calls_min", Shape::Count(1, 100_000), "No verdict from fewer calls than this.").or("20"),
+        key("failure_percent", Shape::Count(1, 100), "The share of failed calls that opens it.").or("50"),
+        key("failures_in_a_row", Shape::Count(1, 100_000), "This many failures in a row open it too.").or("10"),
+        key("open_first", Shape::Duration, "How long it stays open the first time; doubled each time.").or("5s"),
+        key("open_max", Shape::Duration, "No longer than this.").or("5m"),
+    ],
+    later: &[],
+};
+
+/// Reads the whole section.
+pub(super) fn read_all(
+    report: Report<'_>,
+    node: &Node,
+    destinations: &mut BTreeMap<String, Placed<Option<Destination>>>,
+) {
+    for (name, span, settings) in named_items(report, node, "destinations", "a destination") {
+        let destination = match settings {
+            Some(settings) => read(report, name, settings),
+            None => {
+                let types = DestinationKind::NAMES.join(" or ");
+                report
+                    .error(span, "missing-key", format!("the destination `{name}` needs `type`"))
+                    .hint(format!("add `type:` with {types}"));
+                None
+            }
+        };
+        add(destinations, report, "destination", (name, span), destination);
+    }
+}
+
+/// The destination that `http.request` uses when none is named.
+pub(super) fn default_http() -> Destination {
+    Destination {
+        name: "http".into(),
+        kind: DestinationKind::Http(HttpDestination::default()),
+        timeout: TIMEOUT,
+        gate: GateSettings::default(),
+    }
+}
+
+fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
+    let kind = node.get("type").and_then(Node::text);
+    let tables: &[&Table] = match kind {
+        Some("http") => &[&DESTINATION, &HTTP],
+        Some("salesforce") => &[&DESTINATION, &SALESFORCE],
+        _ if node.entries().is_some() => {
+            // Without its type nobody knows which keys it may have; only the type is a problem.
+            return refuse_type(report, name, node);
+        }
+        _ => &[&DESTINATION],
+    };
+    let fields = Fields::open_named(report, node, tables)?;
+    let kind = match kind {
+        Some("salesforce") => DestinationKind::Salesforce(read_salesforce(&fields)?),
+        _ => DestinationKind::Http(read_http(&fields)),
+    };
+    let timeout = fields.duration("timeout").unwrap_or(TIMEOUT);
+    if timeout.is_zero() {
+        report.error(fields.key_span("timeout"), "bad-value", "a call needs some time");
+    }
+    let standard = GateSettings::default();
+    let gate = GateSettings {
+        concurrency_max: fields.count("concurrency").unwrap_or(standard.concurrency_max),
+        rate: fields.rate("rate"),
+        burst: fields.count("burst").unwrap_or(standard.burst),
+        breaker: fields.node("breaker").map(|node| read_breaker(report, node)).unwrap_or_default(),
+    };
+    if fields.node("burst").is_some() && fields.node("rate").is_none() {
+        report.warning(fields.key_span("burst"), "unused-key", "`burst` has no meaning without `rate`");
+    }
+    Some(Destination { name: name.to_owned(), kind, timeout, gate })
+}
+
+fn refuse_type(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
+    let types = DestinationKind::NAMES;
+    let hint = format!("the types are {}", types.join(" and "));
+    match node.get("type") {
+        Some(written) => {
+            let text = written.text().unwrap_or_default();
+            report
+                .error(written.span, "unknown-type", format!("no destination has the type `{text}`"))
+                .meant(text, types, &hint);
+        }
+        None => {
+            let span = node.entries().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key_span);
+            report.error(span, "missing-key", format!("the destination `{name}` needs `type`")).hint(hint);
+        }
+    }
+    None
+}
+
+fn read_breaker(report: Report<'_>, node: &Node) -> BreakerSettings {
+    let mut breaker = BreakerSettings::default();
+    let Some(fields) = Fields::open(report, node, &[&BREAKER]) else { return breaker };
+    breaker.window = fields.duration("window").unwrap_or(breaker.window);
+    breaker.calls_min = fields.count("calls_min").unwrap_or(breaker.calls_min);
+    breaker.failure_percent = fields.count("failure_percent").unwrap_or(breaker.failure_percent);
+    breaker.failures_in_a_row = fields.count("failures_in_a_row").unwrap_or(breaker.failures_in_a_row);
+    breaker.open_first = fields.duration("open_first").unwrap_or(breaker.open_first);
+    breaker.open_max = fields.duration("open_max").unwrap_or(breaker.open_max.max(breaker.open_first));
+    if breaker.open_max < breaker.open_first {
+        report.error(fields.key_span("open_max"), "bad-value", "`open_max` is shorter than `open_first`");
+    }
+    breaker
+}
+
+fn read_http(fields: &Fields<'_, '_>) -> HttpDestination {
+    HttpDestination {
+        base_url: read_url(fields, "base_url"),
+        headers: fields.node("headers").map(|node| read_headers(fields.report, node)).unwrap_or_default(),
+        auth: fields.node("auth").and_then(|node| read_http_auth(fields.report, node)).unwrap_or_default(),
+        allow_private_addresses: fields.flag("allow_private_addresses").unwrap_or(false),
+    }
+}
+
+fn read_headers(report: Report<'_>, node: &Node) -> Vec<(String, SecretValue)> {
+    let Some(entries) = node.entries() else {
+        report.error(node.span, "wrong-type", format!("`headers` is a map, and this is {}", node.describe()));
+        return vec![];
+    };
+    let mut headers = vec![];
+    for entry in entries {
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if entry.key.is_empty() || !entry.key.chars().all(token) {
+            report.error(entry.key_span, "bad-name", format!("`{}` cannot be the name of a header", entry.key));
+        }
+        let literal = if names_a_secret(&entry.key) { Literal::Refused } else { Literal::Accepted };
+        if let Some(value) = secret_text(report, &entry.value, &entry.key, literal) {
+            headers.push((entry.key.clone(), value));
+        }
+    }
+    headers
+}
+
+fn read_http_auth(report: Report<'_>, node: &Node) -> Option<HttpAuth> {
+    let fields = Fields::open(report, node, &[&HTTP_AUTH])?;
+    match (fields.node("bearer"), fields.node("basic")) {
+        (Some(_), None) => fields.secret("bearer").map(HttpAuth::Bearer),
+        (None, Some(node)) => {
+            let fields = Fields::open(report, node, &[&BASIC])?;
+            let user = read_revealed(&fields, "user")?;
+            fields.secret("password").map(|password| HttpAuth::Basic { user, password })
+        }
+        (None, None) => {
+            report.error(fields.span, "missing-key", "`auth` needs `bearer` or `basic`");
+            None
+        }
+        _ => {
+            report.error(fields.key_span("basic"), "exclusive-keys", "`auth` has `bearer` or `basic`, not both");
+            None
+        }
+    }
+}
+
+fn read_salesforce(fields: &Fields<'_, '_>) -> Option<SalesforceDestination> {
+    let instance_url = read_url(fields, "instance_url").map(|url| url.trim_end_matches('/').to_owned());
+    let auth = fields.node("auth").and_then(|node| read_salesforce_auth(fields.report, node));
+    let api_version = match fields.text("api_version") {
+        Some(text) => read_api_version(fields, text),
+        None => SALESFORCE_API_VERSION.to_owned(),
+    };
+    let allow_duplicates = fields.flag("allow_duplicates").unwrap_or(false);
+    Some(SalesforceDestination { instance_url: instance_url?, api_version, auth: auth?, allow_duplicates })
+}
+
+fn read_api_version(fields: &Fields<'_, '_>, text: &str) -> String {
+    let number = text.strip_prefix('v').unwrap_or(text);
+    let good = number.split_once('.').is_some_and(|(major, minor)| major.parse::<u32>().is_ok_and(|major| major >= 20) && minor == "0");
+    if !good {
+        let span = fields.node("api_version").map_or(fields.span, |node| node.span);
+        fields
+            .report
+            .error(span, "bad-value", format!("`{text}` is not a version of the Salesforce API"))
+            .hint(format!("write {SALESFORCE_API_VERSION}"));
+    }
+    format!("v{number}")
+}
+
+fn read_salesforce_auth(report: Report<'_>, node: &Node) -> Option<SalesforceAuth> {
+    let fields = Fields::open(report, node, &[&SALESFORCE_AUTH])?;
+    if fields.node("token").is_some() {
+        if fields.node("client_id").is_some() || fields.node("client_secret").is_some() {
+            report.error(fields.key_span("token"), "exclusive-keys", "`auth` has `token` or `client_id` and `client_secret`, not both");
+        }
+        return fields.secret("token").map(SalesforceAuth::Token);
+    }
+    for key in ["client_id", "client_secret"] {
+        if fields.node(key).is_none() {
+            report
+                .error(fields.span, "missing-key", format!("salesforce credentials need `{key}`"))
+                .hint("give client_id and client_secret, or a token");
+        }
+    }
+    let client_id = read_revealed(&fields, "client_id");
+    let client_secret = fields.secret("client_secret");
+    Some(SalesforceAuth::ClientCredentials { client_id: client_id?, client_secret: client_secret? })
+}
+
+/// Text that is no secret, and may still be kept among the secrets.
+fn read_revealed(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
+    let node = fields.node(name)?;
+    secret_text(fields.report, node, name, Literal::Accepted).map(|value| value.expose().to_owned())
+}
+
+fn read_url(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
+    let node = fields.node(name)?;
+    let url = secret_text(fields.report, node, name, Literal::Accepted)?.expose().to_owned();
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or(""));
+    match host {
+        Some(host) if host.contains('@') => {
+            secret_in_file(fields.report, node.span, name);
+            None
+        }
+        Some(host) if !host.is_empty() && !url.contains(char::is_whitespace) => Some(url),
+        _ => {
+            fields
+                .report
+                .error(node.span, "bad-value", format!("`{name}` is not a URL"))
+                .hint("write https://host/path");
+            None
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a document is: its keys say it.
+
+use super::fields::Fields;
+use super::node::{Entry, Node};
+use super::problem::did_you_mean;
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+pub(super) static FILE: Table = Table {
+    title: "a file",
+    about: "A file holds one document, or several with `---` between them. Where it lies and what it is called does not matter: its keys say what it is.",
+    keys: &[key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1")],
+    later: &[],
+};
+
+pub(super) static DOCUMENT: Table = Table {
+    title: "any document",
+    about: "These sections may stand in any document, beside a flow or a worker too.",
+    keys: &[
+        key("queues", Shape::Tables("a queue"), "Where jobs wait."),
+        key("destinations", Shape::Described("a map of names to destinations, or a list of them"), "Where effects go."),
+    ],
+    later: &["policies", "alerts"],
+};
+
+/// What a document is, beside its sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Flow,
+    Worker,
+    /// Only sections.
+    Sections,
+    /// Nothing more is to be read: it is not ours, or what is wrong with it was said.
+    Nothing,
+}
+
+/// Says what a document is. A document that is none of ours gets a warning, and one that should be gets an error.
+pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
+    if node.is_null() {
+        return What::Nothing;
+    }
+    let Some(entries) = node.entries() else {
+        report.warning(node.span, "not-ours", format!("this file is skipped: it holds {} and no section of ours", node.describe()));
+        return What::Nothing;
+    };
+    let find = |name: &str| entries.iter().find(|entry| entry.key == name);
+    let later = |entry: &Entry, what: &str| {
+        let message = format!("`{}:` ({what}) is not supported by this version yet", entry.key);
+        report.error(entry.key_span, "not-yet-supported", message)
+    };
+    match (find("triggers"), find("consumes")) {
+        (Some(_), Some(consumes)) => {
+            report
+                .error(consumes.key_span, "two-kinds", "this document has `triggers` and `consumes`, so it is a flow and a worker at once")
+                .hint("put the worker into a document of its own, after a line with ---");
+            return What::Nothing;
+        }
+        (Some(_), None) => return What::Flow,
+        (None, Some(_)) => return What::Worker,
+        (None, None) => {}
+    }
+    if let Some(entry) = find("schedule") {
+        later(entry, "a worker that runs by the clock");
+        return What::Nothing;
+    }
+    if let Some(entry) = find("on") {
+        later(entry, "a playbook for one type of event").hint("write a worker: `consumes:` with a queue, and a flow that puts events into it");
+        return What::Nothing;
+    }
+    if ["queues", "destinations", "policies", "alerts"].iter().any(|name| find(name).is_some()) {
+        Fields::open(report, node, &[&FILE, &DOCUMENT]).map(|fields| fields.one_of("version"));
+        return What::Sections;
+    }
+    if let Some(entry) = find("retry") {
+        later(entry, "a retry policy for everything").hint("write `retry:` into each worker");
+        return What::Nothing;
+    }
+    unclear(report, node, entries);
+    What::Nothing
+}
+
+fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) {
+    let kinds = ["triggers", "consumes", "queues", "destinations"];
+    let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
+    let ours = ["steps", "run", "event", "responses", "concurrency"];
+    let marked = entries.iter().find(|entry| ours.contains(&entry.key.as_str()));
+    match (near, marked) {
+        (Some((entry, meant)), _) => {
+            report
+                .error(entry.key_span, "unknown-kind", format!("`{}` does not say what this is", entry.key))
+                .hint(format!("did you mean `{meant}`?"));
+        }
+        (None, Some(entry)) => {
+            report
+                .error(entry.key_span, "unknown-kind", format!("there is `{}`, but nothing says whether this is a flow or a worker", entry.key))
+                .hint("a flow has `triggers:`, a worker has `consumes:`");
+        }
+        (None, None) => {
+            let span = entries.first().map_or(node.span, |entry| entry.key_span);
+            report
+                .warning(span, "not-ours", "this document is skipped: it has no key of ours")
+                .hint("a flow has `triggers:`, a worker `consumes:`; there are also `queues:` and `destinations:`");
+        }
+    }
+}

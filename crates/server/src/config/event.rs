@@ -1,0 +1,150 @@
+//! `event:` to an [`EventMapping`].
+
+use sluice_domain::event::EventMapping;
+use sluice_domain::path::{Path, Segment};
+use sluice_domain::template::{Expression, Template};
+
+use super::expression::{REQUEST, template};
+use super::fields::Fields;
+use super::node::{Kind, Node};
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+pub(super) static EVENT: Table = Table {
+    title: "an event",
+    about: "How a payload becomes an event. A value is a path that starts with `body.` or `headers.`, text in which `{{ … }}` stands \
+            for values, or plain text.",
+    keys: &[
+        key("schema_version", Shape::Text, "The version of the event's shape; stands in every event.").or("1.0"),
+        key("mapping_version", Shape::Text, "Stands in every event; change it whenever the mapping changes.").or("1"),
+        key("type", Shape::Template, "What happened, such as lead.created.").or("the flow's name"),
+        key("id", Shape::Template, "The source's own id of the event."),
+        key("occurred_at", Shape::Template, "When it happened: RFC 3339 text or a Unix time."),
+        key("identity", Shape::Described("a map of names to values"), "Who it is about."),
+        key("attributes", Shape::Described("a map of names to values, or a list of fields of the body"), "What is said about them.").or("the whole body"),
+        key("routing", Shape::Described("a map of names to values"), "Where it should go."),
+        key("required", Shape::Described("a list of paths into the event, such as identity.email"), "A payload that lacks one of them is refused."),
+    ],
+    later: &["schema", "dedup"],
+};
+
+/// Reads the section; without one the body is taken as it is.
+pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str) -> EventMapping {
+    let mut mapping = EventMapping::plain(flow);
+    let Some(fields) = node.and_then(|node| Fields::open(report, node, &[&EVENT])) else { return mapping };
+    if let Some(version) = fields.text("schema_version") {
+        mapping.schema_version = version.to_owned();
+    }
+    if let Some(version) = fields.text("mapping_version") {
+        mapping.mapping_version = version.to_owned();
+    }
+    if let Some(event_type) = fields.node("type").and_then(|node| value(report, node)) {
+        mapping.event_type = event_type;
+    }
+    mapping.source_event_id = fields.node("id").and_then(|node| value(report, node));
+    mapping.occurred_at = fields.node("occurred_at").and_then(|node| value(report, node));
+    mapping.identity = fields.node("identity").map(|node| section(report, node, "identity")).unwrap_or_default();
+    mapping.attributes = fields.node("attributes").map(|node| match &node.kind {
+        Kind::List(items) => listed(report, items),
+        _ => section(report, node, "attributes"),
+    });
+    mapping.routing = fields.node("routing").map(|node| section(report, node, "routing")).unwrap_or_default();
+    if let Some(node) = fields.node("required") {
+        mapping.required = required(report, node, &mapping);
+    }
+    mapping
+}
+
+/// A value of the mapping. A plain path is an expression here, so that the common case needs no braces.
+fn value(report: Report<'_>, node: &Node) -> Option<Template> {
+    if let Some(text) = node.text()
+        && ["body.", "headers.", "body["].iter().any(|root| text.starts_with(root))
+        && Path::parse(text).is_some()
+    {
+        return Expression::parse(text).ok().map(Template::Expression);
+    }
+    template(report, node, REQUEST)
+}
+
+fn section(report: Report<'_>, node: &Node, name: &str) -> Vec<(String, Template)> {
+    let Some(entries) = node.entries() else {
+        report
+            .error(node.span, "wrong-type", format!("`{name}` is a map of names to values, and this is {}", node.describe()))
+            .hint(format!("such as: {name}: {{email: body.email}}"));
+        return vec![];
+    };
+    entries.iter().filter_map(|entry| Some((entry.key.clone(), value(report, &entry.value)?))).collect()
+}
+
+/// `[first_name, company.name]`: fields of the body under their own last name.
+fn listed(report: Report<'_>, items: &[Node]) -> Vec<(String, Template)> {
+    let mut attributes: Vec<(String, Template)> = vec![];
+    for item in items {
+        let text = item.text().unwrap_or_default();
+        let path = text.strip_prefix("body.").unwrap_or(text);
+        let name = Path::parse(path).and_then(|path| match path.0.last() {
+            Some(Segment::Key(name)) => Some(name.clone()),
+            _ => None,
+        });
+        match (name, Expression::parse(&format!("body.{path}"))) {
+            (Some(name), _) if attributes.iter().any(|(taken, _)| *taken == name) => {
+                report
+                    .error(item.span, "duplicate-name", format!("`{name}` is the name of two attributes"))
+                    .hint("write `attributes` as a map to give them different names");
+            }
+            (Some(name), Ok(expression)) => attributes.push((name, Template::Expression(expression))),
+            _ => {
+                report.error(item.span, "bad-path", format!("`{text}` is not a field of the body")).hint("such as: first_name");
+            }
+        }
+    }
+    attributes
+}
+
+const SHAPE: [&str; 6] = ["schema_version", "event_id", "event_type", "source", "occurred_at", "idempotency_key"];
+
+fn required(report: Report<'_>, node: &Node, mapping: &EventMapping) -> Vec<(String, Path)> {
+    let Some(items) = node.items() else {
+        report.error(node.span, "wrong-type", format!("`required` is a list of paths, and this is {}", node.describe()));
+        return vec![];
+    };
+    let mut paths = vec![];
+    for item in items {
+        let written = item.text().unwrap_or_default();
+        let text = written.strip_prefix("event.").unwrap_or(written);
+        let Some(path) = Path::parse(text) else {
+            report.error(item.span, "bad-path", format!("`{written}` is not a path into the event")).hint("such as: identity.email");
+            continue;
+        };
+        check_reachable(report, item, text, &path, mapping);
+        paths.push((text.to_owned(), path));
+    }
+    paths
+}
+
+/// A required field that the mapping never fills would refuse every event.
+fn check_reachable(report: Report<'_>, item: &Node, text: &str, path: &Path, mapping: &EventMapping) {
+    let Some(Segment::Key(first)) = path.0.first() else { return };
+    let names = |section: &[(String, Template)]| section.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let open = mapping.attributes.is_none();
+    let attributes = mapping.attributes.as_deref().map(names).unwrap_or_default();
+    let (known, wanted, prefix): (Vec<String>, Option<&Segment>, &str) = match first.as_str() {
+        "identity" => (names(&mapping.identity), path.0.get(1), "identity."),
+        "attributes" if open => return,
+        "attributes" => (attributes, path.0.get(1), "attributes."),
+        "routing" => (names(&mapping.routing), path.0.get(1), "routing."),
+        "audit" => return,
+        other if SHAPE.contains(&other) || (open && other != "body" && other != "headers") => return,
+        _ => ([names(&mapping.identity), attributes].concat(), path.0.first(), ""),
+    };
+    let Some(Segment::Key(wanted)) = wanted else { return };
+    if !known.contains(wanted) {
+        let hint = match known.is_empty() {
+            true => "fill it in the mapping, or take it out of `required`".to_owned(),
+            false => format!("the mapping fills {}", known.iter().map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")),
+        };
+        report
+            .error(item.span, "never-filled", format!("`{text}` is required and never filled, so every event would be refused"))
+            .meant(wanted, known.iter().map(String::as_str), &hint);
+    }
+}

@@ -1,0 +1,187 @@
+//! Expressions and templates, checked for what they can see where they stand.
+
+use serde_json::Value;
+use sluice_domain::template::{Expression, Scope, Template};
+
+use super::fields::{names_a_secret, secret_in_file};
+use super::node::{Kind, Node, Span};
+use super::problem::did_you_mean;
+use super::report::Report;
+
+/// What an expression can see.
+#[derive(Clone, Copy)]
+pub(super) struct Visible<'a> {
+    /// The names that it may start from.
+    pub(super) roots: &'static [&'static str],
+    /// The steps that ran before.
+    pub(super) earlier: &'a [String],
+    /// The steps that have not run yet.
+    pub(super) later: &'a [String],
+    /// Whether `${secrets.NAME}` may stand here.
+    pub(super) secrets: SecretUse,
+}
+
+/// Whether `${secrets.NAME}` may stand in a template.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SecretUse {
+    /// It is put in place when the step runs.
+    AtRunTime,
+    /// What is made here is stored and shown.
+    Refused,
+}
+
+/// What a flow's key and mapping can see.
+pub(super) const REQUEST: Visible<'static> =
+    Visible { roots: &["body", "headers", "request"], earlier: &[], later: &[], secrets: SecretUse::Refused };
+
+/// What the steps of a flow can see.
+pub(super) const ACCEPTED: Visible<'static> =
+    Visible { roots: &["event", "body", "headers", "request"], ..REQUEST };
+
+/// What the steps of a worker can see.
+pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps"];
+
+/// Names that every expression has: they are functions, not roots.
+const FUNCTIONS: [&str; 4] = ["range", "dict", "namespace", "debug"];
+
+/// Reads one expression, without `{{ }}`.
+pub(super) fn expression(report: Report<'_>, span: Span, source: &str, visible: Visible<'_>) -> Option<Expression> {
+    match Expression::parse(source) {
+        Ok(expression) => {
+            check(report, span, &expression, visible);
+            Some(expression)
+        }
+        Err(problem) => {
+            report.error(span, "bad-expression", problem.to_string());
+            None
+        }
+    }
+}
+
+/// Reads a condition: an expression, in `{{ }}` or not.
+pub(super) fn condition(report: Report<'_>, node: &Node, visible: Visible<'_>) -> Option<Expression> {
+    let Some(text) = node.text() else {
+        report.error(node.span, "wrong-type", format!("`if` must be an expression, and this is {}", node.describe()));
+        return None;
+    };
+    let trimmed = text.trim();
+    match trimmed.strip_prefix("{{").and_then(|inside| inside.strip_suffix("}}")) {
+        Some(inside) if !inside.contains("{{") => expression(report, node.span, inside, visible),
+        None if !trimmed.contains("{{") => expression(report, node.span, trimmed, visible),
+        _ => {
+            report
+                .error(node.span, "bad-expression", "`if` must be one expression, not text with expressions in it")
+                .hint("write {{ a == b }}, and `and` or `or` between two conditions");
+            None
+        }
+    }
+}
+
+/// Reads a value with templates in it, whatever its shape.
+pub(super) fn template(report: Report<'_>, node: &Node, visible: Visible<'_>) -> Option<Template> {
+    match &node.kind {
+        Kind::Scalar(scalar) => match scalar.to_value() {
+            Value::String(text) => text_template(report, node.span, &text, visible),
+            value => Some(Template::Literal(value)),
+        },
+        Kind::List(items) => {
+            let items: Vec<_> = items.iter().map(|item| template(report, item, visible)).collect();
+            items.into_iter().collect::<Option<_>>().map(Template::List)
+        }
+        Kind::Map(entries) => {
+            let entries: Vec<_> = entries
+                .iter()
+                .map(|entry| {
+                    let value = template(report, &entry.value, visible)?;
+                    if is_literal_text(&value) && names_a_secret(&entry.key) {
+                        secret_in_file(report, entry.value.span, &entry.key);
+                    }
+                    Some((entry.key.clone(), value))
+                })
+                .collect();
+            entries.into_iter().collect::<Option<_>>().map(Template::Map)
+        }
+    }
+}
+
+fn is_literal_text(template: &Template) -> bool {
+    matches!(template, Template::Literal(Value::String(text)) if !text.trim().is_empty())
+}
+
+/// Reads text with templates in it.
+pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible: Visible<'_>) -> Option<Template> {
+    let template = match Template::parse_text(text) {
+        Ok(template) => template,
+        Err(problem) => {
+            report.error(span, "bad-expression", problem.to_string());
+            return None;
+        }
+    };
+    template.visit_expressions(&mut |expression| check(report, span, expression, visible));
+    for name in template.secrets() {
+        match visible.secrets {
+            SecretUse::AtRunTime => report.secret_at_run_time(span, &name),
+            SecretUse::Refused => report
+                .error(span, "secret-not-here", format!("the secret `{name}` would become part of a stored event"))
+                .hint("use secrets in `verify:`, in `destinations:` and under `with:`"),
+        }
+    }
+    if let Some(at) = text.find("${").filter(|at| !text[*at..].starts_with("${secrets.")) {
+        let written: String = text[at..].chars().take_while(|c| *c != '}').take(40).collect();
+        report
+            .warning(span, "unknown-interpolation", format!("`{written}}}` stands as it is: only secrets are filled in so"))
+            .hint("write ${secrets.NAME} for a secret and {{ … }} for a value");
+    }
+    Some(template)
+}
+
+/// Checks what an expression reads.
+fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visible<'_>) {
+    let source = expression.source();
+    for root in expression.roots() {
+        if visible.roots.contains(&root.as_str()) || FUNCTIONS.contains(&root.as_str()) {
+            continue;
+        }
+        if root == "secrets" {
+            report
+                .error(span, "secret-in-expression", format!("`{source}` reads a secret; expressions cannot"))
+                .hint("write ${secrets.NAME} outside of {{ }}");
+            continue;
+        }
+        let names = visible.roots.join(", ");
+        let hint = match did_you_mean(&root, visible.roots.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if visible.roots.contains(&"event") => format!("values start with {names}: `event.{source}`, perhaps"),
+            None => format!("values start with {names}: `body.{source}`, perhaps"),
+        };
+        let hint = if Expression::parse(&root).is_ok_and(|_| source == root) || hint.starts_with("did") {
+            hint
+        } else {
+            format!("values start with {names}")
+        };
+        report.error(span, "unknown-name", format!("`{source}` reads `{root}`, which does not exist here")).hint(hint);
+    }
+    for step in expression.steps() {
+        if visible.earlier.contains(&step) || !visible.roots.contains(&"steps") {
+            continue;
+        }
+        if visible.later.contains(&step) {
+            report
+                .error(span, "step-order", format!("`{source}` reads the step `{step}`, which has not run yet here"))
+                .hint("a step sees the output of the steps above it");
+        } else {
+            report
+                .error(span, "unknown-step", format!("`{source}` reads the step `{step}`, which does not exist"))
+                .meant(&step, visible.earlier.iter().map(String::as_str), "");
+        }
+    }
+    // Filters and functions are looked up when they are called: an evaluation over nothing finds
+    // the unknown ones, and whatever else fails over nothing may well work over an event.
+    if let Err(problem) = expression.evaluate(&Scope::new())
+        && ["unknown filter", "unknown function", "unknown test", "unknown method"]
+            .iter()
+            .any(|kind| problem.0.contains(kind))
+    {
+        report.error(span, "bad-expression", problem.0);
+    }
+}

@@ -1,0 +1,224 @@
+//! A document with `triggers:` to [`Flow`]s.
+
+use std::sync::Arc;
+
+use sluice_domain::event::EventMapping;
+use sluice_domain::flow::{Enqueue, Flow};
+use sluice_domain::template::{Expression, Template};
+
+use super::document::DOCUMENT;
+use super::event;
+use super::expression::{ACCEPTED, condition, expression, text_template};
+use super::fields::{Fields, check_name};
+use super::names::{Names, Place};
+use super::node::{Node, Span};
+use super::problem::did_you_mean;
+use super::report::Report;
+use super::table::{Shape, Table, key};
+use super::trigger::{self, Trigger};
+
+pub(super) static FLOW: Table = Table {
+    title: "a flow",
+    about: "How a source's requests become events. A document with `triggers:` is a flow.",
+    keys: &[
+        key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1"),
+        key("name", Shape::Name, "Its name.").required(),
+        key("source", Shape::Name, "Who sends.").or("the flow's name"),
+        key("triggers", Shape::Tables("a trigger"), "What starts it.").required(),
+        key("event", Shape::Table("an event"), "How the payload becomes an event.").or("the body as it is"),
+        key("steps", Shape::Tables("a step of a flow"), "Which queues the event goes to.").required(),
+        key("responses", Shape::Table("responses"), "What a sender is answered."),
+    ],
+    later: &["schedule", "on", "vars"],
+};
+
+pub(super) static FLOW_STEP: Table = Table {
+    title: "a step of a flow",
+    about: "Puts the event into a queue.",
+    keys: &[
+        key("name", Shape::Name, "Its name.").or("the queue's name"),
+        key("id", Shape::Name, "The same."),
+        key("if", Shape::Condition, "Only if this holds."),
+        key("queue", Shape::Described("the name of a queue, or a map with name, body_from and key_from"), "The queue.").required(),
+    ],
+    later: &["run", "uses", "with", "foreach", "queue_pull"],
+};
+
+pub(super) static ENQUEUE: Table = Table {
+    title: "the queue of a step",
+    about: "The queue, and what the worker sees.",
+    keys: &[
+        key("name", Shape::Name, "The queue.").required(),
+        key("body_from", Shape::Described("request.body or an expression"), "What the worker sees as `body`.").or("request.body"),
+        key("key_from", Shape::Described("what the trigger's key_from says"), "Accepted when it says the same as the trigger: an event has one key."),
+    ],
+    later: &["delay", "priority"],
+};
+
+pub(super) static RESPONSES: Table = Table {
+    title: "responses",
+    about: "What a sender is answered. These are the only answers there are: a repeat gets the first one.",
+    keys: &[
+        key("deduplicated_from", Shape::OneOf(&["idempotency"]), "A repeat is answered with the first result.").or("idempotency"),
+        key("success_from", Shape::Described("step:NAME"), "The step after which a request is answered: once it is in its queue."),
+    ],
+    later: &[],
+};
+
+/// A flow and where its address was written.
+pub(super) struct ReadFlow {
+    pub(super) name: (String, Span),
+    pub(super) place: Place,
+    pub(super) flow: Arc<Flow>,
+}
+
+/// Reads a document: one flow for each of its triggers.
+pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Vec<ReadFlow> {
+    let Some(fields) = Fields::open(report, node, &[&FLOW, &DOCUMENT]) else { return vec![] };
+    fields.one_of("version");
+    let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
+    let source = fields.name("source").map_or(name, |(source, _)| source);
+    let triggers = trigger::read_all(report, fields.node("triggers"));
+    let event = event::read(report, fields.node("event"), name);
+    let enqueue = read_steps(&fields, names, &triggers);
+    if let Some(responses) = fields.node("responses") {
+        read_responses(report, responses, &enqueue);
+    }
+    let build = |(index, trigger): (usize, Trigger)| {
+        let name = if index == 0 { name.to_owned() } else { format!("{name}#{}", index + 1) };
+        let place = Place::new(report, trigger.path_span);
+        let flow = assemble(&name, source, trigger, &event, &enqueue);
+        ReadFlow { name: (name, name_span), place, flow: Arc::new(flow) }
+    };
+    triggers.into_iter().enumerate().map(build).collect()
+}
+
+fn assemble(name: &str, source: &str, trigger: Trigger, event: &EventMapping, enqueue: &[Enqueue]) -> Flow {
+    Flow {
+        name: name.to_owned(),
+        source: source.to_owned(),
+        path: trigger.path,
+        method: trigger.method,
+        verify: trigger.verify,
+        idempotency: trigger.idempotency,
+        rate_limit: trigger.rate_limit,
+        body_bytes_max: trigger.body_bytes_max,
+        event: event.clone(),
+        enqueue: enqueue.to_vec(),
+    }
+}
+
+fn read_steps(fields: &Fields<'_, '_>, names: &Names, triggers: &[Trigger]) -> Vec<Enqueue> {
+    let report = fields.report;
+    let Some(node) = fields.node("steps") else { return vec![] };
+    let Some(items) = node.items() else {
+        report.error(node.span, "wrong-type", format!("`steps` is a list, and this is {}", node.describe()));
+        return vec![];
+    };
+    if items.is_empty() {
+        report
+            .error(node.span, "no-steps", "this flow puts its events into no queue, so nothing would be done with them")
+            .hint("such as: steps: [{queue: contacts}]");
+    }
+    let mut steps: Vec<Enqueue> = vec![];
+    for item in items {
+        if let Some(step) = read_step(report, item, names, triggers) {
+            if steps.iter().any(|other| other.step == step.step) {
+                report.error(item.span, "duplicate-name", format!("two steps are called `{}`", step.step));
+            }
+            steps.push(step);
+        }
+    }
+    steps
+}
+
+fn read_step(report: Report<'_>, node: &Node, names: &Names, triggers: &[Trigger]) -> Option<Enqueue> {
+    let fields = Fields::open(report, node, &[&FLOW_STEP])?;
+    let name = step_name(&fields);
+    let condition = fields.node("if").and_then(|node| condition(report, node, ACCEPTED));
+    let queue_node = fields.node("queue")?;
+    let mut body_from = None;
+    let (queue, span) = match queue_node.text() {
+        Some(queue) => (queue, queue_node.span),
+        None => {
+            let fields = Fields::open(report, queue_node, &[&ENQUEUE])?;
+            body_from = fields.node("body_from").and_then(|node| read_body(report, node));
+            if let Some(key) = fields.node("key_from") {
+                check_key(report, key, triggers);
+            }
+            fields.name("name")?
+        }
+    };
+    names.check_queue(report, span, queue);
+    let step = name.map_or(queue, |(name, _)| name).to_owned();
+    Some(Enqueue { step, queue: queue.to_owned(), condition, body_from })
+}
+
+/// A step's `name` or `id`.
+pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> {
+    let (name, id) = (fields.node("name"), fields.node("id"));
+    if name.is_some() && id.is_some() {
+        fields.report.error(fields.key_span("id"), "exclusive-keys", "`id` and `name` say the same thing").hint("keep one of them");
+    }
+    let node = name.or(id)?;
+    let Some(text) = node.text() else {
+        fields.report.error(node.span, "wrong-type", format!("a step's name is text, and this is {}", node.describe()));
+        return None;
+    };
+    if text.contains('.') {
+        fields
+            .report
+            .error(node.span, "bad-name", format!("a step cannot be called `{text}`: a dot ends its name in an expression"))
+            .hint(format!("write {}", text.replace('.', "-")));
+    } else {
+        check_name(fields.report, node.span, text);
+    }
+    Some((text, node.span))
+}
+
+/// `request.body` is what a worker sees anyway.
+fn read_body(report: Report<'_>, node: &Node) -> Option<Expression> {
+    let Some(text) = node.text().map(str::trim) else {
+        report.error(node.span, "wrong-type", format!("`body_from` must be an expression, and this is {}", node.describe()));
+        return None;
+    };
+    let read = match text.contains("{{") {
+        true => match text_template(report, node.span, text, ACCEPTED)? {
+            Template::Expression(expression) => Some(expression),
+            _ => {
+                report.error(node.span, "bad-expression", "`body_from` must be one expression").hint("such as {{ body.payload }}");
+                None
+            }
+        },
+        false => expression(report, node.span, text, ACCEPTED),
+    };
+    read.filter(|expression| !matches!(expression.source(), "request.body" | "body"))
+}
+
+fn check_key(report: Report<'_>, node: &Node, triggers: &[Trigger]) {
+    let same = |trigger: &Trigger| trigger.key_written.as_ref().is_some_and(|written| *written == node.to_value());
+    if !triggers.iter().all(same) {
+        report
+            .error(node.span, "key-differs", "this key is not the trigger's, and an event has one key")
+            .hint("leave `key_from` out here; the trigger's `idempotency.key_from` decides");
+    }
+}
+
+fn read_responses(report: Report<'_>, node: &Node, steps: &[Enqueue]) {
+    let Some(fields) = Fields::open(report, node, &[&RESPONSES]) else { return };
+    fields.one_of("deduplicated_from");
+    let Some(text) = fields.text("success_from") else { return };
+    let span = fields.node("success_from").map_or(fields.span, |node| node.span);
+    match text.strip_prefix("step:") {
+        Some(step) if steps.iter().any(|known| known.step == step) => {}
+        Some(step) => {
+            let known = || steps.iter().map(|known| known.step.as_str());
+            report.error(span, "unknown-step", format!("no step is called `{step}`")).meant(step, known(), "");
+        }
+        None => {
+            let near = did_you_mean(text, steps.iter().map(|known| known.step.as_str()));
+            let step = near.or(steps.first().map(|known| known.step.as_str())).unwrap_or("NAME");
+            report.error(span, "bad-value", format!("`success_from` names a step, and this is `{text}`")).hint(format!("write step:{step}"));
+        }
+    }
+}

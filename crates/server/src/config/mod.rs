@@ -1,0 +1,37 @@
+//! In: a directory of YAML and JSON, and a place to look secrets up.
+//! Out: a [`Config`](sluice_domain::config::Config) that is valid by construction, and every problem with file, line and column.
+//! Touches: the files, once, in [`read`]; the environment and `secrets/`, once for each secret, in [`EnvironmentThenFiles`].
+//! Never: the network, the ledger, a clock; and no secret leaves it but inside a type that cannot be printed.
+//! If the process dies here: nothing happened yet. The files are only read, and the next start reads them again.
+
+mod bare;
+mod compile;
+mod destination;
+mod document;
+mod event;
+mod expression;
+mod fields;
+mod flow;
+mod key;
+mod names;
+mod node;
+mod problem;
+mod queue;
+mod read;
+mod reference;
+mod report;
+mod retry;
+mod secrets;
+mod step;
+mod table;
+mod trigger;
+mod verify;
+mod with;
+mod worker;
+
+pub use compile::{Compiled, compile};
+pub use node::Span;
+pub use problem::{Colours, Problem, Severity, did_you_mean, render_all, summary};
+pub use read::{Files, ReadError, read};
+pub use reference::reference;
+pub use secrets::{EnvironmentThenFiles, SecretSource, SecretStore};

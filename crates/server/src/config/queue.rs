@@ -1,0 +1,127 @@
+//! `queues:` to [`Queue`]s.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sluice_domain::worker::Queue;
+
+use super::fields::{Fields, check_name};
+use super::names::{Placed, add};
+use super::node::{Kind, Node, Span};
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+/// How long a dead-letter queue keeps jobs that nobody named one for.
+pub(super) const IMPLICIT_RETENTION: Duration = Duration::from_secs(30 * 86_400);
+
+pub(super) static QUEUE: Table = Table {
+    title: "a queue",
+    about: "Where jobs wait. `queues:` is a list of these, or a map of names to them.",
+    keys: &[
+        key("name", Shape::Name, "Its name; in a map, the name is the key.").required(),
+        key("visibility_timeout", Shape::Duration, "How long one attempt may take before its outcome counts as unknown.").or("90s"),
+        key("retention", Shape::Duration, "How long a job may wait. Older ones become dead letters; in a dead-letter queue they are dropped, with an audit line.").or("14d"),
+        key("dead_letter_queue", Shape::Name, "Where jobs go that failed for good.").or("NAME-dlq, made for you, which keeps jobs for 30 days"),
+    ],
+    later: &["rate_limit", "priority", "max_messages"],
+};
+
+/// Where a queue says its dead-letter queue is.
+pub(super) struct DeadLetter {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) span: Span,
+}
+
+/// Reads the whole section. Names of dead-letter queues are checked by the caller, once all are known.
+pub(super) fn read_all(
+    report: Report<'_>,
+    node: &Node,
+    queues: &mut BTreeMap<String, Placed<Queue>>,
+) -> Vec<DeadLetter> {
+    let mut dead_letters = vec![];
+    for (name, span, settings) in named_items(report, node, "queues", "a queue") {
+        let queue = match settings {
+            Some(settings) => read(report, name, settings, &mut dead_letters),
+            None => plain(name),
+        };
+        add(queues, report, "queue", (name, span), queue);
+    }
+    dead_letters
+}
+
+/// A queue with every setting left out.
+pub(super) fn plain(name: &str) -> Queue {
+    Queue {
+        name: name.to_owned(),
+        visibility_timeout: Queue::VISIBILITY_TIMEOUT,
+        retention: Queue::RETENTION,
+        dead_letter_queue: None,
+    }
+}
+
+fn read(report: Report<'_>, name: &str, node: &Node, dead_letters: &mut Vec<DeadLetter>) -> Queue {
+    let mut queue = plain(name);
+    let Some(fields) = Fields::open_named(report, node, &[&QUEUE]) else { return queue };
+    if let Some(timeout) = fields.duration("visibility_timeout") {
+        queue.visibility_timeout = timeout;
+        if timeout.is_zero() {
+            report.error(fields.key_span("visibility_timeout"), "bad-value", "an attempt needs some time");
+        }
+    }
+    if let Some(retention) = fields.duration("retention") {
+        queue.retention = retention;
+        if retention.is_zero() {
+            report.error(fields.key_span("retention"), "bad-value", "a queue that keeps nothing loses every job");
+        }
+    }
+    if let Some((to, span)) = fields.name("dead_letter_queue") {
+        dead_letters.push(DeadLetter { from: name.to_owned(), to: to.to_owned(), span });
+        queue.dead_letter_queue = Some(to.to_owned());
+    }
+    queue
+}
+
+/// The items of a section that is a list of maps with `name`, a list of names, or a map of names to settings.
+pub(super) fn named_items<'n>(
+    report: Report<'_>,
+    node: &'n Node,
+    section: &str,
+    what: &str,
+) -> Vec<(&'n str, Span, Option<&'n Node>)> {
+    let mut found = vec![];
+    match &node.kind {
+        Kind::Map(entries) => {
+            for entry in entries {
+                if check_name(report, entry.key_span, &entry.key) {
+                    let settings = (!entry.value.is_null()).then_some(&entry.value);
+                    found.push((entry.key.as_str(), entry.key_span, settings));
+                }
+            }
+        }
+        Kind::List(items) => {
+            for item in items {
+                if let Some(name) = item.text() {
+                    if check_name(report, item.span, name) {
+                        found.push((name, item.span, None));
+                    }
+                } else if let Some(name) = item.get("name").filter(|name| name.text().is_some()) {
+                    let text = name.text().unwrap_or_default();
+                    if check_name(report, name.span, text) {
+                        found.push((text, name.span, Some(item)));
+                    }
+                } else {
+                    report
+                        .error(item.span, "missing-key", format!("{what} needs `name`"))
+                        .hint(format!("write `- name: …` for each item of `{section}`"));
+                }
+            }
+        }
+        Kind::Scalar(_) => {
+            report
+                .error(node.span, "wrong-type", format!("`{section}` is a list or a map, and this is {}", node.describe()))
+                .hint(format!("such as: {section}: [{{name: contacts}}]"));
+        }
+    }
+    found
+}

@@ -1,0 +1,170 @@
+//! Reads the files of a configuration; what they mean is [`compile`](super::compile)'s.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::node::{FILE_BYTES_MAX, Span};
+use super::problem::{Problem, Severity};
+
+/// How many files a configuration may have.
+pub const FILES_MAX: usize = 5_000;
+/// How large they may be together.
+pub const TOTAL_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How deep directories may lie.
+const DEPTH_MAX: usize = 16;
+
+/// The texts of a configuration, by their relative path, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    entries: Vec<(String, String)>,
+    problems: Vec<Problem>,
+}
+
+/// Why nothing could be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file system said no.
+    #[error("{path} cannot be read: {source}")]
+    Io {
+        /// What was to be read.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// This is no configuration but a disk.
+    #[error("{path} holds more than {FILES_MAX} files or {TOTAL_BYTES_MAX} bytes of YAML and JSON")]
+    TooMuch {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl Files {
+    /// Files that are already in memory.
+    pub fn from_texts<P: Into<String>, T: Into<String>>(texts: impl IntoIterator<Item = (P, T)>) -> Files {
+        let mut entries: Vec<(String, String)> =
+            texts.into_iter().map(|(path, text)| (path.into(), text.into())).collect();
+        entries.sort();
+        Files { entries, problems: vec![] }
+    }
+
+    /// Every path and text, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// The text of a file.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.entries.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What was wrong with files that could not be taken in.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    fn add(&mut self, path: &Path, relative: String) -> Result<(), ReadError> {
+        let io = |source| ReadError::Io { path: path.to_owned(), source };
+        let mut refuse = |code, message: String| {
+            let file = relative.clone();
+            let problem = Problem { severity: Severity::Error, code, file, span: None::<Span>, message, hint: None };
+            self.problems.push(problem);
+        };
+        let length = std::fs::metadata(path).map_err(io)?.len();
+        if length > FILE_BYTES_MAX as u64 {
+            refuse("file-too-large", format!("the file has {length} bytes; {FILE_BYTES_MAX} are allowed"));
+            return Ok(());
+        }
+        match String::from_utf8(std::fs::read(path).map_err(io)?) {
+            Ok(text) => self.entries.push((relative, text)),
+            Err(_) => refuse("not-utf8", "the file is not UTF-8 text".into()),
+        }
+        Ok(())
+    }
+}
+
+/// Reads a directory, with everything below it, or a single file.
+///
+/// Taken are `*.yml`, `*.yaml` and `*.json`; hidden files and directories, `secrets` and
+/// `node_modules` are not looked into, and links to directories are not followed.
+pub fn read(path: &Path) -> Result<Files, ReadError> {
+    let mut files = Files::default();
+    let metadata = std::fs::metadata(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+    if metadata.is_dir() {
+        walk(path, "", 0, &mut files)?;
+    } else {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        files.add(path, name.to_string_lossy().into_owned())?;
+    }
+    let total: usize = files.entries.iter().map(|(_, text)| text.len()).sum();
+    if total > TOTAL_BYTES_MAX {
+        return Err(ReadError::TooMuch { path: path.to_owned() });
+    }
+    files.entries.sort();
+    Ok(files)
+}
+
+fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Result<(), ReadError> {
+    let io = |source| ReadError::Io { path: directory.to_owned(), source };
+    for entry in std::fs::read_dir(directory).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            continue;
+        }
+        let relative = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+        let kind = entry.file_type().map_err(io)?;
+        if kind.is_dir() {
+            if depth < DEPTH_MAX && name != "secrets" && name != "node_modules" {
+                walk(&entry.path(), &relative, depth + 1, files)?;
+            }
+        } else if is_configuration(&name) && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file()) {
+            files.add(&entry.path(), relative)?;
+        }
+        if files.entries.len() > FILES_MAX {
+            return Err(ReadError::TooMuch { path: directory.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn is_configuration(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    matches!(extension.as_deref(), Some("yml" | "yaml" | "json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_gives_its_files_sorted_and_without_the_hidden_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &[u8]| {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for path in ["workers/b.yml", "flows/a.YAML", "z.json", ".git/c.yml", "secrets/d.yml", "node_modules/e/f.json", "notes.txt"] {
+            write(path, b"{}");
+        }
+        write("latin.yml", b"name: caf\xe9");
+        let files = read(directory.path()).unwrap();
+        let names: Vec<&str> = files.iter().map(|(path, _)| path).collect();
+        assert_eq!(names, ["flows/a.YAML", "workers/b.yml", "z.json"]);
+        assert_eq!(files.problems().iter().map(|problem| (problem.code, problem.file.as_str())).collect::<Vec<_>>(), [("not-utf8", "latin.yml")]);
+        let one = read(&directory.path().join("z.json")).unwrap();
+        assert_eq!(one.text("z.json"), Some("{}"));
+        assert!(matches!(read(&directory.path().join("gone")), Err(ReadError::Io { .. })));
+    }
+}

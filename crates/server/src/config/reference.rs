@@ -1,0 +1,135 @@
+//! The reference page of the language, made from the tables that the reader uses.
+
+use std::fmt::Write;
+
+use sluice_domain::action::Action;
+use sluice_domain::verify::Scheme;
+
+use super::table::{Absent, Table};
+use super::{destination, document, event, flow, key, queue, retry, step, trigger, verify, with, worker};
+
+/// Every table, in the order of the page.
+pub(super) fn tables() -> Vec<&'static Table> {
+    vec![
+        &document::FILE,
+        &document::DOCUMENT,
+        &flow::FLOW,
+        &trigger::TRIGGER,
+        &trigger::HTTP,
+        &verify::VERIFY,
+        &verify::SECRET,
+        &verify::TIMESTAMP,
+        &verify::LIST,
+        &trigger::IDEMPOTENCY,
+        &key::KEY_FROM,
+        &key::FINGERPRINT,
+        &trigger::RATE_LIMIT,
+        &event::EVENT,
+        &flow::FLOW_STEP,
+        &flow::ENQUEUE,
+        &flow::RESPONSES,
+        &worker::WORKER,
+        &worker::CONSUMES,
+        &step::STEP,
+        &retry::RETRY,
+        &retry::PHASE,
+        &retry::EXPONENTIAL,
+        &queue::QUEUE,
+        &destination::DESTINATION,
+        &destination::BREAKER,
+        &destination::HTTP,
+        &destination::HTTP_AUTH,
+        &destination::BASIC,
+        &destination::SALESFORCE,
+        &destination::SALESFORCE_AUTH,
+    ]
+}
+
+const OPENING: &str = "\
+# Configuration
+
+A configuration is a directory of YAML or JSON files. `sluice check` reads it and reports every problem.
+
+- Durations are written `250ms`, `90s`, `15m`, `48h`, `7d`; sizes `64KiB`, `1MiB`; rates `5/min`, `100/s`, `20/10s`.
+- `{{ … }}` holds an expression. It may stand without quotes, as long as it ends on the line it begins on.
+- Expressions in a flow's key and mapping see `body`, `headers` and `request`; those in its steps see `event` too; those in a
+  worker's steps see `event`, `body`, `headers`, `request` and `steps.NAME.output` of the steps above.
+- `${secrets.NAME}` stands for a secret: the environment variable `SLUICE_SECRET_NAME`, then `NAME`, then the file `secrets/NAME`.
+  Secrets stand in `verify:`, in `destinations:` and under `with:`, and nowhere in plain text.
+";
+
+/// The page, in Markdown.
+pub fn reference() -> String {
+    let mut page = OPENING.to_owned();
+    for table in tables() {
+        write_table(&mut page, table);
+    }
+    page.push_str("\n## Verification schemes\n\n");
+    let names: Vec<String> = Scheme::ALL.iter().map(|scheme| format!("`{scheme}`")).collect();
+    let _ = writeln!(page, "{}.", names.join(", "));
+    page.push_str("\n## Actions\n\nWhat `run:` may name, and what `with:` may hold.\n");
+    for action in Action::ALL {
+        write_action(&mut page, action);
+    }
+    page
+}
+
+/// `a retry policy` is `Retry policy` in a heading.
+fn heading(title: &str) -> String {
+    let words = ["a ", "an ", "the ", "any "].iter().find_map(|article| title.strip_prefix(article)).unwrap_or(title);
+    let mut characters = words.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
+}
+
+fn write_table(page: &mut String, table: &Table) {
+    let _ = write!(page, "\n## {}\n\n{}\n\n| key | value | when left out | meaning |\n|---|---|---|---|\n", heading(table.title), table.about);
+    for key in table.keys {
+        let absent = match key.default {
+            Absent::Required => "must be there",
+            Absent::Nothing => "",
+            Absent::Default(text) => text,
+        };
+        let _ = writeln!(page, "| `{}` | {} | {} | {} |", key.name, cell(&key.shape.describe()), cell(absent), cell(key.about));
+    }
+    if !table.later.is_empty() {
+        let later: Vec<String> = table.later.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(page, "\nNot supported by this version yet: {}.", later.join(", "));
+    }
+}
+
+fn write_action(page: &mut String, action: Action) {
+    let spec = action.spec();
+    let destination = match spec.destination_required {
+        true => format!("Needs a destination of type `{}`.", spec.destination),
+        false => format!("Uses a destination of type `{}`, or a built-in one when none is named.", spec.destination),
+    };
+    let _ = write!(page, "\n### {}\n\n{} {destination}\n\n| parameter | value | required | meaning |\n|---|---|---|---|\n", spec.name, spec.about);
+    for parameter in spec.parameters {
+        let required = if parameter.required { "yes" } else { "" };
+        let _ = writeln!(page, "| `{}` | {} | {required} | {} |", parameter.name, cell(&with::describe(&parameter.shape)), cell(parameter.about));
+    }
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table::Shape;
+
+    #[test]
+    fn every_table_that_a_key_points_to_is_on_the_page() {
+        let titles: Vec<&str> = tables().iter().map(|table| table.title).collect();
+        for table in tables() {
+            for key in table.keys {
+                if let Shape::Table(title) | Shape::Tables(title) = key.shape {
+                    assert!(titles.contains(&title), "`{}` of {} points to `{title}`", key.name, table.title);
+                }
+                assert!(!table.later.contains(&key.name), "`{}` of {} is known and for later", key.name, table.title);
+            }
+        }
+    }
+}

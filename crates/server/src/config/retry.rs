@@ -1,0 +1,196 @@
+//! `retry:` to a [`RetryPolicy`].
+
+use std::time::Duration;
+
+use sluice_domain::retry::{Delay, Jitter, Phase, RetryPolicy};
+use sluice_domain::unit;
+
+use super::fields::Fields;
+use super::names::Names;
+use super::node::Node;
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+pub(super) static RETRY: Table = Table {
+    title: "a retry policy",
+    about: "When a failed step is tried again, and when no more. A step may have its own; what it leaves out is the worker's.",
+    keys: &[
+        key("strategy", Shape::OneOf(&["exponential", "fixed", "phased"]), "How the delay grows from one attempt to the next.").or("exponential"),
+        key("base_delay", Shape::Duration, "The first delay; the only one when the strategy is fixed.").or("2s"),
+        key("base_ms", Shape::Count(1, 86_400_000), "The same in milliseconds."),
+        key("multiplier", Shape::Number(1, 100), "What each following delay is multiplied by.").or("2"),
+        key("jitter", Shape::OneOf(&["full", "equal", "none"]), "How much of a delay is left to chance: all of it, the second half, nothing.").or("full"),
+        key("max_delay", Shape::Duration, "No delay is longer.").or("120s"),
+        key("max_attempts", Shape::Count(1, 1000), "Attempts in all, the first one included.").or("7"),
+        key("max_attempts_maybe", Shape::Count(1, 1000), "Attempts for failures that may pass, such as a conflict or a lock.").or("3"),
+        key("retry_after_cap", Shape::Duration, "A longer Retry-After than this is not believed.").or("1h"),
+        key("on_exhausted", Shape::Described("a dead-letter queue, written dlq:NAME"), "Where the job goes once it is dead.").or("the queue's own dead-letter queue"),
+        key("phases", Shape::Tables("a phase"), "For the strategy phased: one after the other, the last one stays."),
+    ],
+    later: &["budget_per_contact", "budget"],
+};
+
+pub(super) static PHASE: Table = Table {
+    title: "a phase",
+    about: "A stretch of attempts that share one kind of delay: `delay` or `exponential`.",
+    keys: &[
+        key("attempts", Shape::Count(1, 1000), "How many attempts this phase covers.").required(),
+        key("delay", Shape::Described("`immediate` or a duration such as 1s"), "The same delay before each."),
+        key("exponential", Shape::Table("an exponential delay"), "A growing delay."),
+    ],
+    later: &[],
+};
+
+pub(super) static EXPONENTIAL: Table = Table {
+    title: "an exponential delay",
+    about: "A delay that grows with every attempt of its phase.",
+    keys: &[
+        key("base", Shape::Duration, "The first delay.").required(),
+        key("multiplier", Shape::Number(1, 100), "What each following delay is multiplied by.").or("2"),
+        key("max", Shape::Duration, "No delay is longer.").or("120s"),
+    ],
+    later: &[],
+};
+
+/// Reads a policy; what it leaves out is taken from `inherited`.
+pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, names: &Names) -> RetryPolicy {
+    let mut policy = inherited.clone();
+    let Some(fields) = Fields::open(report, node, &[&RETRY]) else { return policy };
+    if let Some(phases) = read_delays(&fields, inherited) {
+        policy.phases = phases;
+    }
+    match fields.one_of("jitter") {
+        Some("equal") => policy.jitter = Jitter::Equal,
+        Some("full") => policy.jitter = Jitter::Full,
+        Some(_) => {
+            policy.jitter = Jitter::None;
+            report
+                .warning(fields.key_span("jitter"), "no-jitter", "without jitter, jobs that failed together come back together")
+                .hint("write `jitter: full`");
+        }
+        None => {}
+    }
+    if let Some(attempts) = fields.count("max_attempts") {
+        policy.max_attempts = attempts;
+        policy.max_attempts_maybe = policy.max_attempts_maybe.min(attempts);
+    }
+    if let Some(attempts) = fields.count("max_attempts_maybe") {
+        policy.max_attempts_maybe = attempts;
+        if attempts > policy.max_attempts {
+            report.error(
+                fields.key_span("max_attempts_maybe"),
+                "bad-value",
+                format!("`max_attempts_maybe` is {attempts}, more than the {} attempts there are", policy.max_attempts),
+            );
+        }
+    }
+    if let Some(cap) = fields.duration("retry_after_cap") {
+        policy.retry_after_cap = cap;
+    }
+    if let Some(queue) = read_exhausted(&fields, names) {
+        policy.dead_letter_queue = Some(queue);
+    }
+    policy
+}
+
+/// The delays, if anything is said about them.
+fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<Phase>> {
+    let strategy = fields.one_of("strategy");
+    let base_ms = fields.count("base_ms").map(|ms| Duration::from_millis(ms.into()));
+    let base_delay = fields.duration("base_delay");
+    if base_ms.is_some() && base_delay.is_some() {
+        fields.report.error(fields.key_span("base_ms"), "exclusive-keys", "`base_ms` and `base_delay` say the same thing").hint("keep one of them");
+    }
+    let base = base_delay.or(base_ms);
+    let (multiplier, cap) = (fields.number("multiplier"), fields.duration("max_delay"));
+    let phases = fields.node("phases");
+    if strategy == Some("phased") || (strategy.is_none() && phases.is_some()) {
+        refuse(fields, &["base_delay", "base_ms", "multiplier", "max_delay"], "phased");
+        return Some(read_phases(fields, phases));
+    }
+    refuse(fields, &["phases"], strategy.unwrap_or("exponential"));
+    if strategy == Some("fixed") {
+        refuse(fields, &["multiplier", "max_delay"], "fixed");
+        let delay = base.unwrap_or(Duration::from_secs(2));
+        return Some(vec![Phase { retries: u32::MAX, delay: Delay::Fixed { delay } }]);
+    }
+    if strategy.is_none() && base.is_none() && multiplier.is_none() && cap.is_none() {
+        return None;
+    }
+    let (was_base, was_multiplier, was_cap) = match inherited.phases.as_slice() {
+        [Phase { delay: Delay::Exponential { base, multiplier, cap }, .. }] => (*base, *multiplier, *cap),
+        _ => (Duration::from_secs(2), 2.0, Duration::from_secs(120)),
+    };
+    let base = base.unwrap_or(was_base);
+    if let Some(cap) = cap.filter(|cap| *cap < base) {
+        fields.report.error(
+            fields.key_span("max_delay"),
+            "bad-value",
+            format!("`max_delay` ({}) is shorter than the first delay ({})", unit::format_duration(cap), unit::format_duration(base)),
+        );
+    }
+    let delay = Delay::Exponential { base, multiplier: multiplier.unwrap_or(was_multiplier), cap: cap.unwrap_or(was_cap.max(base)) };
+    Some(vec![Phase { retries: u32::MAX, delay }])
+}
+
+fn refuse(fields: &Fields<'_, '_>, keys: &[&'static str], strategy: &str) {
+    for key in keys {
+        if fields.node(key).is_some() {
+            fields.report.error(
+                fields.key_span(key),
+                "exclusive-keys",
+                format!("`{key}` has no meaning with the strategy {strategy}"),
+            );
+        }
+    }
+}
+
+fn read_phases(fields: &Fields<'_, '_>, node: Option<&Node>) -> Vec<Phase> {
+    let report = fields.report;
+    let items = node.and_then(Node::items).unwrap_or_default();
+    if items.is_empty() {
+        let span = node.map_or(fields.span, |node| node.span);
+        report
+            .error(span, "missing-key", "the strategy phased needs `phases`, a list")
+            .hint("such as: phases: [{attempts: 3, delay: immediate}, {attempts: 2, delay: 1s}]");
+    }
+    items.iter().filter_map(|item| read_phase(report, item)).collect()
+}
+
+fn read_phase(report: Report<'_>, node: &Node) -> Option<Phase> {
+    let fields = Fields::open(report, node, &[&PHASE])?;
+    let retries = fields.count("attempts")?;
+    let delay = match (fields.text("delay"), fields.node("exponential")) {
+        (Some("immediate"), None) => Delay::Immediate,
+        (Some(_), None) => Delay::Fixed { delay: fields.duration("delay")? },
+        (None, Some(node)) => {
+            let fields = Fields::open(report, node, &[&EXPONENTIAL])?;
+            let base = fields.duration("base")?;
+            let cap = fields.duration("max").unwrap_or(Duration::from_secs(120).max(base));
+            Delay::Exponential { base, multiplier: fields.number("multiplier").unwrap_or(2.0), cap }
+        }
+        (Some(_), Some(_)) => {
+            report.error(fields.key_span("delay"), "exclusive-keys", "a phase has `delay` or `exponential`, not both");
+            return None;
+        }
+        (None, None) => {
+            report.error(fields.span, "missing-key", "a phase needs `delay` or `exponential`");
+            return None;
+        }
+    };
+    Some(Phase { retries, delay })
+}
+
+fn read_exhausted(fields: &Fields<'_, '_>, names: &Names) -> Option<String> {
+    let text = fields.text("on_exhausted")?;
+    let span = fields.node("on_exhausted")?.span;
+    let Some(queue) = text.strip_prefix("dlq:").map(str::trim).filter(|queue| !queue.is_empty()) else {
+        fields
+            .report
+            .error(span, "bad-value", format!("`on_exhausted` names a dead-letter queue, and this is `{text}`"))
+            .hint(format!("write dlq:{}", if names.queues.contains_key(text) { text } else { "NAME" }));
+        return None;
+    };
+    names.check_queue(fields.report, span, queue);
+    Some(queue.to_owned())
+}

@@ -1,0 +1,317 @@
+//! `verify:` to a [`Verifier`].
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sluice_domain::verify::{
+    Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator, Settings,
+    SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, Verifier,
+};
+
+use super::fields::{Fields, Literal, secret_text};
+use super::node::{Kind, Node, Span};
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+pub(super) static VERIFY: Table = Table {
+    title: "a verification",
+    about: "How a request proves where it comes from. `verify: none` believes everybody; without `verify:` only callers on loopback \
+            are answered. The settings from `header` on describe a sender of your own.",
+    keys: &[
+        key("scheme", Shape::Described("the name of a scheme"), "Who signs, or how; the names are listed below.").required(),
+        key("secret", Shape::Secret, "The secret, or the public key of an asymmetric scheme."),
+        key("secrets", Shape::Described("a list of secrets, or of maps with value, name and not_after"), "Several while one is being replaced; each of them is accepted."),
+        key("tolerance", Shape::Duration, "How far from now a request may have been signed.").or("the sender's own window"),
+        key("public_url", Shape::Text, "The URL that the sender was given, for schemes that sign it."),
+        key("version", Shape::OneOf(&["auto", "v1", "v2", "v3"]), "The version of HubSpot's signature.").or("auto"),
+        key("user", Shape::Text, "The user name for HTTP Basic, when the secret is a password only."),
+        key("verify_token", Shape::Secret, "For meta: what the subscription handshake has to say."),
+        key("signing_key", Shape::Secret, "The private key of an asymmetric scheme; signs test requests only."),
+        key("header", Shape::Described("a header's name, or a list of two of which the first that is there counts"), "For hmac and token: where the signature or token is."),
+        key("query", Shape::Text, "For token: the query parameter that holds it."),
+        key("algorithm", Shape::OneOf(&["sha1", "sha256", "sha512"]), "For hmac: the hash.").or("sha256"),
+        key("encoding", Shape::OneOf(&["hex", "base64", "base64url"]), "For hmac: how the digest is written.").or("hex"),
+        key("prefix", Shape::Text, "For hmac: what the signature starts with, such as sha256=."),
+        key("signed", Shape::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"), "For hmac: what is signed.").or("\"{body}\""),
+        key("secret_encoding", Shape::OneOf(&["text", "base64", "hex"]), "For hmac: how the secret becomes the key.").or("text"),
+        key("secret_prefix", Shape::Text, "For hmac: what to strip from the secret, such as whsec_."),
+        key("timestamp", Shape::Table("a time of signing"), "For hmac: where the time of signing is."),
+        key("id_header", Shape::Text, "For hmac: the header of the event id, if it is signed."),
+        key("list", Shape::Table("a signature list"), "For hmac: when the header holds fields such as t=1,v1=abc."),
+    ],
+    later: &[],
+};
+
+pub(super) static SECRET: Table = Table {
+    title: "one of several secrets",
+    about: "A secret with a name and an end.",
+    keys: &[
+        key("value", Shape::Secret, "The secret.").required(),
+        key("name", Shape::Name, "What it is called in messages.").or("the name of the secret"),
+        key("not_after", Shape::Described("a time such as 2026-12-31T00:00:00Z"), "The last moment at which it is accepted."),
+    ],
+    later: &[],
+};
+
+pub(super) static TIMESTAMP: Table = Table {
+    title: "a time of signing",
+    about: "One of `header`, `field` and `body`.",
+    keys: &[
+        key("header", Shape::Text, "The header that holds it."),
+        key("field", Shape::Text, "The field of the signature list that holds it."),
+        key("body", Shape::Text, "The path into the JSON body that leads to it."),
+        key("unit", Shape::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.").or("seconds"),
+    ],
+    later: &[],
+};
+
+pub(super) static LIST: Table = Table {
+    title: "a signature list",
+    about: "How the fields of the signature header are told apart.",
+    keys: &[
+        key("signature_key", Shape::Text, "The key of the signatures, such as v1.").required(),
+        key("separator", Shape::OneOf(&["comma", "semicolon", "space"]), "What stands between fields.").or("comma"),
+        key("assign", Shape::OneOf(&["equals", "comma"]), "What stands between a key and its value.").or("equals"),
+    ],
+    later: &[],
+};
+
+/// Reads the section. `None` when it says nothing usable.
+pub(super) fn read(report: Report<'_>, node: &Node) -> Option<Verifier> {
+    if node.text() == Some("none") {
+        return Verifier::new(Settings::new(Scheme::None, vec![])).ok();
+    }
+    if let Some(name) = node.text() {
+        let scheme = scheme(report, node.span, name)?;
+        report
+            .error(node.span, "bad-verification", format!("the scheme {scheme} needs a secret"))
+            .hint(format!("write verify: {{scheme: {scheme}, secret: \"${{secrets.NAME}}\"}}"));
+        return None;
+    }
+    let fields = Fields::open(report, node, &[&VERIFY])?;
+    let scheme = fields.text("scheme").map(|name| scheme(report, fields.node("scheme").map_or(node.span, |node| node.span), name));
+    let (secrets, complete) = read_secrets(&fields);
+    let scheme = scheme??;
+    let mut settings = Settings::new(scheme, secrets);
+    settings.tolerance = fields.duration("tolerance");
+    settings.public_url = fields.text("public_url").map(str::to_owned);
+    settings.user_name = fields.text("user").map(str::to_owned);
+    settings.verify_token = fields.secret("verify_token");
+    settings.signing_key = fields.secret("signing_key");
+    settings.hubspot_version = match fields.one_of("version") {
+        Some("v1") => HubspotVersion::V1,
+        Some("v2") => HubspotVersion::V2,
+        Some("v3") => HubspotVersion::V3,
+        _ => HubspotVersion::Auto,
+    };
+    match scheme {
+        Scheme::Hmac => settings.hmac = Some(read_hmac(&fields)?),
+        Scheme::Token => settings.token = Some(read_token(&fields)?),
+        _ => refuse_own_settings(&fields, scheme),
+    }
+    if !complete {
+        return None;
+    }
+    match Verifier::new(settings) {
+        Ok(verifier) => Some(verifier),
+        Err(problem) => {
+            report.error(fields.key_span("scheme"), "bad-verification", problem.to_string());
+            None
+        }
+    }
+}
+
+fn scheme(report: Report<'_>, span: Span, name: &str) -> Option<Scheme> {
+    let found = name.parse().ok();
+    if found.is_none() {
+        let names = Scheme::ALL.iter().map(|scheme| scheme.name());
+        let otherwise = "describe it with `scheme: hmac`, `bearer`, `token` or `basic`";
+        report.error(span, "unknown-scheme", format!("no verification scheme is called `{name}`")).meant(name, names, otherwise);
+    }
+    found
+}
+
+/// The secrets, and whether every one could be read.
+fn read_secrets(fields: &Fields<'_, '_>) -> (Vec<Secret>, bool) {
+    let report = fields.report;
+    let mut secrets = vec![];
+    let mut complete = true;
+    let mut take = |secret: Option<Secret>| match secret {
+        Some(secret) => secrets.push(secret),
+        None => complete = false,
+    };
+    if let Some(node) = fields.node("secret") {
+        if fields.node("secrets").is_some() {
+            report.error(fields.key_span("secrets"), "exclusive-keys", "`secret` and `secrets` say the same thing").hint("put every secret into `secrets`");
+        }
+        take(read_secret(report, node));
+    }
+    if let Some(node) = fields.node("secrets") {
+        match &node.kind {
+            Kind::List(items) => items.iter().for_each(|item| take(read_secret(report, item))),
+            _ => take(read_secret(report, node)),
+        }
+    }
+    (secrets, complete)
+}
+
+fn read_secret(report: Report<'_>, node: &Node) -> Option<Secret> {
+    if node.entries().is_none() {
+        let value = secret_text(report, node, "secret", Literal::Refused)?;
+        return Some(Secret::new(secret_name(node), value));
+    }
+    let fields = Fields::open(report, node, &[&SECRET])?;
+    let value = fields.secret("value");
+    let not_after = match fields.text("not_after") {
+        Some(text) => match text.parse::<Timestamp>() {
+            Ok(at) => Some(at),
+            Err(_) => {
+                let span = fields.node("not_after").map_or(fields.span, |node| node.span);
+                report.error(span, "bad-value", format!("`{text}` is not a time")).hint("write 2026-12-31T00:00:00Z");
+                return None;
+            }
+        },
+        None => None,
+    };
+    let name = fields.name("name").map(|(name, _)| name.to_owned());
+    let name = name.or_else(|| fields.node("value").map(secret_name)).unwrap_or_default();
+    Some(Secret { not_after, ..Secret::new(name, value?) })
+}
+
+/// The name in `${secrets.NAME}`, for messages.
+fn secret_name(node: &Node) -> String {
+    let text = node.text().unwrap_or_default();
+    let inside = text.split("${secrets.").nth(1).and_then(|rest| rest.split('}').next());
+    inside.unwrap_or("secret").to_owned()
+}
+
+fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
+    refuse(fields, &["algorithm", "encoding", "prefix", "signed", "secret_encoding", "secret_prefix", "timestamp", "id_header", "list"], Scheme::Token);
+    match (fields.node("header"), fields.text("query")) {
+        (Some(_), None) => fields.text("header").map(|name| TokenPlace::Header(name.to_owned())),
+        (None, Some(name)) => Some(TokenPlace::Query(name.to_owned())),
+        _ => {
+            fields
+                .report
+                .error(fields.key_span("scheme"), "bad-verification", "the scheme token needs `header` or `query`, and only one of them")
+                .hint("say where the sender puts the token");
+            None
+        }
+    }
+}
+
+fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
+    refuse(fields, &["query"], Scheme::Hmac);
+    let report = fields.report;
+    let Some(header) = fields.node("header") else {
+        report
+            .error(fields.key_span("scheme"), "bad-verification", "the scheme hmac needs `header`, where the signature is")
+            .hint("such as: header: X-Signature");
+        return None;
+    };
+    let header = match (header.text(), header.items()) {
+        (Some(name), _) => SignatureHeader::One(name.to_owned()),
+        (None, Some([first, second])) if first.text().is_some() && second.text().is_some() => {
+            let text = |node: &Node| node.text().unwrap_or_default().to_owned();
+            SignatureHeader::FirstOf(text(first), text(second))
+        }
+        _ => {
+            report.error(header.span, "wrong-type", "`header` must be a header's name, or a list of two");
+            return None;
+        }
+    };
+    let text = |name| fields.text(name).map(str::to_owned);
+    Some(HmacSettings {
+        header,
+        algorithm: match fields.one_of("algorithm") {
+            Some("sha1") => Algorithm::Sha1,
+            Some("sha512") => Algorithm::Sha512,
+            _ => Algorithm::Sha256,
+        },
+        encoding: match fields.one_of("encoding") {
+            Some("base64") => Encoding::Base64,
+            Some("base64url") => Encoding::Base64Url,
+            _ => Encoding::Hex,
+        },
+        secret_encoding: match fields.one_of("secret_encoding") {
+            Some("base64") => SecretEncoding::Base64,
+            Some("hex") => SecretEncoding::Hex,
+            _ => SecretEncoding::Text,
+        },
+        secret_prefix: text("secret_prefix"),
+        prefix: text("prefix"),
+        layout: fields.node("list").and_then(|node| read_list(report, node)).unwrap_or(Layout::Whole),
+        signed: text("signed").unwrap_or_else(|| "{body}".into()),
+        timestamp: fields.node("timestamp").and_then(|node| read_timestamp(report, node)),
+        id_header: text("id_header"),
+    })
+}
+
+fn read_list(report: Report<'_>, node: &Node) -> Option<Layout> {
+    let fields = Fields::open(report, node, &[&LIST])?;
+    Some(Layout::List {
+        separator: match fields.one_of("separator") {
+            Some("semicolon") => Separator::Semicolon,
+            Some("space") => Separator::Space,
+            _ => Separator::Comma,
+        },
+        assign: match fields.one_of("assign") {
+            Some("comma") => Assign::Comma,
+            _ => Assign::Equals,
+        },
+        signature_key: fields.text("signature_key")?.to_owned(),
+    })
+}
+
+fn read_timestamp(report: Report<'_>, node: &Node) -> Option<TimestampSettings> {
+    let fields = Fields::open(report, node, &[&TIMESTAMP])?;
+    let text = |name| fields.text(name).map(str::to_owned);
+    let source = match (text("header"), text("field"), text("body")) {
+        (Some(name), None, None) => TimestampSource::Header(name),
+        (None, Some(name), None) => TimestampSource::Field(name),
+        (None, None, Some(path)) => TimestampSource::Body(path),
+        _ => {
+            report.error(fields.span, "bad-verification", "a time of signing is in one place: `header`, `field` or `body`");
+            return None;
+        }
+    };
+    let unit = match fields.one_of("unit") {
+        Some("milliseconds") => TimestampUnit::Milliseconds,
+        Some("iso8601") => TimestampUnit::Iso8601,
+        Some("http-date") => TimestampUnit::HttpDate,
+        _ => TimestampUnit::Seconds,
+    };
+    Some(TimestampSettings { source, unit })
+}
+
+fn refuse_own_settings(fields: &Fields<'_, '_>, scheme: Scheme) {
+    let own = ["header", "query", "algorithm", "encoding", "prefix", "signed", "secret_encoding", "secret_prefix", "timestamp", "id_header", "list"];
+    refuse(fields, &own, scheme);
+}
+
+fn refuse(fields: &Fields<'_, '_>, keys: &[&'static str], scheme: Scheme) {
+    for key in keys {
+        if fields.node(key).is_some() {
+            fields.report.error(fields.key_span(key), "bad-verification", format!("the scheme {scheme} has no use for `{key}`"));
+        }
+    }
+}
+
+/// For how long a sender is known to repeat an event by itself, or a person can ask it to. Nothing where the sender does not publish it.
+pub(super) fn retry_horizon(scheme: Scheme) -> Option<Duration> {
+    let hours = match scheme {
+        Scheme::StandardWebhooks => 76,
+        Scheme::Svix => 28,
+        Scheme::Stripe | Scheme::Github | Scheme::Hubspot | Scheme::Paddle => 72,
+        Scheme::Meta => 36,
+        Scheme::Calendly | Scheme::Square | Scheme::Sendgrid => 24,
+        Scheme::Postmark => 11,
+        Scheme::Typeform => 10,
+        Scheme::Mailgun | Scheme::Linkedin => 8,
+        Scheme::Shopify | Scheme::MicrosoftGraph => 4,
+        Scheme::Mailchimp => 2,
+        Scheme::Slack | Scheme::Webflow | Scheme::Pipedrive => 1,
+        _ => return None,
+    };
+    Some(Duration::from_secs(hours * 3600))
+}

@@ -1,0 +1,146 @@
+//! `with:` against the catalogue of actions.
+
+use serde_json::Value;
+use sluice_domain::action::{Action, Parameter, Shape};
+use sluice_domain::template::Template;
+use sluice_domain::unit;
+
+use super::expression::{Visible, template};
+use super::node::{Kind, Node, Span};
+use super::report::Report;
+
+/// Parameters that decide how an effect is treated before any event is there: no template can fill them.
+const DECIDED_BEFORE: [&str; 2] = ["class", "repeat"];
+
+/// Reads and checks the parameters; `destination` is somebody else's.
+pub(super) fn read(
+    report: Report<'_>,
+    action: Action,
+    node: Option<&Node>,
+    with_span: Span,
+    action_span: Span,
+    visible: Visible<'_>,
+) -> Option<Template> {
+    let spec = action.spec();
+    let empty = Node { span: action_span, kind: Kind::Map(vec![]) };
+    let node = node.unwrap_or(&empty);
+    let Some(entries) = node.entries() else {
+        report
+            .error(node.span, "wrong-type", format!("`with` is a map, and this is {}", node.describe()))
+            .hint(format!("its keys are {}", list(spec.parameters)));
+        return None;
+    };
+    for entry in entries.iter().filter(|entry| entry.key != "destination") {
+        match spec.parameters.iter().find(|parameter| parameter.name == entry.key) {
+            Some(parameter) => check_shape(report, &entry.value, parameter),
+            None => {
+                let names = spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
+                report
+                    .error(entry.key_span, "unknown-parameter", format!("{} has no parameter `{}`", spec.name, entry.key))
+                    .meant(&entry.key, names, &format!("its parameters are {}", list(spec.parameters)));
+            }
+        }
+    }
+    let at = if entries.is_empty() { action_span } else { with_span };
+    for parameter in spec.parameters.iter().filter(|parameter| parameter.required) {
+        if node.get(parameter.name).is_none_or(Node::is_null) {
+            report
+                .error(at, "missing-parameter", format!("{} needs the parameter `{}`", spec.name, parameter.name))
+                .hint(parameter.about);
+        }
+    }
+    if action == Action::HttpRequest {
+        check_http(report, node);
+    }
+    let rest = entries.iter().filter(|entry| entry.key != "destination").cloned().collect();
+    template(report, &Node { span: node.span, kind: Kind::Map(rest) }, visible)
+}
+
+fn list(parameters: &[Parameter]) -> String {
+    parameters.iter().map(|parameter| parameter.name).collect::<Vec<_>>().join(", ")
+}
+
+/// What the value of a parameter must be, in words.
+pub(super) fn describe(shape: &Shape) -> String {
+    match shape {
+        Shape::Text => "text".into(),
+        Shape::Flag => "true or false".into(),
+        Shape::OneOf(words) => super::table::Shape::OneOf(words).describe(),
+        Shape::Map => "a map of names to values".into(),
+        Shape::Any => "anything".into(),
+        Shape::Duration => "a duration such as 10s".into(),
+        Shape::Numbers => "a list of whole numbers".into(),
+    }
+}
+
+fn check_shape(report: Report<'_>, node: &Node, parameter: &Parameter) {
+    let filled_in = node.text().is_some_and(|text| text.contains("{{") || text.contains("${secrets."));
+    let value = node.to_value();
+    let good = match &parameter.shape {
+        _ if filled_in && DECIDED_BEFORE.contains(&parameter.name) => {
+            report.error(
+                node.span,
+                "expression-not-here",
+                format!("`{}` is decided before any event is there, so {{{{ … }}}} has no value here", parameter.name),
+            );
+            return;
+        }
+        Shape::Any => true,
+        Shape::Map => node.entries().is_some() || filled_in,
+        Shape::Numbers => node.items().is_some_and(|items| items.iter().all(|item| item.to_value().is_u64())),
+        _ if filled_in => true,
+        Shape::Text => node.text().is_some(),
+        Shape::Flag => value.is_boolean(),
+        Shape::OneOf(words) => node.text().is_some_and(|text| words.contains(&text)),
+        Shape::Duration => match node.text().map(unit::duration) {
+            Some(Err(problem)) => {
+                report.error(node.span, "bad-value", format!("`{}`: {problem}", parameter.name));
+                return;
+            }
+            found => found.is_some(),
+        },
+    };
+    if good {
+        return;
+    }
+    let written = match &value {
+        Value::String(text) if text.len() <= 60 => format!("`{text}`"),
+        _ => node.describe().to_owned(),
+    };
+    let message = format!("`{}` must be {}, and this is {written}", parameter.name, describe(&parameter.shape));
+    let reported = report.error(node.span, "wrong-type", message);
+    if let (Shape::OneOf(words), Some(text)) = (&parameter.shape, node.text()) {
+        reported.meant(text, words.iter().copied(), "");
+    }
+}
+
+/// What the catalogue cannot say: parameters that exclude or need one another.
+fn check_http(report: Report<'_>, node: &Node) {
+    let bodies = node.entries().unwrap_or_default().iter().filter(|entry| ["json", "form", "text"].contains(&entry.key.as_str()));
+    if let Some(second) = bodies.clone().nth(1) {
+        report.error(second.key_span, "exclusive-keys", "a request has one body: `json`, `form` or `text`").hint("keep one of them");
+    }
+    let Some(class) = node.get("class") else { return check_verify(report, node) };
+    for (word, means) in [("keyed", "idempotency_header"), ("verifiable", "verify")] {
+        if class.text() == Some(word) && node.get(means).is_none() {
+            report
+                .error(class.span, "class-without-means", format!("a {word} effect needs `{means}`"))
+                .hint(format!("add `{means}`, or leave `class` out"));
+        }
+    }
+    check_verify(report, node);
+}
+
+fn check_verify(report: Report<'_>, node: &Node) {
+    let Some(verify) = node.get("verify").filter(|verify| verify.entries().is_some()) else { return };
+    for entry in verify.entries().unwrap_or_default() {
+        if !["url", "headers"].contains(&entry.key.as_str()) {
+            report
+                .error(entry.key_span, "unknown-parameter", format!("`verify` has no key `{}`", entry.key))
+                .meant(&entry.key, ["url", "headers"], "its keys are url and headers");
+        }
+    }
+    if verify.get("url").is_none() {
+        report.error(verify.span, "missing-parameter", "`verify` needs `url`, which answers 2xx or 404");
+    }
+}

@@ -1,0 +1,321 @@
+//! What the handle and the server share, and the way a request takes through it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::HeaderName;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::books::{Books, KeyAnswer, KeyCounts, Received, SinkTruth, fingerprint};
+use super::{KeyPolicy, SinkSettings};
+use crate::faults::{Call, CallKind, FaultPlan, Injector};
+use crate::perform::{Refusal, Target, Told, perform};
+use crate::reply::{Hangup, Payload, Reply};
+use crate::serve::{Handler, read_body};
+use crate::{locked, uri};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const OK: &[u8] = br#"{"ok":true}"#;
+const JSON: &str = "application/json";
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    settings: SinkSettings,
+    pub(crate) injector: Injector,
+    counts: Counts,
+    books: Mutex<Books>,
+    resources: Mutex<HashMap<String, Bytes>>,
+    /// Told of every call that arrives and of every call that is settled.
+    pub(crate) changed: watch::Sender<()>,
+}
+
+/// Totals, kept without a lock.
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    settled: AtomicU64,
+    applied: AtomicU64,
+    applied_unseen: AtomicU64,
+    refused: AtomicU64,
+    cut: AtomicU64,
+    replayed: AtomicU64,
+}
+
+impl Counts {
+    fn all(&self) -> [&AtomicU64; 7] {
+        let Counts { requests, settled, applied, applied_unseen, refused, cut, replayed } = self;
+        [requests, settled, applied, applied_unseen, refused, cut, replayed]
+    }
+}
+
+fn add(counter: &AtomicU64) -> u64 {
+    counter.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+impl Shared {
+    pub(crate) fn new(settings: SinkSettings, injector: Injector) -> Shared {
+        Shared {
+            settings,
+            injector,
+            counts: Counts::default(),
+            books: Mutex::default(),
+            resources: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        locked(&self.books)
+    }
+
+    pub(crate) fn truth(&self) -> SinkTruth {
+        let [requests, settled, applied, applied_unseen, refused, cut, replayed] =
+            self.counts.all().map(|counter| counter.load(Ordering::Acquire));
+        let resources = locked(&self.resources).len() as u64;
+        let faults = self.injector.counts();
+        let mut truth = SinkTruth {
+            requests,
+            settled,
+            applied,
+            applied_unseen,
+            refused,
+            cut,
+            replayed,
+            resources,
+            faults,
+            ..SinkTruth::default()
+        };
+        self.books().fill_in(&mut truth);
+        truth
+    }
+
+    pub(crate) fn keys(&self) -> BTreeMap<String, KeyCounts> {
+        self.books().keys()
+    }
+
+    pub(crate) fn paths(&self) -> BTreeMap<String, u64> {
+        self.books().paths()
+    }
+
+    pub(crate) fn requests_kept(&self) -> Vec<Received> {
+        self.books().requests.iter().cloned().collect()
+    }
+
+    pub(crate) fn resource(&self, id: &str) -> Option<Bytes> {
+        locked(&self.resources).get(id).cloned()
+    }
+
+    pub(crate) fn reset(&self) {
+        self.counts.all().iter().for_each(|counter| counter.store(0, Ordering::Release));
+        *self.books() = Books::default();
+        locked(&self.resources).clear();
+        self.injector.forget_counts();
+        self.changed.send_replace(());
+    }
+
+    fn remember(&self, parts: &Parts, body: &Bytes, key: Option<&str>, number: u64) {
+        let SinkSettings { remembered_max, requests_kept_max, .. } = self.settings;
+        if remembered_max == 0 && requests_kept_max == 0 {
+            return;
+        }
+        let mut books = self.books();
+        if remembered_max > 0 {
+            books.count_path(parts.method.as_str(), parts.uri.path(), remembered_max);
+        }
+        if let (Some(key), true) = (key, remembered_max > 0) {
+            books.count_key(key, remembered_max);
+        }
+        if requests_kept_max > 0 {
+            let header = |(name, value): (&HeaderName, &hyper::header::HeaderValue)| {
+                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+            };
+            let received = Received {
+                number,
+                method: parts.method.to_string(),
+                target: parts.uri.to_string(),
+                headers: parts.headers.iter().map(header).collect(),
+                body: String::from_utf8_lossy(body).into_owned(),
+            };
+            books.keep(received, requests_kept_max);
+        }
+    }
+
+    /// The answer to a request that no key has answered, and its effect.
+    fn serve(&self, method: &Method, path: &str, body: &Bytes) -> Reply {
+        let Some(id) = path.strip_prefix("/resource/").filter(|id| !id.is_empty()) else {
+            return Reply::of(StatusCode::OK, JSON, OK);
+        };
+        let id = uri::decode(id);
+        let mut resources = locked(&self.resources);
+        let exists = resources.contains_key(&id);
+        match (method.as_str(), exists) {
+            ("GET" | "HEAD", true) => Reply::of(StatusCode::OK, JSON, resources[&id].clone()),
+            ("DELETE", true) => {
+                resources.remove(&id);
+                Reply::empty(StatusCode::NO_CONTENT)
+            }
+            ("GET" | "HEAD" | "DELETE", false) => not_found(),
+            ("POST", true) => Reply::json(StatusCode::CONFLICT, &json!({"error": "the resource exists"})),
+            ("PUT" | "POST", false) if resources.len() >= self.settings.resources_max => {
+                Reply::json(StatusCode::INSUFFICIENT_STORAGE, &json!({"error": "no room for another resource"}))
+            }
+            ("PUT" | "POST", _) => {
+                resources.insert(id, body.clone());
+                Reply::of(if exists { StatusCode::OK } else { StatusCode::CREATED }, JSON, OK)
+            }
+            _ => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    fn control(&self, method: &Method, order: &str, body: &[u8]) -> Reply {
+        match (method.as_str(), order) {
+            ("GET", "/truth") => Reply::json(StatusCode::OK, &self.truth()),
+            ("GET", "/keys") => Reply::json(StatusCode::OK, &self.keys()),
+            ("GET", "/paths") => Reply::json(StatusCode::OK, &self.paths()),
+            ("GET", "/requests") => Reply::json(StatusCode::OK, &self.requests_kept()),
+            ("POST", "/faults") => {
+                let plan = serde_json::from_slice::<FaultPlan>(body).map_err(|error| error.to_string());
+                match plan.and_then(|plan| self.injector.replace(plan).map_err(|error| error.to_string())) {
+                    Ok(()) => Reply::empty(StatusCode::NO_CONTENT),
+                    Err(error) => Reply::json(StatusCode::BAD_REQUEST, &json!({"error": error})),
+                }
+            }
+            ("POST", "/reset") => {
+                self.reset();
+                Reply::empty(StatusCode::NO_CONTENT)
+            }
+            _ => Reply::json(
+                StatusCode::NOT_FOUND,
+                &json!({"error": "no such order", "known": [
+                    "GET /sim/truth", "GET /sim/keys", "GET /sim/paths", "GET /sim/requests",
+                    "POST /sim/faults", "POST /sim/reset",
+                ]}),
+            ),
+        }
+    }
+}
+
+fn not_found() -> Reply {
+    Reply::json(StatusCode::NOT_FOUND, &json!({"error": "no such resource"}))
+}
+
+impl Handler for Shared {
+    async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
+        let (parts, body) = request.into_parts();
+        let Some(body) = read_body(body, self.settings.body_bytes_max).await? else {
+            return Ok(Reply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+        };
+        let path = parts.uri.path();
+        if let Some(order) = path.strip_prefix("/sim/").map(|_| &path["/sim".len()..]) {
+            return Ok(self.control(&parts.method, order, &body).whole());
+        }
+        let number = add(&self.counts.requests);
+        let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| String::from_utf8_lossy(key.as_bytes()));
+        let key = key.map(|key| key.trim().trim_matches('"').to_owned());
+        self.remember(&parts, &body, key.as_deref(), number);
+        self.changed.send_replace(());
+
+        let read = parts.method == Method::GET || parts.method == Method::HEAD;
+        let kind = if read { CallKind::Read } else { CallKind::Write };
+        let resource = path.strip_prefix("/resource/").map(uri::decode);
+        let keys: Vec<&str> = key.as_deref().into_iter().chain(resource.as_deref()).collect();
+        let decision = self.injector.decide(&Call { kind, method: parts.method.as_str(), path, keys: &keys });
+        perform(decision, Visit { shared: self, parts, body, key, kind, applied: false }).await
+    }
+}
+
+/// One request on its way through the sink.
+#[derive(Debug)]
+struct Visit {
+    shared: Arc<Shared>,
+    parts: Parts,
+    body: Bytes,
+    key: Option<String>,
+    kind: CallKind,
+    applied: bool,
+}
+
+impl Target for Visit {
+    fn apply(&mut self) -> Reply {
+        let shared = &self.shared;
+        let (method, path) = (&self.parts.method, self.parts.uri.path());
+        let key = self.key.as_deref().filter(|_| shared.settings.remembered_max > 0 && self.kind == CallKind::Write);
+        let Some(key) = key else {
+            let reply = shared.serve(method, path, &self.body);
+            self.applied = self.kind == CallKind::Write && reply.status.is_success();
+            return reply;
+        };
+        // The lock is held over the effect, so that of two requests with one key only one can be the first.
+        let mut books = shared.books();
+        let print = fingerprint(method.as_str(), &self.parts.uri.to_string(), &self.body);
+        if shared.settings.keys == KeyPolicy::Honour {
+            match books.ask_key(key, print) {
+                KeyAnswer::Fresh => {}
+                KeyAnswer::Repeat(reply) => {
+                    add(&shared.counts.replayed);
+                    return reply;
+                }
+                KeyAnswer::Mismatch => {
+                    let problem = json!({"title": "Idempotency-Key is already used", "status": 422});
+                    return Reply::json(StatusCode::UNPROCESSABLE_ENTITY, &problem);
+                }
+            }
+        }
+        let reply = shared.serve(method, path, &self.body);
+        self.applied = reply.status.is_success();
+        if self.applied {
+            books.applied_key(key, print, &reply);
+        }
+        reply
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Reply {
+        let (status, error) = match refusal {
+            Refusal::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too many requests"),
+            Refusal::RequestLimitExceeded => (StatusCode::FORBIDDEN, "request limit exceeded"),
+            Refusal::ServerError => (StatusCode::INTERNAL_SERVER_ERROR, "unexpected error"),
+            Refusal::ServerUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "server unavailable"),
+            Refusal::LockRow => (StatusCode::LOCKED, "locked"),
+            Refusal::DuplicateValue => (StatusCode::CONFLICT, "duplicate"),
+            Refusal::InvalidSession => (StatusCode::UNAUTHORIZED, "unauthorized"),
+        };
+        Reply::json(status, &json!({"error": error}))
+    }
+
+    fn absent(&mut self) -> Reply {
+        not_found()
+    }
+
+    fn address(&self) -> String {
+        self.parts.uri.to_string()
+    }
+
+    fn settle(&mut self, told: Told) {
+        let counts = &self.shared.counts;
+        let (seen, refused) = match told {
+            Told::Truth(status) => (true, !status.is_success()),
+            Told::Untruth(status) => (false, !status.is_success()),
+            Told::Nothing => (false, false),
+        };
+        if self.applied {
+            add(&counts.applied);
+        }
+        if self.applied && !seen {
+            add(&counts.applied_unseen);
+        }
+        if refused && !self.applied {
+            add(&counts.refused);
+        }
+        if told == Told::Nothing {
+            add(&counts.cut);
+        }
+        add(&counts.settled);
+        self.shared.changed.send_replace(());
+    }
+}

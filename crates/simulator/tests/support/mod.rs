@@ -1,0 +1,125 @@
+//! A raw HTTP/1.1 client: one connection for each request, and nothing forgiven.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_simulator::{Salesforce, SalesforceSettings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Far above anything a test waits for; it turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A whole answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The `errorCode` of the first error in the array.
+    pub fn code(&self) -> String {
+        self.json()[0]["errorCode"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// What is known when there is no whole answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Broken {
+    Refused,
+    NoAnswer,
+    CutShort { status: u16, announced: usize, arrived: usize },
+}
+
+#[derive(Debug, Clone)]
+pub struct Client {
+    address: SocketAddr,
+    headers: Vec<(String, String)>,
+}
+
+impl Client {
+    pub fn new(address: SocketAddr) -> Client {
+        Client { address, headers: Vec::new() }
+    }
+
+    pub fn with(mut self, name: &str, value: &str) -> Client {
+        self.headers.retain(|(known, _)| known != name);
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer, Broken> {
+        let mut stream = self.post(method, path, body).await?;
+        let mut raw = Vec::new();
+        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut raw)).await;
+        let reset = read.expect("the server neither answered nor hung up").is_err();
+        parse(&raw, reset)
+    }
+
+    /// Sends a request and returns the connection without reading from it.
+    pub async fn post(&self, method: &str, path: &str, body: &[u8]) -> Result<TcpStream, Broken> {
+        let mut stream = TcpStream::connect(self.address).await.map_err(|_| Broken::Refused)?;
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        stream.write_all(head.as_bytes()).await.map_err(|_| Broken::NoAnswer)?;
+        stream.write_all(body).await.map_err(|_| Broken::NoAnswer)?;
+        Ok(stream)
+    }
+
+    pub async fn json(&self, method: &str, path: &str, body: Value) -> Answer {
+        let client = self.clone().with("Content-Type", "application/json");
+        client.send(method, path, body.to_string().as_bytes()).await.expect("a whole answer")
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, b"").await.expect("a whole answer")
+    }
+}
+
+fn parse(raw: &[u8], reset: bool) -> Result<Answer, Broken> {
+    let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") else { return Err(Broken::NoAnswer) };
+    let head = String::from_utf8_lossy(&raw[..end]).into_owned();
+    let body = raw[end + 4..].to_vec();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
+    let status = status.expect("a status line");
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let answer = Answer { status, headers, body };
+    let announced =
+        answer.header("content-length").map_or(answer.body.len(), |length| length.parse().expect("a length"));
+    if reset || answer.body.len() != announced {
+        return Err(Broken::CutShort { status, announced, arrived: answer.body.len() });
+    }
+    Ok(answer)
+}
+
+/// An org and a client that has a token for it.
+pub fn org(settings: SalesforceSettings) -> (Salesforce, Client) {
+    let org = Salesforce::start(settings).expect("an org on a free port");
+    let client = signed_in(&org);
+    (org, client)
+}
+
+pub fn signed_in(org: &Salesforce) -> Client {
+    Client::new(org.address()).with("Authorization", &format!("Bearer {}", org.issue_token()))
+}
