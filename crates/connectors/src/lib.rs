@@ -111,15 +111,17 @@ struct Ready {
 
 #[derive(Debug)]
 enum Connector {
-    Http(http::Target),
-    Salesforce(salesforce::Target),
+    Http(Box<http::Target>),
+    Salesforce(Box<salesforce::Target>),
 }
 
 impl Ready {
     fn new(destination: &Destination) -> Result<Ready, String> {
         let connector = match &destination.kind {
-            DestinationKind::Http(settings) => Connector::Http(http::Target::new(settings)?),
-            DestinationKind::Salesforce(settings) => Connector::Salesforce(salesforce::Target::new(settings)?),
+            DestinationKind::Http(settings) => Connector::Http(Box::new(http::Target::new(settings)?)),
+            DestinationKind::Salesforce(settings) => {
+                Connector::Salesforce(Box::new(salesforce::Target::new(settings)?))
+            }
         };
         Ok(Ready { connector, timeout: destination.timeout })
     }
@@ -144,7 +146,7 @@ impl Connectors {
                 Err(problem) => Err(BuildProblem::Destination { destination: destination.name.clone(), problem }),
             })
             .collect::<Result<_, _>>()?;
-        let plain = Ready { connector: Connector::Http(http::Target::default()), timeout: Duration::MAX };
+        let plain = Ready { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
         Ok(Connectors(Arc::new(Inner { outbound: Outbound::new(settings)?, destinations, plain })))
     }
 

@@ -320,8 +320,8 @@ fn read_time(value: &Value) -> Option<Time> {
 
 /// Seconds up to the year 5138, milliseconds from 1973 on: the ranges do not meet.
 fn read_unix(number: f64) -> Option<Time> {
-    (number.is_finite() && (0.0..1e14).contains(&number))
-        .then(|| Time(if number < 1e11 { (number * 1e3) as i64 } else { number as i64 }))
+    let ms = if number < 1e11 { number * 1e3 } else { number };
+    (number.is_finite() && (0.0..1e14).contains(&number)).then_some(Time(ms as i64))
 }
 
 #[cfg(test)]

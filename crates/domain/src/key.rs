@@ -136,10 +136,18 @@ pub fn derive(strategies: &[KeyStrategy], scope: &Scope) -> Result<Key, KeyProbl
 /// A digest of a JSON value that does not depend on the order of members, on white space or on how a number is
 /// written, and leaves out what stands at the volatile paths.
 pub fn fingerprint(value: &Value, volatile: &[Path]) -> String {
-    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    let mut at = Vec::new();
-    canonical(value, &mut at, volatile, &mut |bytes| context.update(bytes));
-    data_encoding::HEXLOWER.encode(context.finish().as_ref())
+    data_encoding::HEXLOWER.encode(digest(value, volatile).as_ref())
+}
+
+/// The first half of the same digest, to tell a repeat from another content under the same key.
+pub fn fingerprint_digest(value: &Value, volatile: &[Path]) -> [u8; 16] {
+    digest(value, volatile).as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
+}
+
+fn digest(value: &Value, volatile: &[Path]) -> aws_lc_rs::digest::Digest {
+    let mut canonical_form = Vec::with_capacity(1024);
+    canonical(value, &mut Vec::new(), volatile, &mut |bytes| canonical_form.extend_from_slice(bytes));
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &canonical_form)
 }
 
 fn canonical(value: &Value, at: &mut Vec<Segment>, volatile: &[Path], out: &mut dyn FnMut(&[u8])) {

@@ -81,7 +81,7 @@ fn phones(input: &str) -> String {
         }
         let word_follows = chars.get(last_digit + 1).is_some_and(|c| c.is_alphabetic() || *c == '_' || *c == ':');
         let run = &chars[i..=last_digit.min(chars.len() - 1)];
-        if count >= PHONE_DIGITS_MIN && count <= 16 && !word_follows && !looks_like_time(run) {
+        if (PHONE_DIGITS_MIN..=16).contains(&count) && !word_follows && !looks_like_time(run) {
             let tail: String = run.iter().filter(|c| c.is_ascii_digit()).skip(count - 2).collect();
             out.push_str("***");
             out.push_str(&tail);

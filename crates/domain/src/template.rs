@@ -3,6 +3,7 @@
 //! An expression reads what it is given and nothing else, and it has fuel: it cannot reach out, and it
 //! cannot run for ever. A plain path is looked up directly; anything more is a minijinja expression.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -52,6 +53,14 @@ impl Scope {
         self.roots.get(root)
     }
 
+    fn with_request(&self) -> Cow<'_, Map<String, Value>> {
+        let part = |name: &str| self.roots.get(name).cloned().unwrap_or(Value::Null);
+        let request = Map::from_iter([("body".to_owned(), part("body")), ("headers".to_owned(), part("headers"))]);
+        let mut roots = self.roots.clone();
+        roots.insert("request".to_owned(), Value::Object(request));
+        Cow::Owned(roots)
+    }
+
     /// Makes a step's output visible as `steps.<id>.output`.
     pub fn set_step_output(&mut self, id: &str, output: Value) {
         let steps = self.roots.entry("steps").or_insert_with(|| Value::Object(Map::new()));
@@ -82,7 +91,9 @@ impl Expression {
         if source.is_empty() {
             return Err(TemplateProblem("the expression is empty".into()));
         }
-        if let Some((root, path)) = Path::parse(source).as_ref().and_then(Path::split_root)
+        // `request.body` is the body, `request.headers` the headers: one value under two names.
+        let short = source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
+        if let Some((root, path)) = Path::parse(short.unwrap_or(source)).as_ref().and_then(Path::split_root)
             && ROOTS.contains(&root)
         {
             let path = if root == "headers" { lower_case_first(path) } else { path };
@@ -133,8 +144,9 @@ impl Expression {
         match &self.form {
             Form::Path(root, path) => Ok(scope.get(root).and_then(|value| path.find(value)).cloned()),
             Form::Jinja(expression) => {
+                let roots = if self.source.contains("request.") { scope.with_request() } else { Cow::Borrowed(&scope.roots) };
                 let value = expression
-                    .eval(minijinja::Value::from(minijinja::value::Serde(&scope.roots)))
+                    .eval(minijinja::Value::from(minijinja::value::Serde(&roots)))
                     .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
                 if value.is_undefined() {
                     return Ok(None);
@@ -412,6 +424,8 @@ mod tests {
         assert_eq!(evaluate("steps.check-and-set.output.set == true"), Some(json!(true)));
         assert_eq!(evaluate("event.score - 2"), Some(json!(5)));
         assert_eq!(evaluate("event.email | upper"), Some(json!("ADA@EXAMPLE.COM")));
+        assert_eq!(evaluate("request.headers.Idempotency-Key"), Some(json!("k1")));
+        assert_eq!(evaluate("request.headers['idempotency-key'] | upper"), Some(json!("K1")));
         assert_eq!(evaluate("event.absent"), None);
         assert_eq!(evaluate("event.absent | default('x')"), Some(json!("x")));
         assert_eq!(

@@ -183,7 +183,7 @@ pub struct Ledger {
     operations: mpsc::Sender<Envelope>,
     reads: Reads,
     stats: Arc<Stats>,
-    /// Held for as long as any clone lives.
+    /// Held for as long as any clone or the writer lives.
     _lock: Arc<File>,
     writer: Arc<WriterThread>,
 }
@@ -206,21 +206,27 @@ impl Ledger {
         )?;
         let reads = Reads::open(directory)?;
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
+        // By the writer too: dropped without a close, it still has operations to write.
+        let lock = Arc::new(lock);
+        let held = lock.clone();
         let thread = std::thread::Builder::new()
             .name("ledger".into())
-            .spawn(move || writer.run(received))
+            .spawn(move || {
+                writer.run(received);
+                drop(held);
+            })
             .map_err(|source| Error::Thread { source })?;
         let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
-        Ok(Ledger { operations, reads, stats, _lock: Arc::new(lock), writer })
+        Ok(Ledger { operations, reads, stats, _lock: lock, writer })
     }
 
     /// Waits until the writer has written everything and ended. What another clone sends afterwards fails.
     pub async fn close(self) {
         let _ = self.submit(Op::Close).await;
-        let thread = self.writer.0.lock().ok().and_then(|mut thread| thread.take());
-        if let Some(thread) = thread {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
+        let writer = self.writer.clone();
+        // Joined under the mutex, so that whoever else closes waits for it as well.
+        let join = move || writer.0.lock().ok().and_then(|mut thread| thread.take().map(std::thread::JoinHandle::join));
+        let _ = tokio::task::spawn_blocking(join).await;
     }
 
     /// Counters for metrics.
@@ -233,12 +239,17 @@ impl Ledger {
         self.stats.queued.load(Ordering::Relaxed) >= QUEUE_ACCEPTS_MAX
     }
 
+    async fn send(&self, envelope: Envelope) -> Result<(), Error> {
+        // Counted once there is room: a caller that goes away while it waits for room must leave nothing behind.
+        let room = self.operations.reserve().await.map_err(|_| Error::Failed)?;
+        self.stats.queued.fetch_add(1, Ordering::Relaxed);
+        room.send(envelope);
+        Ok(())
+    }
+
     async fn submit(&self, op: Op) -> Result<Reply, Error> {
         let (reply, answer) = oneshot::channel();
-        self.stats.queued.fetch_add(1, Ordering::Relaxed);
-        if self.operations.send(Envelope { op, reply: Some(reply) }).await.is_err() {
-            return Err(Error::Failed);
-        }
+        self.send(Envelope { op, reply: Some(reply) }).await?;
         answer.await.map_err(|_| Error::Failed)?
     }
 
@@ -268,8 +279,7 @@ impl Ledger {
     /// Writes down that an attempt is about to be made, without waiting. It becomes durable before the settlement that
     /// follows it, since operations keep their order. For effects that may be repeated without harm.
     pub async fn begin_unwaited(&self, begin: Begin) -> Result<(), Error> {
-        self.stats.queued.fetch_add(1, Ordering::Relaxed);
-        self.operations.send(Envelope { op: Op::Begin(begin), reply: None }).await.map_err(|_| Error::Failed)
+        self.send(Envelope { op: Op::Begin(begin), reply: None }).await
     }
 
     /// Writes down how an attempt ended and what comes next. `false` if the job has moved on without it.

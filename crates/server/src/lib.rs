@@ -1,1 +1,20 @@
+//! Runs: the `sluice` binary, its rooms and their wiring.
+//!
+//! ```text
+//! HTTP → intake → ledger.accept → schedule → work → effect → connector → ledger.settle
+//! ```
+//!
+//! A folder is a room. Rooms meet in the ledger, or through a handle that the other room's `mod.rs` declares. Only
+//! [`run`] knows every room.
 
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod intake;
+pub mod live;
+pub mod maintain;
+pub mod observe;
+pub mod operate;
+pub mod run;
+pub mod schedule;
+pub mod work;

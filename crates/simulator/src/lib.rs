@@ -8,6 +8,17 @@
 //! - [`faults`]: what goes wrong and when, as data; the same plan works on every server.
 //! - [`senders`]: seeded traffic, without an HTTP client.
 //!
+//! ```
+//! use sluice_simulator::faults::Scripted;
+//! use sluice_simulator::{Fault, FaultPlan, Salesforce, SalesforceSettings};
+//!
+//! let faults = FaultPlan::scripted([Scripted::for_key("lead-7", Fault::DropAfter).times(1)]);
+//! let org = Salesforce::start(SalesforceSettings { faults, ..SalesforceSettings::default() })?;
+//! // … upsert leads at org.url(); the first answer for lead-7 is lost, though the record is there …
+//! assert_eq!(org.truth().object("Lead").created_again, 0);
+//! # std::io::Result::Ok(())
+//! ```
+//!
 //! Every server runs on a thread of its own, listens on `127.0.0.1` with a port of the system's choosing unless told
 //! otherwise, and stops when its handle is dropped.
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_simulator::faults::{CallKind, FaultKind, Millis, Moment, Outage, RetryAfter, Scripted};
 use sluice_simulator::salesforce::Writer;
 use sluice_simulator::{Everything, Fault, FaultPlan, SalesforceSettings};
-use support::{Answer, Broken, Client, org, signed_in};
+use support::{Answer, Broken, Client, org, signed_in, soon};
 
 const LEAD: &str = "/services/data/v60.0/sobjects/Lead/External_Lead_Id__c";
 
@@ -117,9 +117,9 @@ async fn a_write_can_arrive_after_its_caller_has_gone_away() {
     let (org, client) = org(SalesforceSettings { faults, ..Default::default() });
     let client = client.with("Content-Type", "application/json");
     let connection = client.post("PATCH", &format!("{LEAD}/late"), lead().to_string().as_bytes()).await.unwrap();
-    org.wait_until(|truth| truth.calls.received == 1).await;
+    soon(org.wait_until(|truth| truth.calls.received == 1)).await;
     drop(connection);
-    let truth = org.wait_until(|truth| truth.calls.applied == 1).await;
+    let truth = soon(org.wait_until(|truth| truth.calls.applied == 1)).await;
     assert_eq!(truth.object("Lead").records, 1);
 }
 

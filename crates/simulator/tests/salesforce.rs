@@ -5,7 +5,7 @@ mod support;
 use serde_json::{Value, json};
 use sluice_simulator::salesforce::{Action, Truth};
 use sluice_simulator::{Salesforce, SalesforceSettings};
-use support::{Broken, Client, org};
+use support::{Broken, Client, org, soon};
 
 const LEAD: &str = "/services/data/v60.0/sobjects/Lead/External_Lead_Id__c";
 
@@ -311,7 +311,7 @@ async fn a_waiting_test_wakes_when_the_writes_have_happened() {
             client.json("PATCH", &format!("{LEAD}/{number}"), lead()).await;
         }
     });
-    let truth = org.wait_until(|truth| truth.object("Lead").records == 20).await;
+    let truth = soon(org.wait_until(|truth| truth.object("Lead").records == 20)).await;
     assert_eq!(truth.calls.applied, 20);
     writer.await.unwrap();
 }

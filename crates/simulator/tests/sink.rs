@@ -5,7 +5,7 @@ mod support;
 use sluice_simulator::faults::Scripted;
 use sluice_simulator::sink::{KeyCounts, KeyPolicy, SinkTruth};
 use sluice_simulator::{Fault, FaultPlan, Sink, SinkSettings};
-use support::{Broken, Client};
+use support::{Broken, Client, soon};
 
 fn sink(settings: SinkSettings) -> (Sink, Client) {
     let sink = Sink::start(settings).expect("a sink on a free port");
@@ -97,7 +97,7 @@ async fn the_same_faults_strike_the_sink() {
     ] {
         let (sink, client) = sink(SinkSettings { faults: FaultPlan::always(fault.clone()), ..Default::default() });
         assert_eq!(client.send("POST", "/x", b"x").await.unwrap().status, status, "{fault:?}");
-        let truth = sink.wait_until(|truth| truth.settled == 1).await;
+        let truth = soon(sink.wait_until(|truth| truth.settled == 1)).await;
         assert_eq!((truth.applied, truth.refused), (applied, 1 - applied), "{fault:?}");
     }
 }

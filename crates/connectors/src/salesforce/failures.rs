@@ -133,7 +133,7 @@ static TOKEN_ROWS: &[Row] = &[
     code("rate_limit*", LOGIN_LIMIT, "too many logins"),
     code("server_error", Verdict::Retry, "Salesforce failed"),
     code("temporarily_unavailable", Verdict::Retry, "Salesforce is away for now"),
-    code("unknown_error", Verdict::Maybe, "Salesforce failed"),
+    code("unknown_error", Verdict::Retry, "Salesforce failed"),
     status(408, 408, Verdict::Retry, "it ran into a time limit"),
     status(429, 429, LOGIN_LIMIT, "too many logins"),
     status(500, 599, Verdict::Retry, "Salesforce failed"),

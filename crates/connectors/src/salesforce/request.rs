@@ -43,7 +43,9 @@ impl Target {
             return Err("instance_url: must be https:// and a host, such as https://acme.my.salesforce.com".into());
         }
         let version = &destination.api_version;
-        if !version.strip_prefix('v').is_some_and(|number| number.parse::<f32>().is_ok()) {
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = version.strip_prefix('v').and_then(|number| number.split_once('.'));
+        if !number.is_some_and(|(major, minor)| digits(major) && digits(minor)) {
             return Err(format!("api_version: `{version}` is not a version such as v60.0"));
         }
         let mut headers = HeaderMap::new();
@@ -202,6 +204,7 @@ mod tests {
             ("https://u:p@acme.my.salesforce.com", "v60.0", "instance_url:"),
             ("https://acme.my.salesforce.com/services", "v60.0", "instance_url:"),
             ("https://acme.my.salesforce.com", "60", "api_version:"),
+            ("https://acme.my.salesforce.com", "v60.0/../x", "api_version:"),
         ] {
             let problem = Target::new(&SalesforceDestination {
                 instance_url: instance_url.into(),

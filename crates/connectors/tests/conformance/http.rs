@@ -30,7 +30,7 @@ async fn a_request_arrives_as_it_was_meant() {
     assert_eq!(header("idempotency-key"), Some("effect-1"));
     assert_eq!(header("traceparent"), Some(traceparent));
     assert_eq!(header("content-type"), Some("application/json"));
-    assert_eq!(header("content-length"), Some("14"));
+    assert_eq!(header("content-length"), Some("13"));
     assert_eq!(header("transfer-encoding"), None);
     assert_eq!(header("x-a"), Some("1"));
 }

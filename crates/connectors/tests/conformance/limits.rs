@@ -23,7 +23,11 @@ async fn nothing_was_sent_when_no_connection_stood() {
     let unknown = post(&to_http("http://nosuch.invalid"), "/", PATIENT).await;
     assert_eq!(brief(&unknown), "retry retryable dns");
 
-    let plain = Raw::answering("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let plain = Raw::start(|mut stream| async move {
+        let _ = stream.read(&mut [0; 16]).await;
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    })
+    .await;
     let tls = post(&to_http(&plain.url().replace("http:", "https:")), "/", PATIENT).await;
     assert_eq!(brief(&tls), "retry retryable tls");
     assert!(tls.failure().unwrap().message.contains("Nothing was sent"), "{tls:?}");
@@ -70,7 +74,7 @@ async fn whatever_happens_after_sending_is_unsure() {
         ("SSH-2.0-OpenSSH_9.6\r\n\r\n".to_owned(), "unsure retryable protocol"),
         (format!("HTTP/1.1 200 OK\r\n{many_headers}\r\n"), "unsure retryable too-large"),
         (format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20)), "unsure retryable too-large"),
-        (format!("HTTP/1.1 429 Slow\r\ncontent-length: 9\r\n\r\nno"), "unsure retryable truncated"),
+        ("HTTP/1.1 429 Slow\r\ncontent-length: 9\r\n\r\nno".to_owned(), "unsure retryable truncated"),
     ];
     for (bytes, expected) in table {
         let server = Raw::answering(bytes.clone()).await;

@@ -1,5 +1,7 @@
 //! The connectors against real sockets: simulated systems, and servers that misbehave byte by byte.
 
+#![allow(clippy::unwrap_used)]
+
 mod http;
 mod limits;
 mod raw;

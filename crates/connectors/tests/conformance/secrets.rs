@@ -91,6 +91,8 @@ async fn a_destination_that_quotes_our_credentials_does_not_get_them_printed() {
     });
     let salesforce = json!({"object": "Lead", "external_id_field": "E__c", "external_id": "a", "fields": {}});
     for status in [400, 401, 409, 429, 500, 503] {
+        // A log line that another test's thread met first counts as unwanted until the next look.
+        tracing::callsite::rebuild_interest_cache();
         let server = echo(status).await;
         let connectors = everywhere(&server.url());
         refuse_secrets(&format!("{connectors:?} {connectors:#?}"));

@@ -85,6 +85,8 @@ pub enum Input {
     Pause(Target),
     /// A destination is open again.
     Resume(Target),
+    /// Start nothing more.
+    Drain,
     /// Time has passed.
     Tick,
 }
@@ -182,6 +184,7 @@ pub struct Scheduler {
     ready: BTreeMap<(u32, u32), VecDeque<JobId>>,
     turn: usize,
     in_flight: usize,
+    draining: bool,
     random: Random,
 }
 
@@ -199,6 +202,7 @@ impl Scheduler {
             ready: BTreeMap::new(),
             turn: 0,
             in_flight: 0,
+            draining: false,
             random,
         }
     }
@@ -224,11 +228,12 @@ impl Scheduler {
             Input::Settled { job, verdict, again } => self.settle(now, job, verdict, again, actions),
             Input::Pause(target) => self.set_paused(&target, true),
             Input::Resume(target) => self.set_paused(&target, false),
+            Input::Drain => self.draining = true,
             Input::Tick => {}
         }
         self.fire_timers(now);
         let gate_wake = self.dispatch(now, actions);
-        for worker in &mut self.workers {
+        for worker in self.workers.iter_mut().filter(|_| !self.draining) {
             if let Some((after, limit)) = worker.window.want_load() {
                 actions.push(Action::Load { worker: worker.name.clone(), after, limit });
             }
@@ -394,7 +399,7 @@ impl Scheduler {
     fn dispatch(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Time> {
         let keys: Vec<(u32, u32)> = self.ready.keys().copied().collect();
         let mut wake: Option<Time> = None;
-        if keys.is_empty() {
+        if keys.is_empty() || self.draining {
             return None;
         }
         self.turn = self.turn.wrapping_add(1);

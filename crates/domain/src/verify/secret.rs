@@ -18,6 +18,11 @@ impl SecretValue {
         SecretValue(text.into())
     }
 
+    /// Whether this text is the secret, in a time that does not depend on where they differ.
+    pub fn matches(&self, text: &str) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_bytes(), text.as_bytes()).is_ok()
+    }
+
     /// The secret itself. Whoever calls this keeps it out of logs, answers and stored events.
     pub fn expose(&self) -> &str {
         &self.0

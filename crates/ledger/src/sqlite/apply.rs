@@ -198,18 +198,18 @@ impl Batch<'_> {
         }
         self.counters.next_ord += 1;
         self.counters.next_job += i64::from(jobs);
-        self.take_key(key_prefix, ord, event.expires_at);
+        self.take_key(key_prefix, ord);
         if id.0 != event.key.0 {
             // A later generation has a name of its own, by which it must be found too.
-            self.take_key(prefix(&id.0), ord, event.expires_at);
+            self.take_key(prefix(&id.0), ord);
         }
         self.tally(&event.source).accepted += 1;
         self.announce(event, ord, id, generation, JobId(first_job));
         Ok(Reply::Accepted(Accepted { ord, id }))
     }
 
-    fn take_key(&mut self, key_prefix: u64, ord: i64, expires_at: Time) {
-        self.keys.insert(key_prefix, ord, expires_at);
+    fn take_key(&mut self, key_prefix: u64, ord: i64) {
+        self.keys.insert(key_prefix, ord);
         self.taken.push((key_prefix, ord));
     }
 
@@ -274,9 +274,15 @@ impl Batch<'_> {
             begin.action,
             begin.destination.as_ref(),
             begin.class.as_str(),
-            begin.at.0
+            begin.at.0,
+            begin.n
         ])?;
-        Ok(if written == 0 { Reply::AlreadyApplied } else { Reply::Begun })
+        if written > 0 {
+            return Ok(Reply::Begun);
+        }
+        // Another revision may have given its step another place, under which it is settled.
+        self.cached(include_str!("sql/place_effect.sql"))?.execute(params![begin.job.0, begin.key.0, begin.step, begin.n])?;
+        Ok(Reply::AlreadyApplied)
     }
 
     fn settle(&mut self, settlement: &Settlement) -> rusqlite::Result<Reply> {
@@ -376,24 +382,54 @@ impl Batch<'_> {
     }
 
     fn prune(&mut self, prune: &Prune) -> rusqlite::Result<Reply> {
-        let bodies = self
-            .cached(include_str!("sql/prune_bodies.sql"))?
-            .execute(params![prune.bodies_before.0, prune.rows_max])?;
-        let events: Vec<(i64, i64, i64)> = self
-            .cached(include_str!("sql/prunable_events.sql"))?
-            .query_map(params![prune.events_before.0, prune.at.0, prune.rows_max], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })?
-            .collect::<rusqlite::Result<_>>()?;
-        for (ord, first_job, jobs) in &events {
-            let upto = first_job + jobs;
+        let limit = prune.rows_max as usize;
+        let mut bodies = Vec::new();
+        let mut statement = self.cached(include_str!("sql/prunable_bodies.sql"))?;
+        let mut rows = statement.query([])?;
+        // Events lie in the order in which they became durable, so the first young one ends the search.
+        while bodies.len() < limit
+            && let Some(row) = rows.next()?
+            && row.get::<_, i64>(1)? < prune.bodies_before.0
+        {
+            if !row.get::<_, bool>(2)? {
+                bodies.push(row.get::<_, i64>(0)?);
+            }
+        }
+        drop(rows);
+        drop(statement);
+        for ord in &bodies {
+            self.cached(include_str!("sql/delete_event_body.sql"))?.execute([ord])?;
+        }
+        let events = self.prune_events(prune)?;
+        Ok(Reply::Pruned { rows: (bodies.len() + events) as u64, more: bodies.len() >= limit || events >= limit })
+    }
+
+    fn prune_events(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
+        let mut events: Vec<(i64, i64, i64)> = Vec::new();
+        let mut statement = self.cached(include_str!("sql/prunable_events.sql"))?;
+        let mut rows = statement.query([prune.at.0])?;
+        while events.len() < prune.rows_max as usize
+            && let Some(row) = rows.next()?
+            && row.get::<_, i64>(1)? < prune.events_before.0
+        {
+            if !row.get::<_, bool>(2)? {
+                events.push((row.get(0)?, row.get(3)?, row.get::<_, i64>(3)? + row.get::<_, i64>(4)?));
+            }
+        }
+        drop(rows);
+        drop(statement);
+        for (ord, first_job, upto) in &events {
             self.cached(include_str!("sql/delete_event.sql"))?.execute([ord])?;
             self.cached(include_str!("sql/delete_event_body.sql"))?.execute([ord])?;
-            self.cached(include_str!("sql/delete_jobs.sql"))?.execute([*first_job, upto])?;
-            self.cached(include_str!("sql/delete_effects.sql"))?.execute([*first_job, upto])?;
-            self.cached(include_str!("sql/delete_attempts.sql"))?.execute([*first_job, upto])?;
+            self.cached(include_str!("sql/delete_jobs.sql"))?.execute([first_job, upto])?;
+            self.cached(include_str!("sql/delete_effects.sql"))?.execute([first_job, upto])?;
+            self.cached(include_str!("sql/delete_attempts.sql"))?.execute([first_job, upto])?;
         }
-        let full = |rows: usize| rows >= prune.rows_max as usize;
-        Ok(Reply::Pruned { rows: (bodies + events.len()) as u64, more: full(bodies) || full(events.len()) })
+        if let Some((last_ord, _, upto)) = events.last() {
+            // Were the newest of all to go, a restart would give their numbers out again.
+            self.cached(include_str!("sql/keep_last.sql"))?.execute([*last_ord, upto - 1])?;
+            self.keys.note_pruned();
+        }
+        Ok(events.len())
     }
 }

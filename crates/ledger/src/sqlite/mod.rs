@@ -1,7 +1,10 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
 mod apply;
+mod ballast;
 mod keys;
+#[cfg(test)]
+mod plan_tests;
 pub(crate) mod read;
 mod row;
 mod writer;

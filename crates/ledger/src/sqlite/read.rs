@@ -85,7 +85,8 @@ impl Reads {
         };
         let deadline = Instant::now() + QUESTION_MAX;
         connection.progress_handler(4096, Some(move || Instant::now() > deadline))?;
-        let answer = question(&connection);
+        // One snapshot for all statements of a question.
+        let answer = connection.unchecked_transaction().and_then(|snapshot| question(&snapshot));
         connection.progress_handler(0, None::<fn() -> bool>)?;
         let mut idle = self.pool.idle.lock().map_err(|_| Error::Failed)?;
         if idle.len() < 4 {
@@ -169,6 +170,13 @@ pub(crate) fn list_events(connection: &Connection, source: Option<&str>, event_t
 
 /// Jobs that match, newest first, with the source and type of their events.
 pub(crate) fn list_jobs(connection: &Connection, filter: &JobFilter, page: Page) -> rusqlite::Result<Vec<(JobRecord, EventRecord)>> {
+    let (sql, values) = list_jobs_sql(filter, page);
+    let jobs: Vec<JobRecord> = connection.prepare_cached(&sql)?.query_map(params_from_iter(values), row::job)?.collect::<rusqlite::Result<_>>()?;
+    let mut event = connection.prepare_cached(include_str!("sql/event.sql"))?;
+    jobs.into_iter().map(|job| event.query_row([job.ord], row::event).map(|event| (job, event))).collect()
+}
+
+pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page) -> (String, Vec<Sql>) {
     let mut sql = String::from(include_str!("sql/list_jobs.sql"));
     let mut values: Vec<Sql> = Vec::new();
     filter_clauses(filter, &mut sql, &mut values);
@@ -178,19 +186,22 @@ pub(crate) fn list_jobs(connection: &Connection, filter: &JobFilter, page: Page)
     }
     sql.push_str(" ORDER BY j.id DESC LIMIT ?");
     values.push(i64::from(page.limit).into());
-    let jobs: Vec<JobRecord> = connection.prepare_cached(&sql)?.query_map(params_from_iter(values), row::job)?.collect::<rusqlite::Result<_>>()?;
-    let mut event = connection.prepare_cached(include_str!("sql/event.sql"))?;
-    jobs.into_iter().map(|job| event.query_row([job.ord], row::event).map(|event| (job, event))).collect()
+    (sql, values)
 }
 
 /// The ids of all jobs that match, oldest first, so that a replay keeps their order.
 pub(crate) fn matching_jobs(connection: &Connection, filter: &JobFilter, after: JobId, limit: u32) -> rusqlite::Result<Vec<JobId>> {
+    let (sql, values) = matching_jobs_sql(filter, after, limit);
+    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?.collect()
+}
+
+pub(super) fn matching_jobs_sql(filter: &JobFilter, after: JobId, limit: u32) -> (String, Vec<Sql>) {
     let mut sql = String::from(include_str!("sql/matching_jobs.sql"));
     let mut values: Vec<Sql> = vec![after.0.into()];
     filter_clauses(filter, &mut sql, &mut values);
     sql.push_str(" ORDER BY j.id LIMIT ?");
     values.push(i64::from(limit).into());
-    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?.collect()
+    (sql, values)
 }
 
 fn filter_clauses(filter: &JobFilter, sql: &mut String, values: &mut Vec<Sql>) {
@@ -225,6 +236,12 @@ fn filter_clauses(filter: &JobFilter, sql: &mut String, values: &mut Vec<Sql>) {
     if !filter.states.is_empty() {
         let codes: Vec<String> = filter.states.iter().map(|state| state.code().to_string()).collect();
         sql.push_str(&format!(" AND j.state IN ({})", codes.join(", ")));
+        // The words of a partial index: without them it is not used.
+        if filter.states.iter().all(|state| matches!(state, JobState::Dead | JobState::Unknown)) {
+            sql.push_str(" AND j.state IN (10, 11)");
+        } else if filter.states.iter().all(|state| state.is_live()) {
+            sql.push_str(" AND j.state < 8");
+        }
     }
 }
 

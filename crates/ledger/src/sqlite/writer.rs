@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode};
-use sluice_domain::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 use super::apply::{Batch, Counters};
+use super::ballast::Ballast;
 use super::keys::Keys;
 use super::{Role, open};
 use crate::op::{Op, Reply};
@@ -27,8 +27,6 @@ const BATCH_OPS_MAX: usize = 512;
 const WAL_PAGES_RESET: u64 = 16 * 1024;
 /// From this many pages on a checkpoint runs beside the writer.
 const WAL_PAGES_CHECKPOINT: u64 = 4 * 1024;
-/// Kept aside, so that completions can go on when the disk is full.
-const BALLAST_BYTES: u64 = 16 * 1024 * 1024;
 
 /// An operation and who waits for it.
 #[derive(Debug)]
@@ -55,6 +53,9 @@ pub(crate) struct Writer {
     wal_pages: Arc<AtomicU64>,
     checkpoint: std::sync::mpsc::SyncSender<()>,
     recent_keys_max: usize,
+    ballast: Ballast,
+    /// Upkeep found no room: it waits until an event could be accepted again.
+    upkeep_rests: bool,
     failed: bool,
 }
 
@@ -81,7 +82,6 @@ impl Writer {
             Ok(())
         }))?;
         let checkpoint = spawn_checkpointer(directory)?;
-        ensure_ballast(directory);
         Ok(Writer {
             connection,
             keys,
@@ -94,6 +94,8 @@ impl Writer {
             wal_pages,
             checkpoint,
             recent_keys_max,
+            ballast: Ballast::new(directory),
+            upkeep_rests: false,
             failed: false,
         })
     }
@@ -132,6 +134,7 @@ impl Writer {
             }
             return;
         }
+        let batch = if self.ballast.is_kept() { batch } else { self.turn_away(batch) };
         match self.transact(batch.iter().map(|envelope| &envelope.op)) {
             Ok(replies) => {
                 for (envelope, reply) in batch.into_iter().zip(replies) {
@@ -175,6 +178,7 @@ impl Writer {
         let Batch { fresh, taken, .. } = batch;
         match result {
             Ok(replies) => {
+                self.upkeep_rests &= taken.is_empty();
                 if !fresh.is_empty() {
                     (self.on_fresh)(fresh);
                 }
@@ -196,18 +200,15 @@ impl Writer {
         }
     }
 
-    /// The disk is full: new events are turned away, everything else goes on with the ballast's room.
+    /// The disk is full: new events are turned away, everything else goes on, with the ballast's room if need be.
     fn shed(&mut self, batch: Vec<Envelope>) {
-        let (accepts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_)));
-        for envelope in accepts {
-            answer(envelope.reply, Err(Error::DiskFull));
+        let others = self.turn_away(batch);
+        let mut result = self.transact(others.iter().map(|envelope| &envelope.op));
+        if result.as_ref().is_err_and(is_full) {
+            self.ballast.spend();
+            result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
-        self.stats.disk_full.fetch_add(1, Ordering::Relaxed);
-        if others.is_empty() {
-            return;
-        }
-        let _ = std::fs::remove_file(self.directory.join("ballast"));
-        match self.transact(others.iter().map(|envelope| &envelope.op)) {
+        match result {
             Ok(replies) => {
                 for (envelope, reply) in others.into_iter().zip(replies) {
                     answer(envelope.reply, Ok(reply));
@@ -218,8 +219,25 @@ impl Writer {
                     answer(envelope.reply, Err(Error::DiskFull));
                 }
             }
-            Err(error) => self.fail(others, &error),
+            Err(error) if is_fatal(&error) => self.fail(others, &error),
+            Err(_) => {
+                for envelope in others {
+                    self.commit(vec![envelope]);
+                }
+            }
         }
+    }
+
+    /// Answers that there is no room for new events, and leaves the rest of the batch.
+    fn turn_away(&mut self, batch: Vec<Envelope>) -> Vec<Envelope> {
+        let (accepts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_)));
+        if !accepts.is_empty() {
+            self.stats.disk_full.fetch_add(1, Ordering::Relaxed);
+        }
+        for envelope in accepts {
+            answer(envelope.reply, Err(Error::DiskFull));
+        }
+        others
     }
 
     /// Whether the batch is on disk is unknown, and what memory holds may be wrong: nothing more is written by this process.
@@ -234,17 +252,12 @@ impl Writer {
 
     /// Between two batches: a slice of upkeep of the keys, and the WAL kept within its bounds.
     fn keep_up(&mut self) {
-        let now = (self.clock)();
-        if self.keys.wants_tending(now)
-            && let Err(error) = self.tend(now)
-        {
-            tracing::warn!(%error, "upkeep of the keys failed; reading them anew");
-            if !self.connection.is_autocommit() {
-                let _ = self.connection.execute_batch("ROLLBACK");
-            }
-            match Keys::load(&self.connection, self.recent_keys_max) {
-                Ok(keys) => self.keys = keys,
-                Err(error) => self.fail(vec![], &error),
+        if !self.upkeep_rests && self.keys.wants_tending() {
+            match self.tend() {
+                Ok(()) => {}
+                // Nothing that was not flushed may be built upon.
+                Err(error) if is_fatal(&error) && !is_full(&error) => return self.fail(vec![], &error),
+                Err(error) => self.recover_keys(&error),
             }
         }
         let pages = self.wal_pages.load(Ordering::Relaxed);
@@ -259,10 +272,22 @@ impl Writer {
         }
     }
 
-    fn tend(&mut self, now: Time) -> rusqlite::Result<()> {
+    fn tend(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        self.keys.tend(&self.connection, now)?;
+        self.keys.tend(&self.connection)?;
         self.connection.execute_batch("COMMIT")
+    }
+
+    fn recover_keys(&mut self, error: &rusqlite::Error) {
+        tracing::warn!(%error, "upkeep of the keys failed; reading them anew");
+        self.upkeep_rests = true;
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        match Keys::load(&self.connection, self.recent_keys_max) {
+            Ok(keys) => self.keys = keys,
+            Err(error) => self.fail(vec![], &error),
+        }
     }
 }
 
@@ -280,7 +305,9 @@ fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<R
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
+    // A WAL index that cannot grow says so in a way of its own; nothing is in doubt then, since no frame was written.
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 /// After these nobody can say what is on the disk.
@@ -314,16 +341,4 @@ fn spawn_checkpointer(directory: &Path) -> Result<std::sync::mpsc::SyncSender<()
         })
         .map_err(|source| Error::Thread { source })?;
     Ok(wake)
-}
-
-fn ensure_ballast(directory: &Path) {
-    let path = directory.join("ballast");
-    if path.metadata().is_ok_and(|found| found.len() == BALLAST_BYTES) {
-        return;
-    }
-    // Real bytes: a sparse file would keep no room.
-    if let Err(error) = std::fs::write(&path, vec![0x5au8; BALLAST_BYTES as usize]) {
-        tracing::warn!(%error, "no room for the ballast that keeps completions going on a full disk");
-        let _ = std::fs::remove_file(&path);
-    }
 }

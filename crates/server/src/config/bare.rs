@@ -87,7 +87,9 @@ impl Scan {
                 self.out.push_str(rest);
                 return;
             }
-            if (rest.starts_with("{{") || rest.starts_with("${")) && let Some(end) = template_end(rest) {
+            if (rest.starts_with("{{") || rest.starts_with("${"))
+                && let Some(end) = template_end(rest)
+            {
                 self.out.extend(rest[..end].chars().map(stand_in));
                 rest = &rest[end..];
                 at_start = false;
@@ -200,6 +202,7 @@ mod tests {
         assert_eq!(hidden("s: >-  # why\n  it's {{ a }}\nn: {{ b }}"), ["{{ b }}"]);
         assert_eq!(hidden("- |\n  'x {{ a }}\n- {{ b }}"), ["{{ b }}"]);
         assert!(hidden("a: {{ never closed\nb: }}").is_empty());
+        assert!(hidden("[a, '{{ it''s }}', {b: \"{{ \\\"c\\\" }}\"}]").is_empty());
         assert!(hidden(r#"{"a":{"b":"{{ c }}","d":{}}}"#).is_empty());
     }
 
@@ -208,7 +211,7 @@ mod tests {
         fn no_character_is_lost_or_added(text in "([-a#:|>'\"{}\\[\\]$ \n\\\\é,&!]|\\{\\{|\\}\\}){0,60}") {
             let shown = hide(&text);
             proptest::prop_assert_eq!(shown.chars().count(), text.chars().count());
-            proptest::prop_assert_eq!(reveal(&shown), text);
+            proptest::prop_assert_eq!(reveal(&shown), text.as_str());
         }
     }
 }

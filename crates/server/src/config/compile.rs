@@ -12,7 +12,9 @@ use super::destination::{self, default_http};
 use super::document::{What, classify};
 use super::flow;
 use super::names::{Names, Placed, add};
-use super::node::{self, Node};
+use super::node::Node;
+use super::parse;
+use super::plain;
 use super::problem::Problem;
 use super::queue::{self, DeadLetter};
 use super::read::Files;
@@ -42,7 +44,7 @@ struct Document<'f> {
 pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     let desk = Desk::new(secrets);
     let mut names = Names { incomplete: !files.problems().is_empty(), ..Names::default() };
-    let documents = parse(&desk, files, &mut names);
+    let documents = parse_all(&desk, files, &mut names);
     read_sections(&desk, &documents, &mut names);
 
     let mut flows: BTreeMap<String, Placed<Arc<Flow>>> = BTreeMap::new();
@@ -74,7 +76,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
                     add(&mut workers, report, "worker", (&name, span), read);
                 }
             }
-            What::Sections | What::Nothing => {}
+            What::Sections | What::Later | What::Broken | What::Foreign => {}
         }
     }
     check_whole(&desk, &documents, &names, &workers);
@@ -85,14 +87,14 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     Compiled { config, secrets, problems }
 }
 
-fn parse<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
+fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
     let mut documents = vec![];
     for (file, text) in files.iter() {
         let report = desk.report(file);
         let is_json = file.to_ascii_lowercase().ends_with(".json");
         // JSON may be indented with tabs, YAML may not; a tab cannot stand inside a JSON string.
         let spaced = is_json.then(|| text.replace('\t', " "));
-        let (nodes, flaws) = node::parse(spaced.as_deref().unwrap_or(text));
+        let (nodes, flaws) = parse::parse(spaced.as_deref().unwrap_or(text));
         names.incomplete |= !flaws.is_empty();
         for flaw in flaws {
             let reported = report.error(flaw.span, flaw.code, flaw.message);
@@ -102,6 +104,10 @@ fn parse<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Docume
         }
         for node in nodes {
             let what = classify(report, &node);
+            names.incomplete |= what == What::Broken;
+            if what != What::Foreign {
+                plain::find(report, &node);
+            }
             documents.push(Document { file, what, node });
         }
     }
@@ -110,7 +116,7 @@ fn parse<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Docume
 
 fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names) {
     let mut dead_letters: Vec<(&str, DeadLetter)> = vec![];
-    for document in documents.iter().filter(|document| document.what != What::Nothing) {
+    for document in documents.iter().filter(|document| document.what != What::Foreign) {
         let report = desk.report(document.file);
         if let Some(section) = document.node.get("queues").filter(|section| !section.is_null()) {
             let read = queue::read_all(report, section, &mut names.queues);
@@ -130,14 +136,19 @@ fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names)
 }
 
 /// What no single document can show.
-fn check_whole(desk: &Desk<'_>, documents: &[Document<'_>], names: &Names, workers: &BTreeMap<String, Placed<ReadWorker>>) {
+fn check_whole(
+    desk: &Desk<'_>,
+    documents: &[Document<'_>],
+    names: &Names,
+    workers: &BTreeMap<String, Placed<ReadWorker>>,
+) {
     let has = |what| documents.iter().any(|document| document.what == what);
-    if !has(What::Flow) && !names.incomplete && !desk.has_errors() {
+    if !has(What::Flow) && !names.incomplete {
         desk.report("")
             .file_error("no-flows", "there is no flow, so no request would be answered")
             .hint("a flow is a document with `triggers:`, such as: triggers: [{http: {path: /contacts}}]");
     }
-    if names.incomplete || documents.iter().any(|document| document.what == What::Nothing && !document.node.is_null()) && desk.has_errors() {
+    if names.incomplete || has(What::Later) {
         // A worker may stand in what could not be read.
         return;
     }
@@ -145,7 +156,11 @@ fn check_whole(desk: &Desk<'_>, documents: &[Document<'_>], names: &Names, worke
         let consumed = workers.values().any(|worker| worker.value.worker.queue == *name);
         if !consumed && !is_dead_letter_queue(name, names, workers) {
             desk.report(&placed.place.file)
-                .warning(placed.place.span, "queue-without-worker", format!("no worker consumes the queue `{name}`, so nothing is done with what is put there"))
+                .warning(
+                    placed.place.span,
+                    "queue-without-worker",
+                    format!("no worker consumes the queue `{name}`, so nothing is done with what is put there"),
+                )
                 .hint(format!("add a worker with `consumes: {name}`"));
         }
     }
@@ -155,7 +170,8 @@ fn is_dead_letter_queue(name: &str, names: &Names, workers: &BTreeMap<String, Pl
     let of_queue = names.queues.values().any(|queue| queue.value.dead_letter_queue.as_deref() == Some(name));
     let of_worker = |worker: &Worker| {
         let policies = worker.steps.iter().filter_map(|step| step.retry.as_ref()).chain([&worker.retry]);
-        policies.into_iter().any(|policy| policy.dead_letter_queue.as_deref() == Some(name)) || implicit_name(&worker.queue) == name
+        policies.into_iter().any(|policy| policy.dead_letter_queue.as_deref() == Some(name))
+            || implicit_name(&worker.queue) == name
     };
     of_queue || workers.values().any(|worker| of_worker(&worker.value.worker))
 }
@@ -189,7 +205,10 @@ fn join(
         for policy in worker.steps.iter_mut().filter_map(|step| step.retry.as_mut()) {
             policy.dead_letter_queue.get_or_insert_with(|| dead.clone());
         }
-        config.queues.entry(dead.clone()).or_insert_with(|| Queue { retention: queue::IMPLICIT_RETENTION, ..queue::plain(&dead) });
+        config
+            .queues
+            .entry(dead.clone())
+            .or_insert_with(|| Queue { retention: queue::IMPLICIT_RETENTION, ..queue::plain(&dead) });
         if let Some(queue) = config.queues.get_mut(&worker.queue) {
             queue.dead_letter_queue.get_or_insert(dead);
         }

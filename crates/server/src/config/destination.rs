@@ -9,9 +9,10 @@ use sluice_domain::destination::{
 };
 use sluice_domain::verify::SecretValue;
 
-use super::fields::{Fields, Literal, names_a_secret, secret_in_file, secret_text};
+use super::fields::{Fields, Literal, secret_text};
 use super::names::{Placed, add};
 use super::node::Node;
+use super::plain::{names_a_secret, secret_in_file};
 use super::queue::named_items;
 use super::report::Report;
 use super::table::{Shape, Table, key};
@@ -34,7 +35,7 @@ pub(super) static DESTINATION: Table = Table {
         key("burst", Shape::Count(1, 100_000), "How many may go at once when the rate has been unused.").or("1"),
         key("breaker", Shape::Table("a breaker"), "When to stop asking for a while."),
     ],
-    later: &["budget", "daily_budget", "retry"],
+    later: &[],
 };
 
 pub(super) static HTTP: Table = Table {
@@ -42,9 +43,18 @@ pub(super) static HTTP: Table = Table {
     about: "More keys of a destination of `type: http`.",
     keys: &[
         key("base_url", Shape::Text, "What relative URLs are joined to. A private address written here is meant."),
-        key("headers", Shape::Described("a map of header names to text"), "Headers for every request; ${secrets.NAME} is filled in."),
+        key(
+            "headers",
+            Shape::Described("a map of header names to text"),
+            "Headers for every request; ${secrets.NAME} is filled in.",
+        ),
         key("auth", Shape::Table("http credentials"), "Who we are."),
-        key("allow_private_addresses", Shape::Flag, "Whether a URL that comes out of an event may lead to a private or loopback address.").or("false"),
+        key(
+            "allow_private_addresses",
+            Shape::Flag,
+            "Whether a URL that comes out of an event may lead to a private or loopback address.",
+        )
+        .or("false"),
     ],
     later: &[],
 };
@@ -56,7 +66,7 @@ pub(super) static HTTP_AUTH: Table = Table {
         key("bearer", Shape::Secret, "Sent as `Authorization: Bearer …`."),
         key("basic", Shape::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
     ],
-    later: &["oauth2", "client_credentials"],
+    later: &[],
 };
 
 pub(super) static BASIC: Table = Table {
@@ -78,7 +88,7 @@ pub(super) static SALESFORCE: Table = Table {
         key("auth", Shape::Table("salesforce credentials"), "How a token is had.").required(),
         key("allow_duplicates", Shape::Flag, "Send the header that lets alert-only duplicate rules pass.").or("false"),
     ],
-    later: &["bulk"],
+    later: &[],
 };
 
 pub(super) static SALESFORCE_AUTH: Table = Table {
@@ -89,7 +99,7 @@ pub(super) static SALESFORCE_AUTH: Table = Table {
         key("client_secret", Shape::Secret, "The consumer secret."),
         key("token", Shape::Secret, "A token; a 401 cannot be cured here."),
     ],
-    later: &["jwt", "private_key", "username"],
+    later: &[],
 };
 
 pub(super) static BREAKER: Table = Table {
@@ -264,7 +274,9 @@ fn read_salesforce(fields: &Fields<'_, '_>) -> Option<SalesforceDestination> {
 
 fn read_api_version(fields: &Fields<'_, '_>, text: &str) -> String {
     let number = text.strip_prefix('v').unwrap_or(text);
-    let good = number.split_once('.').is_some_and(|(major, minor)| major.parse::<u32>().is_ok_and(|major| major >= 20) && minor == "0");
+    let good = number
+        .split_once('.')
+        .is_some_and(|(major, minor)| major.parse::<u32>().is_ok_and(|major| major >= 20) && minor == "0");
     if !good {
         let span = fields.node("api_version").map_or(fields.span, |node| node.span);
         fields
@@ -279,7 +291,11 @@ fn read_salesforce_auth(report: Report<'_>, node: &Node) -> Option<SalesforceAut
     let fields = Fields::open(report, node, &[&SALESFORCE_AUTH])?;
     if fields.node("token").is_some() {
         if fields.node("client_id").is_some() || fields.node("client_secret").is_some() {
-            report.error(fields.key_span("token"), "exclusive-keys", "`auth` has `token` or `client_id` and `client_secret`, not both");
+            report.error(
+                fields.key_span("token"),
+                "exclusive-keys",
+                "`auth` has `token` or `client_id` and `client_secret`, not both",
+            );
         }
         return fields.secret("token").map(SalesforceAuth::Token);
     }

@@ -30,18 +30,26 @@ pub(super) enum What {
     Worker,
     /// Only sections.
     Sections,
-    /// Nothing more is to be read: it is not ours, or what is wrong with it was said.
-    Nothing,
+    /// Something of a later release, perhaps beside sections.
+    Later,
+    /// Ours, and what is wrong with it was said; what it would have held is not known.
+    Broken,
+    /// Somebody else's.
+    Foreign,
 }
 
 /// Says what a document is. A document that is none of ours gets a warning, and one that should be gets an error.
 pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
     if node.is_null() {
-        return What::Nothing;
+        return What::Foreign;
     }
     let Some(entries) = node.entries() else {
-        report.warning(node.span, "not-ours", format!("this file is skipped: it holds {} and no section of ours", node.describe()));
-        return What::Nothing;
+        report.warning(
+            node.span,
+            "not-ours",
+            format!("this file is skipped: it holds {} and no section of ours", node.describe()),
+        );
+        return What::Foreign;
     };
     let find = |name: &str| entries.iter().find(|entry| entry.key == name);
     let later = |entry: &Entry, what: &str| {
@@ -51,9 +59,13 @@ pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
     match (find("triggers"), find("consumes")) {
         (Some(_), Some(consumes)) => {
             report
-                .error(consumes.key_span, "two-kinds", "this document has `triggers` and `consumes`, so it is a flow and a worker at once")
+                .error(
+                    consumes.key_span,
+                    "two-kinds",
+                    "this document has `triggers` and `consumes`, so it is a flow and a worker at once",
+                )
                 .hint("put the worker into a document of its own, after a line with ---");
-            return What::Nothing;
+            return What::Broken;
         }
         (Some(_), None) => return What::Flow,
         (None, Some(_)) => return What::Worker,
@@ -61,25 +73,22 @@ pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
     }
     if let Some(entry) = find("schedule") {
         later(entry, "a worker that runs by the clock");
-        return What::Nothing;
+        return What::Later;
     }
     if let Some(entry) = find("on") {
-        later(entry, "a playbook for one type of event").hint("write a worker: `consumes:` with a queue, and a flow that puts events into it");
-        return What::Nothing;
+        later(entry, "a playbook for one type of event")
+            .hint("write a worker: `consumes:` with a queue, and a flow that puts events into it");
+        return What::Later;
     }
     if ["queues", "destinations", "policies", "alerts"].iter().any(|name| find(name).is_some()) {
         Fields::open(report, node, &[&FILE, &DOCUMENT]).map(|fields| fields.one_of("version"));
         return What::Sections;
     }
-    if let Some(entry) = find("retry") {
-        later(entry, "a retry policy for everything").hint("write `retry:` into each worker");
-        return What::Nothing;
-    }
-    unclear(report, node, entries);
-    What::Nothing
+    unclear(report, node, entries)
 }
 
-fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) {
+/// A document in which no key says what it is.
+fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) -> What {
     let kinds = ["triggers", "consumes", "queues", "destinations"];
     let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
     let ours = ["steps", "run", "event", "responses", "concurrency"];
@@ -89,17 +98,30 @@ fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) {
             report
                 .error(entry.key_span, "unknown-kind", format!("`{}` does not say what this is", entry.key))
                 .hint(format!("did you mean `{meant}`?"));
+            What::Broken
         }
         (None, Some(entry)) => {
             report
-                .error(entry.key_span, "unknown-kind", format!("there is `{}`, but nothing says whether this is a flow or a worker", entry.key))
+                .error(
+                    entry.key_span,
+                    "unknown-kind",
+                    format!("there is `{}`, but nothing says whether this is a flow or a worker", entry.key),
+                )
                 .hint("a flow has `triggers:`, a worker has `consumes:`");
+            What::Broken
+        }
+        (None, None) if entries.iter().any(|entry| entry.key == "retry") => {
+            let span = entries.iter().find(|entry| entry.key == "retry").map_or(node.span, |entry| entry.key_span);
+            let message = "`retry:` (a retry policy for everything) is not supported by this version yet";
+            report.error(span, "not-yet-supported", message).hint("write `retry:` into each worker");
+            What::Later
         }
         (None, None) => {
             let span = entries.first().map_or(node.span, |entry| entry.key_span);
             report
                 .warning(span, "not-ours", "this document is skipped: it has no key of ours")
                 .hint("a flow has `triggers:`, a worker `consumes:`; there are also `queues:` and `destinations:`");
+            What::Foreign
         }
     }
 }

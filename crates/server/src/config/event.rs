@@ -21,11 +21,20 @@ pub(super) static EVENT: Table = Table {
         key("id", Shape::Template, "The source's own id of the event."),
         key("occurred_at", Shape::Template, "When it happened: RFC 3339 text or a Unix time."),
         key("identity", Shape::Described("a map of names to values"), "Who it is about."),
-        key("attributes", Shape::Described("a map of names to values, or a list of fields of the body"), "What is said about them.").or("the whole body"),
+        key(
+            "attributes",
+            Shape::Described("a map of names to values, or a list of fields of the body"),
+            "What is said about them.",
+        )
+        .or("the whole body"),
         key("routing", Shape::Described("a map of names to values"), "Where it should go."),
-        key("required", Shape::Described("a list of paths into the event, such as identity.email"), "A payload that lacks one of them is refused."),
+        key(
+            "required",
+            Shape::Described("a list of paths into the event, such as identity.email"),
+            "A payload that lacks one of them is refused.",
+        ),
     ],
-    later: &["schema", "dedup"],
+    later: &[],
 };
 
 /// Reads the section; without one the body is taken as it is.
@@ -69,7 +78,11 @@ fn value(report: Report<'_>, node: &Node) -> Option<Template> {
 fn section(report: Report<'_>, node: &Node, name: &str) -> Vec<(String, Template)> {
     let Some(entries) = node.entries() else {
         report
-            .error(node.span, "wrong-type", format!("`{name}` is a map of names to values, and this is {}", node.describe()))
+            .error(
+                node.span,
+                "wrong-type",
+                format!("`{name}` is a map of names to values, and this is {}", node.describe()),
+            )
             .hint(format!("such as: {name}: {{email: body.email}}"));
         return vec![];
     };
@@ -94,7 +107,9 @@ fn listed(report: Report<'_>, items: &[Node]) -> Vec<(String, Template)> {
             }
             (Some(name), Ok(expression)) => attributes.push((name, Template::Expression(expression))),
             _ => {
-                report.error(item.span, "bad-path", format!("`{text}` is not a field of the body")).hint("such as: first_name");
+                report
+                    .error(item.span, "bad-path", format!("`{text}` is not a field of the body"))
+                    .hint("such as: first_name");
             }
         }
     }
@@ -105,7 +120,11 @@ const SHAPE: [&str; 6] = ["schema_version", "event_id", "event_type", "source", 
 
 fn required(report: Report<'_>, node: &Node, mapping: &EventMapping) -> Vec<(String, Path)> {
     let Some(items) = node.items() else {
-        report.error(node.span, "wrong-type", format!("`required` is a list of paths, and this is {}", node.describe()));
+        report.error(
+            node.span,
+            "wrong-type",
+            format!("`required` is a list of paths, and this is {}", node.describe()),
+        );
         return vec![];
     };
     let mut paths = vec![];
@@ -113,7 +132,9 @@ fn required(report: Report<'_>, node: &Node, mapping: &EventMapping) -> Vec<(Str
         let written = item.text().unwrap_or_default();
         let text = written.strip_prefix("event.").unwrap_or(written);
         let Some(path) = Path::parse(text) else {
-            report.error(item.span, "bad-path", format!("`{written}` is not a path into the event")).hint("such as: identity.email");
+            report
+                .error(item.span, "bad-path", format!("`{written}` is not a path into the event"))
+                .hint("such as: identity.email");
             continue;
         };
         check_reachable(report, item, text, &path, mapping);
@@ -139,12 +160,17 @@ fn check_reachable(report: Report<'_>, item: &Node, text: &str, path: &Path, map
     };
     let Some(Segment::Key(wanted)) = wanted else { return };
     if !known.contains(wanted) {
+        let filled: Vec<String> = known.iter().map(|name| format!("{prefix}{name}")).collect();
         let hint = match known.is_empty() {
             true => "fill it in the mapping, or take it out of `required`".to_owned(),
-            false => format!("the mapping fills {}", known.iter().map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")),
+            false => format!("the mapping fills {}", filled.join(", ")),
         };
         report
-            .error(item.span, "never-filled", format!("`{text}` is required and never filled, so every event would be refused"))
-            .meant(wanted, known.iter().map(String::as_str), &hint);
+            .error(
+                item.span,
+                "never-filled",
+                format!("`{text}` is required and never filled, so every event would be refused"),
+            )
+            .meant(&format!("{prefix}{wanted}"), filled.iter().map(String::as_str), &hint);
     }
 }

@@ -3,7 +3,6 @@
 use serde_json::Value;
 use sluice_domain::template::{Expression, Scope, Template};
 
-use super::fields::{names_a_secret, secret_in_file};
 use super::node::{Kind, Node, Span};
 use super::problem::did_you_mean;
 use super::report::Report;
@@ -35,14 +34,39 @@ pub(super) const REQUEST: Visible<'static> =
     Visible { roots: &["body", "headers", "request"], earlier: &[], later: &[], secrets: SecretUse::Refused };
 
 /// What the steps of a flow can see.
-pub(super) const ACCEPTED: Visible<'static> =
-    Visible { roots: &["event", "body", "headers", "request"], ..REQUEST };
+pub(super) const ACCEPTED: Visible<'static> = Visible { roots: &["event", "body", "headers", "request"], ..REQUEST };
 
 /// What the steps of a worker can see.
 pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps"];
 
 /// Names that every expression has: they are functions, not roots.
 const FUNCTIONS: [&str; 4] = ["range", "dict", "namespace", "debug"];
+
+/// Filters that are worth offering.
+const FILTERS: [&str; 22] = [
+    "abs",
+    "capitalize",
+    "default",
+    "first",
+    "float",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "max",
+    "min",
+    "replace",
+    "round",
+    "sort",
+    "split",
+    "string",
+    "title",
+    "trim",
+    "upper",
+];
 
 /// Reads one expression, without `{{ }}`.
 pub(super) fn expression(report: Report<'_>, span: Span, source: &str, visible: Visible<'_>) -> Option<Expression> {
@@ -91,21 +115,11 @@ pub(super) fn template(report: Report<'_>, node: &Node, visible: Visible<'_>) ->
         Kind::Map(entries) => {
             let entries: Vec<_> = entries
                 .iter()
-                .map(|entry| {
-                    let value = template(report, &entry.value, visible)?;
-                    if is_literal_text(&value) && names_a_secret(&entry.key) {
-                        secret_in_file(report, entry.value.span, &entry.key);
-                    }
-                    Some((entry.key.clone(), value))
-                })
+                .map(|entry| Some((entry.key.clone(), template(report, &entry.value, visible)?)))
                 .collect();
             entries.into_iter().collect::<Option<_>>().map(Template::Map)
         }
     }
-}
-
-fn is_literal_text(template: &Template) -> bool {
-    matches!(template, Template::Literal(Value::String(text)) if !text.trim().is_empty())
 }
 
 /// Reads text with templates in it.
@@ -129,7 +143,11 @@ pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible:
     if let Some(at) = text.find("${").filter(|at| !text[*at..].starts_with("${secrets.")) {
         let written: String = text[at..].chars().take_while(|c| *c != '}').take(40).collect();
         report
-            .warning(span, "unknown-interpolation", format!("`{written}}}` stands as it is: only secrets are filled in so"))
+            .warning(
+                span,
+                "unknown-interpolation",
+                format!("`{written}}}` stands as it is: only secrets are filled in so"),
+            )
             .hint("write ${secrets.NAME} for a secret and {{ … }} for a value");
     }
     Some(template)
@@ -149,17 +167,19 @@ fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visib
             continue;
         }
         let names = visible.roots.join(", ");
+        let first = if visible.roots.contains(&"event") { "event" } else { "body" };
+        let message = match source == root {
+            true => format!("nothing is called `{root}` here"),
+            false => format!("`{source}` reads `{root}`, which does not exist here"),
+        };
         let hint = match did_you_mean(&root, visible.roots.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if visible.roots.contains(&"event") => format!("values start with {names}: `event.{source}`, perhaps"),
-            None => format!("values start with {names}: `body.{source}`, perhaps"),
+            None if source == root => {
+                format!("a value starts with {names}, such as {first}.{root}; text stands in quotes")
+            }
+            None => format!("a value starts with {names}"),
         };
-        let hint = if Expression::parse(&root).is_ok_and(|_| source == root) || hint.starts_with("did") {
-            hint
-        } else {
-            format!("values start with {names}")
-        };
-        report.error(span, "unknown-name", format!("`{source}` reads `{root}`, which does not exist here")).hint(hint);
+        report.error(span, "unknown-name", message).hint(hint);
     }
     for step in expression.steps() {
         if visible.earlier.contains(&step) || !visible.roots.contains(&"steps") {
@@ -177,11 +197,12 @@ fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visib
     }
     // Filters and functions are looked up when they are called: an evaluation over nothing finds
     // the unknown ones, and whatever else fails over nothing may well work over an event.
+    let unknown = ["unknown filter", "unknown function", "unknown test", "unknown method"];
     if let Err(problem) = expression.evaluate(&Scope::new())
-        && ["unknown filter", "unknown function", "unknown test", "unknown method"]
-            .iter()
-            .any(|kind| problem.0.contains(kind))
+        && unknown.iter().any(|kind| problem.0.contains(kind))
     {
-        report.error(span, "bad-expression", problem.0);
+        let filter =
+            problem.0.split("filter ").last().and_then(|rest| rest.strip_suffix(" is unknown")).unwrap_or_default();
+        report.error(span, "bad-expression", problem.0.as_str()).meant(filter, FILTERS, "");
     }
 }

@@ -8,6 +8,8 @@ use sluice_domain::unit::{self, Rate};
 use sluice_domain::verify::SecretValue;
 
 use super::node::{Entry, Node, Span};
+use super::plain::secret_in_file;
+use super::problem::did_you_mean;
 use super::report::Report;
 use super::table::{Absent, Key, Shape, Table};
 
@@ -18,6 +20,8 @@ pub(super) struct Fields<'n, 'r> {
     pub(super) span: Span,
     tables: Vec<&'static Table>,
     entries: &'n [Entry],
+    /// What unknown keys were probably meant to be: their absence is not a second problem.
+    meant: Vec<&'static str>,
 }
 
 impl<'n, 'r> Fields<'n, 'r> {
@@ -28,11 +32,7 @@ impl<'n, 'r> Fields<'n, 'r> {
     }
 
     /// The same for a thing whose name may stand elsewhere.
-    pub(super) fn open_named(
-        report: Report<'r>,
-        node: &'n Node,
-        tables: &[&'static Table],
-    ) -> Option<Fields<'n, 'r>> {
+    pub(super) fn open_named(report: Report<'r>, node: &'n Node, tables: &[&'static Table]) -> Option<Fields<'n, 'r>> {
         Fields::open_except(report, node, tables, &["name"])
     }
 
@@ -49,21 +49,30 @@ impl<'n, 'r> Fields<'n, 'r> {
                 .hint(format!("its keys are {}", list_keys(tables)));
             return None;
         };
-        let fields = Fields { report, span: first_key_or(node), tables: tables.to_vec(), entries };
+        let mut fields = Fields { report, span: first_key_or(node), tables: tables.to_vec(), entries, meant: vec![] };
         for entry in entries {
             fields.check_key(entry, title);
         }
         for key in tables.iter().flat_map(|table| table.keys) {
-            if key.default == Absent::Required && !elsewhere.contains(&key.name) && !entries.iter().any(|entry| entry.key == key.name) {
-                report
-                    .error(fields.span, "missing-key", format!("{title} needs `{}`", key.name))
-                    .hint(format!("add `{}:` with {}", key.name, key.shape.describe()));
+            let excused = elsewhere.contains(&key.name) || fields.is_meant(key.name);
+            let there = entries.iter().any(|entry| entry.key == key.name);
+            if key.default == Absent::Required && !there && !excused {
+                report.error(fields.span, "missing-key", format!("{title} needs `{}`", key.name)).hint(format!(
+                    "add `{}:` with {}",
+                    key.name,
+                    key.shape.describe()
+                ));
             }
         }
         Some(fields)
     }
 
-    fn check_key(&self, entry: &Entry, title: &str) {
+    /// Whether an unknown key is probably this one, misspelt.
+    pub(super) fn is_meant(&self, name: &str) -> bool {
+        self.meant.contains(&name)
+    }
+
+    fn check_key(&mut self, entry: &Entry, title: &str) {
         let name = entry.key.as_str();
         if let Some(key) = self.key(name) {
             if entry.value.is_null() {
@@ -79,9 +88,14 @@ impl<'n, 'r> Fields<'n, 'r> {
             );
         } else {
             let names = self.tables.iter().flat_map(|table| table.keys).map(|key| key.name);
-            self.report
-                .error(entry.key_span, "unknown-key", format!("{title} has no key `{name}`"))
-                .meant(name, names, &format!("its keys are {}", list_keys(&self.tables)));
+            let hint = match did_you_mean(name, names) {
+                Some(meant) => {
+                    self.meant.push(meant);
+                    format!("did you mean `{meant}`?")
+                }
+                None => format!("its keys are {}", list_keys(&self.tables)),
+            };
+            self.report.error(entry.key_span, "unknown-key", format!("{title} has no key `{name}`")).hint(hint);
         }
     }
 
@@ -190,9 +204,11 @@ impl<'n, 'r> Fields<'n, 'r> {
         let found = words.iter().copied().find(|word| word.eq_ignore_ascii_case(text));
         if found.is_none() {
             let shape = Shape::OneOf(words).describe();
-            self.report
-                .error(node.span, "bad-value", format!("`{name}` must be {shape}, and this is `{text}`"))
-                .meant(text, words.iter().copied(), "");
+            self.report.error(node.span, "bad-value", format!("`{name}` must be {shape}, and this is `{text}`")).meant(
+                text,
+                words.iter().copied(),
+                "",
+            );
         }
         found
     }
@@ -252,27 +268,14 @@ pub(super) fn secret_text(report: Report<'_>, node: &Node, name: &str, literal: 
     complete.then(|| SecretValue::from(whole))
 }
 
-/// Says that a secret stands in a file, without showing it.
-pub(super) fn secret_in_file(report: Report<'_>, span: Span, name: &str) {
-    report
-        .error(span, "secret-in-file", format!("`{name}` holds a secret in plain text"))
-        .hint("write ${secrets.NAME} here and put the value into the environment or into secrets/NAME");
-}
-
 fn expression_not_here(report: Report<'_>, span: Span, name: &str) {
     report
-        .error(span, "expression-not-here", format!("`{name}` is read before any event, so {{{{ … }}}} has no value here"))
+        .error(
+            span,
+            "expression-not-here",
+            format!("`{name}` is read before any event, so {{{{ … }}}} has no value here"),
+        )
         .hint("write the text itself, with ${secrets.NAME} for secrets");
-}
-
-/// Whether a key of this name usually holds a secret.
-pub(super) fn names_a_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase().replace('-', "_");
-    const WHOLE: [&str; 12] = [
-        "secret", "secrets", "password", "passwd", "token", "client_secret", "api_key", "apikey", "x_api_key", "private_key",
-        "access_token", "authorization",
-    ];
-    WHOLE.contains(&key.as_str()) || ["_secret", "_password", "_token", "_api_key"].iter().any(|end| key.ends_with(end))
 }
 
 /// Checks a name of ours.

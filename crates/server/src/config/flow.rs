@@ -29,7 +29,7 @@ pub(super) static FLOW: Table = Table {
         key("steps", Shape::Tables("a step of a flow"), "Which queues the event goes to.").required(),
         key("responses", Shape::Table("responses"), "What a sender is answered."),
     ],
-    later: &["schedule", "on", "vars"],
+    later: &["schedule", "on"],
 };
 
 pub(super) static FLOW_STEP: Table = Table {
@@ -39,7 +39,8 @@ pub(super) static FLOW_STEP: Table = Table {
         key("name", Shape::Name, "Its name.").or("the queue's name"),
         key("id", Shape::Name, "The same."),
         key("if", Shape::Condition, "Only if this holds."),
-        key("queue", Shape::Described("the name of a queue, or a map with name, body_from and key_from"), "The queue.").required(),
+        key("queue", Shape::Described("the name of a queue, or a map with name, body_from and key_from"), "The queue.")
+            .required(),
     ],
     later: &["run", "uses", "with", "foreach", "queue_pull"],
 };
@@ -49,18 +50,28 @@ pub(super) static ENQUEUE: Table = Table {
     about: "The queue, and what the worker sees.",
     keys: &[
         key("name", Shape::Name, "The queue.").required(),
-        key("body_from", Shape::Described("request.body or an expression"), "What the worker sees as `body`.").or("request.body"),
-        key("key_from", Shape::Described("what the trigger's key_from says"), "Accepted when it says the same as the trigger: an event has one key."),
+        key("body_from", Shape::Described("request.body or an expression"), "What the worker sees as `body`.")
+            .or("request.body"),
+        key(
+            "key_from",
+            Shape::Described("what the trigger's key_from says"),
+            "Accepted when it says the same as the trigger: an event has one key.",
+        ),
     ],
-    later: &["delay", "priority"],
+    later: &[],
 };
 
 pub(super) static RESPONSES: Table = Table {
     title: "responses",
     about: "What a sender is answered. These are the only answers there are: a repeat gets the first one.",
     keys: &[
-        key("deduplicated_from", Shape::OneOf(&["idempotency"]), "A repeat is answered with the first result.").or("idempotency"),
-        key("success_from", Shape::Described("step:NAME"), "The step after which a request is answered: once it is in its queue."),
+        key("deduplicated_from", Shape::OneOf(&["idempotency"]), "A repeat is answered with the first result.")
+            .or("idempotency"),
+        key(
+            "success_from",
+            Shape::Described("step:NAME"),
+            "The step after which a request is answered: once it is in its queue.",
+        ),
     ],
     later: &[],
 };
@@ -158,7 +169,10 @@ fn read_step(report: Report<'_>, node: &Node, names: &Names, triggers: &[Trigger
 pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> {
     let (name, id) = (fields.node("name"), fields.node("id"));
     if name.is_some() && id.is_some() {
-        fields.report.error(fields.key_span("id"), "exclusive-keys", "`id` and `name` say the same thing").hint("keep one of them");
+        fields
+            .report
+            .error(fields.key_span("id"), "exclusive-keys", "`id` and `name` say the same thing")
+            .hint("keep one of them");
     }
     let node = name.or(id)?;
     let Some(text) = node.text() else {
@@ -168,7 +182,11 @@ pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> 
     if text.contains('.') {
         fields
             .report
-            .error(node.span, "bad-name", format!("a step cannot be called `{text}`: a dot ends its name in an expression"))
+            .error(
+                node.span,
+                "bad-name",
+                format!("a step cannot be called `{text}`: a dot ends its name in an expression"),
+            )
             .hint(format!("write {}", text.replace('.', "-")));
     } else {
         check_name(fields.report, node.span, text);
@@ -179,14 +197,20 @@ pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> 
 /// `request.body` is what a worker sees anyway.
 fn read_body(report: Report<'_>, node: &Node) -> Option<Expression> {
     let Some(text) = node.text().map(str::trim) else {
-        report.error(node.span, "wrong-type", format!("`body_from` must be an expression, and this is {}", node.describe()));
+        report.error(
+            node.span,
+            "wrong-type",
+            format!("`body_from` must be an expression, and this is {}", node.describe()),
+        );
         return None;
     };
     let read = match text.contains("{{") {
         true => match text_template(report, node.span, text, ACCEPTED)? {
             Template::Expression(expression) => Some(expression),
             _ => {
-                report.error(node.span, "bad-expression", "`body_from` must be one expression").hint("such as {{ body.payload }}");
+                report
+                    .error(node.span, "bad-expression", "`body_from` must be one expression")
+                    .hint("such as {{ body.payload }}");
                 None
             }
         },
@@ -218,7 +242,9 @@ fn read_responses(report: Report<'_>, node: &Node, steps: &[Enqueue]) {
         None => {
             let near = did_you_mean(text, steps.iter().map(|known| known.step.as_str()));
             let step = near.or(steps.first().map(|known| known.step.as_str())).unwrap_or("NAME");
-            report.error(span, "bad-value", format!("`success_from` names a step, and this is `{text}`")).hint(format!("write step:{step}"));
+            report
+                .error(span, "bad-value", format!("`success_from` names a step, and this is `{text}`"))
+                .hint(format!("write step:{step}"));
         }
     }
 }

@@ -24,7 +24,11 @@ pub(super) static KEY_FROM: Table = Table {
 pub(super) static FINGERPRINT: Table = Table {
     title: "a fingerprint",
     about: "A digest of the content.",
-    keys: &[key("volatile", Shape::Described("a list of paths into the body"), "Fields that change on a resend and do not count.")],
+    keys: &[key(
+        "volatile",
+        Shape::Described("a list of paths into the body"),
+        "Fields that change on a resend and do not count.",
+    )],
     later: &[],
 };
 
@@ -51,7 +55,11 @@ fn read_map(report: Report<'_>, node: &Node) -> Vec<KeyStrategy> {
     match (fields.node("first_of"), fields.node("fingerprint")) {
         (Some(_), Some(_)) => {
             report
-                .error(fields.key_span("fingerprint"), "exclusive-keys", "a key has `first_of` or `fingerprint`, not both")
+                .error(
+                    fields.key_span("fingerprint"),
+                    "exclusive-keys",
+                    "a key has `first_of` or `fingerprint`, not both",
+                )
                 .hint("put the fingerprint at the end of the list of `first_of`");
             vec![]
         }
@@ -81,12 +89,18 @@ fn read_fingerprint(report: Report<'_>, node: &Node) -> KeyStrategy {
             match Path::parse(path) {
                 Some(path) => volatile.push(path),
                 None => {
-                    report.error(item.span, "bad-path", format!("`{text}` is not a path into the body")).hint("such as: meta.sent_at");
+                    report
+                        .error(item.span, "bad-path", format!("`{text}` is not a path into the body"))
+                        .hint("such as: meta.sent_at");
                 }
             }
         }
         if list.items().is_none() {
-            report.error(list.span, "wrong-type", format!("`volatile` is a list of paths, and this is {}", list.describe()));
+            report.error(
+                list.span,
+                "wrong-type",
+                format!("`volatile` is a list of paths, and this is {}", list.describe()),
+            );
         }
     }
     KeyStrategy::Fingerprint { volatile }
@@ -114,14 +128,18 @@ fn header_name(text: &str) -> Option<&str> {
 
 fn check_header(report: Report<'_>, span: Span, name: &str) {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
-        report.error(span, "bad-key", format!("`{name}` cannot be the name of a header")).hint("such as header:Idempotency-Key");
+        report
+            .error(span, "bad-key", format!("`{name}` cannot be the name of a header"))
+            .hint("such as header:Idempotency-Key");
     }
 }
 
 /// One part of a key. Text around `{{ }}` is kept, apart from what only separates: the parts are joined anyway.
 fn read_part(report: Report<'_>, node: &Node) -> Vec<Expression> {
     let Some(text) = node.text().map(str::trim).filter(|text| !text.is_empty()) else {
-        report.error(node.span, "bad-key", format!("a part of a key is text, and this is {}", node.describe())).hint(FORMS);
+        report
+            .error(node.span, "bad-key", format!("a part of a key is text, and this is {}", node.describe()))
+            .hint(FORMS);
         return vec![];
     };
     if let Some(name) = header_name(text) {

@@ -15,6 +15,8 @@ mod flow;
 mod key;
 mod names;
 mod node;
+mod parse;
+mod plain;
 mod problem;
 mod queue;
 mod read;

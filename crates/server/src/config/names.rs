@@ -50,9 +50,11 @@ impl Names {
             return;
         }
         let otherwise = format!("declare it: queues: [{{name: {queue}}}]");
-        report
-            .error(span, "unknown-queue", format!("no queue is called `{queue}`"))
-            .meant(queue, self.queues.keys().map(String::as_str), &otherwise);
+        report.error(span, "unknown-queue", format!("no queue is called `{queue}`")).meant(
+            queue,
+            self.queues.keys().map(String::as_str),
+            &otherwise,
+        );
     }
 }
 
@@ -66,7 +68,11 @@ pub(super) fn add<T>(
 ) {
     if let Some(first) = things.get(name) {
         report
-            .error(span, "duplicate-name", format!("the {what} `{name}` is already defined in {}", first.place.describe()))
+            .error(
+                span,
+                "duplicate-name",
+                format!("the {what} `{name}` is already defined in {}", first.place.describe()),
+            )
             .hint("give one of them another name, or remove it");
         return;
     }

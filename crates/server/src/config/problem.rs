@@ -4,6 +4,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
 
 use super::node::Span;
+use super::plain::masked;
 use super::read::Files;
 
 /// How bad it is.
@@ -65,7 +66,7 @@ impl Problem {
     }
 
     /// As a compiler would show it, with the line it is about.
-    pub fn render(&self, files: &Files, colours: Colours) -> String {
+    fn render(&self, text: Option<&str>, colours: Colours) -> String {
         let renderer = match colours {
             Colours::Ansi => Renderer::styled(),
             Colours::None => Renderer::plain(),
@@ -75,7 +76,7 @@ impl Problem {
             Severity::Warning => Level::WARNING,
         };
         let mut group = Group::with_title(level.primary_title(self.message.as_str()).id(self.code));
-        match (self.span, files.text(&self.file)) {
+        match (self.span, text) {
             (Some(span), Some(text)) => {
                 let range = on_one_line(text, span);
                 group = group.element(
@@ -107,7 +108,8 @@ pub enum Colours {
 pub fn render_all(problems: &[Problem], files: &Files, colours: Colours) -> String {
     let mut text = String::new();
     for problem in problems {
-        text.push_str(&problem.render(files, colours));
+        let source = files.text(&problem.file).map(|source| masked(source, &problem.file, problems));
+        text.push_str(&problem.render(source.as_deref(), colours));
         text.push_str("\n\n");
     }
     text.push_str(&summary(problems));

@@ -23,7 +23,7 @@ pub(super) static QUEUE: Table = Table {
         key("retention", Shape::Duration, "How long a job may wait. Older ones become dead letters; in a dead-letter queue they are dropped, with an audit line.").or("14d"),
         key("dead_letter_queue", Shape::Name, "Where jobs go that failed for good.").or("NAME-dlq, made for you, which keeps jobs for 30 days"),
     ],
-    later: &["rate_limit", "priority", "max_messages"],
+    later: &[],
 };
 
 /// Where a queue says its dead-letter queue is.
@@ -119,7 +119,11 @@ pub(super) fn named_items<'n>(
         }
         Kind::Scalar(_) => {
             report
-                .error(node.span, "wrong-type", format!("`{section}` is a list or a map, and this is {}", node.describe()))
+                .error(
+                    node.span,
+                    "wrong-type",
+                    format!("`{section}` is a list or a map, and this is {}", node.describe()),
+                )
                 .hint(format!("such as: {section}: [{{name: contacts}}]"));
         }
     }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::node::{FILE_BYTES_MAX, Span};
+use super::node::Span;
+use super::parse::FILE_BYTES_MAX;
 use super::problem::{Problem, Severity};
 
 /// How many files a configuration may have.
@@ -155,14 +156,25 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        for path in ["workers/b.yml", "flows/a.YAML", "z.json", ".git/c.yml", "secrets/d.yml", "node_modules/e/f.json", "notes.txt"] {
+        for path in [
+            "workers/b.yml",
+            "flows/a.YAML",
+            "z.json",
+            ".git/c.yml",
+            "secrets/d.yml",
+            "node_modules/e/f.json",
+            "notes.txt",
+        ] {
             write(path, b"{}");
         }
         write("latin.yml", b"name: caf\xe9");
         let files = read(directory.path()).unwrap();
         let names: Vec<&str> = files.iter().map(|(path, _)| path).collect();
         assert_eq!(names, ["flows/a.YAML", "workers/b.yml", "z.json"]);
-        assert_eq!(files.problems().iter().map(|problem| (problem.code, problem.file.as_str())).collect::<Vec<_>>(), [("not-utf8", "latin.yml")]);
+        assert_eq!(
+            files.problems().iter().map(|problem| (problem.code, problem.file.as_str())).collect::<Vec<_>>(),
+            [("not-utf8", "latin.yml")]
+        );
         let one = read(&directory.path().join("z.json")).unwrap();
         assert_eq!(one.text("z.json"), Some("{}"));
         assert!(matches!(read(&directory.path().join("gone")), Err(ReadError::Io { .. })));

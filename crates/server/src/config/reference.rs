@@ -82,14 +82,26 @@ fn heading(title: &str) -> String {
 }
 
 fn write_table(page: &mut String, table: &Table) {
-    let _ = write!(page, "\n## {}\n\n{}\n\n| key | value | when left out | meaning |\n|---|---|---|---|\n", heading(table.title), table.about);
+    let _ = write!(
+        page,
+        "\n## {}\n\n{}\n\n| key | value | when left out | meaning |\n|---|---|---|---|\n",
+        heading(table.title),
+        table.about
+    );
     for key in table.keys {
         let absent = match key.default {
             Absent::Required => "must be there",
             Absent::Nothing => "",
             Absent::Default(text) => text,
         };
-        let _ = writeln!(page, "| `{}` | {} | {} | {} |", key.name, cell(&key.shape.describe()), cell(absent), cell(key.about));
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} |",
+            key.name,
+            cell(&key.shape.describe()),
+            cell(absent),
+            cell(key.about)
+        );
     }
     if !table.later.is_empty() {
         let later: Vec<String> = table.later.iter().map(|name| format!("`{name}`")).collect();
@@ -103,10 +115,20 @@ fn write_action(page: &mut String, action: Action) {
         true => format!("Needs a destination of type `{}`.", spec.destination),
         false => format!("Uses a destination of type `{}`, or a built-in one when none is named.", spec.destination),
     };
-    let _ = write!(page, "\n### {}\n\n{} {destination}\n\n| parameter | value | required | meaning |\n|---|---|---|---|\n", spec.name, spec.about);
+    let _ = write!(
+        page,
+        "\n### {}\n\n{} {destination}\n\n| parameter | value | required | meaning |\n|---|---|---|---|\n",
+        spec.name, spec.about
+    );
     for parameter in spec.parameters {
         let required = if parameter.required { "yes" } else { "" };
-        let _ = writeln!(page, "| `{}` | {} | {required} | {} |", parameter.name, cell(&with::describe(&parameter.shape)), cell(parameter.about));
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {required} | {} |",
+            parameter.name,
+            cell(&with::describe(&parameter.shape)),
+            cell(parameter.about)
+        );
     }
 }
 

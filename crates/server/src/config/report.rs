@@ -19,12 +19,7 @@ pub(super) struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     pub(super) fn new(source: &'a dyn SecretSource) -> Desk<'a> {
-        Desk {
-            source,
-            problems: RefCell::default(),
-            found: RefCell::default(),
-            at_run_time: RefCell::default(),
-        }
+        Desk { source, problems: RefCell::default(), found: RefCell::default(), at_run_time: RefCell::default() }
     }
 
     /// For problems of this file.

@@ -15,19 +15,39 @@ pub(super) static RETRY: Table = Table {
     title: "a retry policy",
     about: "When a failed step is tried again, and when no more. A step may have its own; what it leaves out is the worker's.",
     keys: &[
-        key("strategy", Shape::OneOf(&["exponential", "fixed", "phased"]), "How the delay grows from one attempt to the next.").or("exponential"),
+        key(
+            "strategy",
+            Shape::OneOf(&["exponential", "fixed", "phased"]),
+            "How the delay grows from one attempt to the next.",
+        )
+        .or("exponential"),
         key("base_delay", Shape::Duration, "The first delay; the only one when the strategy is fixed.").or("2s"),
         key("base_ms", Shape::Count(1, 86_400_000), "The same in milliseconds."),
         key("multiplier", Shape::Number(1, 100), "What each following delay is multiplied by.").or("2"),
-        key("jitter", Shape::OneOf(&["full", "equal", "none"]), "How much of a delay is left to chance: all of it, the second half, nothing.").or("full"),
+        key(
+            "jitter",
+            Shape::OneOf(&["full", "equal", "none"]),
+            "How much of a delay is left to chance: all of it, the second half, nothing.",
+        )
+        .or("full"),
         key("max_delay", Shape::Duration, "No delay is longer.").or("120s"),
         key("max_attempts", Shape::Count(1, 1000), "Attempts in all, the first one included.").or("7"),
-        key("max_attempts_maybe", Shape::Count(1, 1000), "Attempts for failures that may pass, such as a conflict or a lock.").or("3"),
+        key(
+            "max_attempts_maybe",
+            Shape::Count(1, 1000),
+            "Attempts for failures that may pass, such as a conflict or a lock.",
+        )
+        .or("3"),
         key("retry_after_cap", Shape::Duration, "A longer Retry-After than this is not believed.").or("1h"),
-        key("on_exhausted", Shape::Described("a dead-letter queue, written dlq:NAME"), "Where the job goes once it is dead.").or("the queue's own dead-letter queue"),
+        key(
+            "on_exhausted",
+            Shape::Described("a dead-letter queue, written dlq:NAME"),
+            "Where the job goes once it is dead.",
+        )
+        .or("the queue's own dead-letter queue"),
         key("phases", Shape::Tables("a phase"), "For the strategy phased: one after the other, the last one stays."),
     ],
-    later: &["budget_per_contact", "budget"],
+    later: &["budget_per_contact"],
 };
 
 pub(super) static PHASE: Table = Table {
@@ -52,8 +72,8 @@ pub(super) static EXPONENTIAL: Table = Table {
     later: &[],
 };
 
-/// Reads a policy; what it leaves out is taken from `inherited`.
-pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, names: &Names) -> RetryPolicy {
+/// Reads a policy of a worker that consumes this queue; what it leaves out is taken from `inherited`.
+pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, context: (&Names, &str)) -> RetryPolicy {
     let mut policy = inherited.clone();
     let Some(fields) = Fields::open(report, node, &[&RETRY]) else { return policy };
     if let Some(phases) = read_delays(&fields, inherited) {
@@ -65,7 +85,11 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, nam
         Some(_) => {
             policy.jitter = Jitter::None;
             report
-                .warning(fields.key_span("jitter"), "no-jitter", "without jitter, jobs that failed together come back together")
+                .warning(
+                    fields.key_span("jitter"),
+                    "no-jitter",
+                    "without jitter, jobs that failed together come back together",
+                )
                 .hint("write `jitter: full`");
         }
         None => {}
@@ -87,7 +111,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, nam
     if let Some(cap) = fields.duration("retry_after_cap") {
         policy.retry_after_cap = cap;
     }
-    if let Some(queue) = read_exhausted(&fields, names) {
+    if let Some(queue) = read_exhausted(&fields, context) {
         policy.dead_letter_queue = Some(queue);
     }
     policy
@@ -99,7 +123,10 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
     let base_ms = fields.count("base_ms").map(|ms| Duration::from_millis(ms.into()));
     let base_delay = fields.duration("base_delay");
     if base_ms.is_some() && base_delay.is_some() {
-        fields.report.error(fields.key_span("base_ms"), "exclusive-keys", "`base_ms` and `base_delay` say the same thing").hint("keep one of them");
+        fields
+            .report
+            .error(fields.key_span("base_ms"), "exclusive-keys", "`base_ms` and `base_delay` say the same thing")
+            .hint("keep one of them");
     }
     let base = base_delay.or(base_ms);
     let (multiplier, cap) = (fields.number("multiplier"), fields.duration("max_delay"));
@@ -126,10 +153,18 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
         fields.report.error(
             fields.key_span("max_delay"),
             "bad-value",
-            format!("`max_delay` ({}) is shorter than the first delay ({})", unit::format_duration(cap), unit::format_duration(base)),
+            format!(
+                "`max_delay` ({}) is shorter than the first delay ({})",
+                unit::format_duration(cap),
+                unit::format_duration(base)
+            ),
         );
     }
-    let delay = Delay::Exponential { base, multiplier: multiplier.unwrap_or(was_multiplier), cap: cap.unwrap_or(was_cap.max(base)) };
+    let delay = Delay::Exponential {
+        base,
+        multiplier: multiplier.unwrap_or(was_multiplier),
+        cap: cap.unwrap_or(was_cap.max(base)),
+    };
     Some(vec![Phase { retries: u32::MAX, delay }])
 }
 
@@ -181,7 +216,7 @@ fn read_phase(report: Report<'_>, node: &Node) -> Option<Phase> {
     Some(Phase { retries, delay })
 }
 
-fn read_exhausted(fields: &Fields<'_, '_>, names: &Names) -> Option<String> {
+fn read_exhausted(fields: &Fields<'_, '_>, (names, consumed): (&Names, &str)) -> Option<String> {
     let text = fields.text("on_exhausted")?;
     let span = fields.node("on_exhausted")?.span;
     let Some(queue) = text.strip_prefix("dlq:").map(str::trim).filter(|queue| !queue.is_empty()) else {
@@ -192,5 +227,15 @@ fn read_exhausted(fields: &Fields<'_, '_>, names: &Names) -> Option<String> {
         return None;
     };
     names.check_queue(fields.report, span, queue);
+    if queue == consumed {
+        fields
+            .report
+            .error(
+                span,
+                "dead-letter-loop",
+                format!("dead jobs would go back into `{queue}`, where this worker fails them again"),
+            )
+            .hint(format!("write dlq:{queue}-dlq"));
+    }
     Some(queue.to_owned())
 }

@@ -9,7 +9,7 @@ use sluice_domain::template::Secrets;
 use sluice_domain::verify::SecretValue;
 
 /// Looks secrets up by name. The only part of reading a configuration that is not pure.
-pub trait SecretSource {
+pub trait SecretSource: fmt::Debug {
     /// The secret of this name; `None` when there is none.
     fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>>;
 

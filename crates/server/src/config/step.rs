@@ -23,21 +23,32 @@ pub(super) static STEP: Table = Table {
     title: "a step",
     about: "One line of a worker: an action, with what and where.",
     keys: &[
-        key("name", Shape::Name, "Its name, unique in its worker and part of the effect's key; do not change it lightly.").required(),
+        key(
+            "name",
+            Shape::Name,
+            "Its name, unique in its worker and part of the effect's key; do not change it lightly.",
+        )
+        .or("must be there, unless `id` is"),
         key("id", Shape::Name, "The same."),
         key("if", Shape::Condition, "Run only if this holds."),
         key("run", Shape::Described("the name of an action"), "What it does; the actions are listed below."),
         key("uses", Shape::Described("the name of an action"), "The same."),
         key("with", Shape::Described("a map of the action's parameters"), "With what."),
-        key("destination", Shape::Name, "Where; may stand under `with` too.").or("the only destination of the type that the action needs"),
+        key("destination", Shape::Name, "Where; may stand under `with` too.")
+            .or("the only destination of the type that the action needs"),
         key("retry", Shape::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
-        key("order", Shape::OneOf(&["fifo", "none"]), "fifo: jobs of one entity come here one at a time, first come first served.").or("fifo"),
+        key(
+            "order",
+            Shape::OneOf(&["fifo", "none"]),
+            "fifo: jobs of one entity come here one at a time, first come first served.",
+        )
+        .or("fifo"),
     ],
-    later: &["env", "script", "foreach", "queue", "queue_pull", "rate_limit", "approval", "timeout", "repeat"],
+    later: &["env", "script", "foreach", "queue", "queue_pull", "rate_limit"],
 };
 
 /// Actions of a later release: a known name deserves a better answer than "unknown".
-const LATER: [&str; 20] = [
+const LATER: [&str; 13] = [
     "hubspot.upsert",
     "postgres.upsert",
     "analytics.track",
@@ -47,17 +58,10 @@ const LATER: [&str; 20] = [
     "enrich.geoip",
     "utils.compute_dedup_key",
     "store.setnx",
-    "store.get",
-    "store.set",
     "policy.check",
     "approval.request",
     "queue",
     "queue_pull",
-    "salesforce.create",
-    "salesforce.update",
-    "hubspot.create",
-    "hubspot.update",
-    "script",
 ];
 
 /// How long a step's call may take.
@@ -75,13 +79,15 @@ pub(super) struct ReadSteps {
     pub(super) uses_default_http: bool,
 }
 
-/// Reads `run:` or `steps:`.
-pub(super) fn read_all(fields: &Fields<'_, '_>, names: &Names, policy: &RetryPolicy) -> ReadSteps {
+/// Reads `run:` or `steps:` of a worker that consumes this queue.
+pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy: &RetryPolicy) -> ReadSteps {
     let report = fields.report;
     let mut read = ReadSteps::default();
     let node = match (fields.node("run"), fields.node("steps")) {
         (Some(_), Some(_)) => {
-            report.error(fields.key_span("steps"), "exclusive-keys", "`run` and `steps` say the same thing").hint("keep one of them");
+            report
+                .error(fields.key_span("steps"), "exclusive-keys", "`run` and `steps` say the same thing")
+                .hint("keep one of them");
             return read;
         }
         (run, steps) => run.or(steps),
@@ -89,11 +95,16 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, names: &Names, policy: &RetryPol
     let items = match node.map(|node| (node, node.items())) {
         Some((node, None)) => {
             report
-                .error(node.span, "wrong-type", format!("the steps of a worker are a list, and this is {}", node.describe()))
+                .error(
+                    node.span,
+                    "wrong-type",
+                    format!("the steps of a worker are a list, and this is {}", node.describe()),
+                )
                 .hint("write `- name: …` for each step");
             return read;
         }
         Some((_, Some(items))) if !items.is_empty() => items,
+        None if fields.is_meant("run") || fields.is_meant("steps") => return read,
         _ => {
             report
                 .error(node.map_or(fields.span, |node| node.span), "no-steps", "this worker does nothing")
@@ -103,13 +114,9 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, names: &Names, policy: &RetryPol
     };
     let ids: Vec<String> = items.iter().map(|item| written_id(item).to_owned()).collect();
     for (index, item) in items.iter().enumerate() {
-        let visible = Visible {
-            roots: WORKED,
-            earlier: &ids[..index],
-            later: &ids[index..],
-            secrets: SecretUse::AtRunTime,
-        };
-        read_one(report, item, visible, names, policy, &mut read);
+        let visible =
+            Visible { roots: WORKED, earlier: &ids[..index], later: &ids[index..], secrets: SecretUse::AtRunTime };
+        read_one(report, item, visible, context, policy, &mut read);
     }
     read
 }
@@ -118,8 +125,15 @@ fn written_id(node: &Node) -> &str {
     node.get("name").or_else(|| node.get("id")).and_then(Node::text).unwrap_or_default()
 }
 
-fn read_one(report: Report<'_>, node: &Node, visible: Visible<'_>, names: &Names, policy: &RetryPolicy, read: &mut ReadSteps) {
-    let Some(fields) = Fields::open_named(report, node, &[&STEP]) else { return };
+fn read_one(
+    report: Report<'_>,
+    node: &Node,
+    visible: Visible<'_>,
+    (names, consumed): (&Names, &str),
+    policy: &RetryPolicy,
+    read: &mut ReadSteps,
+) {
+    let Some(fields) = Fields::open(report, node, &[&STEP]) else { return };
     let id = step_name(&fields);
     match id {
         Some((id, span)) if visible.earlier.iter().any(|other| other == id) => {
@@ -128,14 +142,17 @@ fn read_one(report: Report<'_>, node: &Node, visible: Visible<'_>, names: &Names
                 .hint("a step's name is part of its effect's key, so it must be its own");
         }
         Some(_) => {}
-        None => report.error(fields.span, "missing-key", "a step needs `name` or `id`").hint("such as: name: upsert-contact"),
+        None if fields.is_meant("name") || fields.is_meant("id") => {}
+        None => report
+            .error(fields.span, "missing-key", "a step needs `name` or `id`")
+            .hint("such as: name: upsert-contact"),
     }
     let condition = fields.node("if").and_then(|node| condition(report, node, visible));
     let order = match fields.one_of("order") {
         Some("none") => Order::None,
         _ => Order::Fifo,
     };
-    let retry = fields.node("retry").map(|node| retry::read(report, node, policy, names));
+    let retry = fields.node("retry").map(|node| retry::read(report, node, policy, (names, consumed)));
     let Some((action, action_span)) = read_action(&fields, node) else {
         // The expressions are worth a look even when nobody knows what they are for.
         if let Some(node) = fields.node("with") {
@@ -148,7 +165,8 @@ fn read_one(report: Report<'_>, node: &Node, visible: Visible<'_>, names: &Names
     let destination = read_destination(&fields, action, with_node, names);
     let Some(destination) = destination else { return };
     let (name, span) = destination;
-    let timeout = names.destinations.get(&name).and_then(|placed| placed.value.as_ref()).map_or(TIMEOUT, |found| found.timeout);
+    let timeout =
+        names.destinations.get(&name).and_then(|placed| placed.value.as_ref()).map_or(TIMEOUT, |found| found.timeout);
     read.timeouts.push(Timeout { span, destination: name.clone(), timeout });
     read.uses_default_http |= !names.destinations.contains_key(&name);
     let raw = with_node.map(Node::to_value).unwrap_or_default();
@@ -169,7 +187,9 @@ fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {
     let report = fields.report;
     let found = match (fields.node("run"), fields.node("uses")) {
         (Some(_), Some(_)) => {
-            report.error(fields.key_span("uses"), "exclusive-keys", "`run` and `uses` say the same thing").hint("keep one of them");
+            report
+                .error(fields.key_span("uses"), "exclusive-keys", "`run` and `uses` say the same thing")
+                .hint("keep one of them");
             return None;
         }
         (run, uses) => run.or(uses),
@@ -177,7 +197,8 @@ fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {
     let names = || Action::ALL.into_iter().map(Action::name);
     let Some(found) = found else {
         let is_later = |key: &str| STEP.later.contains(&key);
-        if !node.entries().unwrap_or_default().iter().any(|entry| is_later(&entry.key)) {
+        let excused = fields.is_meant("run") || fields.is_meant("uses");
+        if !excused && !node.entries().unwrap_or_default().iter().any(|entry| is_later(&entry.key)) {
             report
                 .error(fields.span, "missing-key", "a step needs `run`, the name of an action")
                 .hint(format!("the actions are {}", names().collect::<Vec<_>>().join(" and ")));
@@ -185,27 +206,48 @@ fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {
         return None;
     };
     let Some(name) = found.text() else {
-        report.error(found.span, "wrong-type", format!("`run` is the name of an action, and this is {}", found.describe()));
+        report.error(
+            found.span,
+            "wrong-type",
+            format!("`run` is the name of an action, and this is {}", found.describe()),
+        );
         return None;
     };
     let action = Action::parse(name).map(|action| (action, found.span));
     if action.is_none() {
         if LATER.contains(&name) {
-            report.error(found.span, "not-yet-supported", format!("the action `{name}` is not supported by this version yet"));
+            report.error(
+                found.span,
+                "not-yet-supported",
+                format!("the action `{name}` is not supported by this version yet"),
+            );
         } else if name.contains(':') {
             report
-                .error(found.span, "not-yet-supported", format!("running a script (`{name}`) is not supported by this version yet"))
+                .error(
+                    found.span,
+                    "not-yet-supported",
+                    format!("running a script (`{name}`) is not supported by this version yet"),
+                )
                 .hint("call it over HTTP with http.request");
         } else {
             let otherwise = format!("the actions are {}", names().collect::<Vec<_>>().join(" and "));
-            report.error(found.span, "unknown-action", format!("no action is called `{name}`")).meant(name, names(), &otherwise);
+            report.error(found.span, "unknown-action", format!("no action is called `{name}`")).meant(
+                name,
+                names(),
+                &otherwise,
+            );
         }
     }
     action
 }
 
 /// The name of the step's destination, and the place to speak of it.
-fn read_destination(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>, names: &Names) -> Option<(String, Span)> {
+fn read_destination(
+    fields: &Fields<'_, '_>,
+    action: Action,
+    with: Option<&Node>,
+    names: &Names,
+) -> Option<(String, Span)> {
     let report = fields.report;
     let spec = action.spec();
     let inside = with.and_then(|with| with.get("destination"));
@@ -213,7 +255,9 @@ fn read_destination(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>
     if let (Some(outer), Some(inner)) = (fields.node("destination"), inside)
         && outer.text() != inner.text()
     {
-        report.error(inner.span, "exclusive-keys", "`destination` stands on the step too, with another name").hint("keep one of them");
+        report
+            .error(inner.span, "exclusive-keys", "`destination` stands on the step too, with another name")
+            .hint("keep one of them");
     }
     let of_type = |wanted: &str| {
         let fits = move |kind: &DestinationKind| kind.as_str() == wanted;
@@ -240,7 +284,12 @@ fn read_destination(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>
                 .error(
                     named.span,
                     "wrong-destination",
-                    format!("{} needs a destination of type {}, and `{name}` is of type {}", spec.name, spec.destination, found.kind.as_str()),
+                    format!(
+                        "{} needs a destination of type {}, and `{name}` is of type {}",
+                        spec.name,
+                        spec.destination,
+                        found.kind.as_str()
+                    ),
                 )
                 .meant("", [], &offer(&fitting));
             return None;
@@ -250,9 +299,11 @@ fn read_destination(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>
         None if name == "http" && !spec.destination_required => {}
         None => {
             let known = names.destinations.keys().map(String::as_str);
-            report
-                .error(named.span, "unknown-destination", format!("no destination is called `{name}`"))
-                .meant(name, known, "declare it under `destinations:`");
+            report.error(named.span, "unknown-destination", format!("no destination is called `{name}`")).meant(
+                name,
+                known,
+                "declare it under `destinations:`",
+            );
             return None;
         }
     }
@@ -267,7 +318,13 @@ fn offer(fitting: &[&str]) -> String {
 }
 
 /// The only destination of the needed type, or the one that is always there.
-fn choose(fields: &Fields<'_, '_>, action: Action, fitting: &[&str], with: Option<&Node>, names: &Names) -> Option<(String, Span)> {
+fn choose(
+    fields: &Fields<'_, '_>,
+    action: Action,
+    fitting: &[&str],
+    with: Option<&Node>,
+    names: &Names,
+) -> Option<(String, Span)> {
     let spec = action.spec();
     let report = fields.report;
     let span = fields.node("run").or(fields.node("uses")).map_or(fields.span, |node| node.span);
@@ -277,14 +334,22 @@ fn choose(fields: &Fields<'_, '_>, action: Action, fitting: &[&str], with: Optio
         [] => {
             if !names.incomplete && !names.destinations.values().any(|placed| placed.value.is_none()) {
                 report
-                    .error(span, "no-destination", format!("{} needs a destination of type {}, and there is none", spec.name, spec.destination))
+                    .error(
+                        span,
+                        "no-destination",
+                        format!("{} needs a destination of type {}, and there is none", spec.name, spec.destination),
+                    )
                     .hint(format!("declare one: destinations: {{crm: {{type: {}, …}}}}", spec.destination));
             }
             None
         }
         several => {
             report
-                .error(span, "ambiguous-destination", format!("there are {} destinations of type {}", several.len(), spec.destination))
+                .error(
+                    span,
+                    "ambiguous-destination",
+                    format!("there are {} destinations of type {}", several.len(), spec.destination),
+                )
                 .hint(format!("write `destination:` with one of {}", several.join(", ")));
             None
         }
@@ -299,8 +364,9 @@ fn leads_elsewhere(destination: &str, with: Option<&Node>, names: &Names) -> boo
         DestinationKind::Http(http) => http.base_url.as_deref(),
         DestinationKind::Salesforce(_) => None,
     });
-    is_whole && base.is_none_or(|base| {
-        let base = base.trim_end_matches('/');
-        url.strip_prefix(base).is_none_or(|rest| !(rest.is_empty() || rest.starts_with(['/', '?', '#'])))
-    })
+    is_whole
+        && base.is_none_or(|base| {
+            let base = base.trim_end_matches('/');
+            url.strip_prefix(base).is_none_or(|rest| !(rest.is_empty() || rest.starts_with(['/', '?', '#'])))
+        })
 }

@@ -17,7 +17,7 @@ pub(super) static TRIGGER: Table = Table {
     title: "a trigger",
     about: "What starts a flow. A flow with several is one flow for each, called NAME, NAME#2 and so on.",
     keys: &[key("http", Shape::Table("an http trigger"), "A request on the intake listener.").required()],
-    later: &["schedule", "email", "queue", "poll"],
+    later: &["schedule"],
 };
 
 pub(super) static HTTP: Table = Table {
@@ -26,12 +26,19 @@ pub(super) static HTTP: Table = Table {
     keys: &[
         key("path", Shape::Described("a path that begins with /"), "Where requests come in.").required(),
         key("method", Shape::OneOf(&["POST", "PUT", "PATCH", "GET"]), "The method.").or("POST"),
-        key("verify", Shape::Table("a verification"), "How a request proves where it comes from.").or("only callers on loopback are answered"),
-        key("idempotency", Shape::Table("idempotency"), "How a repeat is recognised.").or("by a fingerprint of the body"),
-        key("rate_limit", Shape::Described("a rate such as 100/s, or a map with rate and burst"), "How often this source may send.").or("no limit"),
+        key("verify", Shape::Table("a verification"), "How a request proves where it comes from.")
+            .or("only callers on loopback are answered"),
+        key("idempotency", Shape::Table("idempotency"), "How a repeat is recognised.")
+            .or("by a fingerprint of the body"),
+        key(
+            "rate_limit",
+            Shape::Described("a rate such as 100/s, or a map with rate and burst"),
+            "How often this source may send.",
+        )
+        .or("no limit"),
         key("body_max", Shape::Size, "The largest body that is read.").or("256KiB"),
     ],
-    later: &["response", "cors", "allow_from"],
+    later: &[],
 };
 
 pub(super) static IDEMPOTENCY: Table = Table {
@@ -39,10 +46,15 @@ pub(super) static IDEMPOTENCY: Table = Table {
     about: "How a repeat is recognised.",
     keys: &[
         key("key_from", Shape::Table("a key"), "Where the key is.").or("fingerprint"),
-        key("store", Shape::Described("ledger or kv:NAME"), "Accepted for the record: keys are always kept in the ledger, each flow's apart.").or("ledger"),
+        key(
+            "store",
+            Shape::Described("ledger or kv:NAME"),
+            "Accepted for the record: keys are always kept in the ledger, each flow's apart.",
+        )
+        .or("ledger"),
         key("ttl", Shape::Duration, "How long a key is remembered.").or("30d"),
     ],
-    later: &["on_conflict", "scope"],
+    later: &[],
 };
 
 pub(super) static RATE_LIMIT: Table = Table {
@@ -50,7 +62,8 @@ pub(super) static RATE_LIMIT: Table = Table {
     about: "How often a source may send.",
     keys: &[
         key("rate", Shape::Rate, "Evenly spread.").required(),
-        key("burst", Shape::Count(1, 1_000_000), "How many at once when it has been quiet.").or("what a second holds, at least 1"),
+        key("burst", Shape::Count(1, 1_000_000), "How many at once when it has been quiet.")
+            .or("what a second holds, at least 1"),
     ],
     later: &[],
 };
@@ -83,7 +96,9 @@ pub(super) fn read_all(report: Report<'_>, node: Option<&Node>) -> Vec<Trigger> 
         }
     };
     if items.is_empty() {
-        report.error(node.span, "no-triggers", "a flow without a trigger never starts").hint("such as: triggers: [{http: {path: /contacts}}]");
+        report
+            .error(node.span, "no-triggers", "a flow without a trigger never starts")
+            .hint("such as: triggers: [{http: {path: /contacts}}]");
     }
     let mut triggers: Vec<Trigger> = vec![];
     for item in items {
@@ -91,7 +106,11 @@ pub(super) fn read_all(report: Report<'_>, node: Option<&Node>) -> Vec<Trigger> 
         let Some(trigger) = fields.node("http").and_then(|node| read(report, node)) else { continue };
         if triggers.iter().any(|other| other.path == trigger.path) {
             report
-                .error(trigger.path_span, "duplicate-path", format!("two triggers of this flow have the path {}", trigger.path))
+                .error(
+                    trigger.path_span,
+                    "duplicate-path",
+                    format!("two triggers of this flow have the path {}", trigger.path),
+                )
                 .hint("several triggers of one flow need different paths");
             continue;
         }
@@ -113,7 +132,16 @@ fn read(report: Report<'_>, node: &Node) -> Option<Trigger> {
     let path = fields.text("path")?;
     let path_span = fields.node("path").map_or(fields.span, |node| node.span);
     check_path(report, path_span, path);
-    Some(Trigger { path: path.to_owned(), path_span, method, verify, idempotency, key_written, rate_limit, body_bytes_max })
+    Some(Trigger {
+        path: path.to_owned(),
+        path_span,
+        method,
+        verify,
+        idempotency,
+        key_written,
+        rate_limit,
+        body_bytes_max,
+    })
 }
 
 fn check_path(report: Report<'_>, span: Span, path: &str) {
@@ -134,10 +162,15 @@ fn check_path(report: Report<'_>, span: Span, path: &str) {
 fn read_verify(fields: &Fields<'_, '_>) -> Option<Verifier> {
     match fields.node("verify") {
         Some(node) => verify::read(fields.report, node),
+        None if fields.is_meant("verify") => None,
         None => {
             fields
                 .report
-                .warning(fields.span, "no-verification", "nothing proves who sends here, so only callers on loopback are answered")
+                .warning(
+                    fields.span,
+                    "no-verification",
+                    "nothing proves who sends here, so only callers on loopback are answered",
+                )
                 .hint("add verify: with a scheme and a secret, or `verify: none` to believe everybody");
             None
         }
@@ -153,6 +186,7 @@ fn read_idempotency(fields: &Fields<'_, '_>, verify: Option<&Verifier>) -> (Idem
     let key = inner.as_ref().and_then(|inner| inner.node("key_from"));
     match key {
         Some(node) => idempotency.strategies = keys::read(report, node),
+        None if fields.is_meant("idempotency") || inner.as_ref().is_some_and(|inner| inner.is_meant("key_from")) => {}
         None if section.is_none() || inner.is_some() => {
             report
                 .warning(

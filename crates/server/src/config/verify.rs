@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sluice_domain::verify::{
-    Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator, Settings,
-    SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, Verifier,
+    Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
+    Settings, SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace,
+    Verifier,
 };
 
 use super::fields::{Fields, Literal, secret_text};
@@ -18,22 +19,39 @@ pub(super) static VERIFY: Table = Table {
     about: "How a request proves where it comes from. `verify: none` believes everybody; without `verify:` only callers on loopback \
             are answered. The settings from `header` on describe a sender of your own.",
     keys: &[
-        key("scheme", Shape::Described("the name of a scheme"), "Who signs, or how; the names are listed below.").required(),
+        key("scheme", Shape::Described("the name of a scheme"), "Who signs, or how; the names are listed below.")
+            .required(),
         key("secret", Shape::Secret, "The secret, or the public key of an asymmetric scheme."),
-        key("secrets", Shape::Described("a list of secrets, or of maps with value, name and not_after"), "Several while one is being replaced; each of them is accepted."),
-        key("tolerance", Shape::Duration, "How far from now a request may have been signed.").or("the sender's own window"),
+        key(
+            "secrets",
+            Shape::Described("a list of secrets, or of maps with value, name and not_after"),
+            "Several while one is being replaced; each of them is accepted.",
+        ),
+        key("tolerance", Shape::Duration, "How far from now a request may have been signed.")
+            .or("the sender's own window"),
         key("public_url", Shape::Text, "The URL that the sender was given, for schemes that sign it."),
         key("version", Shape::OneOf(&["auto", "v1", "v2", "v3"]), "The version of HubSpot's signature.").or("auto"),
         key("user", Shape::Text, "The user name for HTTP Basic, when the secret is a password only."),
         key("verify_token", Shape::Secret, "For meta: what the subscription handshake has to say."),
         key("signing_key", Shape::Secret, "The private key of an asymmetric scheme; signs test requests only."),
-        key("header", Shape::Described("a header's name, or a list of two of which the first that is there counts"), "For hmac and token: where the signature or token is."),
+        key(
+            "header",
+            Shape::Described("a header's name, or a list of two of which the first that is there counts"),
+            "For hmac and token: where the signature or token is.",
+        ),
         key("query", Shape::Text, "For token: the query parameter that holds it."),
         key("algorithm", Shape::OneOf(&["sha1", "sha256", "sha512"]), "For hmac: the hash.").or("sha256"),
-        key("encoding", Shape::OneOf(&["hex", "base64", "base64url"]), "For hmac: how the digest is written.").or("hex"),
+        key("encoding", Shape::OneOf(&["hex", "base64", "base64url"]), "For hmac: how the digest is written.")
+            .or("hex"),
         key("prefix", Shape::Text, "For hmac: what the signature starts with, such as sha256=."),
-        key("signed", Shape::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"), "For hmac: what is signed.").or("\"{body}\""),
-        key("secret_encoding", Shape::OneOf(&["text", "base64", "hex"]), "For hmac: how the secret becomes the key.").or("text"),
+        key(
+            "signed",
+            Shape::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"),
+            "For hmac: what is signed.",
+        )
+        .or("\"{body}\""),
+        key("secret_encoding", Shape::OneOf(&["text", "base64", "hex"]), "For hmac: how the secret becomes the key.")
+            .or("text"),
         key("secret_prefix", Shape::Text, "For hmac: what to strip from the secret, such as whsec_."),
         key("timestamp", Shape::Table("a time of signing"), "For hmac: where the time of signing is."),
         key("id_header", Shape::Text, "For hmac: the header of the event id, if it is signed."),
@@ -48,7 +66,11 @@ pub(super) static SECRET: Table = Table {
     keys: &[
         key("value", Shape::Secret, "The secret.").required(),
         key("name", Shape::Name, "What it is called in messages.").or("the name of the secret"),
-        key("not_after", Shape::Described("a time such as 2026-12-31T00:00:00Z"), "The last moment at which it is accepted."),
+        key(
+            "not_after",
+            Shape::Described("a time such as 2026-12-31T00:00:00Z"),
+            "The last moment at which it is accepted.",
+        ),
     ],
     later: &[],
 };
@@ -60,7 +82,8 @@ pub(super) static TIMESTAMP: Table = Table {
         key("header", Shape::Text, "The header that holds it."),
         key("field", Shape::Text, "The field of the signature list that holds it."),
         key("body", Shape::Text, "The path into the JSON body that leads to it."),
-        key("unit", Shape::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.").or("seconds"),
+        key("unit", Shape::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.")
+            .or("seconds"),
     ],
     later: &[],
 };
@@ -89,7 +112,9 @@ pub(super) fn read(report: Report<'_>, node: &Node) -> Option<Verifier> {
         return None;
     }
     let fields = Fields::open(report, node, &[&VERIFY])?;
-    let scheme = fields.text("scheme").map(|name| scheme(report, fields.node("scheme").map_or(node.span, |node| node.span), name));
+    let scheme = fields
+        .text("scheme")
+        .map(|name| scheme(report, fields.node("scheme").map_or(node.span, |node| node.span), name));
     let (secrets, complete) = read_secrets(&fields);
     let scheme = scheme??;
     let mut settings = Settings::new(scheme, secrets);
@@ -115,7 +140,10 @@ pub(super) fn read(report: Report<'_>, node: &Node) -> Option<Verifier> {
     match Verifier::new(settings) {
         Ok(verifier) => Some(verifier),
         Err(problem) => {
-            report.error(fields.key_span("scheme"), "bad-verification", problem.to_string());
+            let reported = report.error(fields.key_span("scheme"), "bad-verification", problem.to_string());
+            if matches!(problem, SettingsProblem::NoSecret(_)) {
+                reported.hint("add `secret: ${secrets.NAME}`");
+            }
             None
         }
     }
@@ -126,7 +154,9 @@ fn scheme(report: Report<'_>, span: Span, name: &str) -> Option<Scheme> {
     if found.is_none() {
         let names = Scheme::ALL.iter().map(|scheme| scheme.name());
         let otherwise = "describe it with `scheme: hmac`, `bearer`, `token` or `basic`";
-        report.error(span, "unknown-scheme", format!("no verification scheme is called `{name}`")).meant(name, names, otherwise);
+        report
+            .error(span, "unknown-scheme", format!("no verification scheme is called `{name}`"))
+            .meant(name, names, otherwise);
     }
     found
 }
@@ -142,7 +172,9 @@ fn read_secrets(fields: &Fields<'_, '_>) -> (Vec<Secret>, bool) {
     };
     if let Some(node) = fields.node("secret") {
         if fields.node("secrets").is_some() {
-            report.error(fields.key_span("secrets"), "exclusive-keys", "`secret` and `secrets` say the same thing").hint("put every secret into `secrets`");
+            report
+                .error(fields.key_span("secrets"), "exclusive-keys", "`secret` and `secrets` say the same thing")
+                .hint("put every secret into `secrets`");
         }
         take(read_secret(report, node));
     }
@@ -186,14 +218,32 @@ fn secret_name(node: &Node) -> String {
 }
 
 fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
-    refuse(fields, &["algorithm", "encoding", "prefix", "signed", "secret_encoding", "secret_prefix", "timestamp", "id_header", "list"], Scheme::Token);
+    refuse(
+        fields,
+        &[
+            "algorithm",
+            "encoding",
+            "prefix",
+            "signed",
+            "secret_encoding",
+            "secret_prefix",
+            "timestamp",
+            "id_header",
+            "list",
+        ],
+        Scheme::Token,
+    );
     match (fields.node("header"), fields.text("query")) {
         (Some(_), None) => fields.text("header").map(|name| TokenPlace::Header(name.to_owned())),
         (None, Some(name)) => Some(TokenPlace::Query(name.to_owned())),
         _ => {
             fields
                 .report
-                .error(fields.key_span("scheme"), "bad-verification", "the scheme token needs `header` or `query`, and only one of them")
+                .error(
+                    fields.key_span("scheme"),
+                    "bad-verification",
+                    "the scheme token needs `header` or `query`, and only one of them",
+                )
                 .hint("say where the sender puts the token");
             None
         }
@@ -205,7 +255,11 @@ fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
     let report = fields.report;
     let Some(header) = fields.node("header") else {
         report
-            .error(fields.key_span("scheme"), "bad-verification", "the scheme hmac needs `header`, where the signature is")
+            .error(
+                fields.key_span("scheme"),
+                "bad-verification",
+                "the scheme hmac needs `header`, where the signature is",
+            )
             .hint("such as: header: X-Signature");
         return None;
     };
@@ -271,7 +325,11 @@ fn read_timestamp(report: Report<'_>, node: &Node) -> Option<TimestampSettings> 
         (None, Some(name), None) => TimestampSource::Field(name),
         (None, None, Some(path)) => TimestampSource::Body(path),
         _ => {
-            report.error(fields.span, "bad-verification", "a time of signing is in one place: `header`, `field` or `body`");
+            report.error(
+                fields.span,
+                "bad-verification",
+                "a time of signing is in one place: `header`, `field` or `body`",
+            );
             return None;
         }
     };
@@ -285,14 +343,30 @@ fn read_timestamp(report: Report<'_>, node: &Node) -> Option<TimestampSettings> 
 }
 
 fn refuse_own_settings(fields: &Fields<'_, '_>, scheme: Scheme) {
-    let own = ["header", "query", "algorithm", "encoding", "prefix", "signed", "secret_encoding", "secret_prefix", "timestamp", "id_header", "list"];
+    let own = [
+        "header",
+        "query",
+        "algorithm",
+        "encoding",
+        "prefix",
+        "signed",
+        "secret_encoding",
+        "secret_prefix",
+        "timestamp",
+        "id_header",
+        "list",
+    ];
     refuse(fields, &own, scheme);
 }
 
 fn refuse(fields: &Fields<'_, '_>, keys: &[&'static str], scheme: Scheme) {
     for key in keys {
         if fields.node(key).is_some() {
-            fields.report.error(fields.key_span(key), "bad-verification", format!("the scheme {scheme} has no use for `{key}`"));
+            fields.report.error(
+                fields.key_span(key),
+                "bad-verification",
+                format!("the scheme {scheme} has no use for `{key}`"),
+            );
         }
     }
 }

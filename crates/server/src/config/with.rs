@@ -7,6 +7,7 @@ use sluice_domain::unit;
 
 use super::expression::{Visible, template};
 use super::node::{Kind, Node, Span};
+use super::problem::did_you_mean;
 use super::report::Report;
 
 /// Parameters that decide how an effect is treated before any event is there: no template can fill them.
@@ -30,20 +31,26 @@ pub(super) fn read(
             .hint(format!("its keys are {}", list(spec.parameters)));
         return None;
     };
+    let mut meant = vec![];
     for entry in entries.iter().filter(|entry| entry.key != "destination") {
         match spec.parameters.iter().find(|parameter| parameter.name == entry.key) {
             Some(parameter) => check_shape(report, &entry.value, parameter),
             None => {
                 let names = spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
-                report
-                    .error(entry.key_span, "unknown-parameter", format!("{} has no parameter `{}`", spec.name, entry.key))
-                    .meant(&entry.key, names, &format!("its parameters are {}", list(spec.parameters)));
+                let near = did_you_mean(&entry.key, names);
+                meant.extend(near);
+                let hint = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("its parameters are {}", list(spec.parameters)),
+                };
+                let message = format!("{} has no parameter `{}`", spec.name, entry.key);
+                report.error(entry.key_span, "unknown-parameter", message).hint(hint);
             }
         }
     }
     let at = if entries.is_empty() { action_span } else { with_span };
     for parameter in spec.parameters.iter().filter(|parameter| parameter.required) {
-        if node.get(parameter.name).is_none_or(Node::is_null) {
+        if node.get(parameter.name).is_none_or(Node::is_null) && !meant.contains(&parameter.name) {
             report
                 .error(at, "missing-parameter", format!("{} needs the parameter `{}`", spec.name, parameter.name))
                 .hint(parameter.about);
@@ -116,9 +123,15 @@ fn check_shape(report: Report<'_>, node: &Node, parameter: &Parameter) {
 
 /// What the catalogue cannot say: parameters that exclude or need one another.
 fn check_http(report: Report<'_>, node: &Node) {
-    let bodies = node.entries().unwrap_or_default().iter().filter(|entry| ["json", "form", "text"].contains(&entry.key.as_str()));
+    let bodies = node
+        .entries()
+        .unwrap_or_default()
+        .iter()
+        .filter(|entry| ["json", "form", "text"].contains(&entry.key.as_str()));
     if let Some(second) = bodies.clone().nth(1) {
-        report.error(second.key_span, "exclusive-keys", "a request has one body: `json`, `form` or `text`").hint("keep one of them");
+        report
+            .error(second.key_span, "exclusive-keys", "a request has one body: `json`, `form` or `text`")
+            .hint("keep one of them");
     }
     let Some(class) = node.get("class") else { return check_verify(report, node) };
     for (word, means) in [("keyed", "idempotency_header"), ("verifiable", "verify")] {
@@ -135,9 +148,11 @@ fn check_verify(report: Report<'_>, node: &Node) {
     let Some(verify) = node.get("verify").filter(|verify| verify.entries().is_some()) else { return };
     for entry in verify.entries().unwrap_or_default() {
         if !["url", "headers"].contains(&entry.key.as_str()) {
-            report
-                .error(entry.key_span, "unknown-parameter", format!("`verify` has no key `{}`", entry.key))
-                .meant(&entry.key, ["url", "headers"], "its keys are url and headers");
+            report.error(entry.key_span, "unknown-parameter", format!("`verify` has no key `{}`", entry.key)).meant(
+                &entry.key,
+                ["url", "headers"],
+                "its keys are url and headers",
+            );
         }
     }
     if verify.get("url").is_none() {

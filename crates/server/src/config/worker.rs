@@ -21,20 +21,21 @@ pub(super) static WORKER: Table = Table {
     keys: &[
         key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1"),
         key("name", Shape::Name, "Its name.").required(),
-        key("consumes", Shape::Described("the name of a queue, or a map with queue"), "The queue that it works on.").required(),
+        key("consumes", Shape::Described("the name of a queue, or a map with queue"), "The queue that it works on.")
+            .required(),
         key("concurrency", Shape::Count(1, 10_000), "Jobs in flight at once, at the most.").or("8"),
         key("retry", Shape::Table("a retry policy"), "When a failed step is tried again."),
         key("run", Shape::Tables("a step"), "What is done, in this order."),
         key("steps", Shape::Tables("a step"), "The same."),
     ],
-    later: &["schedule", "on", "rate_limit", "vars", "policy", "order"],
+    later: &["schedule", "on", "rate_limit"],
 };
 
 pub(super) static CONSUMES: Table = Table {
     title: "what a worker consumes",
     about: "The queue.",
     keys: &[key("queue", Shape::Name, "The queue.").required()],
-    later: &["batch", "filter"],
+    later: &[],
 };
 
 const CONCURRENCY: u32 = 8;
@@ -53,25 +54,20 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
     fields.one_of("version");
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
     let queue = read_consumes(&fields, names);
+    let consumed = queue.map_or("", |(queue, _)| queue);
     let concurrency = fields.count("concurrency").unwrap_or(CONCURRENCY);
     let standard = RetryPolicy::standard();
     let policy = match fields.node("retry") {
-        Some(node) => retry::read(report, node, &standard, names),
+        Some(node) => retry::read(report, node, &standard, (names, consumed)),
         None => standard,
     };
-    if let (Some((queue, _)), Some(dead)) = (queue, &policy.dead_letter_queue)
-        && queue == dead
-    {
-        report
-            .error(fields.key_span("retry"), "dead-letter-loop", format!("dead jobs would go back into `{queue}`, where this worker fails them again"))
-            .hint(format!("write on_exhausted: dlq:{queue}-dlq"));
-    }
-    let read = step::read_all(&fields, names, &policy);
+    let read = step::read_all(&fields, (names, consumed), &policy);
     for used in &read.timeouts {
-        check_timeout(report, used, queue.map(|(queue, _)| queue), names);
+        check_timeout(report, used, consumed, names);
     }
     let (queue, _) = queue?;
-    let worker = Worker { name: name.to_owned(), queue: queue.to_owned(), concurrency, retry: policy, steps: read.steps };
+    let worker =
+        Worker { name: name.to_owned(), queue: queue.to_owned(), concurrency, retry: policy, steps: read.steps };
     let name = (name.to_owned(), name_span);
     Some(ReadWorker { name, worker: Arc::new(worker), uses_default_http: read.uses_default_http })
 }
@@ -87,8 +83,8 @@ fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Names) -> Option<(&'n str,
 }
 
 /// An attempt that is given up while its call still runs has an unknown outcome for no good reason.
-fn check_timeout(report: Report<'_>, used: &step::Timeout, queue: Option<&str>, names: &Names) {
-    let Some(queue) = queue.and_then(|queue| names.queues.get(queue)) else { return };
+fn check_timeout(report: Report<'_>, used: &step::Timeout, queue: &str, names: &Names) {
+    let Some(queue) = names.queues.get(queue) else { return };
     let visible = queue.value.visibility_timeout;
     if visible < used.timeout {
         report

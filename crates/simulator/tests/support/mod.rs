@@ -113,6 +113,11 @@ fn parse(raw: &[u8], reset: bool) -> Result<Answer, Broken> {
     Ok(answer)
 }
 
+/// Waits for what must come; a failure rather than a hang when it does not.
+pub async fn soon<T>(waiting: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, waiting).await.expect("what was waited for never came")
+}
+
 /// An org and a client that has a token for it.
 pub fn org(settings: SalesforceSettings) -> (Salesforce, Client) {
     let org = Salesforce::start(settings).expect("an org on a free port");

@@ -4,7 +4,8 @@
 //! store: every insert touches another page. So there is none. The newest keys are in memory; they are durable in the
 //! event rows, from which they are rebuilt at start. Older ones lie in sorted runs that are written in slices
 //! between batches and found through a filter each. Runs of one size are merged into a larger one, so that the
-//! number of filters to ask stays small, and a run whose keys have all expired is dropped whole.
+//! number of filters to ask stays small, and a run whose events have all been pruned is dropped whole. Not earlier: a key
+//! that is used again after its lifetime must find its last owner, to get another generation than that one.
 //!
 //! The single writer thread is the constraint: it alone looks a key up and takes it, in the order of its batches.
 //! Nothing here decides by itself: a hit is a candidate, and the event row with the whole key has the last word.
@@ -16,8 +17,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use rusqlite::{Connection, params};
-use sluice_domain::time::Time;
-
 use run::{Entry, Run, Writer};
 
 /// Keys held in memory before they are frozen into a run. About 9 MiB.
@@ -50,20 +49,16 @@ struct Recent {
     map: HashMap<u64, i64, BuildHasherDefault<Identity>>,
     /// Further events under a prefix that is taken: a later generation, or two keys that begin alike.
     more: Vec<Entry>,
-    last_ord: i64,
-    expires_at: i64,
 }
 
 impl Recent {
-    fn insert(&mut self, prefix: u64, ord: i64, expires_at: i64) {
+    fn insert(&mut self, prefix: u64, ord: i64) {
         match self.map.entry(prefix) {
             std::collections::hash_map::Entry::Vacant(slot) => {
                 slot.insert(ord);
             }
             std::collections::hash_map::Entry::Occupied(_) => self.more.push((prefix, ord)),
         }
-        self.last_ord = self.last_ord.max(ord);
-        self.expires_at = self.expires_at.max(expires_at);
     }
 
     fn remove(&mut self, prefix: u64, ord: i64) {
@@ -91,8 +86,6 @@ struct Frozen {
     entries: Vec<Entry>,
     written: usize,
     writer: Writer,
-    last_ord: i64,
-    expires_at: i64,
 }
 
 #[derive(Debug)]
@@ -117,14 +110,15 @@ pub(super) struct Keys {
     merge: Option<Merge>,
     /// Runs that no longer count, whose pages are still to be deleted.
     doomed: Vec<(i64, i64)>,
+    /// Whether events went away since the runs were last looked at.
+    pruned: bool,
     next_run: i64,
     recent_max: usize,
 }
 
 impl Keys {
-    /// Reads the runs and rebuilds the newest keys from the event rows.
+    /// Reads the runs and rebuilds the newest keys from the event rows. Writes nothing, so that it works on a full disk too.
     pub fn load(connection: &Connection, recent_max: usize) -> rusqlite::Result<Keys> {
-        connection.execute_batch(include_str!("../sql/delete_unfinished_runs.sql"))?;
         let runs = Run::load(connection)?;
         let in_runs = runs.iter().map(|run| run.last_ord).max().unwrap_or(0);
         let mut recent = Recent::default();
@@ -133,14 +127,17 @@ impl Keys {
         while let Some(row) = rows.next()? {
             let key: [u8; 16] = row.get(1)?;
             let id: [u8; 16] = row.get(2)?;
-            let (ord, expires_at) = (row.get(0)?, row.get(3)?);
-            recent.insert(prefix(&key), ord, expires_at);
+            let ord = row.get(0)?;
+            recent.insert(prefix(&key), ord);
             if id != key {
-                recent.insert(prefix(&id), ord, expires_at);
+                recent.insert(prefix(&id), ord);
             }
         }
-        let next_run = runs.iter().map(|run| run.run).max().unwrap_or(0) + 1;
-        Ok(Keys { recent, frozen: None, runs, merge: None, doomed: vec![], next_run, recent_max })
+        let with_pages = runs_with_pages(connection)?;
+        let next_run = runs.iter().map(|run| run.run).chain(with_pages.iter().copied()).max().unwrap_or(0) + 1;
+        // Left over from a run that was never finished, or not yet swept away.
+        let doomed = with_pages.into_iter().filter(|page| runs.iter().all(|run| run.run != *page)).map(|run| (run, 0)).collect();
+        Ok(Keys { recent, frozen: None, runs, merge: None, doomed, pruned: true, next_run, recent_max: recent_max.max(1) })
     }
 
     /// The events that may have this key (or this id), newest last. The event row decides.
@@ -159,8 +156,13 @@ impl Keys {
     }
 
     /// A key has found its owner.
-    pub fn insert(&mut self, prefix: u64, ord: i64, expires_at: Time) {
-        self.recent.insert(prefix, ord, expires_at.0);
+    pub fn insert(&mut self, prefix: u64, ord: i64) {
+        self.recent.insert(prefix, ord);
+    }
+
+    /// Events have been pruned: perhaps a run has none left.
+    pub fn note_pruned(&mut self) {
+        self.pruned = true;
     }
 
     /// The transaction that gave the key its owner was rolled back.
@@ -175,28 +177,29 @@ impl Keys {
     }
 
     /// Whether [`Keys::tend`] has something to do.
-    pub fn wants_tending(&self, now: Time) -> bool {
+    pub fn wants_tending(&self) -> bool {
         self.frozen.is_some()
             || self.merge.is_some()
             || !self.doomed.is_empty()
             || self.recent.len() >= self.recent_max
             || self.mergeable().is_some()
-            || self.runs.iter().any(|run| run.expires_at < now.0)
+            || (self.pruned && !self.runs.is_empty())
     }
 
     /// One slice of upkeep, inside a transaction of its own. Should that fail to commit, load anew.
-    pub fn tend(&mut self, connection: &Connection, now: Time) -> rusqlite::Result<()> {
+    pub fn tend(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if self.frozen.is_none() && self.recent.len() >= self.recent_max {
             self.freeze();
         }
         if self.frozen.is_some() {
             return self.write_frozen(connection);
         }
-        if let Some(at) = self.runs.iter().position(|run| run.expires_at < now.0)
-            && self.merge.is_none()
-        {
-            let run = self.runs.remove(at);
-            return self.doom(connection, &run);
+        if self.pruned && self.merge.is_none() {
+            if let Some(at) = self.run_without_events(connection)? {
+                let run = self.runs.remove(at);
+                return self.doom(connection, &run);
+            }
+            self.pruned = false;
         }
         if let Some((run, page)) = self.doomed.pop() {
             let upto = page + 512;
@@ -216,6 +219,16 @@ impl Keys {
         self.go_on_merging(connection)
     }
 
+    fn run_without_events(&self, connection: &Connection) -> rusqlite::Result<Option<usize>> {
+        for (at, run) in self.runs.iter().enumerate() {
+            let mut has_events = connection.prepare_cached(include_str!("../sql/has_events.sql"))?;
+            if !has_events.query_row([run.first_ord, run.last_ord], |row| row.get::<_, bool>(0))? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
     fn mergeable(&self) -> Option<i64> {
         (0..LEVEL_MAX).find(|level| self.runs.iter().filter(|run| run.level == *level).count() >= MERGE_RUNS)
     }
@@ -225,9 +238,7 @@ impl Keys {
         let mut entries: Vec<Entry> = recent.map.into_iter().chain(recent.more).collect();
         entries.sort_unstable();
         let writer = Writer::new(self.take_run(), 0, entries.len());
-        self.recent.last_ord = recent.last_ord;
-        self.frozen =
-            Some(Frozen { entries, written: 0, writer, last_ord: recent.last_ord, expires_at: recent.expires_at });
+        self.frozen = Some(Frozen { entries, written: 0, writer });
     }
 
     fn take_run(&mut self) -> i64 {
@@ -243,7 +254,10 @@ impl Keys {
         }
         frozen.written = upto;
         if upto == frozen.entries.len() {
-            self.runs.push(frozen.writer.finish(connection, frozen.last_ord, frozen.expires_at)?);
+            // Of the entries themselves: a rolled-back batch had higher places, and those are given out again.
+            let ords = || frozen.entries.iter().map(|entry| entry.1);
+            let (first_ord, last_ord) = (ords().min().unwrap_or(0), ords().max().unwrap_or(0));
+            self.runs.push(frozen.writer.finish(connection, first_ord, last_ord)?);
         } else {
             self.frozen = Some(frozen);
         }
@@ -283,9 +297,9 @@ impl Keys {
     /// The merged run takes the place of its inputs, in one transaction.
     fn finish_merge(&mut self, connection: &Connection, merge: Merge) -> rusqlite::Result<()> {
         let is_input = |run: &Run| merge.inputs.iter().any(|input| input.run == run.run);
+        let first_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.first_ord).min().unwrap_or(0);
         let last_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.last_ord).max().unwrap_or(0);
-        let expires_at = self.runs.iter().filter(|run| is_input(run)).map(|run| run.expires_at).max().unwrap_or(0);
-        let merged = merge.writer.finish(connection, last_ord, expires_at)?;
+        let merged = merge.writer.finish(connection, first_ord, last_ord)?;
         let (inputs, kept) = std::mem::take(&mut self.runs).into_iter().partition::<Vec<_>, _>(is_input);
         self.runs = kept;
         self.runs.push(merged);
@@ -298,6 +312,18 @@ impl Keys {
         self.doomed.push((run.run, 0));
         Ok(())
     }
+}
+
+/// Every run that has pages, by one look-up each.
+fn runs_with_pages(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let mut next = connection.prepare(include_str!("../sql/next_key_page.sql"))?;
+    let mut runs = Vec::new();
+    let mut from = 0i64;
+    while let Some(page) = next.query_row([from], |row| row.get::<_, Option<i64>>(0))? {
+        runs.push(page >> 32);
+        from = ((page >> 32) + 1) << 32;
+    }
+    Ok(runs)
 }
 
 /// The part of a key or an id that is looked up.

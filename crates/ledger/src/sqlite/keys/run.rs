@@ -17,8 +17,8 @@ pub(super) struct Run {
     pub run: i64,
     pub level: i64,
     pub entries: usize,
+    pub first_ord: i64,
     pub last_ord: i64,
-    pub expires_at: i64,
     filter: Filter,
     /// The prefix of the first entry of each page.
     fences: Vec<u64>,
@@ -53,13 +53,13 @@ impl Run {
             Ok(all)
         };
         rows.into_iter()
-            .map(|(run, level, entries, last_ord, expires_at)| {
+            .map(|(run, level, entries, first_ord, last_ord)| {
                 Ok(Run {
                     run,
                     level,
                     entries: usize::try_from(entries).unwrap_or(0),
+                    first_ord,
                     last_ord,
-                    expires_at,
                     filter: Filter::from_bytes(&bytes(run, 0)?),
                     fences: bytes(run, 1)?
                         .chunks_exact(8)
@@ -141,7 +141,8 @@ impl Writer {
         Ok(())
     }
 
-    pub fn finish(mut self, connection: &Connection, last_ord: i64, expires_at: i64) -> rusqlite::Result<Run> {
+    /// The events in it lie between these two places.
+    pub fn finish(mut self, connection: &Connection, first_ord: i64, last_ord: i64) -> rusqlite::Result<Run> {
         self.flush(connection)?;
         let fences: Vec<u8> = self.fences.iter().flat_map(|fence| fence.to_be_bytes()).collect();
         let mut insert = connection.prepare_cached(include_str!("../sql/insert_key_index.sql"))?;
@@ -153,13 +154,13 @@ impl Writer {
         let entries = i64::try_from(self.entries).unwrap_or(i64::MAX);
         connection
             .prepare_cached(include_str!("../sql/insert_key_run.sql"))?
-            .execute(params![self.run, self.level, entries, last_ord, expires_at])?;
+            .execute(params![self.run, self.level, entries, first_ord, last_ord])?;
         Ok(Run {
             run: self.run,
             level: self.level,
             entries: self.entries,
+            first_ord,
             last_ord,
-            expires_at,
             filter: self.filter,
             fences: self.fences,
         })

@@ -1,5 +1,6 @@
 -- One file holds everything that must commit together.
 
+-- Single values: last_ord and last_job are the highest numbers that were pruned, which are not given out again.
 CREATE TABLE meta (
   name  TEXT PRIMARY KEY,
   value ANY NOT NULL
@@ -58,10 +59,11 @@ CREATE TABLE job (
 ) STRICT;
 
 -- Only what is alive, in the order in which it is loaded.
-CREATE INDEX job_live ON job (worker, id) WHERE state < 8;
+CREATE INDEX job_live ON job (worker, id, state) WHERE state < 8;
 -- Only what waits for a person.
 CREATE INDEX job_parked ON job (state, id) WHERE state IN (10, 11);
 
+-- One row for each thing done, whatever place its step has in the revision that does it: n is the try that began it last.
 CREATE TABLE effect (
   job          INTEGER NOT NULL,
   step         INTEGER NOT NULL,
@@ -74,10 +76,11 @@ CREATE TABLE effect (
   attempts     INTEGER NOT NULL,
   absent_reads INTEGER NOT NULL,
   reads        INTEGER NOT NULL,
+  n            INTEGER NOT NULL,
   result       TEXT,
   first_at     INTEGER NOT NULL,
   last_at      INTEGER NOT NULL,
-  PRIMARY KEY (job, step)
+  PRIMARY KEY (job, key)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE attempt (
@@ -131,8 +134,8 @@ CREATE TABLE key_run (
   run        INTEGER PRIMARY KEY,
   level      INTEGER NOT NULL,
   entries    INTEGER NOT NULL,
-  last_ord   INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL
+  first_ord  INTEGER NOT NULL,
+  last_ord   INTEGER NOT NULL
 ) STRICT;
 
 -- Sorted entries of 16 bytes: the first half of the key, big endian, then the ord. id = run * 2^32 + page.

@@ -1,1 +1,1 @@
-SELECT ord, key, id, expires_at FROM event WHERE ord > ?1 ORDER BY ord
+SELECT ord, key, id FROM event WHERE ord > ?1 ORDER BY ord

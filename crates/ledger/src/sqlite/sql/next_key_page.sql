@@ -1,0 +1,1 @@
+SELECT min(id) FROM key_page WHERE id >= ?1

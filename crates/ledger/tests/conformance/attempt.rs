@@ -1,0 +1,205 @@
+//! An attempt is written down before it is made and after it has ended, and an old one changes nothing.
+
+use sluice_domain::job::{EffectState, JobState};
+use sluice_domain::time::Time;
+use sluice_ledger::{AttemptKind, Begin, Begun, EffectSettlement, Settlement};
+
+use crate::driver::{Driver, at, begin, effect_key, failure, open, settlement};
+
+pub async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    assert_eq!(fixture.begin(job.id, 1).await, Begun::Go);
+    let begun = fixture.read(job.id).await;
+    assert_eq!((begun.state, begun.tries, begun.updated_at), (JobState::Running, 1, at(1)));
+    let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
+    assert_eq!((effect.state, effect.attempts, effect.key), (EffectState::Intent, 1, effect_key(job.id)));
+    assert_eq!((effect.step, effect.step_id.as_str()), (0, "create"));
+    assert_eq!((effect.action.as_str(), effect.destination.as_str()), ("http.post", "crm"));
+    assert_eq!((effect.first_at, effect.last_at), (at(1), at(1)));
+}
+
+pub async fn tries_are_counted_over_retries<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    for n in 1..=3 {
+        fixture.attempt(job.id, n, JobState::Retrying).await;
+    }
+    assert_eq!(fixture.read(job.id).await.tries, 3);
+    let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
+    assert_eq!((effect.attempts, effect.first_at, effect.last_at), (3, at(1), Time(at(3).0 + 100)));
+}
+
+pub async fn a_try_can_be_begun_once<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    assert_eq!(fixture.begin(job.id, 2).await, Begun::Stale, "the first try has not been made");
+    assert_eq!(fixture.begin(job.id, 1).await, Begun::Go);
+    assert_eq!(fixture.begin(job.id, 1).await, Begun::Stale);
+    assert_eq!(fixture.ledger.effects(job.id).await.unwrap()[0].attempts, 1);
+    assert_eq!(fixture.read(job.id).await.tries, 1);
+}
+
+pub async fn a_finished_job_is_not_begun<D: Driver>() {
+    let fixture = open::<D>();
+    for state in [JobState::Succeeded, JobState::Noop, JobState::Dead, JobState::Unknown] {
+        let job = fixture.job_that_is(state.as_str(), state).await;
+        assert_eq!(fixture.begin(job.id, 2).await, Begun::Stale, "{state}");
+        assert_eq!(fixture.read(job.id).await, job);
+    }
+}
+
+pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
+    let fixture = open::<D>();
+    for (key, end) in [("a", EffectState::Applied), ("b", EffectState::Skipped)] {
+        let job = fixture.job(key).await;
+        fixture.begin(job.id, 1).await;
+        let mut advance = settlement(job.id, 1, JobState::Queued);
+        advance.effect = Some(EffectSettlement { step: 0, state: end, result: None, absent_reads: 0, reads: 0 });
+        assert!(fixture.ledger.settle(advance).await.unwrap());
+        assert_eq!(fixture.begin(job.id, 2).await, Begun::AlreadyApplied);
+        let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
+        assert_eq!((effect.state, effect.attempts), (end, 1));
+        // The job has gone on with that try, and can be settled by it.
+        assert!(fixture.settle(job.id, 2, JobState::Succeeded).await);
+    }
+}
+
+pub async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver>() {
+    let fixture = open::<D>();
+    let mut jobs = Vec::new();
+    for n in 0..50 {
+        jobs.push(fixture.job(&format!("key {n}")).await.id);
+    }
+    for job in &jobs {
+        fixture.ledger.begin_unwaited(begin(*job, 1)).await.unwrap();
+        assert!(fixture.settle(*job, 1, JobState::Succeeded).await);
+    }
+    for job in jobs {
+        assert_eq!(fixture.effect_state(job).await, EffectState::Applied);
+    }
+}
+
+pub async fn every_state_can_be_settled_and_reads_back<D: Driver>() {
+    let fixture = open::<D>();
+    for state in JobState::ALL.into_iter().filter(|state| !matches!(state, JobState::Running | JobState::Dropped)) {
+        let job = fixture.job(state.as_str()).await;
+        fixture.begin(job.id, 1).await;
+        let settlement = settlement(job.id, 1, state);
+        assert!(fixture.ledger.settle(settlement.clone()).await.unwrap());
+        let settled = fixture.read(job.id).await;
+        let next = settlement.next;
+        assert_eq!((settled.state, settled.step, settled.attempts), (state, next.step, next.attempts));
+        assert_eq!((settled.due_at, settled.verifying), (next.due_at, next.verifying));
+        assert_eq!((&settled.failure, &settled.result), (&next.failure, &next.result));
+        assert_eq!((settled.dead_letter_queue, settled.updated_at), (next.dead_letter_queue, settlement.at));
+        assert_eq!(settled.finished_at, (!state.is_live()).then_some(settlement.at), "{state}");
+        assert_eq!(Some(fixture.effect_state(job.id).await), settlement.effect.map(|effect| effect.state));
+    }
+}
+
+pub async fn attempts_are_recorded_in_their_order<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    fixture.attempt(job.id, 1, JobState::Waiting).await;
+    let mut read_back = settlement(job.id, 1, JobState::Retrying);
+    read_back.attempt.as_mut().unwrap().kind = AttemptKind::Read;
+    assert!(fixture.ledger.settle(read_back).await.unwrap());
+    fixture.attempt(job.id, 2, JobState::Succeeded).await;
+    let attempts = fixture.ledger.attempts(job.id).await.unwrap();
+    let seen: Vec<_> = attempts.iter().map(|attempt| (attempt.n, attempt.kind, attempt.outcome.as_str())).collect();
+    assert_eq!(seen, [(1, AttemptKind::Call, "retry"), (1, AttemptKind::Read, "retry"), (2, AttemptKind::Call, "done")]);
+    assert_eq!((attempts[0].started_at, attempts[0].ended_at), (at(1), Time(at(1).0 + 100)));
+    assert_eq!((&attempts[0].failure, &attempts[2].failure), (&Some(failure()), &None));
+    assert_eq!(attempts[0].step, "create");
+}
+
+pub async fn a_job_can_be_settled_without_a_try<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    let settlement = Settlement { effect: None, attempt: None, ..settlement(job.id, 0, JobState::Dead) };
+    assert!(fixture.ledger.settle(settlement).await.unwrap());
+    assert_eq!(fixture.read(job.id).await.state, JobState::Dead);
+    assert!(fixture.ledger.attempts(job.id).await.unwrap().is_empty());
+    assert!(fixture.ledger.effects(job.id).await.unwrap().is_empty());
+}
+
+pub async fn a_settlement_of_an_older_try_writes_nothing<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    fixture.attempt(job.id, 1, JobState::Retrying).await;
+    assert_eq!(fixture.begin(job.id, 2).await, Begun::Go);
+    let before = (fixture.read(job.id).await, fixture.ledger.effects(job.id).await.unwrap());
+    assert!(!fixture.settle(job.id, 1, JobState::Succeeded).await);
+    assert!(!fixture.settle(job.id, 3, JobState::Succeeded).await);
+    assert_eq!((fixture.read(job.id).await, fixture.ledger.effects(job.id).await.unwrap()), before);
+    assert_eq!(fixture.ledger.attempts(job.id).await.unwrap().len(), 1);
+}
+
+pub async fn a_finished_job_is_not_settled_again<D: Driver>() {
+    let fixture = open::<D>();
+    for state in [JobState::Succeeded, JobState::Noop, JobState::Dead, JobState::Unknown] {
+        let job = fixture.job_that_is(state.as_str(), state).await;
+        assert!(!fixture.settle(job.id, 1, JobState::Retrying).await);
+        assert_eq!(fixture.read(job.id).await, job);
+        assert_eq!(fixture.ledger.attempts(job.id).await.unwrap().len(), 1);
+    }
+    assert!(!fixture.settle(sluice_domain::job::JobId(999), 1, JobState::Dead).await, "no such job");
+}
+
+pub async fn applied_stays_applied<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    fixture.begin(job.id, 1).await;
+    let mut applied = settlement(job.id, 1, JobState::Waiting);
+    let result = Some(serde_json::json!({ "id": "003" }));
+    applied.effect =
+        Some(EffectSettlement { step: 0, state: EffectState::Applied, result: result.clone(), absent_reads: 0, reads: 0 });
+    assert!(fixture.ledger.settle(applied).await.unwrap());
+    for state in [JobState::Retrying, JobState::Unknown] {
+        fixture.settle(job.id, 1, state).await;
+        let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
+        assert_eq!((effect.state, &effect.result), (EffectState::Applied, &result));
+    }
+}
+
+pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    fixture.begin(job.id, 1).await;
+    let mut unseen = settlement(job.id, 1, JobState::Waiting);
+    unseen.next.verifying = true;
+    unseen.effect =
+        Some(EffectSettlement { step: 0, state: EffectState::Unknown, result: None, absent_reads: 1, reads: 2 });
+    assert!(fixture.ledger.settle(unseen).await.unwrap());
+    let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
+    assert_eq!((effect.absent_reads, effect.reads), (1, 2));
+    assert!(fixture.read(job.id).await.verifying);
+    fixture.begin(job.id, 2).await;
+    let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
+    assert_eq!((effect.state, effect.absent_reads, effect.reads), (EffectState::Intent, 0, 0));
+}
+
+/// A newer revision may put a step in front: what was done keeps its key, whatever place its step has now.
+pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job_that_is("a", JobState::Succeeded).await;
+    let replay = sluice_ledger::Replay {
+        jobs: vec![job.id],
+        actor: "ann".into(),
+        reason: "a new step".into(),
+        revision: Some("r2".into()),
+        at: at(2),
+    };
+    assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);
+    let greet = Begin { key: sluice_domain::job::EffectKey([200; 16]), step_id: "greet".into(), ..begin(job.id, 2) };
+    assert_eq!(fixture.ledger.begin(greet).await.unwrap(), Begun::Go, "nobody has been greeted yet");
+    let mut greeted = settlement(job.id, 2, JobState::Queued);
+    greeted.effect.as_mut().unwrap().state = EffectState::NotApplied;
+    assert!(fixture.ledger.settle(greeted).await.unwrap());
+    let create = Begin { step: 1, ..begin(job.id, 3) };
+    assert_eq!(fixture.ledger.begin(create).await.unwrap(), Begun::AlreadyApplied);
+    let effects = fixture.ledger.effects(job.id).await.unwrap();
+    let seen: Vec<_> = effects.iter().map(|effect| (effect.step, effect.step_id.as_str(), effect.state)).collect();
+    assert_eq!(seen, [(0, "greet", EffectState::NotApplied), (1, "create", EffectState::Applied)]);
+}

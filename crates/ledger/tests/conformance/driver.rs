@@ -1,0 +1,236 @@
+//! A ledger under test, whichever driver it has.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
+use sluice_domain::time::Time;
+use sluice_ledger::{
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, Begun, Duplicate, EffectSettlement, EventRecord, Fresh,
+    JobNext, JobRecord, Ledger, NewEvent, Options, Page, Settlement,
+};
+
+use crate::given::{StillClock, event};
+
+/// One way to keep a ledger.
+pub trait Driver: Send + Sync + 'static {
+    /// Where the ledger lies; gone when this is dropped.
+    type Place: Send + Sync;
+    /// An empty place.
+    fn place() -> Self::Place;
+    /// Opens what is there, or begins anew.
+    fn open(place: &Self::Place, options: Options) -> Result<Ledger, sluice_ledger::Error>;
+}
+
+/// The embedded driver.
+pub struct Sqlite;
+
+impl Driver for Sqlite {
+    type Place = tempfile::TempDir;
+
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn open(place: &tempfile::TempDir, options: Options) -> Result<Ledger, sluice_ledger::Error> {
+        Ledger::open(place.path(), options)
+    }
+}
+
+/// While it is shut the writer stands still after its next announcement.
+#[derive(Default)]
+pub struct Gate {
+    shut: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn shut(&self) {
+        *self.shut.lock().unwrap() = true;
+    }
+
+    pub fn open(&self) {
+        *self.shut.lock().unwrap() = false;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.changed.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+    }
+}
+
+pub struct Fixture<D: Driver> {
+    pub ledger: Ledger,
+    pub place: D::Place,
+    pub clock: StillClock,
+    pub gate: Arc<Gate>,
+    /// Every job that was announced, in order, each batch on its own.
+    pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<Fresh>>,
+    recent_keys_max: Option<usize>,
+}
+
+pub fn open<D: Driver>() -> Fixture<D> {
+    open_at(D::place(), StillClock::new(), None)
+}
+
+/// With so few keys in memory that they are moved elsewhere all the time.
+pub fn open_with_few_recent_keys<D: Driver>(recent_keys_max: usize) -> Fixture<D> {
+    open_at(D::place(), StillClock::new(), Some(recent_keys_max))
+}
+
+fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Option<usize>) -> Fixture<D> {
+    let (announce, announced) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(Gate::default());
+    let passed = gate.clone();
+    let options = Options {
+        on_fresh: Box::new(move |fresh| {
+            let _ = announce.send(fresh);
+            passed.pass();
+        }),
+        on_fatal: Box::new(|message| panic!("the ledger failed: {message}")),
+        recent_keys_max,
+        ..Options::quiet(clock.for_ledger())
+    };
+    let ledger = D::open(&place, options).unwrap();
+    Fixture { ledger, place, clock, gate, announced, recent_keys_max }
+}
+
+impl<D: Driver> Fixture<D> {
+    /// Closed and opened again, as on a restart.
+    pub async fn reopen(self) -> Fixture<D> {
+        self.ledger.close().await;
+        open_at(self.place, self.clock, self.recent_keys_max)
+    }
+
+    pub async fn accept(&self, key: &str) -> Accepted {
+        self.accept_event(event(key)).await
+    }
+
+    pub async fn accept_event(&self, event: NewEvent) -> Accepted {
+        match self.ledger.accept(event).await.unwrap() {
+            Acceptance::Accepted(accepted) => accepted,
+            Acceptance::Duplicate(duplicate) => panic!("taken for a repeat of {}", duplicate.id),
+        }
+    }
+
+    pub async fn repeat(&self, event: NewEvent) -> Duplicate {
+        match self.ledger.accept(event).await.unwrap() {
+            Acceptance::Duplicate(duplicate) => duplicate,
+            Acceptance::Accepted(accepted) => panic!("accepted a second time as {}", accepted.id),
+        }
+    }
+
+    /// Accepts an event and answers with its only job.
+    pub async fn job(&self, key: &str) -> JobRecord {
+        let accepted = self.accept(key).await;
+        self.jobs_of(&accepted).await.remove(0)
+    }
+
+    pub async fn event(&self, accepted: &Accepted) -> EventRecord {
+        self.ledger.events(vec![accepted.ord]).await.unwrap().remove(0).0
+    }
+
+    pub async fn jobs_of(&self, accepted: &Accepted) -> Vec<JobRecord> {
+        let event = self.event(accepted).await;
+        self.ledger.jobs_of_event(event).await.unwrap()
+    }
+
+    pub async fn read(&self, job: JobId) -> JobRecord {
+        self.ledger.job(job).await.unwrap().unwrap()
+    }
+
+    pub async fn begin(&self, job: JobId, n: u32) -> Begun {
+        self.ledger.begin(begin(job, n)).await.unwrap()
+    }
+
+    pub async fn settle(&self, job: JobId, n: u32, state: JobState) -> bool {
+        self.ledger.settle(settlement(job, n, state)).await.unwrap()
+    }
+
+    /// One attempt from its beginning to this end.
+    pub async fn attempt(&self, job: JobId, n: u32, state: JobState) {
+        assert_eq!(self.begin(job, n).await, Begun::Go);
+        assert!(self.settle(job, n, state).await);
+    }
+
+    /// A new job that has come to this end by one attempt.
+    pub async fn job_that_is(&self, key: &str, state: JobState) -> JobRecord {
+        let job = self.job(key).await;
+        self.attempt(job.id, 1, state).await;
+        self.read(job.id).await
+    }
+
+    pub async fn effect_state(&self, job: JobId) -> EffectState {
+        self.ledger.effects(job).await.unwrap()[0].state
+    }
+
+    /// The audit trail from its beginning, as `actor action object detail`.
+    pub async fn audit_lines(&self) -> Vec<String> {
+        let mut lines = self.ledger.audit_trail(Page { after: None, limit: 1000 }).await.unwrap();
+        lines.reverse();
+        lines.into_iter().map(|line| format!("{} {} {} {}", line.actor, line.action, line.object, line.detail)).collect()
+    }
+}
+
+/// The key of the only effect of a job.
+pub fn effect_key(job: JobId) -> EffectKey {
+    EffectKey([u8::try_from(job.0 % 251).unwrap(); 16])
+}
+
+/// The attempt at the first step.
+pub fn begin(job: JobId, n: u32) -> Begin {
+    Begin {
+        job,
+        n,
+        step: 0,
+        step_id: "create".into(),
+        key: effect_key(job),
+        class: EffectClass::Keyed,
+        action: "http.post",
+        destination: "crm".into(),
+        at: at(n),
+    }
+}
+
+/// A different time for each try.
+pub fn at(n: u32) -> Time {
+    Time(crate::given::START.0 + i64::from(n) * 1000)
+}
+
+pub fn failure() -> Failure {
+    Failure::new(FailureClass::Permanent, "no-such-field", "the destination does not know the field")
+}
+
+/// How an attempt at the first step leads to this state.
+pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
+    let (effect, outcome) = match state {
+        JobState::Succeeded => (EffectState::Applied, "done"),
+        JobState::Noop => (EffectState::Skipped, "noop"),
+        JobState::Unknown => (EffectState::Unknown, "unsure"),
+        _ => (EffectState::NotApplied, "retry"),
+    };
+    let finished = matches!(state, JobState::Succeeded | JobState::Noop);
+    Settlement {
+        job,
+        n,
+        effect: Some(EffectSettlement { step: 0, state: effect, result: None, absent_reads: 0, reads: 0 }),
+        attempt: Some(AttemptSettlement {
+            step_id: "create".into(),
+            kind: AttemptKind::Call,
+            started_at: at(n),
+            outcome,
+            failure: (!finished).then(failure),
+        }),
+        next: JobNext {
+            state,
+            step: u32::from(finished),
+            attempts: n,
+            due_at: Time(at(n).0 + 500),
+            verifying: false,
+            failure: (!finished).then(failure),
+            dead_letter_queue: (state == JobState::Dead).then(|| "leads-dead".to_owned()),
+            result: finished.then(|| serde_json::json!({ "id": "003" })),
+        },
+        at: Time(at(n).0 + 100),
+    }
+}

@@ -1,0 +1,221 @@
+//! What can be asked.
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::time::Time;
+use sluice_ledger::{JobFilter, NewEvent, NewJob, Page, Tally};
+
+use crate::driver::{Driver, Fixture, at, open, settlement};
+use crate::given::{DAY, event};
+
+const ALL: Page = Page { after: None, limit: 1000 };
+
+fn from(source: &str, key: &str, worker: &str) -> NewEvent {
+    NewEvent {
+        source: source.into(),
+        event_type: format!("{source}.created"),
+        jobs: vec![NewJob { worker: worker.into(), queue: format!("{worker}-queue").into() }],
+        ..event(key)
+    }
+}
+
+async fn ids<D: Driver>(fixture: &Fixture<D>, filter: JobFilter) -> Vec<i64> {
+    let listed = fixture.ledger.list_jobs(filter.clone(), ALL).await.unwrap();
+    let mut ids: Vec<i64> = listed.iter().map(|(job, _)| job.id.0).collect();
+    assert!(listed.iter().all(|(job, event)| job.ord == event.ord));
+    assert!(ids.is_sorted_by(|newer, older| newer > older), "newest first: {ids:?}");
+    ids.reverse();
+    let matching = fixture.ledger.matching_jobs(filter, JobId(0), 1000).await.unwrap();
+    assert_eq!(matching, ids.iter().map(|id| JobId(*id)).collect::<Vec<_>>(), "the same jobs, oldest first");
+    ids
+}
+
+async fn die<D: Driver>(fixture: &Fixture<D>, job: JobId, class: FailureClass, code: &str) {
+    fixture.begin(job, 1).await;
+    let mut dead = settlement(job, 1, JobState::Dead);
+    dead.next.failure = Some(Failure::new(class, code, format!("because of {code}")));
+    assert!(fixture.ledger.settle(dead).await.unwrap());
+}
+
+pub async fn jobs_are_listed_by_what_is_asked_for<D: Driver>() {
+    let fixture = open::<D>();
+    fixture.accept_event(from("website", "1", "crm")).await;
+    fixture.accept_event(from("shop", "2", "crm")).await;
+    fixture.accept_event(from("shop", "3", "mail")).await;
+    fixture.accept_event(from("website", "4", "mail")).await;
+    die(&fixture, JobId(2), FailureClass::Auth, "401").await;
+    die(&fixture, JobId(3), FailureClass::Permanent, "422").await;
+    fixture.attempt(JobId(4), 1, JobState::Unknown).await;
+
+    let any = JobFilter::default;
+    assert_eq!(ids(&fixture, any()).await, [1, 2, 3, 4]);
+    assert_eq!(ids(&fixture, JobFilter { states: vec![JobState::Dead], ..any() }).await, [2, 3]);
+    assert_eq!(ids(&fixture, JobFilter { states: vec![JobState::Unknown, JobState::Dead], ..any() }).await, [2, 3, 4]);
+    assert_eq!(ids(&fixture, JobFilter { states: vec![JobState::Unknown, JobState::Queued], ..any() }).await, [1, 4]);
+    assert_eq!(ids(&fixture, JobFilter { states: vec![JobState::Queued, JobState::Running], ..any() }).await, [1]);
+    assert_eq!(ids(&fixture, JobFilter { worker: Some("mail".into()), ..any() }).await, [3, 4]);
+    assert_eq!(ids(&fixture, JobFilter { queue: Some("crm-queue".into()), ..any() }).await, [1, 2]);
+    assert_eq!(ids(&fixture, JobFilter { source: Some("shop".into()), ..any() }).await, [2, 3]);
+    assert_eq!(ids(&fixture, JobFilter { dead_letter_queue: Some("leads-dead".into()), ..any() }).await, [2, 3]);
+    assert_eq!(ids(&fixture, JobFilter { class: Some("auth".into()), ..any() }).await, [2]);
+    assert_eq!(ids(&fixture, JobFilter { code: Some("422".into()), ..any() }).await, [3]);
+    assert_eq!(ids(&fixture, JobFilter { since: Some(at(1)), ..any() }).await, [2, 3, 4]);
+    assert_eq!(ids(&fixture, JobFilter { until: Some(at(1)), ..any() }).await, [1]);
+    let both = JobFilter { states: vec![JobState::Dead], source: Some("shop".into()), worker: Some("crm".into()), ..any() };
+    assert_eq!(ids(&fixture, both).await, [2]);
+}
+
+pub async fn lists_are_read_page_by_page<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 1..=7 {
+        fixture.accept_event(from(if n % 2 == 0 { "shop" } else { "website" }, &format!("key {n}"), "crm")).await;
+    }
+    let mut after = None;
+    let mut seen = Vec::new();
+    loop {
+        let page = fixture.ledger.list_jobs(JobFilter::default(), Page { after, limit: 3 }).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.id.0);
+        seen.push(page.len());
+    }
+    assert_eq!(seen, [3, 3, 1]);
+
+    let matching = fixture.ledger.matching_jobs(JobFilter::default(), JobId(3), 2).await.unwrap();
+    assert_eq!(matching, [JobId(4), JobId(5)]);
+
+    let list = async |source: Option<&str>, event_type: Option<&str>, page| {
+        let events = fixture.ledger.list_events(source.map(String::from), event_type.map(String::from), page).await;
+        events.unwrap().iter().map(|event| event.ord).collect::<Vec<_>>()
+    };
+    assert_eq!(list(None, None, Page { after: None, limit: 2 }).await, [7, 6]);
+    assert_eq!(list(None, None, Page { after: Some(3), limit: 10 }).await, [2, 1]);
+    assert_eq!(list(Some("shop"), None, ALL).await, [6, 4, 2]);
+    assert_eq!(list(None, Some("website.created"), Page { after: Some(7), limit: 2 }).await, [5, 3]);
+    assert!(list(Some("shop"), Some("website.created"), ALL).await.is_empty());
+}
+
+pub async fn reasons_of_death_are_counted_most_frequent_first<D: Driver>() {
+    let fixture = open::<D>();
+    for (n, (class, code)) in
+        [(FailureClass::Auth, "401"), (FailureClass::Permanent, "422"), (FailureClass::Permanent, "422")].iter().enumerate()
+    {
+        let job = fixture.job(&format!("key {n}")).await;
+        die(&fixture, job.id, *class, code).await;
+    }
+    fixture.job_that_is("finished", JobState::Succeeded).await;
+    let reasons = fixture.ledger.dead_reasons(Time(0), 10).await.unwrap();
+    let seen: Vec<_> = reasons.iter().map(|reason| (reason.class.as_str(), reason.code.as_str(), reason.count)).collect();
+    assert_eq!(seen, [("permanent", "422", 2), ("auth", "401", 1)]);
+    assert_eq!((reasons[0].message.as_str(), reasons[0].last_at), ("because of 422", Time(at(1).0 + 100)));
+    assert_eq!(fixture.ledger.dead_reasons(Time(0), 1).await.unwrap().len(), 1);
+    assert!(fixture.ledger.dead_reasons(Time(at(1).0 + 101), 10).await.unwrap().is_empty());
+}
+
+pub async fn an_event_is_found_by_its_name<D: Driver>() {
+    let fixture = open::<D>();
+    let accepted = fixture.accept("a").await;
+    let found = fixture.ledger.find_event(accepted.id).await.unwrap();
+    assert_eq!(found, Some(fixture.event(&accepted).await));
+    assert_eq!(fixture.ledger.find_event(EventId([3; 16])).await.unwrap(), None);
+    let mut beginning = accepted.id;
+    beginning.0[15] ^= 1;
+    assert_eq!(fixture.ledger.find_event(beginning).await.unwrap(), None);
+}
+
+pub async fn live_jobs_are_read_in_windows_of_a_worker<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 1..=9 {
+        fixture.accept_event(from("website", &format!("key {n}"), if n % 3 == 0 { "mail" } else { "crm" })).await;
+    }
+    fixture.attempt(JobId(2), 1, JobState::Succeeded).await;
+    fixture.attempt(JobId(4), 1, JobState::Dead).await;
+    fixture.attempt(JobId(5), 1, JobState::Retrying).await;
+    let window = async |worker: &str, after, limit| {
+        let jobs = fixture.ledger.live_jobs(worker.into(), JobId(after), limit).await.unwrap();
+        jobs.iter().map(|job| job.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(window("crm", 0, 100).await, [1, 5, 7, 8]);
+    assert_eq!(window("crm", 0, 2).await, [1, 5]);
+    assert_eq!(window("crm", 5, 2).await, [7, 8]);
+    assert_eq!(window("mail", 0, 100).await, [3, 6, 9]);
+    assert!(window("nobody", 0, 100).await.is_empty());
+    assert_eq!(fixture.ledger.live_workers().await.unwrap(), ["crm", "mail"]);
+    let counts = fixture.ledger.live_counts().await.unwrap();
+    let crm = [("crm".to_owned(), JobState::Queued, 3), ("crm".to_owned(), JobState::Retrying, 1)];
+    assert!(crm.iter().all(|count| counts.contains(count)), "{counts:?}");
+    assert!(counts.contains(&("mail".to_owned(), JobState::Queued, 3)));
+    assert_eq!(counts.len(), 3);
+}
+
+pub async fn a_ledger_without_work_has_no_workers<D: Driver>() {
+    let fixture = open::<D>();
+    assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
+    fixture.job_that_is("a", JobState::Succeeded).await;
+    assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
+    assert!(fixture.ledger.live_counts().await.unwrap().is_empty());
+}
+
+pub async fn jobs_are_counted_by_state<D: Driver>() {
+    let fixture = open::<D>();
+    for (n, state) in [JobState::Succeeded, JobState::Succeeded, JobState::Dead, JobState::Waiting].into_iter().enumerate() {
+        fixture.job_that_is(&format!("key {n}"), state).await;
+    }
+    let expected = [(JobState::Waiting, 1), (JobState::Succeeded, 2), (JobState::Dead, 1)];
+    assert_eq!(fixture.ledger.job_counts().await.unwrap(), expected);
+    assert_eq!(fixture.ledger.event_count().await.unwrap(), 4);
+}
+
+pub async fn attempts_that_a_stop_interrupted_are_found_at_the_next_start<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 1..=5 {
+        fixture.job(&format!("key {n}")).await;
+        fixture.begin(JobId(n), 1).await;
+    }
+    fixture.settle(JobId(2), 1, JobState::Succeeded).await;
+    fixture.settle(JobId(4), 1, JobState::Retrying).await;
+    let fixture = fixture.reopen().await;
+    let running = async |after, limit| {
+        let jobs = fixture.ledger.running_jobs(JobId(after), limit).await.unwrap();
+        assert!(jobs.iter().all(|job| job.state == JobState::Running && job.tries == 1));
+        jobs.iter().map(|job| job.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(running(0, 100).await, [1, 3, 5]);
+    assert_eq!(running(0, 2).await, [1, 3]);
+    assert_eq!(running(3, 2).await, [5]);
+}
+
+pub async fn running_jobs_of_several_workers_come_in_their_order<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 1..=6 {
+        fixture.accept_event(from("website", &format!("key {n}"), if n % 2 == 0 { "crm" } else { "mail" })).await;
+        fixture.begin(JobId(n), 1).await;
+    }
+    let first = fixture.ledger.running_jobs(JobId(0), 4).await.unwrap();
+    assert_eq!(first.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
+    let fixture = open::<D>();
+    fixture.accept_event(from("website", "1", "crm")).await;
+    fixture.accept_event(from("shop", "2", "crm")).await;
+    fixture.repeat(from("shop", "2", "crm")).await;
+    fixture.repeat(NewEvent { fingerprint: [9; 16], ..from("shop", "2", "crm") }).await;
+    fixture.clock.advance(DAY);
+    fixture.accept_event(from("website", "3", "crm")).await;
+    let fixture = fixture.reopen().await;
+    fixture.accept_event(from("website", "4", "crm")).await;
+
+    let tally = |day: &str, source: &str, accepted, duplicates, clashes| Tally {
+        day: day.into(),
+        source: source.into(),
+        accepted,
+        duplicates,
+        clashes,
+        jobs: None,
+    };
+    let second = tally("2026-03-02", "website", 2, 0, 0);
+    let all = [tally("2026-03-01", "shop", 1, 2, 1), tally("2026-03-01", "website", 1, 0, 0), second.clone()];
+    assert_eq!(fixture.ledger.tallies("2026-03-01".into()).await.unwrap(), all);
+    assert_eq!(fixture.ledger.tallies("2026-03-02".into()).await.unwrap(), [second]);
+}

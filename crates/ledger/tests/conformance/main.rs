@@ -1,0 +1,122 @@
+//! What every verb of the ledger means, whichever driver keeps it. Only the public API is used: a driver is right when
+//! all of this holds.
+
+mod accept;
+mod attempt;
+mod driver;
+#[path = "../given/mod.rs"]
+mod given;
+mod keys;
+mod lifecycle;
+mod lists;
+mod model;
+mod operate;
+mod upkeep;
+
+/// Every promise as a test of one driver. A promise that is not listed here does not compile.
+macro_rules! suite {
+    ($name:ident, $driver:ty) => {
+        suite!(@ $name $driver;
+            accept [
+                a_new_event_is_kept_whole
+                an_event_may_come_without_jobs
+                a_repeat_is_answered_with_the_first
+                a_repeat_with_other_content_is_a_clash
+                a_repeat_shows_what_came_of_the_first
+                repeats_within_one_commit_have_one_owner
+                two_hundred_senders_of_one_key_make_one_event
+                the_same_key_of_another_tenant_or_flow_is_another_key
+                keys_that_begin_alike_are_told_apart
+                a_sender_that_hangs_up_has_sent_all_the_same
+                jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_answered
+            ]
+            keys [
+                a_key_is_known_after_a_restart
+                a_key_is_known_however_many_came_after_it
+                a_key_is_known_while_it_is_moved_out_of_memory
+                a_key_that_is_used_again_after_its_time_is_another_event
+                an_expired_key_still_has_its_generation_after_it_left_memory
+                generations_go_on_counting
+                a_key_is_known_while_its_time_lasts_even_when_the_body_is_gone
+                keys_are_known_after_the_newest_events_were_pruned
+            ]
+            attempt [
+                a_begin_writes_the_intent_and_counts_the_try
+                tries_are_counted_over_retries
+                a_try_can_be_begun_once
+                a_finished_job_is_not_begun
+                an_applied_effect_is_not_begun_again
+                a_begin_that_nobody_waits_for_comes_before_its_settlement
+                every_state_can_be_settled_and_reads_back
+                attempts_are_recorded_in_their_order
+                a_job_can_be_settled_without_a_try
+                a_settlement_of_an_older_try_writes_nothing
+                a_finished_job_is_not_settled_again
+                applied_stays_applied
+                reads_are_counted_until_the_next_try
+                an_effect_is_known_by_its_key_when_its_step_has_another_place
+            ]
+            operate [
+                only_finished_and_dead_jobs_are_replayed
+                a_replayed_job_starts_over_and_remembers_its_tries
+                a_replay_keeps_effect_keys_and_what_was_applied
+                a_replay_can_move_jobs_to_another_revision
+                a_second_replay_changes_nothing
+                replayed_jobs_run_in_their_old_order_and_are_in_the_audit_trail
+                a_replay_reads_back_what_nobody_knows
+                what_happened_is_not_sent_again
+                what_did_not_happen_is_sent
+                only_a_parked_job_is_resolved_and_only_once
+                only_dead_and_parked_jobs_are_dropped
+                a_dropped_job_is_neither_begun_nor_settled
+            ]
+            upkeep [
+                a_pause_lasts_over_restarts_until_it_is_resumed
+                a_revision_is_kept_as_it_was_first_given
+                the_audit_trail_is_read_newest_first_page_by_page
+                what_is_live_dead_or_parked_is_never_pruned
+                finished_events_go_with_everything_that_belongs_to_them
+                bodies_may_go_before_their_events
+                an_event_stays_while_its_key_is_remembered
+                pruning_goes_slice_by_slice
+                numbers_of_pruned_jobs_are_not_given_out_again
+            ]
+            lists [
+                jobs_are_listed_by_what_is_asked_for
+                lists_are_read_page_by_page
+                reasons_of_death_are_counted_most_frequent_first
+                an_event_is_found_by_its_name
+                live_jobs_are_read_in_windows_of_a_worker
+                a_ledger_without_work_has_no_workers
+                jobs_are_counted_by_state
+                attempts_that_a_stop_interrupted_are_found_at_the_next_start
+                running_jobs_of_several_workers_come_in_their_order
+                what_each_source_sent_is_tallied_by_day
+            ]
+            lifecycle [
+                a_ledger_that_is_open_cannot_be_opened_again
+                closing_does_not_wait_for_other_holders_and_ends_their_writing
+                everything_sent_before_the_close_is_written
+                a_ledger_is_held_until_its_writer_has_ended
+                too_many_senders_are_turned_away_and_completions_are_not
+                the_queue_is_empty_again_after_callers_gave_up_on_it
+                numbers_keep_growing_over_restarts
+            ]
+            model [
+                any_sequence_of_verbs_does_what_a_plain_model_does
+            ]
+        );
+    };
+    (@ $name:ident $driver:ty; $($module:ident [ $($promise:ident)* ])*) => {
+        mod $name {
+            $(mod $module {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $promise() {
+                    crate::$module::$promise::<$driver>().await;
+                })*
+            })*
+        }
+    };
+}
+
+suite!(sqlite, crate::driver::Sqlite);

@@ -1,0 +1,162 @@
+//! What is kept beside the jobs, and what is removed when its time has come.
+
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::time::Time;
+use sluice_ledger::{DropJobs, NewJob, Page, PauseRecord, Prune};
+
+use crate::driver::{Driver, Fixture, at, open};
+use crate::given::{DAY, START, event};
+
+pub async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
+    let fixture = open::<D>();
+    fixture.ledger.pause("destination:crm".into(), "ann".into(), "maintenance".into(), at(1)).await.unwrap();
+    fixture.ledger.pause("worker:mail".into(), "ann".into(), "wrong text".into(), at(2)).await.unwrap();
+    fixture.ledger.pause("destination:crm".into(), "bob".into(), "still".into(), at(3)).await.unwrap();
+    let fixture = fixture.reopen().await;
+    let crm = PauseRecord { target: "destination:crm".into(), at: at(3), actor: "bob".into(), reason: "still".into() };
+    let mail = PauseRecord { target: "worker:mail".into(), at: at(2), actor: "ann".into(), reason: "wrong text".into() };
+    assert_eq!(fixture.ledger.pauses().await.unwrap(), [crm, mail.clone()]);
+    fixture.ledger.resume("destination:crm".into(), "ann".into(), at(4)).await.unwrap();
+    let fixture = fixture.reopen().await;
+    assert_eq!(fixture.ledger.pauses().await.unwrap(), [mail]);
+    let lines = fixture.audit_lines().await;
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[2..], ["bob pause destination:crm still", "ann resume destination:crm "]);
+}
+
+pub async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
+    let fixture = open::<D>();
+    assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap(), None);
+    fixture.ledger.keep_revision("r1".into(), "[1]".into(), "ann".into(), at(1)).await.unwrap();
+    fixture.ledger.keep_revision("r1".into(), "[2]".into(), "bob".into(), at(2)).await.unwrap();
+    fixture.ledger.keep_revision("r2".into(), "[3]".into(), "bob".into(), at(3)).await.unwrap();
+    let fixture = fixture.reopen().await;
+    assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap().as_deref(), Some("[1]"));
+    assert_eq!(fixture.ledger.revision("r2".into()).await.unwrap().as_deref(), Some("[3]"));
+    assert_eq!(fixture.audit_lines().await, ["ann configure r1 ", "bob configure r2 "]);
+}
+
+pub async fn the_audit_trail_is_read_newest_first_page_by_page<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 1..=5 {
+        fixture.ledger.audit(at(n), "ann", "look", &format!("page {n}"), "why not").await.unwrap();
+    }
+    let first = fixture.ledger.audit_trail(Page { after: None, limit: 2 }).await.unwrap();
+    assert_eq!(first.iter().map(|line| line.object.as_str()).collect::<Vec<_>>(), ["page 5", "page 4"]);
+    assert_eq!((first[0].at, first[0].actor.as_str(), first[0].detail.as_str()), (at(5), "ann", "why not"));
+    let rest = fixture.ledger.audit_trail(Page { after: Some(first[1].id), limit: 10 }).await.unwrap();
+    assert_eq!(rest.iter().map(|line| line.object.as_str()).collect::<Vec<_>>(), ["page 3", "page 2", "page 1"]);
+}
+
+/// Long after the start, everything that may go has to go.
+fn prune_all(at: Time) -> Prune {
+    Prune { bodies_before: at, events_before: at, rows_max: 1000, at }
+}
+
+async fn bodies<D: Driver>(fixture: &Fixture<D>, ords: &[i64]) -> Vec<bool> {
+    let events = fixture.ledger.events(ords.to_vec()).await.unwrap();
+    events.into_iter().map(|(_, body)| body.is_some()).collect()
+}
+
+pub async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
+    let fixture = open::<D>();
+    let mut kept = vec![fixture.job("queued").await];
+    let running = fixture.job("running").await;
+    fixture.begin(running.id, 1).await;
+    kept.push(fixture.read(running.id).await);
+    for state in [JobState::Retrying, JobState::Waiting, JobState::Dead, JobState::Unknown] {
+        kept.push(fixture.job_that_is(state.as_str(), state).await);
+    }
+    // One finished job does not let go of an event that another one still needs.
+    let mut two = event("two jobs");
+    two.jobs.push(NewJob { worker: "mail".into(), queue: "slow".into() });
+    let two = fixture.accept_event(two).await;
+    let jobs = fixture.jobs_of(&two).await;
+    fixture.attempt(jobs[0].id, 1, JobState::Succeeded).await;
+    kept.push(fixture.read(jobs[1].id).await);
+
+    let now = fixture.clock.advance(365 * DAY);
+    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), (0, false));
+    for job in &kept {
+        assert_eq!(fixture.read(job.id).await, *job);
+        assert_eq!(bodies(&fixture, &[job.ord]).await, [true], "{}", job.state);
+    }
+    assert_eq!(fixture.ledger.effects(kept[4].id).await.unwrap().len(), 1);
+    assert_eq!(fixture.ledger.attempts(kept[4].id).await.unwrap().len(), 1);
+}
+
+pub async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>() {
+    let fixture = open::<D>();
+    let mut gone = Vec::new();
+    for state in [JobState::Succeeded, JobState::Noop, JobState::Dead] {
+        gone.push(fixture.job_that_is(state.as_str(), state).await);
+    }
+    let dead = gone[2].id;
+    let drop = DropJobs { jobs: vec![dead], actor: "ann".into(), reason: "spam".into(), at: at(9) };
+    fixture.ledger.drop_jobs(drop).await.unwrap();
+    let stays = fixture.job("queued").await;
+    let now = fixture.clock.advance(365 * DAY);
+    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), (6, false));
+    for job in gone {
+        assert_eq!(fixture.ledger.job(job.id).await.unwrap(), None);
+        assert!(fixture.ledger.events(vec![job.ord]).await.unwrap().is_empty());
+        assert!(fixture.ledger.effects(job.id).await.unwrap().is_empty());
+        assert!(fixture.ledger.attempts(job.id).await.unwrap().is_empty());
+    }
+    assert_eq!(fixture.read(stays.id).await, stays);
+    assert_eq!(fixture.ledger.event_count().await.unwrap(), 1);
+    // A year later its key may be used again.
+    let mut again = event("succeeded");
+    again.received_at = now;
+    fixture.accept_event(again).await;
+}
+
+pub async fn bodies_may_go_before_their_events<D: Driver>() {
+    let fixture = open::<D>();
+    let old = fixture.job_that_is("old", JobState::Succeeded).await;
+    let cut = fixture.clock.advance(DAY);
+    let young = fixture.job_that_is("young", JobState::Succeeded).await;
+    let prune = Prune { bodies_before: cut, events_before: Time(0), rows_max: 100, at: fixture.clock.advance(365 * DAY) };
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false));
+    assert_eq!(bodies(&fixture, &[old.ord, young.ord]).await, [false, true]);
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (0, false), "a second time there is nothing left to do");
+}
+
+pub async fn an_event_stays_while_its_key_is_remembered<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job_that_is("a", JobState::Succeeded).await;
+    let day_29 = Time(START.0 + 29 * DAY);
+    let prune = Prune { bodies_before: Time(0), events_before: day_29, rows_max: 100, at: day_29 };
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (0, false));
+    assert_eq!(fixture.read(job.id).await, job);
+    let day_31 = Time(START.0 + 31 * DAY);
+    assert_eq!(fixture.ledger.prune(Prune { at: day_31, ..prune }).await.unwrap(), (1, false));
+}
+
+pub async fn pruning_goes_slice_by_slice<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 0..5 {
+        fixture.job_that_is(&format!("key {n}"), JobState::Succeeded).await;
+    }
+    let now = fixture.clock.advance(365 * DAY);
+    let slice = Prune { rows_max: 2, ..prune_all(now) };
+    let mut left = Vec::new();
+    loop {
+        let (_, more) = fixture.ledger.prune(slice.clone()).await.unwrap();
+        left.push(fixture.ledger.event_count().await.unwrap());
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(left, [3, 1, 0]);
+}
+
+pub async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
+    let fixture = open::<D>();
+    let last = fixture.job_that_is("a", JobState::Succeeded).await;
+    let now = fixture.clock.advance(365 * DAY);
+    fixture.ledger.prune(prune_all(now)).await.unwrap();
+    let fixture = fixture.reopen().await;
+    let next = fixture.job("b").await;
+    assert_eq!((next.id, next.ord), (JobId(last.id.0 + 1), last.ord + 1));
+}

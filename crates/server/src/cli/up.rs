@@ -1,0 +1,167 @@
+//! `sluice up`: a node until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sluice_domain::verify::SecretValue;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failed, data_directory, exit};
+use crate::config::{self, Colours};
+use crate::run::{Node, Settings, StartError};
+use crate::{intake, maintain};
+
+/// Run a node: intake, workers and the admin API
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Stop it with Ctrl-C or SIGTERM: what is under way may end, then the ledger is closed.\n\
+SIGHUP reads the configuration again; so does a change of its files (see --watch).")]
+pub(super) struct Up {
+    /// The configuration: a directory or a file
+    #[arg(default_value = ".", env = "SLUICE_CONFIG")]
+    config: PathBuf,
+    /// Where the ledger lies; .sluice beside the configuration when left out
+    #[arg(long, env = "SLUICE_DATA")]
+    data: Option<PathBuf>,
+    /// Where senders come in: the only address to expose
+    #[arg(long, env = "SLUICE_INTAKE", default_value = "127.0.0.1:8080")]
+    intake: SocketAddr,
+    /// Where operators come in
+    #[arg(long, env = "SLUICE_ADMIN", default_value = "127.0.0.1:8081")]
+    admin: SocketAddr,
+    /// A file with the token that operators must show; needed to listen anywhere but on loopback
+    #[arg(long, env = "SLUICE_ADMIN_TOKEN_FILE")]
+    admin_token_file: Option<PathBuf>,
+    /// How long attempts that are under way may take to end when the node stops
+    #[arg(long, env = "SLUICE_PATIENCE", default_value = "20s", value_parser = duration)]
+    patience: Duration,
+    /// How long bodies of finished events are kept
+    #[arg(long, env = "SLUICE_KEEP_BODIES", default_value = "30d", value_parser = duration)]
+    keep_bodies: Duration,
+    /// How long finished events are kept, once their keys have expired
+    #[arg(long, env = "SLUICE_KEEP_EVENTS", default_value = "90d", value_parser = duration)]
+    keep_events: Duration,
+    /// Reload the configuration when its files change
+    #[arg(long, env = "SLUICE_WATCH", default_value_t = true, action = clap::ArgAction::Set)]
+    watch: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    sluice_domain::unit::duration(text).map_err(|problem| problem.to_string())
+}
+
+impl Up {
+    pub fn run(self) -> Result<(), Failed> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no runtime: {error}")))?;
+        runtime.block_on(self.serve())
+    }
+
+    async fn serve(self) -> Result<(), Failed> {
+        let settings = Settings {
+            data: data_directory(&self.config, self.data.clone()),
+            intake: self.intake,
+            admin: self.admin,
+            admin_token: admin_token(self.admin_token_file.as_deref())?,
+            door: intake::Settings::default(),
+            keep: maintain::Settings { bodies: self.keep_bodies, events: self.keep_events, ..Default::default() },
+            config: self.config.clone(),
+        };
+        let data = settings.data.clone();
+        let node = Node::start(settings).await.map_err(explain)?;
+        let note = NodeNote::write(&data, &node);
+        tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "sluice is up");
+        let ended = self.wait(&node).await;
+        tracing::info!("stopping");
+        node.stop(self.patience).await;
+        drop(note);
+        ended
+    }
+
+    async fn wait(&self, node: &Node) -> Result<(), Failed> {
+        let listen = |kind| signal(kind).map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no signals: {error}")));
+        let (mut interrupt, mut terminate, mut hangup) =
+            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+        let mut look = tokio::time::interval(Duration::from_secs(2));
+        let mut complained = String::new();
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+                () = node.failed() => {
+                    return Err(Failed::new(exit::UNAVAILABLE, "the ledger could not be written; see the log, then start again"));
+                }
+                _ = hangup.recv() => reload(node, &mut String::new()).await,
+                _ = look.tick(), if self.watch => reload(node, &mut complained).await,
+            }
+        }
+    }
+}
+
+/// Says what is wrong with a new configuration once, not at every look.
+async fn reload(node: &Node, complained: &mut String) {
+    match node.operator.reload("reload").await {
+        Ok(_) => complained.clear(),
+        Err(error) => {
+            let message = error.to_string();
+            if *complained != message {
+                tracing::error!("the new configuration has mistakes; the one before stays in force\n{message}");
+                *complained = message;
+            }
+        }
+    }
+}
+
+fn admin_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, Failed> {
+    let text = match file {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| Failed::new(exit::USAGE, format!("{}: {error}", path.display())))?,
+        ),
+        None => std::env::var("SLUICE_ADMIN_TOKEN").ok(),
+    };
+    match text.as_deref().map(str::trim) {
+        Some(token) if token.len() < 16 => Err(Failed::new(exit::USAGE, "the admin token has fewer than 16 characters")),
+        Some(token) => Ok(Some(SecretValue::from(token))),
+        None => Ok(None),
+    }
+}
+
+/// A start that failed, for a person.
+pub(super) fn explain(error: StartError) -> Failed {
+    match error {
+        StartError::Config(compiled, files) => Failed::new(
+            exit::NO,
+            format!(
+                "{}\n\n{}; nothing was started",
+                config::render_all(&compiled.problems, &files, Colours::Ansi),
+                config::summary(&compiled.problems)
+            ),
+        ),
+        StartError::Read(error) => Failed::new(exit::NO, error.to_string()),
+        StartError::AdminOpen(_) => Failed::new(exit::USAGE, error.to_string()),
+        other => Failed::new(exit::UNAVAILABLE, other.to_string()),
+    }
+}
+
+/// Tells other commands on this machine where the node's API is, for as long as it runs.
+struct NodeNote(PathBuf);
+
+impl NodeNote {
+    fn write(data: &std::path::Path, node: &Node) -> NodeNote {
+        let path = data.join("node.json");
+        let note = serde_json::json!({ "admin": format!("http://{}", node.admin), "intake": format!("http://{}", node.intake), "pid": std::process::id() });
+        if let Err(error) = std::fs::write(&path, note.to_string()) {
+            tracing::warn!(path = %path.display(), %error, "other commands will not find this node by themselves");
+        }
+        NodeNote(path)
+    }
+}
+
+impl Drop for NodeNote {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,325 @@
+//! YAML (and so JSON) text becomes a tree of [`Node`]s.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
+
+use super::bare;
+use super::node::{Entry, Kind, Node, Scalar, Span};
+
+/// The largest file that is read.
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+/// How deep lists and maps may stand in one another.
+pub const DEPTH_MAX: usize = 48;
+/// How many nodes a file may have once its aliases are written out.
+pub const NODES_MAX: usize = 100_000;
+
+/// Why a text is not a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// Where.
+    pub span: Span,
+    /// Stable.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub hint: Option<String>,
+}
+
+/// Where every character of a text stands.
+struct Positions {
+    starts: Vec<usize>,
+    lines: Vec<usize>,
+    bytes: usize,
+}
+
+impl Positions {
+    fn new(text: &str) -> Positions {
+        let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        let mut lines = vec![0];
+        lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
+        Positions { starts, lines, bytes: text.len() }
+    }
+
+    fn byte(&self, character: usize) -> usize {
+        self.starts.get(character).copied().unwrap_or(self.bytes)
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        let line = self.lines.partition_point(|begin| *begin <= start);
+        let begin = self.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
+        let characters = |at: usize| self.starts.partition_point(|byte| *byte < at);
+        Span { start, end: end.max(start), line, column: characters(start) - characters(begin) + 1 }
+    }
+}
+
+/// Reads every document of a text. What could be read before a flaw is returned beside it.
+pub fn parse(text: &str) -> (Vec<Node>, Vec<Flaw>) {
+    let positions = Positions::new(text);
+    let mut builder =
+        Builder { text, positions, open: vec![], documents: vec![], anchors: HashMap::new(), nodes: 0, flaws: vec![] };
+    if text.len() > FILE_BYTES_MAX {
+        let message = format!("the file has {} bytes; {FILE_BYTES_MAX} are allowed", text.len());
+        builder.flaw((0, 0), "file-too-large", message, None);
+        return (vec![], builder.flaws);
+    }
+    if let Some(at) = bare::find_reserved(text) {
+        let message = "a private-use character (U+F0020 to U+F007E) stands here".to_owned();
+        builder.flaw((at, at + 4), "yaml-syntax", message, None);
+        return (vec![], builder.flaws);
+    }
+    let hidden = bare::hide(text);
+    let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(&hidden);
+    while let Some(event) = parser.next_event() {
+        match event {
+            Ok((event, span)) => {
+                let (start, end) = (span.start.index(), span.end.index());
+                let (start, end) = (builder.positions.byte(start), builder.positions.byte(end));
+                if builder.event(event, start, end).is_err() {
+                    break;
+                }
+            }
+            Err(error) => {
+                let at = builder.positions.byte(error.marker().index());
+                builder.syntax(at, error.info());
+                break;
+            }
+        }
+    }
+    let Builder { documents, flaws, .. } = builder;
+    (documents, flaws)
+}
+
+/// A list or map that is not closed yet.
+struct Open {
+    start: usize,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, key: Option<(String, Span)> },
+}
+
+struct Builder<'a> {
+    text: &'a str,
+    positions: Positions,
+    open: Vec<Open>,
+    documents: Vec<Node>,
+    anchors: HashMap<usize, (Node, usize)>,
+    nodes: usize,
+    flaws: Vec<Flaw>,
+}
+
+/// The rest of the file cannot be read.
+struct Stop;
+
+impl Builder<'_> {
+    fn flaw(&mut self, (start, end): (usize, usize), code: &'static str, message: String, hint: Option<String>) {
+        let span = self.positions.span(start, end);
+        self.flaws.push(Flaw { span, code, message, hint });
+    }
+
+    /// The parser's own words, and what is most often behind them.
+    fn syntax(&mut self, at: usize, info: &str) {
+        let at = at.min(self.text.len());
+        let at = if info.contains("tab") { self.tab_near(at) } else { at };
+        let begin = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[begin..].lines().next().unwrap_or("");
+        let hint = if is_indented_by_tab(line) {
+            Some("indent with spaces; YAML does not allow tabs there")
+        } else if line.contains("{{") && !line.contains("}}") {
+            Some("a {{ … }} without quotes must end on its own line")
+        } else if line.contains("}}: ") || line.matches(": ").count() > 1 {
+            Some("text that holds `: ` must be in quotes")
+        } else {
+            None
+        };
+        let end = at + self.text[at..].chars().next().map_or(0, char::len_utf8);
+        self.flaw((at, end), "yaml-syntax", format!("this is not YAML: {info}"), hint.map(str::to_owned));
+    }
+
+    /// The parser speaks of the value before a tab; a person looks for the tab.
+    fn tab_near(&self, at: usize) -> usize {
+        let mut begin = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        for line in self.text[begin..].split_inclusive('\n').take(3) {
+            if is_indented_by_tab(line) {
+                return begin + line.find('\t').unwrap_or(0);
+            }
+            begin += line.len();
+        }
+        at
+    }
+
+    fn event(&mut self, event: Event<'_>, start: usize, end: usize) -> Result<(), Stop> {
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd => {}
+            Event::DocumentStart(_) | Event::DocumentEnd => self.anchors.clear(),
+            Event::Alias(anchor) => {
+                let Some((node, size)) = self.anchors.get(&anchor).cloned() else {
+                    self.flaw((start, end), "yaml-alias", "this alias stands inside its own anchor".into(), None);
+                    return Err(Stop);
+                };
+                self.count(size, (start, end))?;
+                if self.open.len() + depth(&node) > DEPTH_MAX {
+                    return self.too_deep(start);
+                }
+                self.place(node, 0)?;
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.count(1, (start, end))?;
+                let forced = self.tag(tag.as_deref(), (start, end));
+                let quoted = forced || style != ScalarStyle::Plain;
+                let end = start + self.text[start..end.max(start)].trim_end().len();
+                let span = self.positions.span(start, end);
+                let kind = Kind::Scalar(Scalar { text: bare::reveal(&text).into_owned(), quoted });
+                self.place(Node { span, kind }, anchor)?;
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.tag(tag.as_deref(), (start, end));
+                self.begin(start, anchor, Content::List(vec![]))?;
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.tag(tag.as_deref(), (start, end));
+                self.begin(start, anchor, Content::Map { entries: vec![], key: None })?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(open) = self.open.pop() else { return Err(Stop) };
+                let end = open.start + self.text[open.start..end.max(open.start)].trim_end().len();
+                let span = self.positions.span(open.start, end);
+                let kind = match open.content {
+                    Content::List(items) => Kind::List(items),
+                    Content::Map { entries, .. } => Kind::Map(self.merge(entries)),
+                };
+                self.place(Node { span, kind }, open.anchor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the tag says that the scalar is text.
+    fn tag(&mut self, tag: Option<&saphyr_parser::Tag>, at: (usize, usize)) -> bool {
+        let Some(tag) = tag else { return false };
+        if tag.is_yaml_core_schema() && tag.suffix == "str" {
+            return true;
+        }
+        if !(tag.is_yaml_core_schema()
+            && matches!(tag.suffix.as_str(), "map" | "seq" | "int" | "float" | "bool" | "null"))
+        {
+            self.flaw(at, "yaml-tag", format!("the tag `{tag}` is not known here"), Some("leave the tag out".into()));
+        }
+        false
+    }
+
+    fn count(&mut self, nodes: usize, at: (usize, usize)) -> Result<(), Stop> {
+        self.nodes += nodes;
+        if self.nodes > NODES_MAX {
+            let message = format!("the file has more than {NODES_MAX} values once its aliases are written out");
+            self.flaw(at, "file-too-large", message, None);
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, start: usize, anchor: usize, content: Content) -> Result<(), Stop> {
+        self.count(1, (start, start + 1))?;
+        if self.open.len() >= DEPTH_MAX {
+            return self.too_deep(start);
+        }
+        self.open.push(Open { start, anchor, content });
+        Ok(())
+    }
+
+    fn too_deep(&mut self, start: usize) -> Result<(), Stop> {
+        let message = format!("lists and maps stand more than {DEPTH_MAX} deep in one another");
+        self.flaw((start, start), "file-too-deep", message, None);
+        Err(Stop)
+    }
+
+    fn place(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+        if anchor > 0 {
+            self.anchors.insert(anchor, (node.clone(), size(&node)));
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.documents.push(node);
+            return Ok(());
+        };
+        match &mut open.content {
+            Content::List(items) => items.push(node),
+            Content::Map { entries, key } => match key.take() {
+                None => match node.kind {
+                    Kind::Scalar(scalar) => *key = Some((scalar.text, node.span)),
+                    _ => {
+                        let at = (node.span.start, node.span.end);
+                        *key = Some((String::new(), node.span));
+                        self.flaw(at, "yaml-key", "a list or a map cannot be a key".into(), None);
+                    }
+                },
+                Some((key, key_span)) => {
+                    let first = entries.iter().find(|entry| entry.key == key && key != "<<");
+                    if let Some(first) = first.map(|entry| entry.key_span) {
+                        let message = format!("`{key}` stands here twice; the first is on line {}", first.line);
+                        self.flaw(
+                            (key_span.start, key_span.end),
+                            "duplicate-key",
+                            message,
+                            Some("keep one of them".into()),
+                        );
+                    } else {
+                        entries.push(Entry { key, key_span, value: node });
+                    }
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// `<<: *anchor` adds what is not there already.
+    fn merge(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
+        let (merges, mut own): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.key == "<<");
+        for merge in merges {
+            let sources = match merge.value.kind {
+                Kind::List(items) => items,
+                kind => vec![Node { span: merge.value.span, kind }],
+            };
+            for source in sources {
+                match source.kind {
+                    Kind::Map(more) => {
+                        for entry in more {
+                            if !own.iter().any(|mine| mine.key == entry.key) {
+                                own.push(entry);
+                            }
+                        }
+                    }
+                    _ => {
+                        let at = (merge.key_span.start, merge.key_span.end);
+                        self.flaw(at, "yaml-merge", "`<<` takes an alias of a map".into(), None);
+                    }
+                }
+            }
+        }
+        own
+    }
+}
+
+fn is_indented_by_tab(line: &str) -> bool {
+    line.trim_start_matches(' ').starts_with('\t')
+}
+
+fn size(node: &Node) -> usize {
+    1 + match &node.kind {
+        Kind::Scalar(_) => 0,
+        Kind::List(items) => items.iter().map(size).sum(),
+        Kind::Map(entries) => entries.iter().map(|entry| size(&entry.value)).sum(),
+    }
+}
+
+fn depth(node: &Node) -> usize {
+    match &node.kind {
+        Kind::Scalar(_) => 0,
+        Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Kind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
+    }
+}

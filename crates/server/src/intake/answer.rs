@@ -1,0 +1,125 @@
+//! What a sender hears.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+use sluice_domain::event::EventId;
+use sluice_domain::job::JobState;
+use sluice_ledger::Duplicate;
+
+/// Why a request was not taken, in the form of RFC 9457. The code is stable; the detail is for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The status.
+    pub status: StatusCode,
+    /// A stable word.
+    pub code: &'static str,
+    /// What is wrong and what to do.
+    pub detail: String,
+    /// When to come back, in seconds.
+    pub retry_after: Option<u64>,
+    /// The methods that would do, for a 405.
+    pub allow: Option<String>,
+    /// Whether the rest of the request is still on its way: the connection is closed then.
+    pub close: bool,
+}
+
+impl Problem {
+    /// A problem that a repeat does not cure.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
+        Problem { status, code, detail: detail.into(), retry_after: None, allow: None, close: false }
+    }
+
+    /// The same, to be tried again after so many seconds.
+    pub fn retry_after(self, seconds: u64) -> Problem {
+        Problem { retry_after: Some(seconds.max(1)), ..self }
+    }
+
+    /// The same, and the connection ends with it.
+    pub fn closing(self) -> Problem {
+        Problem { close: true, ..self }
+    }
+
+    /// The answer.
+    pub fn response(&self) -> Response<Full<Bytes>> {
+        let body = json!({
+            "type": format!("urn:sluice:problem:{}", self.code),
+            "title": self.status.canonical_reason().unwrap_or("Problem"),
+            "status": self.status.as_u16(),
+            "code": self.code,
+            "detail": self.detail,
+        });
+        let mut response = json_response(self.status, &body, "application/problem+json");
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = self.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok()) {
+            headers.insert(ALLOW, allow);
+        }
+        if self.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+fn json_response(status: StatusCode, body: &Value, content_type: &'static str) -> Response<Full<Bytes>> {
+    raw(status, content_type, Bytes::from(body.to_string()))
+}
+
+/// An answer with these bytes.
+pub(super) fn raw(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// The answer to an event: the same for its first request and for every repeat. A few bytes built by hand, since
+/// this is the path that every lead takes.
+pub(super) fn accepted(status: StatusCode, id: EventId, key: &str) -> Response<Full<Bytes>> {
+    let key = Value::from(key);
+    let body = format!(r#"{{"event_id":"{id}","idempotency_key":{key},"status":"accepted"}}"#);
+    raw(status, "application/json", Bytes::from(body))
+}
+
+/// The answer to a repeat: the first answer, and what came of it once that is known.
+pub(super) fn duplicate(status: StatusCode, first: &Duplicate) -> Response<Full<Bytes>> {
+    let mut response = match result(first) {
+        None => accepted(status, first.id, &first.key_text),
+        Some(result) => json_response(
+            status,
+            &json!({
+                "event_id": first.id,
+                "idempotency_key": first.key_text,
+                "status": "accepted",
+                "result": result,
+            }),
+            "application/json",
+        ),
+    };
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    response
+}
+
+/// What came of the first, by worker; `None` while something is still to be done.
+fn result(first: &Duplicate) -> Option<Value> {
+    let ended = |state: JobState| matches!(state, JobState::Succeeded | JobState::Noop);
+    if first.jobs.is_empty() || !first.jobs.iter().all(|job| ended(job.state)) {
+        return None;
+    }
+    let results: Map<String, Value> = first
+        .jobs
+        .iter()
+        .map(|job| {
+            let result = json!({ "state": job.state, "output": job.result, "finished_at": job.finished_at });
+            (job.worker.to_string(), result)
+        })
+        .collect();
+    Some(Value::Object(results))
+}

@@ -1,0 +1,95 @@
+//! Intake: an HTTP request becomes a durable event and a 202.
+//!
+//! In: HTTP requests.
+//! Out: 202 and an event id after the commit; a problem otherwise.
+//! Touches: flows (read), ledger: accept, audit.
+//! Never: connectors; waits for a destination.
+//! If the process dies here: before the commit nothing has happened and the sender repeats; after it the event is there and the
+//! repeat gets the same answer.
+
+mod accept;
+mod answer;
+mod limit;
+mod listen;
+mod refused;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use sluice_domain::random::Random;
+use sluice_ledger::Ledger;
+
+use crate::clock::Clock;
+use crate::live::Revisions;
+use crate::observe::Metrics;
+pub use accept::{Arrival, Prepared, TENANT, prepare};
+pub use answer::Problem;
+use limit::Limits;
+pub use listen::{Door, Settings};
+pub use refused::Refused;
+use refused::Refusals;
+
+/// What the room needs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Context {
+    ledger: Ledger,
+    revisions: Revisions,
+    metrics: Metrics,
+    clock: Clock,
+    limits: Arc<Limits>,
+    refusals: Arc<Refusals>,
+    paused: Arc<ArcSwap<HashSet<String>>>,
+    traces: Arc<Traces>,
+}
+
+impl Context {
+    /// Ready to answer.
+    pub fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics, clock: Clock) -> Context {
+        Context {
+            ledger,
+            revisions,
+            metrics,
+            clock,
+            limits: Arc::default(),
+            refusals: Arc::default(),
+            paused: Arc::default(),
+            traces: Arc::new(Traces::new()),
+        }
+    }
+
+    /// These sources are turned away for a while: their senders are told to come back.
+    pub fn set_paused(&self, sources: HashSet<String>) {
+        self.paused.store(Arc::new(sources));
+    }
+
+    /// The sources that are turned away.
+    pub fn paused(&self) -> Arc<HashSet<String>> {
+        self.paused.load_full()
+    }
+
+    /// Requests that were refused lately, newest first.
+    pub fn refused(&self) -> Vec<Refused> {
+        self.refusals.recent()
+    }
+}
+
+/// Fresh trace ids. They must differ from each other, not be secret.
+#[derive(Debug)]
+struct Traces {
+    seed: u64,
+    next: AtomicU64,
+}
+
+impl Traces {
+    fn new() -> Traces {
+        use std::hash::{BuildHasher, RandomState};
+        Traces { seed: RandomState::new().hash_one(0u64), next: AtomicU64::new(0) }
+    }
+
+    fn fresh(&self) -> String {
+        let mut random = Random::seeded(self.seed ^ self.next.fetch_add(1, Ordering::Relaxed).rotate_left(32));
+        format!("{:016x}{:016x}", random.next_u64().max(1), random.next_u64())
+    }
+}

@@ -1,0 +1,100 @@
+//! Maintain: what is past its time goes, a slice at a time.
+//!
+//! In: a timer.
+//! Out: rows pruned, old dead letters dropped with an audit line.
+//! Touches: ledger: prune, drop.
+//! Never: any job that is alive or waits for a person within its queue's retention.
+//! If the process dies here: a slice is whole or has not happened; the next start goes on.
+
+use std::time::Duration;
+
+use sluice_domain::job::{JobId, JobState};
+use sluice_ledger::{DropJobs, JobFilter, Ledger, Prune};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::live::Revisions;
+
+/// How long things are kept.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bodies of events whose jobs have all come to an end.
+    pub bodies: Duration,
+    /// Events, jobs and attempts, once the key has expired as well.
+    pub events: Duration,
+    /// Between two rounds.
+    pub interval: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        const DAY: u64 = 86_400;
+        Settings {
+            bodies: Duration::from_secs(30 * DAY),
+            events: Duration::from_secs(90 * DAY),
+            interval: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Rows of one slice: a few milliseconds of the writer's time.
+const SLICE_ROWS: u32 = 500;
+
+/// Goes round until told to stop.
+pub async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, settings: Settings, mut stop: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(settings.interval) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        if let Err(error) = round(&ledger, &revisions, &clock, &settings).await {
+            tracing::warn!(%error, "maintenance failed; it is tried again");
+        }
+    }
+}
+
+/// One round: everything that is past its time now.
+pub async fn round(ledger: &Ledger, revisions: &Revisions, clock: &Clock, settings: &Settings) -> Result<u64, sluice_ledger::Error> {
+    let now = clock.wall();
+    let mut rows = drop_old_dead_letters(ledger, revisions, clock).await?;
+    loop {
+        let prune = Prune {
+            bodies_before: now - settings.bodies,
+            events_before: now - settings.events,
+            rows_max: SLICE_ROWS,
+            at: now,
+        };
+        let (pruned, more) = ledger.prune(prune).await?;
+        rows += pruned;
+        if !more {
+            return Ok(rows);
+        }
+    }
+}
+
+async fn drop_old_dead_letters(ledger: &Ledger, revisions: &Revisions, clock: &Clock) -> Result<u64, sluice_ledger::Error> {
+    let live = revisions.current();
+    let mut dropped = 0;
+    for queue in live.config.queues.values() {
+        let filter = JobFilter {
+            states: vec![JobState::Dead],
+            dead_letter_queue: Some(queue.name.clone()),
+            until: Some(clock.wall() - queue.retention),
+            ..JobFilter::default()
+        };
+        loop {
+            let jobs = ledger.matching_jobs(filter.clone(), JobId(0), SLICE_ROWS).await?;
+            if jobs.is_empty() {
+                break;
+            }
+            let reason = format!("older than the {} that {} keeps", sluice_domain::unit::format_duration(queue.retention), queue.name);
+            let order = DropJobs { jobs, actor: "retention".into(), reason, at: clock.wall() };
+            let gone = ledger.drop_jobs(order).await?.len() as u64;
+            dropped += gone;
+            if gone == 0 {
+                break;
+            }
+        }
+    }
+    Ok(dropped)
+}

@@ -1,0 +1,245 @@
+//! Counters and histograms for every stage, in Prometheus' form.
+//!
+//! Labels are names from the configuration and closed lists of words: never an email, a key or an event id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// What a request at the door came to.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct IntakeLabels {
+    /// Who sent it.
+    pub source: String,
+    /// accepted, duplicate, or the code of the problem.
+    pub outcome: String,
+}
+
+/// What an attempt came to.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct AttemptLabels {
+    /// Where.
+    pub destination: String,
+    /// done, noop, retry, wait, reject, unsure.
+    pub outcome: String,
+}
+
+/// What a job came to.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct JobLabels {
+    /// Whose.
+    pub worker: String,
+    /// The state.
+    pub state: String,
+    /// Whether it was a replay.
+    pub replay: String,
+}
+
+/// Why a job died.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct DeadLabels {
+    /// Whose.
+    pub worker: String,
+    /// The failure class.
+    pub class: String,
+}
+
+/// One destination.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct DestinationLabels {
+    /// Its name.
+    pub destination: String,
+}
+
+/// One destination and what happened to its gate.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct GateLabels {
+    /// Its name.
+    pub destination: String,
+    /// opened, half_open, closed, auth_paused.
+    pub change: String,
+}
+
+/// Live jobs.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct DepthLabels {
+    /// Whose.
+    pub worker: String,
+    /// The state.
+    pub state: String,
+}
+
+/// A row without labels of its own.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct SourceLabels {
+    /// Who sent it.
+    pub source: String,
+}
+
+fn fast() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_25, 2.0, 16))
+}
+
+fn slow() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 20))
+}
+
+/// Every metric. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Inner>);
+
+/// The metrics by their names.
+#[derive(Debug)]
+pub struct Inner {
+    registry: Registry,
+    /// Requests at the door.
+    pub intake_requests: Family<IntakeLabels, Counter>,
+    /// From the first byte of the request to the answer.
+    pub intake_seconds: Histogram,
+    /// Bytes of accepted bodies.
+    pub intake_bytes: Counter,
+    /// Repeats that were answered with the first answer.
+    pub duplicates: Family<SourceLabels, Counter>,
+    /// Repeats with another content.
+    pub clashes: Family<SourceLabels, Counter>,
+    /// Attempts by destination and outcome.
+    pub attempts: Family<AttemptLabels, Counter>,
+    /// How long destinations take.
+    pub attempt_seconds: Family<DestinationLabels, Histogram, fn() -> Histogram>,
+    /// From the arrival of the request to the applied effect.
+    pub effect_seconds: Family<DestinationLabels, Histogram, fn() -> Histogram>,
+    /// Jobs that came to an end.
+    pub jobs: Family<JobLabels, Counter>,
+    /// Jobs that died, by reason.
+    pub dead_letters: Family<DeadLabels, Counter>,
+    /// Jobs brought back to life.
+    pub replays: Counter,
+    /// Gates that opened and closed.
+    pub gates: Family<GateLabels, Counter>,
+    /// Live jobs, as of the last look.
+    pub depth: Family<DepthLabels, Gauge>,
+    /// Age of the oldest live job in seconds, as of the last look.
+    pub oldest_seconds: Family<SourceLabels, Gauge>,
+    /// Jobs that run.
+    pub in_flight: Gauge,
+    /// Jobs in memory.
+    pub jobs_held: Gauge,
+    /// Transactions of the ledger.
+    pub ledger_commits: Gauge,
+    /// Operations in them.
+    pub ledger_operations: Gauge,
+    /// Operations that wait for the writer.
+    pub ledger_queue: Gauge,
+    /// Pages in the write-ahead log.
+    pub ledger_wal_pages: Gauge,
+}
+
+impl std::ops::Deref for Metrics {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Metrics {
+        let mut inner = Inner {
+            registry: Registry::with_prefix("sluice"),
+            intake_requests: Family::default(),
+            intake_seconds: fast(),
+            intake_bytes: Counter::default(),
+            duplicates: Family::default(),
+            clashes: Family::default(),
+            attempts: Family::default(),
+            attempt_seconds: Family::new_with_constructor(slow),
+            effect_seconds: Family::new_with_constructor(slow),
+            jobs: Family::default(),
+            dead_letters: Family::default(),
+            replays: Counter::default(),
+            gates: Family::default(),
+            depth: Family::default(),
+            oldest_seconds: Family::default(),
+            in_flight: Gauge::default(),
+            jobs_held: Gauge::default(),
+            ledger_commits: Gauge::default(),
+            ledger_operations: Gauge::default(),
+            ledger_queue: Gauge::default(),
+            ledger_wal_pages: Gauge::default(),
+        };
+        let r = &mut inner.registry;
+        r.register("intake_requests", "Requests at the door, by source and outcome", inner.intake_requests.clone());
+        r.register("intake_seconds", "From the request's head to its answer", inner.intake_seconds.clone());
+        r.register("intake_body_bytes", "Bytes of accepted bodies", inner.intake_bytes.clone());
+        r.register("duplicates", "Repeats answered with the first answer", inner.duplicates.clone());
+        r.register("key_clashes", "Repeats with another content than the first", inner.clashes.clone());
+        r.register("attempts", "Attempts, by destination and outcome", inner.attempts.clone());
+        r.register("attempt_seconds", "How long destinations take", inner.attempt_seconds.clone());
+        r.register("effect_seconds", "From the request's arrival to the applied effect", inner.effect_seconds.clone());
+        r.register("jobs_finished", "Jobs that came to an end, by worker and state", inner.jobs.clone());
+        r.register("dead_letters", "Jobs that died, by worker and failure class", inner.dead_letters.clone());
+        r.register("replays", "Jobs brought back to life", inner.replays.clone());
+        r.register("gate_changes", "Breakers and pauses, by destination", inner.gates.clone());
+        r.register("jobs_live", "Live jobs, by worker and state", inner.depth.clone());
+        r.register("oldest_job_seconds", "Age of the oldest live job, by worker", inner.oldest_seconds.clone());
+        r.register("jobs_running", "Jobs that run", inner.in_flight.clone());
+        r.register("jobs_held", "Jobs in memory", inner.jobs_held.clone());
+        r.register("ledger_commits", "Transactions of the ledger since the start", inner.ledger_commits.clone());
+        r.register("ledger_operations", "Operations in them", inner.ledger_operations.clone());
+        r.register("ledger_queue", "Operations that wait for the writer", inner.ledger_queue.clone());
+        r.register("ledger_wal_pages", "Pages in the write-ahead log", inner.ledger_wal_pages.clone());
+        Metrics(Arc::new(inner))
+    }
+
+    /// A request at the door has been answered.
+    pub fn intake(&self, source: &str, outcome: &str, took: Duration) {
+        self.intake_requests
+            .get_or_create(&IntakeLabels { source: source.to_owned(), outcome: outcome.to_owned() })
+            .inc();
+        self.intake_seconds.observe(took.as_secs_f64());
+    }
+
+    /// An attempt has ended.
+    pub fn attempt(&self, destination: &str, outcome: &str, took: Duration) {
+        let destination = destination.to_owned();
+        self.attempts.get_or_create(&AttemptLabels { destination: destination.clone(), outcome: outcome.to_owned() }).inc();
+        self.attempt_seconds.get_or_create(&DestinationLabels { destination }).observe(took.as_secs_f64());
+    }
+
+    /// An effect is applied, so long after its request arrived.
+    pub fn effect(&self, destination: &str, since_received: Duration) {
+        self.effect_seconds
+            .get_or_create(&DestinationLabels { destination: destination.to_owned() })
+            .observe(since_received.as_secs_f64());
+    }
+
+    /// A job has come to an end.
+    pub fn job(&self, worker: &str, state: &str, replay: bool) {
+        self.jobs
+            .get_or_create(&JobLabels {
+                worker: worker.to_owned(),
+                state: state.to_owned(),
+                replay: if replay { "yes" } else { "no" }.to_owned(),
+            })
+            .inc();
+    }
+
+    /// The page that Prometheus reads.
+    pub fn render(&self) -> Result<String, std::fmt::Error> {
+        let mut page = String::with_capacity(16 * 1024);
+        prometheus_client::encoding::text::encode(&mut page, &self.registry)?;
+        Ok(page)
+    }
+}

@@ -1,0 +1,212 @@
+//! The wiring: every room, started and stopped in the right order. Only this file knows them all.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_ledger::{Ledger, Options};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::config::{self, EnvironmentThenFiles, Files, SecretSource};
+use crate::live::{Live, Revisions};
+use crate::observe::Metrics;
+use crate::{intake, maintain, operate, schedule, work};
+
+/// What a node is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The configuration: a directory or a file.
+    pub config: PathBuf,
+    /// Where the ledger lies.
+    pub data: PathBuf,
+    /// Where senders come in.
+    pub intake: SocketAddr,
+    /// Where operators come in.
+    pub admin: SocketAddr,
+    /// What operators must show; needed to listen anywhere but on loopback.
+    pub admin_token: Option<sluice_domain::verify::SecretValue>,
+    /// Bounds of the door.
+    pub door: intake::Settings,
+    /// How long things are kept.
+    pub keep: maintain::Settings,
+}
+
+/// Why a node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration has mistakes; they have been collected.
+    #[error("the configuration has mistakes")]
+    Config(Box<config::Compiled>, Files),
+    /// The configuration could not be read.
+    #[error(transparent)]
+    Read(#[from] config::ReadError),
+    /// A destination's settings cannot work.
+    #[error(transparent)]
+    Connectors(#[from] sluice_connectors::BuildProblem),
+    /// The ledger could not be opened.
+    #[error(transparent)]
+    Ledger(#[from] sluice_ledger::Error),
+    /// An address could not be taken.
+    #[error("{what} cannot listen on {address}: {source}")]
+    Listen {
+        /// intake or admin.
+        what: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The admin listener would be open to anyone.
+    #[error("the admin listener would be open to everybody on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1")]
+    AdminOpen(SocketAddr),
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    /// Where senders come in.
+    pub intake: SocketAddr,
+    /// Where operators come in.
+    pub admin: SocketAddr,
+    /// What operators can do, without HTTP.
+    pub operator: operate::Operator,
+    ledger: Ledger,
+    scheduler: schedule::Handle,
+    stop: watch::Sender<bool>,
+    stop_admin: watch::Sender<bool>,
+    door: JoinHandle<()>,
+    schedule: JoinHandle<()>,
+    rest: Vec<JoinHandle<()>>,
+    failed: watch::Receiver<bool>,
+}
+
+/// Reads and compiles a configuration.
+pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + Send + Sync>), StartError> {
+    let files = config::read(&settings.config)?;
+    let directory = if settings.config.is_dir() { settings.config.clone() } else { settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned() };
+    let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
+    let mut compiled = config::compile(&files, &*secrets);
+    match compiled.config.take() {
+        Some(config) => {
+            for problem in &compiled.problems {
+                tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
+            }
+            Ok((Live::new(config, compiled.secrets)?, files, secrets))
+        }
+        None => Err(StartError::Config(Box::new(compiled), files)),
+    }
+}
+
+impl Node {
+    /// Starts every room. When it answers, the node accepts events.
+    pub async fn start(settings: Settings) -> Result<Node, StartError> {
+        if !settings.admin.ip().is_loopback() && settings.admin_token.is_none() {
+            return Err(StartError::AdminOpen(settings.admin));
+        }
+        let (live, files, secrets) = load(&settings)?;
+        let clock = Clock::start();
+        let metrics = Metrics::new();
+        let (scheduler, inbox) = schedule::Handle::new();
+        let (fail, failed) = watch::channel(false);
+        let announce = scheduler.clone();
+        let ledger = Ledger::open(
+            &settings.data,
+            Options {
+                clock: clock.for_ledger(),
+                on_fresh: Box::new(move |jobs| announce.fresh(jobs)),
+                on_fatal: Box::new(move |_| {
+                    let _ = fail.send(true);
+                }),
+                recent_keys_max: None,
+            },
+        )?;
+        let revision = live.revision.clone();
+        let kept = serde_json::to_string(&files.iter().collect::<Vec<_>>()).expect("texts have a JSON form");
+        ledger.keep_revision(revision, kept, "start".into(), clock.wall()).await?;
+        let revisions = Revisions::new(live, secrets);
+
+        let context = work::Context { ledger: ledger.clone(), revisions: revisions.clone(), metrics: metrics.clone(), clock: clock.clone() };
+        let interrupted = work::recover(&context).await?;
+        if interrupted > 0 {
+            tracing::info!(interrupted, "attempts that the last process did not see the end of have been settled");
+        }
+        let paused = ledger.pauses().await?;
+        let targets = paused.iter().filter_map(|pause| schedule::target_of(&pause.target)).collect();
+        let more_workers = ledger.live_workers().await?;
+
+        let door_context = intake::Context::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let sources: HashSet<String> =
+            paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
+        door_context.set_paused(sources);
+        let door = intake::Door::bind(settings.intake, door_context.clone(), settings.door.clone())
+            .await
+            .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
+        let intake = door.address().unwrap_or(settings.intake);
+
+        let operator = operate::Operator::new(
+            ledger.clone(),
+            revisions.clone(),
+            metrics,
+            clock.clone(),
+            scheduler.clone(),
+            door_context,
+            settings.clone(),
+        );
+        let window = operate::Window::bind(settings.admin, operator.clone(), settings.admin_token.clone())
+            .await
+            .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
+        let admin = window.address().unwrap_or(settings.admin);
+
+        let stop = watch::Sender::new(false);
+        let stop_admin = watch::Sender::new(false);
+        let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, targets);
+        Ok(Node {
+            intake,
+            admin,
+            operator,
+            schedule: tokio::spawn(schedule_loop.run(more_workers)),
+            door: tokio::spawn(door.run(stop.subscribe())),
+            rest: vec![
+                tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
+                tokio::spawn(window.run(stop_admin.subscribe())),
+            ],
+            ledger,
+            scheduler,
+            stop,
+            stop_admin,
+            failed,
+        })
+    }
+
+    /// Returns when the ledger can no longer be trusted. The process should end then, and be started again.
+    pub async fn failed(&self) {
+        let mut failed = self.failed.clone();
+        if failed.wait_for(|failed| *failed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Stops: first no more requests and no more attempts, then what is under way may end within `patience`, then the
+    /// ledger is closed. What did not end in time is settled by the next start.
+    pub async fn stop(self, patience: Duration) {
+        let _ = self.stop.send(true);
+        self.scheduler.stop();
+        let (door, schedule) = (self.door, self.schedule);
+        let drained = async {
+            let _ = door.await;
+            let _ = schedule.await;
+        };
+        if tokio::time::timeout(patience, drained).await.is_err() {
+            tracing::warn!("some attempts did not end in time; the next start settles them");
+        }
+        let _ = self.stop_admin.send(true);
+        for task in self.rest {
+            let _ = tokio::time::timeout(Duration::from_secs(2), task).await;
+        }
+        self.ledger.close().await;
+    }
+}

@@ -1,0 +1,383 @@
+//! Schedule: what runs next.
+//!
+//! In: jobs that became durable, runs that ended, configuration, pauses, the passing of time.
+//! Out: jobs handed to work, one at a time per lane and never more than there are slots.
+//! Touches: ledger: live jobs, events (read), pause.
+//! Never: knows what a step means; decides anything itself (that is `sluice_domain::schedule`).
+//! If the process dies here: nothing is lost. Memory is a window on the ledger, and loading restores it.
+
+mod held;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_domain::destination::GateSettings;
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::random::Random;
+use sluice_domain::schedule::gate::GateChange;
+use sluice_domain::schedule::{Action, Input, Pending, Scheduler, Target, View};
+use sluice_domain::time::Time;
+use sluice_ledger::{Fresh, JobRecord};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::observe::metrics::GateLabels;
+use crate::work::{Context, Finished, Order, Place, recover_one, work};
+use held::Held;
+
+/// How long to wait before the ledger is asked again for what memory lost.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How other rooms speak to the scheduler. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    messages: mpsc::UnboundedSender<Message>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Fresh(Vec<Fresh>),
+    Loaded(Arc<str>, Result<(Vec<JobRecord>, bool), sluice_ledger::Error>),
+    Finished(JobId, Option<Box<Finished>>),
+    Reconfigured,
+    Revived(Vec<(JobId, Arc<str>)>),
+    Pause(Target),
+    Resume(Target),
+    View(oneshot::Sender<View>),
+    Stop,
+}
+
+impl Handle {
+    /// A handle and what the loop listens to. The handle can be used before the loop runs.
+    pub fn new() -> (Handle, Inbox) {
+        let (messages, inbox) = mpsc::unbounded_channel();
+        (Handle { messages }, Inbox(inbox))
+    }
+
+    fn send(&self, message: Message) {
+        // After the end nobody has to know any more.
+        let _ = self.messages.send(message);
+    }
+
+    /// These jobs are durable.
+    pub fn fresh(&self, jobs: Vec<Fresh>) {
+        self.send(Message::Fresh(jobs));
+    }
+
+    /// The configuration in force has changed.
+    pub fn reconfigured(&self) {
+        self.send(Message::Reconfigured);
+    }
+
+    /// These jobs are alive again.
+    pub fn revived(&self, jobs: Vec<(JobId, Arc<str>)>) {
+        self.send(Message::Revived(jobs));
+    }
+
+    /// Starts nothing more for this target.
+    pub fn pause(&self, target: Target) {
+        self.send(Message::Pause(target));
+    }
+
+    /// Goes on with this target.
+    pub fn resume(&self, target: Target) {
+        self.send(Message::Resume(target));
+    }
+
+    /// What a person sees. `None` once it has stopped.
+    pub async fn view(&self) -> Option<View> {
+        let (reply, view) = oneshot::channel();
+        self.send(Message::View(reply));
+        view.await.ok()
+    }
+
+    /// Takes no more; what runs may finish.
+    pub fn stop(&self) {
+        self.send(Message::Stop);
+    }
+}
+
+/// The other end of the [`Handle`].
+#[derive(Debug)]
+pub struct Inbox(mpsc::UnboundedReceiver<Message>);
+
+/// What a worker in a pause list is called.
+pub fn target_of(text: &str) -> Option<Target> {
+    let (kind, name) = text.split_once(':')?;
+    match kind {
+        "destination" => Some(Target::Destination(Arc::from(name))),
+        "worker" => Some(Target::Worker(Arc::from(name))),
+        _ => None,
+    }
+}
+
+/// The thin loop around the scheduler: performs what it decides and tells it what came of it.
+#[derive(Debug)]
+pub struct Loop {
+    context: Context,
+    handle: Handle,
+    inbox: Inbox,
+    scheduler: Scheduler,
+    held: Held,
+    stopping: bool,
+}
+
+impl Loop {
+    /// Prepares the loop. `paused` is what the ledger says is paused.
+    pub fn new(context: Context, handle: Handle, inbox: Inbox, paused: Vec<Target>) -> Loop {
+        let mut scheduler = Scheduler::new(Random::seeded(context.clock.wall().0 as u64));
+        let mut actions = Vec::new();
+        for target in paused {
+            scheduler.step(context.clock.now(), Input::Pause(target), &mut actions);
+        }
+        Loop { context, handle, inbox, scheduler, held: Held::default(), stopping: false }
+    }
+
+    /// Runs until it is told to stop and the last job has ended.
+    pub async fn run(mut self, more_workers: Vec<String>) {
+        let mut wake = self.configure(more_workers);
+        loop {
+            let timer = wake.map(|at| tokio::time::Instant::from_std(self.context.clock.instant(at)));
+            let input = tokio::select! {
+                message = self.inbox.0.recv() => match message {
+                    Some(message) => self.receive(message),
+                    None => break,
+                },
+                () = async { tokio::time::sleep_until(timer.unwrap_or_else(tokio::time::Instant::now)).await }, if timer.is_some() => Some(Input::Tick),
+            };
+            if let Some(input) = input {
+                wake = self.step(input);
+            }
+            if self.stopping && self.scheduler.view(self.context.clock.now()).in_flight == 0 {
+                break;
+            }
+        }
+    }
+
+    fn configure(&mut self, more_workers: Vec<String>) -> Option<Time> {
+        let live = self.context.revisions.current();
+        let mut workers: Vec<(Arc<str>, u32)> =
+            live.config.workers.values().map(|worker| (Arc::from(worker.name.as_str()), worker.concurrency)).collect();
+        // Workers of older revisions that still have jobs.
+        for name in more_workers {
+            if !live.config.workers.contains_key(&name) {
+                workers.push((Arc::from(name), 1));
+            }
+        }
+        let destinations: Vec<(Arc<str>, GateSettings)> = live
+            .config
+            .destinations
+            .values()
+            .map(|destination| (Arc::from(destination.name.as_str()), destination.gate.clone()))
+            .collect();
+        self.step(Input::Configured { workers, destinations })
+    }
+
+    /// One message, turned into what the scheduler understands.
+    fn receive(&mut self, message: Message) -> Option<Input> {
+        match message {
+            Message::Fresh(jobs) => {
+                let pending: Vec<Pending> = jobs.iter().map(|fresh| self.placed(&fresh.job)).collect();
+                self.held.offer(jobs.into_iter().zip(pending.iter().map(|pending| pending.destination.clone())));
+                Some(Input::Accepted(pending))
+            }
+            Message::Loaded(worker, Ok((jobs, more))) => {
+                let pending: Vec<Pending> = jobs.iter().map(|job| self.placed(job)).collect();
+                self.held.load(jobs.into_iter().zip(pending.iter().map(|pending| pending.destination.clone())));
+                Some(Input::Loaded { worker, jobs: pending, more })
+            }
+            Message::Loaded(worker, Err(error)) => {
+                tracing::warn!(%worker, %error, "loading jobs failed; trying again");
+                Some(Input::LoadFailed(worker))
+            }
+            Message::Finished(id, finished) => Some(self.finished(id, finished)),
+            Message::Reconfigured => {
+                self.configure(vec![]);
+                Some(Input::Tick)
+            }
+            Message::Revived(jobs) => {
+                let mut firsts = std::collections::BTreeMap::<Arc<str>, JobId>::new();
+                for (id, worker) in jobs {
+                    firsts.entry(worker).and_modify(|first| *first = (*first).min(id)).or_insert(id);
+                }
+                for (worker, first) in firsts {
+                    self.step(Input::Revived { worker, first });
+                }
+                Some(Input::Tick)
+            }
+            Message::Pause(target) => Some(Input::Pause(target)),
+            Message::Resume(target) => Some(Input::Resume(target)),
+            Message::View(reply) => {
+                let _ = reply.send(self.scheduler.view(self.context.clock.now()));
+                None
+            }
+            Message::Stop => {
+                self.stopping = true;
+                Some(Input::Drain)
+            }
+        }
+    }
+
+    /// A run has ended. `None` means that memory does not know how: the job is read anew from the ledger, in a moment.
+    fn finished(&mut self, id: JobId, finished: Option<Box<Finished>>) -> Input {
+        let Some(finished) = finished else {
+            if let Some(worker) = self.held.remove(id).filter(|_| !self.stopping) {
+                let handle = self.handle.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    handle.revived(vec![(id, worker)]);
+                });
+            }
+            return Input::Settled { job: id, verdict: None, again: None };
+        };
+        let Finished { job, verdict, place } = *finished;
+        let place = place.or_else(|| Some(Place::nowhere())).filter(|_| job.state.is_live());
+        let again = place.map(|place| {
+            let again = pending(&job, place.clone());
+            self.held.update(job, &place);
+            again
+        });
+        if again.is_none() {
+            self.held.remove(id);
+        }
+        Input::Settled { job: id, verdict, again }
+    }
+
+    /// Where the job's next step goes, as far as is known without asking; the run itself knows for sure.
+    fn placed(&self, job: &JobRecord) -> Pending {
+        let place = self.context.revisions.ready(&job.revision).and_then(|live| {
+            let worker = live.config.workers.get(&*job.worker)?;
+            Place::of(worker, job.step)
+        });
+        pending(job, place.unwrap_or_else(Place::nowhere))
+    }
+
+    fn step(&mut self, input: Input) -> Option<Time> {
+        let mut actions = Vec::new();
+        self.scheduler.step(self.context.clock.now(), input, &mut actions);
+        self.held.keep_new(|id| self.scheduler.holds(id));
+        let mut wake = None;
+        let mut without_event = Vec::new();
+        for action in actions {
+            match action {
+                Action::Run(id) => match self.held.order(id) {
+                    Some(Ok(order)) => start(self.context.clone(), self.handle.clone(), order),
+                    Some(Err(job)) => without_event.push(job),
+                    None => self.handle.send(Message::Finished(id, None)),
+                },
+                Action::Load { worker, after, limit } => self.load(worker, after, limit),
+                Action::WakeAt(at) => wake = Some(at),
+                Action::Gate(destination, change) => self.gate_changed(destination, change),
+            }
+        }
+        if !without_event.is_empty() {
+            self.start_with_events(without_event);
+        }
+        wake
+    }
+
+    /// Jobs whose events are not in memory: read them in one go, then start.
+    fn start_with_events(&self, jobs: Vec<(JobRecord, Arc<str>)>) {
+        let (context, handle) = (self.context.clone(), self.handle.clone());
+        tokio::spawn(async move {
+            let ords = jobs.iter().map(|(job, _)| job.ord).collect();
+            let events: std::collections::HashMap<i64, _> = match context.ledger.events(ords).await {
+                Ok(events) => events.into_iter().map(|(event, body)| (event.ord, (Arc::new(event), body.map(Arc::new)))).collect(),
+                Err(error) => {
+                    tracing::error!(%error, "reading events failed; their jobs are tried again");
+                    Default::default()
+                }
+            };
+            for (job, destination) in jobs {
+                match events.get(&job.ord) {
+                    Some((event, Some(body))) => {
+                        let order = Order { job, event: event.clone(), body: body.clone(), destination };
+                        start(context.clone(), handle.clone(), order);
+                    }
+                    _ => handle.send(Message::Finished(job.id, None)),
+                }
+            }
+        });
+    }
+
+    fn load(&self, worker: Arc<str>, after: JobId, limit: usize) {
+        let (context, handle) = (self.context.clone(), self.handle.clone());
+        tokio::spawn(async move {
+            let loaded = context.ledger.live_jobs(worker.clone(), after, limit).await.map(|jobs| {
+                let more = jobs.len() >= limit;
+                (jobs, more)
+            });
+            if let Ok((jobs, _)) = &loaded {
+                let revisions: std::collections::BTreeSet<&Arc<str>> = jobs.iter().map(|job| &job.revision).collect();
+                for revision in revisions {
+                    context.revisions.get(revision, &context.ledger).await;
+                }
+            } else {
+                // A moment's peace before it is asked for again.
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            handle.send(Message::Loaded(worker, loaded));
+        });
+    }
+
+    fn gate_changed(&self, destination: Arc<str>, change: GateChange) {
+        let word = match &change {
+            GateChange::Opened(_) => "opened",
+            GateChange::HalfOpen => "half_open",
+            GateChange::Closed => "closed",
+            GateChange::AuthPaused => "auth_paused",
+        };
+        let labels = GateLabels { destination: destination.to_string(), change: word.to_owned() };
+        self.context.metrics.gates.get_or_create(&labels).inc();
+        match change {
+            GateChange::Opened(until) => {
+                tracing::warn!(%destination, %until, "the destination keeps failing: its breaker is open and its jobs wait");
+            }
+            GateChange::HalfOpen => tracing::info!(%destination, "one call goes through to see whether the destination is back"),
+            GateChange::Closed => tracing::info!(%destination, "the destination is back: its breaker is closed"),
+            GateChange::AuthPaused => {
+                tracing::error!(
+                    %destination,
+                    "the destination refuses our credentials: it is paused so that no other job dies; mend them, then `sluice resume destination:{destination}`"
+                );
+                let (ledger, at) = (self.context.ledger.clone(), self.context.clock.wall());
+                tokio::spawn(async move {
+                    let target = format!("destination:{destination}");
+                    let reason = "the destination refused our credentials".to_owned();
+                    if let Err(error) = ledger.pause(target, "sluice".to_owned(), reason, at).await {
+                        tracing::error!(%destination, %error, "the pause could not be written");
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Starts a run. The loop hears of its end even if it panics.
+fn start(context: Context, handle: Handle, order: Order) {
+    let id = order.job.id;
+    tokio::spawn(async move {
+        let own = context.clone();
+        let finished = match tokio::spawn(async move { work(&own, order).await }).await {
+            Ok(Ok(finished)) => Some(Box::new(finished)),
+            Ok(Err(error)) => {
+                tracing::error!(job = %id, %error, "the ledger did not take the end of this run");
+                None
+            }
+            Err(panic) => {
+                tracing::error!(job = %id, %panic, "a run panicked; its outcome counts as unknown");
+                if let Err(error) = recover_one(&context, id).await {
+                    tracing::error!(job = %id, %error, "and it could not be settled; the next start does it");
+                }
+                None
+            }
+        };
+        handle.send(Message::Finished(id, finished));
+    });
+}
+
+/// A job as the scheduler sees it.
+fn pending(job: &JobRecord, place: Place) -> Pending {
+    // A job that has not failed is due at once, whatever the wall clock said when it was written.
+    let due = if job.state == JobState::Queued { Time(i64::MIN) } else { job.due_at };
+    Pending { id: job.id, worker: job.worker.clone(), destination: place.destination, order: place.order, entity: job.entity, due }
+}

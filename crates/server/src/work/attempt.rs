@@ -1,0 +1,166 @@
+//! One attempt at one step: the intent, the call, the settlement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_connectors::Call;
+use sluice_domain::job::EffectKey;
+use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
+use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
+use sluice_domain::template::Scope;
+use sluice_domain::time::Time;
+use sluice_domain::unit::format_duration;
+use sluice_domain::worker::{Queue, Step, Worker};
+use sluice_ledger::{AttemptKind, AttemptSettlement, Begin, Begun};
+
+use super::run::{Run, Tried};
+use super::{Finished, Live};
+
+impl Run<'_> {
+    /// Tries the step, or reads back how the last try ended.
+    pub async fn attempt(
+        mut self,
+        live: &Live,
+        worker: &Worker,
+        step: &Step,
+        scope: &Scope,
+    ) -> Result<Finished, sluice_ledger::Error> {
+        let with = match step.with.render(scope, &live.secrets) {
+            Ok(with) => with.unwrap_or(Value::Null),
+            Err(problem) => {
+                let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
+                return self.end_untried(Next::Die { failure }).await;
+            }
+        };
+        let key = EffectKey::new(self.event.id, &worker.name, &step.id);
+        let (effect_key, traceparent) = (key.to_string(), self.traceparent());
+        let connectors = self.context.revisions.connectors(live, &step.destination);
+        let timeout =
+            live.config.queues.get(&worker.queue).map_or(Queue::VISIBILITY_TIMEOUT, |queue| queue.visibility_timeout);
+        let now = self.context.clock.wall();
+        let call = Call {
+            action: step.action,
+            destination: &step.destination,
+            with: &with,
+            effect_key: &effect_key,
+            attempt: self.job.attempts + 1,
+            traceparent: Some(&traceparent),
+            timeout,
+            now,
+        };
+        if self.job.verifying {
+            let readback = tokio::time::timeout(timeout, connectors.read_back(call)).await;
+            let readback = readback.unwrap_or_else(|_| Readback::Unreadable(gave_up(timeout)));
+            return self.settle_readback(worker, step, readback, now).await;
+        }
+        let begin = Begin {
+            job: self.job.id,
+            n: self.job.tries + 1,
+            step: self.job.step,
+            step_id: Arc::from(step.id.as_str()),
+            key,
+            class: step.class,
+            action: step.action.name(),
+            destination: Arc::from(step.destination.as_str()),
+            at: now,
+        };
+        self.job.tries += 1;
+        if step.class.waits_for_intent() {
+            match self.context.ledger.begin(begin).await? {
+                Begun::Go => {}
+                Begun::AlreadyApplied => return self.pass_over_applied(step).await,
+                Begun::Stale => return Ok(self.hand_back()),
+            }
+        } else {
+            self.context.ledger.begin_unwaited(begin).await?;
+        }
+        let started = self.context.clock.now();
+        let outcome = tokio::time::timeout(timeout, connectors.call(call)).await;
+        let outcome = outcome.unwrap_or_else(|_| Outcome::Unsure { failure: gave_up(timeout) });
+        self.context.metrics.attempt(&step.destination, outcome.as_str(), self.context.clock.now().since(started));
+        self.settle_call(worker, step, outcome, now).await
+    }
+
+    async fn settle_call(
+        mut self,
+        worker: &Worker,
+        step: &Step,
+        outcome: Outcome,
+        started_at: Time,
+    ) -> Result<Finished, sluice_ledger::Error> {
+        let attempt = AttemptSettlement {
+            step_id: Arc::from(step.id.as_str()),
+            kind: AttemptKind::Call,
+            started_at,
+            outcome: outcome.as_str(),
+            failure: outcome.failure().cloned(),
+        };
+        let unsure = matches!(outcome, Outcome::Unsure { .. });
+        let attempted = self.attempted(worker, step, self.job.attempts + 1);
+        let (next, verdict) = settle(attempted, outcome, &mut self.random);
+        // Waiting because the destination asked for it costs no attempt.
+        let attempts = if matches!(next, Next::Wait { .. }) { self.job.attempts } else { self.job.attempts + 1 };
+        let tried = Tried { step_id: attempt.step_id.clone(), attempt, reads: (0, 0), unsure, attempts, verdict };
+        self.end(next, tried).await
+    }
+
+    async fn settle_readback(
+        mut self,
+        worker: &Worker,
+        step: &Step,
+        readback: Readback,
+        started_at: Time,
+    ) -> Result<Finished, sluice_ledger::Error> {
+        let effects = self.context.ledger.effects(self.job.id).await?;
+        let before = effects.iter().find(|effect| effect.step == self.job.step);
+        let (absent, reads) = before.map_or((0, 0), |effect| (effect.absent_reads, effect.reads));
+        let reads = (if readback == Readback::Absent { absent + 1 } else { absent }, reads + 1);
+        let (outcome, failure) = match &readback {
+            Readback::Present(_) => ("present", None),
+            Readback::Absent => ("absent", None),
+            Readback::Unreadable(failure) => ("unreadable", Some(failure.clone())),
+        };
+        let step_id: Arc<str> = Arc::from(step.id.as_str());
+        let attempt =
+            AttemptSettlement { step_id: step_id.clone(), kind: AttemptKind::Read, started_at, outcome, failure };
+        let attempts = self.job.attempts;
+        let attempted = self.attempted(worker, step, attempts);
+        let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
+        self.end(next, Tried { step_id, attempt, reads, unsure: false, attempts, verdict }).await
+    }
+
+    /// The ledger knows better than memory: this step was done before.
+    async fn pass_over_applied(mut self, step: &Step) -> Result<Finished, sluice_ledger::Error> {
+        let effects = self.context.ledger.effects(self.job.id).await?;
+        let result = effects.into_iter().find(|effect| effect.step == self.job.step).and_then(|effect| effect.result);
+        let result = result.unwrap_or(Value::Null);
+        self.outputs.insert(step.id.clone(), result.clone());
+        self.end_untried(Next::Advance { result }).await
+    }
+
+    fn attempted<'p>(&self, worker: &'p Worker, step: &Step, attempts: u32) -> Attempted<'p> {
+        Attempted {
+            class: step.class,
+            repeat_allowed: step.repeat_allowed,
+            policy: worker.retry_for(self.job.step as usize),
+            attempts,
+            // The scheduler keeps due times by the steady clock.
+            now: self.context.clock.now(),
+        }
+    }
+
+    /// The trace of the event goes on; each try is a span of its own.
+    fn traceparent(&self) -> String {
+        let span = (self.job.id.0 as u64).rotate_left(20) ^ u64::from(self.job.tries + 1);
+        format!("00-{}-{:016x}-01", self.event.trace, span.max(1))
+    }
+}
+
+fn gave_up(timeout: Duration) -> Failure {
+    Failure::new(
+        FailureClass::Retryable,
+        "attempt-timeout",
+        format!("the attempt was given up after {}, the queue's visibility timeout", format_duration(timeout)),
+    )
+}

@@ -1,0 +1,145 @@
+//! Work: a job's next step, done.
+//!
+//! In: a job with its event.
+//! Out: a settlement in the ledger, and what the scheduler should know.
+//! Touches: revisions (read), connectors, ledger: begin, settle, effects.
+//! Never: chooses what runs next.
+//! If the process dies here: the intent is in the ledger, or the effect was natural; the next start settles the attempt as
+//! interrupted, by the rules of its class.
+
+mod attempt;
+mod recover;
+mod run;
+mod scope;
+
+use std::sync::Arc;
+
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::settle::{Next, Verdict};
+use sluice_domain::worker::{Order as LaneOrder, Worker};
+use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
+
+use crate::clock::Clock;
+use crate::live::{Live, Revisions};
+use crate::observe::Metrics;
+pub use recover::{recover, recover_one};
+use run::Run;
+pub use scope::scope_of;
+
+/// What the room needs.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Where attempts are written down.
+    pub ledger: Ledger,
+    /// What the steps are.
+    pub revisions: Revisions,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// A job to be worked on.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The job.
+    pub job: JobRecord,
+    /// Its event.
+    pub event: Arc<EventRecord>,
+    /// And what it says.
+    pub body: Arc<EventBody>,
+    /// The destination whose slot was taken for this run.
+    pub destination: Arc<str>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The job as it stands now.
+    pub job: JobRecord,
+    /// What was learned of the destination; `None` if it was not asked.
+    pub verdict: Option<Verdict>,
+    /// Where its next step goes, if there is one.
+    pub place: Option<Place>,
+}
+
+/// Where a step goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The destination.
+    pub destination: Arc<str>,
+    /// Whether jobs of one entity keep their order there.
+    pub order: LaneOrder,
+}
+
+impl Place {
+    /// Where this step of a worker goes; `None` behind its last one.
+    pub fn of(worker: &Worker, step: u32) -> Option<Place> {
+        let step = worker.steps.get(step as usize)?;
+        Some(Place { destination: Arc::from(step.destination.as_str()), order: step.order })
+    }
+
+    /// For a job that no destination has to be asked about.
+    pub fn nowhere() -> Place {
+        Place { destination: Arc::from(""), order: LaneOrder::Fifo }
+    }
+}
+
+/// Works on a job until an outward step has been tried, or until there is nothing left to do.
+pub async fn work(context: &Context, order: Order) -> Result<Finished, sluice_ledger::Error> {
+    let mut run = Run::new(context, order);
+    let Some(live) = context.revisions.get(&run.job.revision, &context.ledger).await else {
+        let failure = Failure::new(
+            FailureClass::Mapping,
+            "revision-lost",
+            "the configuration that this job was accepted under cannot be read any more; replay it with --newest",
+        );
+        return run.end_untried(Next::Die { failure }).await;
+    };
+    let Some(worker) = context.revisions.worker(&live, &run.job.worker) else {
+        let failure = Failure::new(FailureClass::Mapping, "worker-lost", "the worker of this job is not in its configuration");
+        return run.end_untried(Next::Die { failure }).await;
+    };
+    run.worker = Some(worker.clone());
+    run.dead_letter_queue = dead_letter_queue(&context.revisions.current(), &live, &worker);
+    if let Some(failure) = run.expired(&live) {
+        return run.end_untried(Next::Die { failure }).await;
+    }
+    let mut scope = match scope_of(&live, &run.event, &run.body, &run.job.queue) {
+        Ok(scope) => scope,
+        Err(failure) => return run.end_untried(Next::Die { failure }).await,
+    };
+    if run.job.step > 0 {
+        run.add_outputs(&mut scope).await?;
+    }
+    // Steps that need not be done cost nothing and are passed over.
+    loop {
+        let Some(step) = worker.steps.get(run.job.step as usize) else {
+            return run.complete().await;
+        };
+        match step.condition.as_ref().map_or(Ok(true), |condition| condition.holds(&scope)) {
+            Ok(true) => {}
+            Ok(false) => {
+                run.job.step += 1;
+                run.job.attempts = 0;
+                continue;
+            }
+            Err(problem) => {
+                let failure = Failure::new(FailureClass::Mapping, "condition", format!("step `{}`: if: {problem}", step.id));
+                return run.end_untried(Next::Die { failure }).await;
+            }
+        }
+        if *step.destination != *run.destination {
+            // The slot that was taken is another destination's.
+            return Ok(run.hand_back());
+        }
+        return run.attempt(&live, &worker, step, &scope).await;
+    }
+}
+
+/// Where a job of this worker lies once it is dead.
+fn dead_letter_queue(current: &Live, pinned: &Live, worker: &Worker) -> Option<String> {
+    let of_queue = |live: &Live| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
+    worker.retry.dead_letter_queue.clone().or_else(|| of_queue(current)).or_else(|| of_queue(pinned))
+}
+

@@ -1,0 +1,112 @@
+//! After a crash: attempts that nobody saw the end of.
+
+use std::sync::Arc;
+
+use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::random::Random;
+use sluice_domain::retry::RetryPolicy;
+use sluice_domain::settle::{Attempted, Next, unsure};
+use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobNext, JobRecord, Settlement};
+
+use super::Context;
+
+/// Jobs that are settled in one go.
+const SLICE: u32 = 512;
+
+/// Settles every attempt that was under way when the last process ended, by the rules of its effect's class: the same
+/// function decides as after a time-out. Answers how many there were.
+pub async fn recover(context: &Context) -> Result<u64, sluice_ledger::Error> {
+    let mut settled = 0;
+    let mut after = JobId(0);
+    loop {
+        let jobs = context.ledger.running_jobs(after, SLICE).await?;
+        let Some(last) = jobs.last() else { return Ok(settled) };
+        after = last.id;
+        for job in jobs {
+            settle_interrupted(context, job).await?;
+            settled += 1;
+        }
+    }
+}
+
+/// Settles one job whose run ended in a panic.
+pub async fn recover_one(context: &Context, id: JobId) -> Result<(), sluice_ledger::Error> {
+    match context.ledger.job(id).await? {
+        Some(job) if job.state == JobState::Running => settle_interrupted(context, job).await,
+        _ => Ok(()),
+    }
+}
+
+async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), sluice_ledger::Error> {
+    let pinned = context.revisions.get(&job.revision, &context.ledger).await;
+    let worker = pinned.as_ref().and_then(|live| context.revisions.worker(live, &job.worker));
+    let step = worker.as_ref().and_then(|worker| worker.steps.get(job.step as usize));
+    let effects = context.ledger.effects(job.id).await?;
+    let effect = effects.iter().find(|effect| effect.step == job.step && effect.state == EffectState::Intent);
+    let at = context.clock.wall();
+    let failure = Failure::new(
+        FailureClass::Poison,
+        "interrupted",
+        "the process ended while this attempt was under way; nobody saw its outcome",
+    );
+    let standard = RetryPolicy::standard();
+    let attempts = job.attempts + 1;
+    let next = match effect {
+        Some(effect) => {
+            let attempted = Attempted {
+                class: effect.class,
+                repeat_allowed: step.is_some_and(|step| step.repeat_allowed),
+                policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(job.step as usize)),
+                attempts,
+                now: context.clock.now(),
+            };
+            unsure(attempted, failure.clone(), &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64))
+        }
+        None => Next::Retry { due: at, failure: failure.clone() },
+    };
+    let (state, due_at, verifying, failure) = match next {
+        Next::Verify { due, failure } => (JobState::Waiting, due, true, failure),
+        Next::Park { failure } => (JobState::Unknown, at, false, failure),
+        Next::Die { failure } => (JobState::Dead, at, false, failure),
+        Next::Retry { due, failure } | Next::Wait { due, failure } => (JobState::Retrying, due, false, failure),
+        Next::Advance { .. } | Next::Skip { .. } => unreachable!("an interrupted attempt cannot have succeeded"),
+    };
+    let dead_letter_queue = match (&pinned, &worker) {
+        (Some(live), Some(worker)) if !state.is_live() => {
+            super::dead_letter_queue(&context.revisions.current(), live, worker)
+        }
+        _ => None,
+    };
+    let settlement = Settlement {
+        job: job.id,
+        n: job.tries,
+        effect: effect.map(|effect| EffectSettlement {
+            step: effect.step,
+            state: EffectState::Unknown,
+            result: None,
+            absent_reads: 0,
+            reads: 0,
+        }),
+        attempt: effect.map(|effect| AttemptSettlement {
+            step_id: Arc::from(effect.step_id.as_str()),
+            kind: AttemptKind::Call,
+            started_at: effect.last_at,
+            outcome: "interrupted",
+            failure: Some(failure.clone()),
+        }),
+        next: JobNext {
+            state,
+            step: job.step,
+            attempts,
+            due_at,
+            verifying,
+            failure: Some(failure),
+            dead_letter_queue,
+            result: None,
+        },
+        at,
+    };
+    context.ledger.settle(settlement).await?;
+    Ok(())
+}

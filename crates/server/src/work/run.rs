@@ -1,0 +1,252 @@
+//! One run of one job: what it has come to, and how that is written down.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use sluice_domain::job::{EffectState, JobState};
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::random::Random;
+use sluice_domain::settle::{Next, Verdict};
+use sluice_domain::template::Scope;
+use sluice_domain::time::Time;
+use sluice_domain::unit::format_duration;
+use sluice_domain::worker::Worker;
+use sluice_ledger::{AttemptSettlement, EffectSettlement, EventBody, EventRecord, JobNext, JobRecord, Settlement};
+
+use super::{Context, Finished, Live, Order, Place};
+
+/// How long to wait before a settlement is tried again on a full disk.
+const DISK_FULL_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// One run of one job.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    pub context: &'a Context,
+    pub job: JobRecord,
+    pub event: Arc<EventRecord>,
+    pub body: Arc<EventBody>,
+    pub destination: Arc<str>,
+    pub dead_letter_queue: Option<String>,
+    /// Outputs of steps that are done, for the result.
+    pub outputs: Map<String, Value>,
+    pub worker: Option<Arc<Worker>>,
+    pub random: Random,
+}
+
+/// What was tried in a run.
+#[derive(Debug)]
+pub(super) struct Tried {
+    /// The step's name.
+    pub step_id: Arc<str>,
+    /// How it ended, for the record.
+    pub attempt: AttemptSettlement,
+    /// Reads that did not find the effect since the last attempt, and reads in all.
+    pub reads: (u32, u32),
+    /// Nobody saw how it ended.
+    pub unsure: bool,
+    /// Attempts at this step, this one included if it counts.
+    pub attempts: u32,
+    /// What was learned of the destination.
+    pub verdict: Verdict,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(context: &'a Context, order: Order) -> Run<'a> {
+        let seed = (order.job.id.0 as u64) ^ (u64::from(order.job.tries) << 40) ^ (order.event.received_at.0 as u64);
+        Run {
+            context,
+            job: order.job,
+            event: order.event,
+            body: order.body,
+            destination: order.destination,
+            dead_letter_queue: None,
+            outputs: Map::new(),
+            worker: None,
+            random: Random::seeded(seed),
+        }
+    }
+
+    /// Makes the outputs of finished steps visible to the ones that follow.
+    pub async fn add_outputs(&mut self, scope: &mut Scope) -> Result<(), sluice_ledger::Error> {
+        for effect in self.context.ledger.effects(self.job.id).await? {
+            if effect.state == EffectState::Applied {
+                let output = effect.result.unwrap_or(Value::Null);
+                scope.set_step_output(&effect.step_id, output.clone());
+                self.outputs.insert(effect.step_id, output);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the job is too old for its queue, if it is. One that a person replayed is never too old.
+    pub fn expired(&self, live: &Live) -> Option<Failure> {
+        let queue = live.config.queues.get(&*self.job.queue)?;
+        let waited = self.context.clock.wall().since(self.job.created_at);
+        (self.job.replays == 0 && waited > queue.retention).then(|| {
+            let (waited, kept) = (format_duration(waited), format_duration(queue.retention));
+            let message = format!("waited {waited}; the queue `{}` keeps jobs for {kept}", queue.name);
+            Failure::new(FailureClass::Expired, "expired", message)
+        })
+    }
+
+    /// Nothing was tried: the job ends, or cannot go on.
+    pub async fn end_untried(mut self, next: Next) -> Result<Finished, sluice_ledger::Error> {
+        let at = self.context.clock.wall();
+        let attempts = self.job.attempts;
+        let next = self.job_next(next, attempts, at);
+        self.write(next, None, None, None, at).await
+    }
+
+    /// Every step is done or was passed over.
+    pub async fn complete(self) -> Result<Finished, sluice_ledger::Error> {
+        let at = self.context.clock.wall();
+        let next = self.final_next(at);
+        self.write(next, None, None, None, at).await
+    }
+
+    /// The next step goes to another destination than the one whose slot was taken. Only memory changes: should the
+    /// process die, the steps that were passed over are passed over again.
+    pub fn hand_back(self) -> Finished {
+        let place = self.place();
+        Finished { job: self.job, verdict: None, place }
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.worker.as_ref().and_then(|worker| Place::of(worker, self.job.step))
+    }
+
+    /// Something was tried.
+    pub async fn end(mut self, next: Next, tried: Tried) -> Result<Finished, sluice_ledger::Error> {
+        let at = self.context.clock.wall();
+        let (state, result) = match &next {
+            Next::Advance { result } => (EffectState::Applied, Some(result.clone())),
+            Next::Skip { reason } => (EffectState::Skipped, Some(serde_json::json!({ "noop": reason }))),
+            Next::Verify { .. } | Next::Park { .. } => (EffectState::Unknown, None),
+            Next::Retry { .. } | Next::Wait { .. } | Next::Die { .. } => {
+                (if tried.unsure { EffectState::Unknown } else { EffectState::NotApplied }, None)
+            }
+        };
+        if let (EffectState::Applied, Some(result)) = (state, &result) {
+            self.outputs.insert(tried.step_id.to_string(), result.clone());
+            self.context.metrics.effect(&self.destination, at.since(self.event.received_at));
+        }
+        let (absent_reads, reads) = tried.reads;
+        let effect = EffectSettlement { step: self.job.step, state, result, absent_reads, reads };
+        let next = self.job_next(next, tried.attempts, at);
+        self.write(next, Some(effect), Some(tried.attempt), Some(tried.verdict), at).await
+    }
+
+    fn final_next(&self, at: Time) -> JobNext {
+        let state = if self.outputs.is_empty() { JobState::Noop } else { JobState::Succeeded };
+        // One output stands for itself: the record's id is what a sender asks for.
+        let result = match self.outputs.len() {
+            0 => None,
+            1 => self.outputs.values().next().cloned(),
+            _ => Some(Value::Object(self.outputs.clone())),
+        };
+        JobNext { state, result, ..self.live_next(JobState::Queued, at, 0) }
+    }
+
+    fn live_next(&self, state: JobState, due_at: Time, attempts: u32) -> JobNext {
+        JobNext {
+            state,
+            step: self.job.step,
+            attempts,
+            due_at,
+            verifying: false,
+            failure: None,
+            dead_letter_queue: None,
+            result: None,
+        }
+    }
+
+    fn job_next(&mut self, next: Next, attempts: u32, at: Time) -> JobNext {
+        let failed = |next: JobNext, failure: Failure| JobNext { failure: Some(failure), ..next };
+        match next {
+            Next::Advance { .. } | Next::Skip { .. } => {
+                self.job.step += 1;
+                if self.place().is_none() {
+                    self.final_next(at)
+                } else {
+                    self.live_next(JobState::Queued, at, 0)
+                }
+            }
+            Next::Retry { due, failure } => failed(self.live_next(JobState::Retrying, due, attempts), failure),
+            Next::Wait { due, failure } => failed(self.live_next(JobState::Waiting, due, attempts), failure),
+            Next::Verify { due, failure } => {
+                failed(JobNext { verifying: true, ..self.live_next(JobState::Waiting, due, attempts) }, failure)
+            }
+            Next::Park { failure } => failed(
+                JobNext {
+                    dead_letter_queue: self.dead_letter_queue.clone(),
+                    ..self.live_next(JobState::Unknown, at, attempts)
+                },
+                failure,
+            ),
+            Next::Die { failure } => failed(
+                JobNext {
+                    dead_letter_queue: self.dead_letter_queue.clone(),
+                    ..self.live_next(JobState::Dead, at, attempts)
+                },
+                failure,
+            ),
+        }
+    }
+
+    async fn write(
+        mut self,
+        next: JobNext,
+        effect: Option<EffectSettlement>,
+        attempt: Option<AttemptSettlement>,
+        verdict: Option<Verdict>,
+        at: Time,
+    ) -> Result<Finished, sluice_ledger::Error> {
+        self.report(&next);
+        let job = &mut self.job;
+        (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
+        (job.verifying, job.updated_at) = (next.verifying, at);
+        let settlement = Settlement { job: job.id, n: job.tries, effect, attempt, next, at };
+        while let Err(error) = self.settle(&settlement).await {
+            match error {
+                // What was done must not be forgotten: the lane waits until there is room to write it down.
+                sluice_ledger::Error::DiskFull => tokio::time::sleep(DISK_FULL_PAUSE).await,
+                other => return Err(other),
+            }
+        }
+        let place = self.place();
+        Ok(Finished { job: self.job, verdict, place })
+    }
+
+    async fn settle(&self, settlement: &Settlement) -> Result<(), sluice_ledger::Error> {
+        if !self.context.ledger.settle(settlement.clone()).await? {
+            tracing::warn!(job = %self.job.id, "the job has moved on without this attempt");
+        }
+        Ok(())
+    }
+
+    fn report(&self, next: &JobNext) {
+        let failure = next.failure.as_ref();
+        if !next.state.is_live() {
+            self.context.metrics.job(&self.job.worker, next.state.as_str(), self.job.replays > 0);
+        }
+        match (next.state, failure) {
+            (JobState::Dead | JobState::Unknown, Some(failure)) => {
+                let labels = crate::observe::metrics::DeadLabels {
+                    worker: self.job.worker.to_string(),
+                    class: failure.class.as_str().to_owned(),
+                };
+                self.context.metrics.dead_letters.get_or_create(&labels).inc();
+                tracing::warn!(
+                    job = %self.job.id, event = %self.event.id, worker = %self.job.worker, source = %self.event.source,
+                    destination = %self.destination, state = %next.state, class = failure.class.as_str(), code = %failure.code,
+                    attempts = next.attempts, trace = %self.event.trace, "{}", failure.message
+                );
+            }
+            (state, failure) => tracing::debug!(
+                job = %self.job.id, event = %self.event.id, worker = %self.job.worker, destination = %self.destination,
+                %state, attempts = next.attempts, trace = %self.event.trace,
+                code = failure.map_or("", |failure| &failure.code), "settled"
+            ),
+        }
+    }
+}
