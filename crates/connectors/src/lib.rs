@@ -5,6 +5,7 @@
 //! connections and tokens, and reads no clock but for its deadlines.
 
 mod http;
+pub mod node;
 mod outbound;
 mod parameter;
 mod salesforce;

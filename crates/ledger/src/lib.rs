@@ -3,6 +3,7 @@
 //! Callers hold a [`Ledger`]: concrete, cheap to clone, with verbs instead of tables. Each verb is one transaction, and
 //! a repeat of it does no harm. That many callers are grouped into one commit is the driver's own business.
 
+pub mod bench;
 mod op;
 mod record;
 mod sqlite;
@@ -183,8 +184,6 @@ pub struct Ledger {
     operations: mpsc::Sender<Envelope>,
     reads: Reads,
     stats: Arc<Stats>,
-    /// Held for as long as any clone or the writer lives.
-    _lock: Arc<File>,
     writer: Arc<WriterThread>,
 }
 
@@ -206,18 +205,16 @@ impl Ledger {
         )?;
         let reads = Reads::open(directory)?;
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
-        // By the writer too: dropped without a close, it still has operations to write.
-        let lock = Arc::new(lock);
-        let held = lock.clone();
         let thread = std::thread::Builder::new()
             .name("ledger".into())
             .spawn(move || {
+                // The writer holds it: the directory is free for another process once the last write is done.
+                let _lock: File = lock;
                 writer.run(received);
-                drop(held);
             })
             .map_err(|source| Error::Thread { source })?;
         let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
-        Ok(Ledger { operations, reads, stats, _lock: lock, writer })
+        Ok(Ledger { operations, reads, stats, writer })
     }
 
     /// Waits until the writer has written everything and ended. What another clone sends afterwards fails.

@@ -154,7 +154,7 @@ impl Node {
             clock.clone(),
             scheduler.clone(),
             door_context,
-            settings.clone(),
+            Settings { intake, ..settings.clone() },
         );
         let window = operate::Window::bind(settings.admin, operator.clone(), settings.admin_token.clone())
             .await

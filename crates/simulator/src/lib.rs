@@ -7,6 +7,7 @@
 //! - [`Sink`]: a fast plain HTTP server that counts, stores and honours idempotency keys.
 //! - [`faults`]: what goes wrong and when, as data; the same plan works on every server.
 //! - [`senders`]: seeded traffic, without an HTTP client.
+//! - [`load`]: senders that really send, to this machine only.
 //!
 //! ```
 //! use sluice_simulator::faults::Scripted;
@@ -23,6 +24,7 @@
 //! otherwise, and stops when its handle is dropped.
 
 pub mod faults;
+pub mod load;
 mod perform;
 mod reply;
 pub mod salesforce;

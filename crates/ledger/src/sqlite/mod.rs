@@ -2,6 +2,7 @@
 
 mod apply;
 mod ballast;
+mod checkpoint;
 mod keys;
 #[cfg(test)]
 mod plan_tests;

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::apply::{Batch, Counters};
 use super::ballast::Ballast;
+use super::checkpoint::Checkpointer;
 use super::keys::Keys;
 use super::{Role, open};
 use crate::op::{Op, Reply};
@@ -51,7 +52,7 @@ pub(crate) struct Writer {
     on_fatal: Fatal,
     stats: Arc<Stats>,
     wal_pages: Arc<AtomicU64>,
-    checkpoint: std::sync::mpsc::SyncSender<()>,
+    checkpointer: Checkpointer,
     recent_keys_max: usize,
     ballast: Ballast,
     /// Upkeep found no room: it waits until an event could be accepted again.
@@ -81,7 +82,7 @@ impl Writer {
             counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let checkpoint = spawn_checkpointer(directory)?;
+        let checkpointer = Checkpointer::spawn(directory)?;
         Ok(Writer {
             connection,
             keys,
@@ -92,7 +93,7 @@ impl Writer {
             on_fatal,
             stats,
             wal_pages,
-            checkpoint,
+            checkpointer,
             recent_keys_max,
             ballast: Ballast::new(directory),
             upkeep_rests: false,
@@ -134,7 +135,7 @@ impl Writer {
             }
             return;
         }
-        let batch = if self.ballast.is_kept() { batch } else { self.turn_away(batch) };
+        let batch = if self.has_room() { batch } else { self.turn_away(batch) };
         match self.transact(batch.iter().map(|envelope| &envelope.op)) {
             Ok(replies) => {
                 for (envelope, reply) in batch.into_iter().zip(replies) {
@@ -205,6 +206,8 @@ impl Writer {
         let others = self.turn_away(batch);
         let mut result = self.transact(others.iter().map(|envelope| &envelope.op));
         if result.as_ref().is_err_and(is_full) {
+            // Growing the file by what lies in the WAL would take the very room that is made here.
+            self.checkpointer.set_allowed(false);
             self.ballast.spend();
             result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
@@ -226,6 +229,15 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Whether new events may be written, as far as is known.
+    fn has_room(&mut self) -> bool {
+        let kept = self.ballast.is_kept();
+        if kept && !self.checkpointer.is_allowed() {
+            self.checkpointer.set_allowed(true);
+        }
+        kept
     }
 
     /// Answers that there is no room for new events, and leaves the rest of the batch.
@@ -262,13 +274,16 @@ impl Writer {
         }
         let pages = self.wal_pages.load(Ordering::Relaxed);
         self.stats.wal_pages.store(pages, Ordering::Relaxed);
+        if !self.checkpointer.is_allowed() {
+            return;
+        }
         if pages >= WAL_PAGES_RESET {
             // RESTART, so that the next batch writes from the beginning of the file.
             if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())) {
                 tracing::warn!(%error, "a checkpoint failed; it is tried again after the next batch");
             }
         } else if pages >= WAL_PAGES_CHECKPOINT {
-            let _ = self.checkpoint.try_send(());
+            self.checkpointer.wake();
         }
     }
 
@@ -324,21 +339,4 @@ fn is_fatal(error: &rusqlite::Error) -> bool {
                 | ErrorCode::OutOfMemory
         )
     )
-}
-
-/// A thread that moves pages from the WAL into the file, beside the writer and without holding it up.
-fn spawn_checkpointer(directory: &Path) -> Result<std::sync::mpsc::SyncSender<()>, Error> {
-    let (wake, woken) = std::sync::mpsc::sync_channel(1);
-    let connection = open(directory, Role::Write)?;
-    std::thread::Builder::new()
-        .name("checkpoint".into())
-        .spawn(move || {
-            while woken.recv().is_ok() {
-                if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                    tracing::debug!(%error, "a checkpoint beside the writer failed");
-                }
-            }
-        })
-        .map_err(|source| Error::Thread { source })?;
-    Ok(wake)
 }

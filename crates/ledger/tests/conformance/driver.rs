@@ -1,16 +1,17 @@
 //! A ledger under test, whichever driver it has.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, Begun, Duplicate, EffectSettlement, EventRecord, Fresh,
-    JobNext, JobRecord, Ledger, NewEvent, Options, Page, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, Begun, Clock, Duplicate, EffectSettlement, EventRecord,
+    Fresh, JobNext, JobRecord, Ledger, NewEvent, Options, Page, Settlement,
 };
 
-use crate::given::{StillClock, event};
+use crate::given::{START, event};
 
 /// One way to keep a ledger.
 pub trait Driver: Send + Sync + 'static {
@@ -34,6 +35,29 @@ impl Driver for Sqlite {
 
     fn open(place: &tempfile::TempDir, options: Options) -> Result<Ledger, sluice_ledger::Error> {
         Ledger::open(place.path(), options)
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Clone)]
+pub struct StillClock(Arc<AtomicI64>);
+
+impl StillClock {
+    pub fn new() -> StillClock {
+        StillClock(Arc::new(AtomicI64::new(START.0)))
+    }
+
+    pub fn now(&self) -> Time {
+        Time(self.0.load(Ordering::SeqCst))
+    }
+
+    pub fn advance(&self, millis: i64) -> Time {
+        Time(self.0.fetch_add(millis, Ordering::SeqCst) + millis)
+    }
+
+    pub fn for_ledger(&self) -> Clock {
+        let clock = self.clone();
+        Arc::new(move || clock.now())
     }
 }
 
@@ -194,7 +218,7 @@ pub fn begin(job: JobId, n: u32) -> Begin {
 
 /// A different time for each try.
 pub fn at(n: u32) -> Time {
-    Time(crate::given::START.0 + i64::from(n) * 1000)
+    Time(START.0 + i64::from(n) * 1000)
 }
 
 pub fn failure() -> Failure {

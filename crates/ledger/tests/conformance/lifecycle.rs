@@ -3,8 +3,8 @@
 use sluice_domain::job::{JobId, JobState};
 use sluice_ledger::{Acceptance, Begun, Error, Options};
 
-use crate::driver::{Driver, begin, open};
-use crate::given::{StillClock, event};
+use crate::driver::{Driver, StillClock, begin, open};
+use crate::given::event;
 
 /// How many operations may wait before new events are turned away.
 const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;

@@ -1,5 +1,6 @@
 //! What every verb of the ledger means, whichever driver keeps it. Only the public API is used: a driver is right when
 //! all of this holds.
+#![allow(clippy::unwrap_used)]
 
 mod accept;
 mod attempt;

@@ -17,7 +17,8 @@ use super::view::{
     List, PauseView, ReasonView, SourceView, Status, preview, show,
 };
 use crate::clock::Clock;
-use crate::live::Revisions;
+use crate::config::SecretSource;
+use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
 use crate::observe::metrics::DepthLabels;
 use crate::run::Settings;
@@ -122,6 +123,22 @@ impl Operator {
         settings: Settings,
     ) -> Operator {
         Operator { ledger, revisions, metrics, clock, scheduler, door, settings: Arc::new(settings) }
+    }
+
+    /// For a data directory that no node has open: everything that needs no scheduler and no door. Jobs that come back to
+    /// life run when a node starts.
+    pub async fn offline(
+        ledger: Ledger,
+        live: Live,
+        secrets: Arc<dyn SecretSource + Send + Sync>,
+        settings: Settings,
+    ) -> Result<Operator, OperateError> {
+        let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
+        let (scheduler, _) = schedule::Handle::new();
+        let door = intake::Context::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let operator = Operator::new(ledger, revisions, metrics, clock, scheduler, door, settings);
+        operator.put_paused_sources_in_force().await?;
+        Ok(operator)
     }
 
     /// Events, newest first.
@@ -339,6 +356,10 @@ impl Operator {
         if let Some(target) = schedule::target_of(target) {
             if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
         }
+        self.put_paused_sources_in_force().await
+    }
+
+    async fn put_paused_sources_in_force(&self) -> Result<(), OperateError> {
         let pauses = self.ledger.pauses().await?;
         self.door.set_paused(pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect());
         Ok(())
@@ -371,7 +392,7 @@ impl Operator {
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: self.revisions.current().revision.to_string(),
-            intake: self.settings.intake.to_string(),
+            intake: Some(self.settings.intake).filter(|intake| intake.port() != 0).map_or(String::new(), |intake| intake.to_string()),
             events: self.ledger.event_count().await?,
             jobs: jobs.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
             jobs_held: view.jobs_held as u64,

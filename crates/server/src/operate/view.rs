@@ -386,7 +386,7 @@ pub struct Status {
     pub version: String,
     /// The configuration in force.
     pub revision: String,
-    /// Where senders come in.
+    /// Where senders come in; empty while no node runs.
     pub intake: String,
     /// Accepted events.
     pub events: u64,

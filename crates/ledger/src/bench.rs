@@ -1,0 +1,119 @@
+//! What this machine's disk and SQLite can do at best, measured beside the real thing: a rate means little without the
+//! limit that it is held against.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, params};
+use sluice_domain::event::EventId;
+use sluice_domain::key::KeyDigest;
+
+use crate::record::NewEvent;
+use crate::sqlite::{Role, open};
+use crate::Error;
+
+/// Pages in the write-ahead log from which it is written back and begun anew, as the real writer does.
+const WAL_PAGES_RESET: u32 = 16 * 1024;
+const APPEND_BYTES: usize = 4 * 1024;
+
+/// So many in that time.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// How many.
+    pub count: u64,
+    /// How long they took.
+    pub elapsed: Duration,
+}
+
+impl Measured {
+    /// How many in a second.
+    pub fn per_second(&self) -> f64 {
+        self.count as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Bare group commit: rows like those of `event`, in batches of this many, each flushed. There is no key to look up, no
+/// answer to give and nobody to tell: this is the most that an accept through SQLite could reach.
+pub fn group_commit(directory: &Path, event: &NewEvent, batch: usize, time: Duration) -> Result<Measured, Error> {
+    let connection = open(directory, Role::Write)?;
+    let started = Instant::now();
+    let mut count = 0u64;
+    while started.elapsed() < time {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        for _ in 0..batch.max(1) {
+            count += 1;
+            insert(&connection, event, i64::try_from(count).unwrap_or(i64::MAX))?;
+        }
+        connection.execute_batch("COMMIT")?;
+        let pages: u32 = std::fs::metadata(directory.join("ledger.db-wal"))
+            .map_or(0, |wal| u32::try_from(wal.len() / 4096).unwrap_or(u32::MAX));
+        if pages >= WAL_PAGES_RESET {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        }
+    }
+    Ok(Measured { count, elapsed: started.elapsed() })
+}
+
+fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Result<()> {
+    // Keys in sequence: the best case for any index.
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&ord.to_be_bytes());
+    let jobs = i64::try_from(event.jobs.len()).unwrap_or(0);
+    connection.prepare_cached(include_str!("sqlite/sql/insert_event.sql"))?.execute(params![
+        ord,
+        EventId::new(KeyDigest(key), 0).0,
+        key,
+        0,
+        event.key_text,
+        event.flow.as_ref(),
+        event.source.as_ref(),
+        event.event_type,
+        event.received_at.0,
+        event.received_at.0,
+        event.occurred_at.map(|at| at.0),
+        event.expires_at.0,
+        event.revision.as_ref(),
+        event.verified_by,
+        event.trace,
+        event.fingerprint,
+        (ord - 1) * jobs + 1,
+        jobs
+    ])?;
+    connection.prepare_cached(include_str!("sqlite/sql/insert_event_body.sql"))?.execute(params![
+        ord,
+        event.body.headers,
+        event.body.raw,
+        event.body.normalized
+    ])?;
+    for (offset, job) in (1..).zip(&event.jobs) {
+        connection.prepare_cached(include_str!("sqlite/sql/insert_job.sql"))?.execute(params![
+            (ord - 1) * jobs + offset,
+            ord,
+            job.worker.as_ref(),
+            job.queue.as_ref(),
+            event.revision.as_ref(),
+            event.entity as i64,
+            event.received_at.0
+        ])?;
+    }
+    Ok(())
+}
+
+/// What a single flush costs: 4 KiB appended to a file, then `fdatasync`, one after the other.
+pub fn flush(directory: &Path, time: Duration) -> Result<Measured, Error> {
+    let path = directory.join("flush");
+    let failed = |source| Error::Directory { path: path.clone(), source };
+    let mut file = File::create(&path).map_err(failed)?;
+    let page = [0x5A; APPEND_BYTES];
+    let started = Instant::now();
+    let mut count = 0;
+    while started.elapsed() < time {
+        file.write_all(&page).and_then(|()| file.sync_data()).map_err(failed)?;
+        count += 1;
+    }
+    let measured = Measured { count, elapsed: started.elapsed() };
+    std::fs::remove_file(&path).map_err(failed)?;
+    Ok(measured)
+}
