@@ -191,6 +191,11 @@ pub struct Ledger {
 struct WriterThread(std::sync::Mutex<Option<std::thread::JoinHandle<()>>>);
 
 impl Ledger {
+    /// Whether there is a ledger in a directory. Nothing is opened or created.
+    pub fn is_in(directory: &Path) -> bool {
+        sqlite::is_in(directory)
+    }
+
     /// Opens the embedded ledger in a directory, creating it if need be, and starts its writer.
     pub fn open(directory: &Path, options: Options) -> Result<Ledger, Error> {
         let lock = sqlite::lock(directory)?;

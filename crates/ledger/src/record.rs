@@ -46,6 +46,37 @@ pub struct NewEvent {
     pub body: Arc<EventBody>,
     /// What is to be done: one job for each worker.
     pub jobs: Vec<NewJob>,
+    /// More keys under which an owner counts as the owner of this one: the neighbouring time buckets.
+    pub near_keys: Vec<KeyDigest>,
+    /// What is done with a repeat that says something else.
+    pub clash: ClashPolicy,
+    /// For how long another event of this flow with the same content is taken for a repeat, whatever its key.
+    pub second_net: Option<std::time::Duration>,
+    /// Why its jobs must wait for a person from the start.
+    pub quarantine: Option<Quarantine>,
+    /// Whose personal data the body holds, if that is known: a digest, never the address itself.
+    pub contact: Option<KeyDigest>,
+}
+
+/// What is done with a repeat whose content is another than the first's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClashPolicy {
+    /// Kept and shown, and nothing is done with it.
+    #[default]
+    Drop,
+    /// Becomes an event of its own.
+    Update,
+    /// Becomes an event of its own whose jobs wait for a person.
+    Quarantine,
+}
+
+/// Why an event's jobs wait for a person from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    /// What is wrong with the event.
+    pub failure: Failure,
+    /// Where its jobs lie.
+    pub dead_letter_queue: Option<String>,
 }
 
 /// The request as it arrived, and the event that was made of it.

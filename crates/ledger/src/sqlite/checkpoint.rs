@@ -11,8 +11,9 @@ use crate::Error;
 #[derive(Debug)]
 pub(super) struct Checkpointer {
     wake: SyncSender<()>,
-    /// Held while a checkpoint runs.
+    /// Locked while a checkpoint runs.
     allowed: Arc<Mutex<bool>>,
+    resting: bool,
 }
 
 fn locked(allowed: &Mutex<bool>) -> MutexGuard<'_, bool> {
@@ -37,7 +38,24 @@ impl Checkpointer {
             .name("checkpoint".into())
             .spawn(work)
             .map_err(|source| Error::Thread { source })?;
-        Ok(Checkpointer { wake, allowed })
+        Ok(Checkpointer { wake, allowed, resting: false })
+    }
+
+    /// Lets no checkpoint run from here on. Waits for one that does.
+    pub fn rest(&mut self) {
+        *locked(&self.allowed) = false;
+        self.resting = true;
+    }
+
+    /// Whether none may run. Does not wait.
+    pub fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// Lets them run again.
+    pub fn go_on(&mut self) {
+        *locked(&self.allowed) = true;
+        self.resting = false;
     }
 
     /// Asks for a checkpoint, unless one is asked for already.

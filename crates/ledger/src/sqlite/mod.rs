@@ -36,6 +36,11 @@ pub(crate) enum Role {
     Read,
 }
 
+/// Whether a ledger lies in this directory.
+pub(crate) fn is_in(directory: &Path) -> bool {
+    directory.join(FILE_NAME).is_file()
+}
+
 /// Takes the data directory for this process. The lock goes with the file handle.
 pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
     std::fs::create_dir_all(directory).map_err(|source| Error::Directory { path: directory.to_owned(), source })?;

@@ -207,7 +207,7 @@ impl Writer {
         let mut result = self.transact(others.iter().map(|envelope| &envelope.op));
         if result.as_ref().is_err_and(is_full) {
             // Growing the file by what lies in the WAL would take the very room that is made here.
-            self.checkpointer.set_allowed(false);
+            self.checkpointer.rest();
             self.ballast.spend();
             result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
@@ -234,8 +234,8 @@ impl Writer {
     /// Whether new events may be written, as far as is known.
     fn has_room(&mut self) -> bool {
         let kept = self.ballast.is_kept();
-        if kept && !self.checkpointer.is_allowed() {
-            self.checkpointer.set_allowed(true);
+        if kept && self.checkpointer.is_resting() {
+            self.checkpointer.go_on();
         }
         kept
     }
@@ -274,7 +274,7 @@ impl Writer {
         }
         let pages = self.wal_pages.load(Ordering::Relaxed);
         self.stats.wal_pages.store(pages, Ordering::Relaxed);
-        if !self.checkpointer.is_allowed() {
+        if self.checkpointer.is_resting() {
             return;
         }
         if pages >= WAL_PAGES_RESET {

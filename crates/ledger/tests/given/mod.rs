@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
-use sluice_ledger::{EventBody, NewEvent, NewJob};
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
 
 /// 2026-03-01T00:00:00Z: when every test begins.
 pub const START: Time = Time(1_772_323_200_000);
@@ -32,5 +32,10 @@ pub fn event(key: &str) -> NewEvent {
             normalized: format!("{{\"key\":\"{key}\"}}"),
         }),
         jobs: vec![NewJob { worker: "crm".into(), queue: "default".into() }],
+        near_keys: vec![],
+        clash: ClashPolicy::Drop,
+        second_net: None,
+        quarantine: None,
+        contact: None,
     }
 }

@@ -10,7 +10,7 @@ use sluice_domain::key::{self, Key, KeyDigest, KeyProblem};
 use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource};
-use sluice_ledger::{EventBody, NewEvent, NewJob};
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
 
 use super::answer::Problem;
 use crate::live::Live;
@@ -98,6 +98,11 @@ pub fn prepare(live: &Live, flow: &Flow, headers: &HeaderMap, body: &[u8], arriv
             normalized,
         }),
         jobs,
+        near_keys: Vec::new(),
+        clash: ClashPolicy::Drop,
+        second_net: None,
+        quarantine: None,
+        contact: None,
     };
     Ok(Prepared { key, event, queues, new })
 }
