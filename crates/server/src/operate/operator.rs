@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mask;
+use sluice_domain::schedule::View;
+use sluice_domain::schedule::gate::Pause;
 use sluice_domain::time::Time;
 use sluice_ledger::{DropJobs, EventRecord, JobFilter, JobRecord, Ledger, Page, Replay, Resolve, Verdict};
 use utoipa::ToSchema;
@@ -186,7 +188,9 @@ impl Operator {
         let limit = limit.clamp(1, LIST_MAX);
         let jobs = self.ledger.list_jobs(filter, Page { after, limit }).await?;
         let next = (jobs.len() == limit as usize).then(|| jobs.last().map(|(job, _)| job.id.to_string())).flatten();
-        Ok(List { items: jobs.iter().map(|(job, event)| JobView::new(job, event)).collect(), next })
+        let view = self.scheduler.view().await.unwrap_or_default();
+        let items = jobs.iter().map(|(job, event)| JobView::new(job, event, self.waiting_for(job, &view))).collect();
+        Ok(List { items, next })
     }
 
     async fn job_record(&self, id: JobId) -> Result<JobRecord, OperateError> {
@@ -205,12 +209,34 @@ impl Operator {
             .ok_or_else(|| OperateError::NotFound(format!("the event of {id} is gone")))?;
         let effects = self.ledger.effects(id).await?;
         let attempts = self.ledger.attempts(id).await?;
+        let view = self.scheduler.view().await.unwrap_or_default();
         Ok(JobDetail {
-            job: JobView::new(&job, &event),
+            job: JobView::new(&job, &event, self.waiting_for(&job, &view)),
             effects: effects.iter().map(EffectView::from).collect(),
             attempts_made: attempts.iter().map(AttemptView::from).collect(),
             preview: body.as_ref().map(preview).unwrap_or_default(),
         })
+    }
+
+    /// What holds a live job, other than its turn or its time.
+    fn waiting_for(&self, job: &JobRecord, view: &View) -> Option<String> {
+        if !job.state.is_live() {
+            return None;
+        }
+        if view.workers_paused.iter().any(|worker| **worker == *job.worker) {
+            return Some(format!("worker:{} is paused", job.worker));
+        }
+        let live = self.revisions.current();
+        let destination = &live.config.workers.get(&*job.worker)?.steps.get(job.step as usize)?.destination;
+        let gate = view.gates.get(destination)?;
+        match (&gate.paused, gate.open_until, gate.not_before) {
+            (Some(Pause::Auth), ..) => Some(format!("destination:{destination} is paused: it refused our credentials")),
+            (Some(Pause::Operator), ..) => Some(format!("destination:{destination} is paused")),
+            (None, Some(until), _) => Some(format!("destination:{destination} keeps failing; its breaker is open until {until}")),
+            (None, None, Some(until)) => Some(format!("destination:{destination} asked to wait until {until}")),
+            (None, None, None) if job.verifying => Some("the outcome of the last attempt is read back first".to_owned()),
+            (None, None, None) => None,
+        }
     }
 
     /// Why jobs died since then, most frequent first.

@@ -106,6 +106,9 @@ pub struct JobView {
     pub queue: String,
     /// Where it stands.
     pub state: String,
+    /// What it waits for, other than its turn or its time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
     /// The place of its next step.
     pub step: u32,
     /// Attempts at that step since it was last replayed.
@@ -299,8 +302,9 @@ pub(super) fn preview(body: &EventBody) -> Vec<String> {
 }
 
 impl JobView {
-    pub(super) fn new(job: &JobRecord, event: &EventRecord) -> JobView {
+    pub(super) fn new(job: &JobRecord, event: &EventRecord, waiting_for: Option<String>) -> JobView {
         JobView {
+            waiting_for,
             id: job.id.to_string(),
             event_id: event.id.to_string(),
             idempotency_key: mask::text(&event.key_text).into_owned(),

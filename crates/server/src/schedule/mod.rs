@@ -358,7 +358,7 @@ fn start(context: Context, handle: Handle, order: Order) {
     tokio::spawn(async move {
         let own = context.clone();
         let finished = match tokio::spawn(async move { work(&own, order).await }).await {
-            Ok(Ok(finished)) => Some(Box::new(finished)),
+            Ok(Ok(finished)) => finished.map(Box::new),
             Ok(Err(error)) => {
                 tracing::error!(job = %id, %error, "the ledger did not take the end of this run");
                 None

@@ -25,7 +25,7 @@ impl Run<'_> {
         worker: &Worker,
         step: &Step,
         scope: &Scope,
-    ) -> Result<Finished, sluice_ledger::Error> {
+    ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let with = match step.with.render(scope, &live.secrets) {
             Ok(with) => with.unwrap_or(Value::Null),
             Err(problem) => {
@@ -70,7 +70,7 @@ impl Run<'_> {
             match self.context.ledger.begin(begin).await? {
                 Begun::Go => {}
                 Begun::AlreadyApplied => return self.pass_over_applied(step).await,
-                Begun::Stale => return Ok(self.hand_back()),
+                Begun::Stale => return Ok(None),
             }
         } else {
             self.context.ledger.begin_unwaited(begin).await?;
@@ -88,7 +88,7 @@ impl Run<'_> {
         step: &Step,
         outcome: Outcome,
         started_at: Time,
-    ) -> Result<Finished, sluice_ledger::Error> {
+    ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let attempt = AttemptSettlement {
             step_id: Arc::from(step.id.as_str()),
             kind: AttemptKind::Call,
@@ -111,7 +111,7 @@ impl Run<'_> {
         step: &Step,
         readback: Readback,
         started_at: Time,
-    ) -> Result<Finished, sluice_ledger::Error> {
+    ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
         let before = effects.iter().find(|effect| effect.step == self.job.step);
         let (absent, reads) = before.map_or((0, 0), |effect| (effect.absent_reads, effect.reads));
@@ -131,7 +131,7 @@ impl Run<'_> {
     }
 
     /// The ledger knows better than memory: this step was done before.
-    async fn pass_over_applied(mut self, step: &Step) -> Result<Finished, sluice_ledger::Error> {
+    async fn pass_over_applied(mut self, step: &Step) -> Result<Option<Finished>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
         let result = effects.into_iter().find(|effect| effect.step == self.job.step).and_then(|effect| effect.result);
         let result = result.unwrap_or(Value::Null);

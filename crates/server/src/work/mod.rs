@@ -85,8 +85,9 @@ impl Place {
     }
 }
 
-/// Works on a job until an outward step has been tried, or until there is nothing left to do.
-pub async fn work(context: &Context, order: Order) -> Result<Finished, sluice_ledger::Error> {
+/// Works on a job until an outward step has been tried, or until there is nothing left to do. `None` if the ledger knows the job
+/// otherwise than memory does: it has to be read anew.
+pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, sluice_ledger::Error> {
     let mut run = Run::new(context, order);
     let Some(live) = context.revisions.get(&run.job.revision, &context.ledger).await else {
         let failure = Failure::new(
@@ -131,7 +132,7 @@ pub async fn work(context: &Context, order: Order) -> Result<Finished, sluice_le
         }
         if *step.destination != *run.destination {
             // The slot that was taken is another destination's.
-            return Ok(run.hand_back());
+            return Ok(Some(run.hand_back()));
         }
         return run.attempt(&live, &worker, step, &scope).await;
     }

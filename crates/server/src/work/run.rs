@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
     }
 
     /// Nothing was tried: the job ends, or cannot go on.
-    pub async fn end_untried(mut self, next: Next) -> Result<Finished, sluice_ledger::Error> {
+    pub async fn end_untried(mut self, next: Next) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
         let attempts = self.job.attempts;
         let next = self.job_next(next, attempts, at);
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
     }
 
     /// Every step is done or was passed over.
-    pub async fn complete(self) -> Result<Finished, sluice_ledger::Error> {
+    pub async fn complete(self) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
         let next = self.final_next(at);
         self.write(next, None, None, None, at).await
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
     }
 
     /// Something was tried.
-    pub async fn end(mut self, next: Next, tried: Tried) -> Result<Finished, sluice_ledger::Error> {
+    pub async fn end(mut self, next: Next, tried: Tried) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
         let (state, result) = match &next {
             Next::Advance { result } => (EffectState::Applied, Some(result.clone())),
@@ -200,28 +200,26 @@ impl<'a> Run<'a> {
         attempt: Option<AttemptSettlement>,
         verdict: Option<Verdict>,
         at: Time,
-    ) -> Result<Finished, sluice_ledger::Error> {
+    ) -> Result<Option<Finished>, sluice_ledger::Error> {
         self.report(&next);
         let job = &mut self.job;
         (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
         (job.verifying, job.updated_at) = (next.verifying, at);
         let settlement = Settlement { job: job.id, n: job.tries, effect, attempt, next, at };
-        while let Err(error) = self.settle(&settlement).await {
-            match error {
+        loop {
+            match self.context.ledger.settle(settlement.clone()).await {
+                Ok(true) => break,
+                Ok(false) => {
+                    tracing::warn!(job = %self.job.id, "the job has moved on without this attempt");
+                    return Ok(None);
+                }
                 // What was done must not be forgotten: the lane waits until there is room to write it down.
-                sluice_ledger::Error::DiskFull => tokio::time::sleep(DISK_FULL_PAUSE).await,
-                other => return Err(other),
+                Err(sluice_ledger::Error::DiskFull) => tokio::time::sleep(DISK_FULL_PAUSE).await,
+                Err(other) => return Err(other),
             }
         }
         let place = self.place();
-        Ok(Finished { job: self.job, verdict, place })
-    }
-
-    async fn settle(&self, settlement: &Settlement) -> Result<(), sluice_ledger::Error> {
-        if !self.context.ledger.settle(settlement.clone()).await? {
-            tracing::warn!(job = %self.job.id, "the job has moved on without this attempt");
-        }
-        Ok(())
+        Ok(Some(Finished { job: self.job, verdict, place }))
     }
 
     fn report(&self, next: &JobNext) {

@@ -69,6 +69,8 @@ async fn a_pause_survives_a_restart_and_a_paused_source_is_told_to_come_back() {
     world.start_node().await;
     let destination = world.get("/api/v1/destinations").await.as_array().unwrap().iter().find(|d| d["name"] == "crm").unwrap().clone();
     assert_eq!(destination["gate"]["paused"], "operator", "{destination}");
+    let job = world.get("/api/v1/jobs").await["items"][0].clone();
+    assert_eq!((job["state"].as_str(), job["waiting_for"].as_str()), (Some("queued"), Some("destination:crm is paused")), "{job}");
     assert_eq!(world.crm.truth().object("Lead").records, 0);
     world.act("/api/v1/resume", json!({ "target": "destination:crm" })).await;
     assert_eq!(world.settled(&event).await[0]["state"], "succeeded");
