@@ -127,11 +127,15 @@ impl JobState {
     pub fn may_become(self, next: JobState) -> bool {
         use JobState::*;
         match self {
-            Queued | Retrying | Waiting => matches!(next, Running | Waiting | Retrying | Succeeded | Noop | Dead | Unknown | Dropped),
-            Running => next != Dropped && next != Running,
-            // Replayed by a person; a dead letter may also be given up.
-            Dead | Unknown => matches!(next, Queued | Dropped | Succeeded),
-            Succeeded | Noop | Dropped => next == Queued,
+            // Without an attempt it can still end: every step was passed over, or it cannot be prepared.
+            Queued | Retrying => matches!(next, Running | Succeeded | Noop | Dead),
+            Running => matches!(next, Queued | Retrying | Waiting | Succeeded | Noop | Dead | Unknown),
+            // A read-back is no attempt, and it can end in everything that an attempt can.
+            Waiting => next != Dropped,
+            // A person replays it, says what became of it, or gives it up.
+            Dead | Unknown => matches!(next, Queued | Dropped),
+            Succeeded | Noop => next == Queued,
+            Dropped => false,
         }
     }
 }
