@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use crate::destination::{DestinationKind, SlackDestination, SlackWay};
 use crate::outcome::EffectClass;
 
 /// What a step does.
@@ -13,6 +14,14 @@ pub enum Action {
     HttpRequest,
     /// `salesforce.upsert`
     SalesforceUpsert,
+    /// `postgres.upsert`
+    PostgresUpsert,
+    /// `email.send`
+    EmailSend,
+    /// `script`
+    Script,
+    /// `slack.post`
+    SlackPost,
 }
 
 /// One action, described.
@@ -60,6 +69,8 @@ pub enum Shape {
     Duration,
     /// A list of whole numbers.
     Numbers,
+    /// Text, or a list of texts.
+    Texts,
 }
 
 const fn parameter(name: &'static str, shape: Shape, required: bool, about: &'static str) -> Parameter {
@@ -117,15 +128,95 @@ static SALESFORCE_UPSERT: Spec = Spec {
     ],
 };
 
+static POSTGRES_UPSERT: Spec = Spec {
+    name: "postgres.upsert",
+    about: "Inserts or updates one row, and in the same transaction notes the effect in the table sluice_effects: a second run \
+            finds the note and changes nothing. Its output has the columns of `returning`.",
+    destination: "postgres",
+    destination_required: true,
+    parameters: &[
+        parameter("table", Shape::Text, true, "The table, with or without its schema."),
+        parameter("key", Shape::Texts, true, "The columns of a unique index: who this row is about. An empty value means the job is dead for want of an identity."),
+        parameter("values", Shape::Map, true, "Column names to values; a null clears a column, an undefined one is left out."),
+        parameter("returning", Shape::Texts, false, "The columns of the output; those of `key` when left out."),
+    ],
+};
+
+static EMAIL_SEND: Spec = Spec {
+    name: "email.send",
+    about: "Sends one mail over SMTP. Its Message-ID is made of the effect's key, so that a repeat can be recognised; nobody \
+            can ask a mail server what it has taken, so an unknown outcome waits for a person.",
+    destination: "smtp",
+    destination_required: true,
+    parameters: &[
+        parameter("to", Shape::Texts, true, "Addresses, such as ada@example.com or Ada <ada@example.com>. Empty means the job is dead for want of an identity."),
+        parameter("cc", Shape::Texts, false, "More addresses, for all to see."),
+        parameter("bcc", Shape::Texts, false, "More addresses, for nobody to see."),
+        parameter("reply_to", Shape::Texts, false, "Where answers go."),
+        parameter("from", Shape::Text, false, "The sender, when it is not the destination's."),
+        parameter("subject", Shape::Text, true, "The subject."),
+        parameter("text", Shape::Text, false, "The body as plain text; this or `html` must be there."),
+        parameter("html", Shape::Text, false, "The body as HTML; beside `text` it is the alternative."),
+        parameter("headers", Shape::Map, false, "More headers, such as List-Unsubscribe."),
+        parameter("repeat", Shape::OneOf(&["allowed", "never"]), false, "allowed: an unknown outcome is sent again, so the mail may arrive twice."),
+    ],
+};
+
+static SCRIPT: Spec = Spec {
+    name: "script",
+    about: "Runs a program in the directory of the configuration. It finds BODY, EVENT and IDEMPOTENCY_KEY in its environment; \
+            the last line of its standard output, if it is JSON, is the step's output. Exit code 0 is success, 75 means try \
+            again later, 64 and 65 mean never, anything else is a failure that is tried again.",
+    destination: "script",
+    destination_required: false,
+    parameters: &[
+        parameter("runtime", Shape::Text, false, "What runs `script`: node:18, python:3 or bash, or a later version. `uses:` on the step says the same."),
+        parameter("script", Shape::Text, false, "The program itself, taken as it stands: no {{ … }} and no ${secrets.NAME} is filled in."),
+        parameter("command", Shape::Texts, false, "A program and its arguments, instead of `script`."),
+        parameter("env", Shape::Map, false, "More of its environment; ${secrets.NAME} is filled in. Nothing else of Sluice's own environment is handed on but PATH, HOME, LANG, TZ and TMPDIR."),
+        parameter("body", Shape::Any, false, "What BODY holds, as JSON; the body of the request when left out."),
+        parameter("event", Shape::Any, false, "What EVENT holds, as JSON; the event when left out."),
+        parameter("class", Shape::OneOf(&["natural", "keyed", "blind"]), false, "What a repeat does. keyed, when left out: the script uses IDEMPOTENCY_KEY. blind: it does not, so an unknown outcome waits for a person."),
+        parameter("repeat", Shape::OneOf(&["allowed", "never"]), false, "allowed: an unknown outcome of a blind script is run again, so its effect may happen twice."),
+        parameter("timeout", Shape::Duration, false, "When it is killed, with all that it started; 30s when left out."),
+    ],
+};
+
+static SLACK_POST: Spec = Spec {
+    name: "slack.post",
+    about: "Posts one message. With a token it can be read back whether it is there, and the output has ts and channel; behind \
+            an incoming webhook nobody can tell, so an unknown outcome waits for a person.",
+    destination: "slack",
+    destination_required: true,
+    parameters: &[
+        parameter("channel", Shape::Text, false, "The channel's id, such as C0123456789; must be there with a token. A webhook has its own."),
+        parameter("text", Shape::Text, false, "The text; beside `blocks` it is what notifications show. This or `blocks` must be there."),
+        parameter("blocks", Shape::Any, false, "A list of blocks, as Slack defines them."),
+        parameter("thread_ts", Shape::Text, false, "The message to answer in its thread."),
+        parameter("repeat", Shape::OneOf(&["allowed", "never"]), false, "allowed: an unknown outcome behind a webhook is sent again, so the message may appear twice."),
+    ],
+};
+
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 2] = [Action::HttpRequest, Action::SalesforceUpsert];
+    pub const ALL: [Action; 6] = [
+        Action::HttpRequest,
+        Action::SalesforceUpsert,
+        Action::PostgresUpsert,
+        Action::EmailSend,
+        Action::Script,
+        Action::SlackPost,
+    ];
 
     /// Its row in the catalogue.
     pub fn spec(self) -> &'static Spec {
         match self {
             Action::HttpRequest => &HTTP_REQUEST,
             Action::SalesforceUpsert => &SALESFORCE_UPSERT,
+            Action::PostgresUpsert => &POSTGRES_UPSERT,
+            Action::EmailSend => &EMAIL_SEND,
+            Action::Script => &SCRIPT,
+            Action::SlackPost => &SLACK_POST,
         }
     }
 
@@ -141,10 +232,14 @@ impl Action {
 
     /// How a repeat of this effect is answered, from `with:` as it was written.
     pub fn class(self, with: &Value) -> EffectClass {
+        let text = |name: &str| with.get(name).and_then(Value::as_str);
         match self {
             Action::SalesforceUpsert => EffectClass::Natural,
+            Action::PostgresUpsert => EffectClass::Transactional,
+            Action::EmailSend => EffectClass::Blind,
+            Action::SlackPost => EffectClass::Verifiable,
+            Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),
             Action::HttpRequest => {
-                let text = |name: &str| with.get(name).and_then(Value::as_str);
                 if let Some(class) = text("class").and_then(EffectClass::parse) {
                     return class;
                 }
@@ -159,6 +254,15 @@ impl Action {
                     _ => EffectClass::Blind,
                 }
             }
+        }
+    }
+
+    /// The same at this destination, which may protect less than the action could: nothing is read back from behind an
+    /// incoming webhook.
+    pub fn class_at(self, with: &Value, destination: &DestinationKind) -> EffectClass {
+        match destination {
+            DestinationKind::Slack(SlackDestination { way: SlackWay::Webhook(_), .. }) => EffectClass::Blind,
+            _ => self.class(with),
         }
     }
 
@@ -189,5 +293,22 @@ mod tests {
         assert_eq!(class(json!({"url": "/x", "idempotency_header": "Idempotency-Key"})), EffectClass::Keyed);
         assert_eq!(class(json!({"url": "/x", "verify": {"url": "/y"}})), EffectClass::Verifiable);
         assert_eq!(class(json!({"url": "/x", "class": "natural"})), EffectClass::Natural);
+    }
+
+    #[test]
+    fn a_script_is_keyed_unless_its_author_says_otherwise() {
+        let class = |with: Value| Action::Script.class(&with);
+        assert_eq!(class(json!({"script": "1"})), EffectClass::Keyed);
+        assert_eq!(class(json!({"script": "1", "class": "blind"})), EffectClass::Blind);
+    }
+
+    #[test]
+    fn nothing_is_read_back_from_behind_a_webhook() {
+        let at = |way| {
+            let there = DestinationKind::Slack(SlackDestination { base_url: String::new(), way });
+            Action::SlackPost.class_at(&json!({"text": "x"}), &there)
+        };
+        assert_eq!(at(SlackWay::Webhook("https://hooks.example/x".into())), EffectClass::Blind);
+        assert_eq!(at(SlackWay::Token("xoxb".into())), EffectClass::Verifiable);
     }
 }

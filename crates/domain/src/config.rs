@@ -1,6 +1,7 @@
 //! A whole configuration, as it is meant: valid by construction, immutable, passed down.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::destination::Destination;
@@ -12,6 +13,8 @@ use crate::worker::{Queue, Worker};
 pub struct Config {
     /// Names this revision: a digest of the files it was read from.
     pub revision: Revision,
+    /// Where its files lie; scripts run there.
+    pub directory: PathBuf,
     /// By name.
     pub flows: BTreeMap<String, Arc<Flow>>,
     /// By name.

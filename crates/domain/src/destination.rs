@@ -1,5 +1,6 @@
 //! A destination: an integration with credentials, limits and a breaker.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::unit::Rate;
@@ -25,6 +26,14 @@ pub enum DestinationKind {
     Http(HttpDestination),
     /// Salesforce, or something that answers like it.
     Salesforce(SalesforceDestination),
+    /// A PostgreSQL database of somebody else's.
+    Postgres(PostgresDestination),
+    /// A mail server.
+    Smtp(SmtpDestination),
+    /// Programs of the author's own, on this machine.
+    Script(ScriptDestination),
+    /// Slack, or something that answers like it.
+    Slack(SlackDestination),
 }
 
 impl DestinationKind {
@@ -33,11 +42,15 @@ impl DestinationKind {
         match self {
             DestinationKind::Http(_) => "http",
             DestinationKind::Salesforce(_) => "salesforce",
+            DestinationKind::Postgres(_) => "postgres",
+            DestinationKind::Smtp(_) => "smtp",
+            DestinationKind::Script(_) => "script",
+            DestinationKind::Slack(_) => "slack",
         }
     }
 
     /// Every word that `type:` may have.
-    pub const NAMES: [&'static str; 2] = ["http", "salesforce"];
+    pub const NAMES: [&'static str; 6] = ["http", "salesforce", "postgres", "smtp", "script", "slack"];
 }
 
 /// A plain HTTP destination.
@@ -94,6 +107,103 @@ pub enum SalesforceAuth {
         client_secret: SecretValue,
     },
     /// A token that somebody else renews. A 401 cannot be cured here.
+    Token(SecretValue),
+}
+
+/// A PostgreSQL database.
+#[derive(Clone, Debug)]
+pub struct PostgresDestination {
+    /// `postgres://user:password@host/database`.
+    pub url: SecretValue,
+    /// When the server gives up on a statement.
+    pub statement_timeout: Duration,
+    /// Who vouches for the server, in PEM; the roots of this machine when left out.
+    pub ca_certificate: Option<SecretValue>,
+}
+
+/// A mail server.
+#[derive(Clone, Debug)]
+pub struct SmtpDestination {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How the way there is protected.
+    pub tls: SmtpTls,
+    /// Who we are, to it.
+    pub login: Option<SmtpLogin>,
+    /// Who mail is from: an address, with or without a name.
+    pub from: String,
+    /// Who vouches for the server, in PEM; the roots of this machine when left out.
+    pub ca_certificate: Option<SecretValue>,
+}
+
+/// How the way to a mail server is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmtpTls {
+    /// Begins in the clear and must change to TLS before anything is said.
+    StartTls,
+    /// TLS from the first byte.
+    Tls,
+    /// Not at all.
+    None,
+}
+
+impl SmtpTls {
+    /// Every word that `tls:` may have.
+    pub const NAMES: [&'static str; 3] = ["starttls", "tls", "none"];
+
+    /// The way that this word names.
+    pub fn parse(word: &str) -> Option<SmtpTls> {
+        match word {
+            "starttls" => Some(SmtpTls::StartTls),
+            "tls" => Some(SmtpTls::Tls),
+            "none" => Some(SmtpTls::None),
+            _ => None,
+        }
+    }
+
+    /// The port that is usual for it.
+    pub fn port(self) -> u16 {
+        match self {
+            SmtpTls::StartTls => 587,
+            SmtpTls::Tls => 465,
+            SmtpTls::None => 25,
+        }
+    }
+}
+
+/// Who we are, to a mail server.
+#[derive(Clone, Debug)]
+pub struct SmtpLogin {
+    /// The user name.
+    pub user: String,
+    /// The password.
+    pub password: SecretValue,
+}
+
+/// Programs of the author's own.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptDestination {
+    /// Where they run: the directory of the configuration.
+    pub directory: PathBuf,
+}
+
+/// A Slack workspace.
+#[derive(Clone, Debug)]
+pub struct SlackDestination {
+    /// Where its API is, without a slash at the end.
+    pub base_url: String,
+    /// How messages get there.
+    pub way: SlackWay,
+}
+
+/// How messages get to Slack.
+#[derive(Clone, Debug)]
+pub enum SlackWay {
+    /// An incoming webhook: its URL is all it needs, and all that is secret.
+    Webhook(SecretValue),
+    /// `chat.postMessage` with a bot's token.
     Token(SecretValue),
 }
 

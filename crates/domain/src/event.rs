@@ -1,15 +1,16 @@
 //! The event: one accepted fact, normalized.
 
+mod mapping;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::key::KeyDigest;
-use crate::path::Path;
-use crate::template::{Scope, Secrets, Template, TemplateProblem};
+use crate::key::{KeyDigest, TENANT};
+use crate::normalize;
 use crate::time::Time;
-use crate::verify::SecretValue;
+pub use mapping::{EventMapping, MappingProblem, Origin};
 
 /// Names an event everywhere: in answers, on pages, in logs.
 ///
@@ -120,6 +121,21 @@ impl Event {
         Value::Object(fields)
     }
 
+    /// Whose personal data this is, as a digest: the email address if there is one, then the phone number, then the
+    /// source's own id of the person.
+    pub fn contact(&self) -> Option<KeyDigest> {
+        ["email", "phone_e164", "phone", "contact_external_id", "external_id"].into_iter().find_map(|name| {
+            let value = self.identity.get(name).and_then(scalar).filter(|value| !value.trim().is_empty())?;
+            let kind = if name == "phone_e164" { "phone" } else { name };
+            Some(KeyDigest::new(TENANT, &format!("contact:{kind}"), &normalize::email(&value)))
+        })
+    }
+
+    /// Whether anything says who it is about.
+    pub fn has_identity(&self) -> bool {
+        self.identity.values().any(|value| scalar(value).is_some_and(|text| !text.trim().is_empty()))
+    }
+
     /// What keeps the order of events about one person or thing: the first identity that there is, or the event itself.
     pub fn entity(&self) -> u64 {
         let identity = ["contact_external_id", "external_id", "email", "phone_e164", "phone"]
@@ -137,167 +153,6 @@ impl Event {
     }
 }
 
-/// How a payload becomes an event: the flow's `event:` section.
-#[derive(Clone, Debug)]
-pub struct EventMapping {
-    /// Stands in every event.
-    pub schema_version: String,
-    /// Stands in every event; change it whenever the mapping changes.
-    pub mapping_version: String,
-    /// What happened.
-    pub event_type: Template,
-    /// The source's own id.
-    pub source_event_id: Option<Template>,
-    /// When it happened.
-    pub occurred_at: Option<Template>,
-    /// Who it is about.
-    pub identity: Vec<(String, Template)>,
-    /// What is said; the whole body when left out.
-    pub attributes: Option<Vec<(String, Template)>>,
-    /// Where it should go.
-    pub routing: Vec<(String, Template)>,
-    /// What must be there, as paths into the event.
-    pub required: Vec<(String, Path)>,
-}
-
-impl EventMapping {
-    /// The mapping of a flow without an `event:` section: the body is taken as it is.
-    pub fn plain(event_type: &str) -> EventMapping {
-        EventMapping {
-            schema_version: "1.0".into(),
-            mapping_version: "1".into(),
-            event_type: Template::Literal(Value::String(event_type.into())),
-            source_event_id: None,
-            occurred_at: None,
-            identity: vec![],
-            attributes: None,
-            routing: vec![],
-            required: vec![],
-        }
-    }
-}
-
-/// Why a payload could not become an event.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MappingProblem {
-    /// Required fields that are not there.
-    #[error("required and not there: {}", .0.join(", "))]
-    Missing(Vec<String>),
-    /// An expression failed.
-    #[error("{at}: {problem}")]
-    Expression {
-        /// The line of the mapping.
-        at: String,
-        /// What went wrong.
-        problem: TemplateProblem,
-    },
-    /// A field of the shape got a value of another kind.
-    #[error("{at}: {message}")]
-    Value {
-        /// The line of the mapping.
-        at: String,
-        /// What is wrong.
-        message: String,
-    },
-}
-
-/// What the mapping needs to know beside the payload.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
-    /// Who sent it.
-    pub source: &'a str,
-    /// The key that it was accepted under.
-    pub idempotency_key: &'a str,
-    /// Our id.
-    pub id: EventId,
-    /// When its request arrived.
-    pub received_at: Time,
-}
-
-struct NoSecrets;
-
-impl Secrets for NoSecrets {
-    fn secret(&self, _: &str) -> Option<&SecretValue> {
-        None
-    }
-}
-
-impl EventMapping {
-    /// Makes the event. `scope` holds `body` and `headers`.
-    pub fn apply(&self, scope: &Scope, origin: Origin<'_>) -> Result<Event, MappingProblem> {
-        let value = |at: &str, template: &Template| {
-            template
-                .render(scope, &NoSecrets)
-                .map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
-        };
-        let section = |at: &str, entries: &[(String, Template)]| -> Result<Map<String, Value>, MappingProblem> {
-            let mut map = Map::new();
-            for (name, template) in entries {
-                if let Some(value) = value(&format!("{at}.{name}"), template)?.filter(|value| !value.is_null()) {
-                    map.insert(name.clone(), value);
-                }
-            }
-            Ok(map)
-        };
-        let event_type = match value("type", &self.event_type)? {
-            Some(Value::String(text)) if !text.is_empty() => text,
-            _ => return Err(MappingProblem::Missing(vec!["type".into()])),
-        };
-        let source_event_id = match &self.source_event_id {
-            Some(template) => value("id", template)?.and_then(|id| scalar(&id)),
-            None => None,
-        };
-        let occurred_at = match &self.occurred_at {
-            Some(template) => match value("occurred_at", template)? {
-                None | Some(Value::Null) => None,
-                Some(at) => Some(read_time(&at).ok_or_else(|| MappingProblem::Value {
-                    at: "occurred_at".into(),
-                    message: format!("{at} is not a time; RFC 3339 text or a Unix time in seconds or milliseconds is"),
-                })?),
-            },
-            None => None,
-        };
-        let attributes = match &self.attributes {
-            Some(entries) => section("attributes", entries)?,
-            None => match scope.get("body") {
-                Some(Value::Object(body)) => body.clone(),
-                Some(other) => Map::from_iter([("body".to_owned(), other.clone())]),
-                None => Map::new(),
-            },
-        };
-        let event = Event {
-            schema_version: self.schema_version.clone(),
-            event_id: format!("{}:{}", origin.source, source_event_id.as_deref().unwrap_or(origin.idempotency_key)),
-            event_type,
-            source: origin.source.to_owned(),
-            occurred_at,
-            idempotency_key: origin.idempotency_key.to_owned(),
-            identity: section("identity", &self.identity)?,
-            attributes,
-            routing: section("routing", &self.routing)?,
-            audit: Audit {
-                received_at: origin.received_at,
-                raw_event_ref: format!("ledger://events/{}/raw", origin.id),
-                mapping_version: self.mapping_version.clone(),
-            },
-        };
-        if !self.required.is_empty() {
-            let view = event.to_scope();
-            let empty = |value: Option<&Value>| match value {
-                None | Some(Value::Null) => true,
-                Some(Value::String(text)) => text.trim().is_empty(),
-                Some(_) => false,
-            };
-            let missing: Vec<String> =
-                self.required.iter().filter(|(_, path)| empty(path.find(&view))).map(|(text, _)| text.clone()).collect();
-            if !missing.is_empty() {
-                return Err(MappingProblem::Missing(missing));
-            }
-        }
-        Ok(event)
-    }
-}
-
 /// A scalar as text; nothing for null, lists and objects.
 pub fn scalar(value: &Value) -> Option<String> {
     match value {
@@ -308,7 +163,8 @@ pub fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-fn read_time(value: &Value) -> Option<Time> {
+/// A moment: RFC 3339 text, a date and time (taken as UTC), or a Unix time in seconds or milliseconds.
+pub fn read_time(value: &Value) -> Option<Time> {
     match value {
         Value::String(text) => Time::parse(text)
             .or_else(|| text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp().into()))
@@ -327,6 +183,8 @@ fn read_unix(number: f64) -> Option<Time> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Path;
+    use crate::template::{Scope, Template};
     use serde_json::json;
 
     fn template(text: &str) -> Template {

@@ -72,12 +72,77 @@ impl Path {
         Some(value)
     }
 
+    /// Whether this is the place `at`. A path that names no place in a list means every place in it.
+    pub fn leads_to(&self, at: &[Segment]) -> bool {
+        let mut wanted = self.0.iter();
+        let mut next = wanted.next();
+        for segment in at {
+            match (next, segment) {
+                (Some(own), segment) if own == segment => next = wanted.next(),
+                (Some(Segment::Key(_)), Segment::Index(_)) => {}
+                _ => return false,
+            }
+        }
+        next.is_none()
+    }
+
+    /// Takes what the path leads to out of a value. A path that names no place in a list means every place in it.
+    /// Answers whether there was something.
+    pub fn remove(&self, value: &mut Value) -> bool {
+        remove(&self.0, value)
+    }
+
     /// The first name, and the path after it.
     pub fn split_root(&self) -> Option<(&str, Path)> {
         match self.0.first()? {
             Segment::Key(root) => Some((root, Path(self.0[1..].to_vec()))),
             Segment::Index(_) => None,
         }
+    }
+}
+
+fn remove(segments: &[Segment], value: &mut Value) -> bool {
+    let [first, rest @ ..] = segments else { return false };
+    match (first, value) {
+        (Segment::Key(key), Value::Object(members)) if rest.is_empty() => members.shift_remove(key).is_some(),
+        (Segment::Key(key), Value::Object(members)) => members.get_mut(key).is_some_and(|inner| remove(rest, inner)),
+        (Segment::Index(index), Value::Object(members)) => {
+            let key = index.to_string();
+            match rest {
+                [] => members.shift_remove(&key).is_some(),
+                _ => members.get_mut(&key).is_some_and(|inner| remove(rest, inner)),
+            }
+        }
+        (Segment::Index(index), Value::Array(items)) if *index < items.len() => match rest {
+            [] => {
+                items.remove(*index);
+                true
+            }
+            _ => remove(rest, &mut items[*index]),
+        },
+        (Segment::Key(_), Value::Array(items)) => {
+            let mut found = false;
+            for item in items {
+                found |= remove(segments, item);
+            }
+            found
+        }
+        _ => false,
+    }
+}
+
+impl std::fmt::Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Index(index) => write!(f, "[{index}]")?,
+                Segment::Key(key) if !key.is_empty() && key.chars().all(is_name) => {
+                    write!(f, "{}{key}", if place == 0 { "" } else { "." })?;
+                }
+                Segment::Key(key) => write!(f, "[{key:?}]")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -101,6 +166,18 @@ mod tests {
         for wrong in ["", ".", "a.", "a..b", "a[", "a[x]", "a b", "a['x]"] {
             assert_eq!(Path::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone_from_every_item_of_a_list() {
+        let mut value = json!({"a": [{"ip": 1, "n": 2}, {"ip": 3}], "k": {"ip": 4}, "7": 1});
+        let remove = |path: &str, value: &mut Value| Path::parse(path).unwrap().remove(value);
+        assert!(remove("a.ip", &mut value));
+        assert!(remove("k", &mut value));
+        assert!(!remove("k.ip", &mut value));
+        assert!(remove("a[1]", &mut value));
+        assert_eq!(value, json!({"a": [{"n": 2}], "7": 1}));
+        assert_eq!(Path::parse("a.b[0]['c d']").unwrap().to_string(), "a.b[0][\"c d\"]");
     }
 
     proptest::proptest! {

@@ -65,7 +65,10 @@ fn the_diagram_and_the_code_agree() {
     let allowed = allowed();
     let only_drawn: Vec<_> = drawn.difference(&allowed).collect();
     let only_allowed: Vec<_> = allowed.difference(&drawn).collect();
-    assert!(only_drawn.is_empty() && only_allowed.is_empty(), "drawn, not allowed: {only_drawn:?}\nallowed, not drawn: {only_allowed:?}");
+    assert!(
+        only_drawn.is_empty() && only_allowed.is_empty(),
+        "drawn, not allowed: {only_drawn:?}\nallowed, not drawn: {only_allowed:?}"
+    );
 }
 
 #[test]

@@ -302,8 +302,8 @@ static MAILGUN: Preset = Preset {
     event_type: &[&[Body(&["event-data", "event"])]],
     retry_horizon: hours(8),
     body: BodyForm::JsonOrForm,
-    volatile: &[&["signature"]],
-    secret_fields: &[&["signature"]],
+    volatile: &[&["signature"], &["timestamp"], &["token"]],
+    secret_fields: &[&["signature"], &["token"]],
     success: Success::Exactly200,
     ..UNKNOWN
 };

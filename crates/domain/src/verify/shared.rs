@@ -100,6 +100,14 @@ impl SharedCheck {
 }
 
 impl SharedPlace {
+    pub(super) fn header(&self) -> Option<&str> {
+        match self {
+            SharedPlace::Bearer | SharedPlace::Basic => Some("authorization"),
+            SharedPlace::Header(name) => Some(name),
+            SharedPlace::Query(_) => None,
+        }
+    }
+
     fn name(&self) -> String {
         match self {
             SharedPlace::Bearer | SharedPlace::Basic => "the header authorization".to_owned(),

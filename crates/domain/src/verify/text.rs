@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// The pairs of a form body or a query, decoded, in order. Empty segments are skipped and a segment
 /// without `=` is a name with an empty value.
-pub(super) fn form_pairs(form: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+pub(crate) fn form_pairs(form: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     form.split(|byte| *byte == b'&').filter(|segment| !segment.is_empty()).map(|segment| {
         match segment.iter().position(|byte| *byte == b'=') {
             Some(at) => (decode_form(&segment[..at]), decode_form(&segment[at + 1..])),

@@ -107,6 +107,14 @@ impl Verifier {
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
+
+    /// The header that holds a token as it is, in lower case: it must not be stored. Schemes that sign have none.
+    pub fn credential_header(&self) -> Option<&str> {
+        match &self.check {
+            Check::Shared(check) => check.place.header(),
+            _ => None,
+        }
+    }
 }
 
 impl Check {

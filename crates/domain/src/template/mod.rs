@@ -3,226 +3,17 @@
 //! An expression reads what it is given and nothing else, and it has fuel: it cannot reach out, and it
 //! cannot run for ever. A plain path is looked up directly; anything more is a minijinja expression.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
+mod expression;
+mod function;
 
-use minijinja::{Environment, UndefinedBehavior};
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
-use crate::path::Path;
+use crate::event::scalar;
 use crate::verify::SecretValue;
-
-/// How many instructions one evaluation may take. A typical one takes under a hundred.
-const FUEL: u64 = 50_000;
-
-static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-    environment.set_fuel(Some(FUEL));
-    environment
-});
-
-/// The names that an expression may start from.
-pub const ROOTS: [&str; 8] = ["event", "body", "headers", "request", "steps", "vars", "item", "now"];
-
-/// Why an expression could not be read or evaluated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TemplateProblem(pub String);
-
-/// What an expression can see: a value for each root name.
-#[derive(Clone, Debug, Default)]
-pub struct Scope {
-    roots: Map<String, Value>,
-}
-
-impl Scope {
-    /// Nothing to see yet.
-    pub fn new() -> Scope {
-        Scope::default()
-    }
-
-    /// Makes a value visible under a root name.
-    pub fn set(&mut self, root: &str, value: Value) {
-        self.roots.insert(root.to_owned(), value);
-    }
-
-    /// What stands under a root name.
-    pub fn get(&self, root: &str) -> Option<&Value> {
-        self.roots.get(root)
-    }
-
-    fn with_request(&self) -> Cow<'_, Map<String, Value>> {
-        let part = |name: &str| self.roots.get(name).cloned().unwrap_or(Value::Null);
-        let request = Map::from_iter([("body".to_owned(), part("body")), ("headers".to_owned(), part("headers"))]);
-        let mut roots = self.roots.clone();
-        roots.insert("request".to_owned(), Value::Object(request));
-        Cow::Owned(roots)
-    }
-
-    /// Makes a step's output visible as `steps.<id>.output`.
-    pub fn set_step_output(&mut self, id: &str, output: Value) {
-        let steps = self.roots.entry("steps").or_insert_with(|| Value::Object(Map::new()));
-        if let Value::Object(steps) = steps {
-            let mut step = Map::new();
-            step.insert("output".to_owned(), output);
-            steps.insert(id.to_owned(), Value::Object(step));
-        }
-    }
-}
-
-/// An expression, read and ready.
-pub struct Expression {
-    source: String,
-    form: Form,
-}
-
-enum Form {
-    Path(String, Path),
-    Jinja(Box<minijinja::Expression<'static, 'static>>),
-}
-
-impl Expression {
-    /// Reads an expression. A hyphen between letters belongs to the name (`steps.check-and-set`); put spaces
-    /// around a minus.
-    pub fn parse(source: &str) -> Result<Expression, TemplateProblem> {
-        let source = source.trim();
-        if source.is_empty() {
-            return Err(TemplateProblem("the expression is empty".into()));
-        }
-        // `request.body` is the body, `request.headers` the headers: one value under two names.
-        let short = source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
-        if let Some((root, path)) = Path::parse(short.unwrap_or(source)).as_ref().and_then(Path::split_root)
-            && ROOTS.contains(&root)
-        {
-            let path = if root == "headers" { lower_case_first(path) } else { path };
-            return Ok(Expression { source: source.to_owned(), form: Form::Path(root.to_owned(), path) });
-        }
-        let expression = ENVIRONMENT
-            .compile_expression_owned(quote_hyphens(source))
-            .map_err(|error| TemplateProblem(format!("`{source}` is not an expression: {}", describe(&error))))?;
-        Ok(Expression { source: source.to_owned(), form: Form::Jinja(Box::new(expression)) })
-    }
-
-    /// As it was written.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// The root names that it reads.
-    pub fn roots(&self) -> BTreeSet<String> {
-        match &self.form {
-            Form::Path(root, _) => BTreeSet::from([root.clone()]),
-            Form::Jinja(expression) => expression.undeclared_variables(false).into_iter().collect(),
-        }
-    }
-
-    /// The steps whose output it reads, as far as that can be seen.
-    pub fn steps(&self) -> BTreeSet<String> {
-        match &self.form {
-            Form::Path(root, path) if root == "steps" => match path.0.first() {
-                Some(crate::path::Segment::Key(id)) => BTreeSet::from([id.clone()]),
-                _ => BTreeSet::new(),
-            },
-            Form::Path(..) => BTreeSet::new(),
-            Form::Jinja(_) => self
-                .source
-                .match_indices("steps.")
-                .filter(|(at, _)| !self.source[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.')))
-                .map(|(at, found)| {
-                    let rest = &self.source[at + found.len()..];
-                    let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
-                    rest[..end].to_owned()
-                })
-                .collect(),
-        }
-    }
-
-    /// Its value; `None` when what it names is not there.
-    pub fn evaluate(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
-        match &self.form {
-            Form::Path(root, path) => Ok(scope.get(root).and_then(|value| path.find(value)).cloned()),
-            Form::Jinja(expression) => {
-                let roots = if self.source.contains("request.") { scope.with_request() } else { Cow::Borrowed(&scope.roots) };
-                let value = expression
-                    .eval(minijinja::Value::from(minijinja::value::Serde(&roots)))
-                    .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
-                if value.is_undefined() {
-                    return Ok(None);
-                }
-                serde_json::to_value(&value)
-                    .map(Some)
-                    .map_err(|error| TemplateProblem(format!("`{}` has no JSON value: {error}", self.source)))
-            }
-        }
-    }
-
-    /// Whether it holds: what is absent, null, false, zero or empty does not.
-    pub fn holds(&self, scope: &Scope) -> Result<bool, TemplateProblem> {
-        Ok(match self.evaluate(scope)? {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(value)) => value,
-            Some(Value::Number(number)) => number.as_f64() != Some(0.0),
-            Some(Value::String(text)) => !text.is_empty(),
-            Some(Value::Array(items)) => !items.is_empty(),
-            Some(Value::Object(members)) => !members.is_empty(),
-        })
-    }
-}
-
-impl Clone for Expression {
-    fn clone(&self) -> Expression {
-        Expression::parse(&self.source).expect("it was parsed from this source before")
-    }
-}
-
-impl std::fmt::Debug for Expression {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{{{{ {} }}}}", self.source)
-    }
-}
-
-fn describe(error: &minijinja::Error) -> String {
-    let text = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
-    if text.contains("fuel") { format!("{text} (an expression may take {FUEL} steps)") } else { text }
-}
-
-fn lower_case_first(path: Path) -> Path {
-    let mut segments = path.0;
-    if let Some(crate::path::Segment::Key(name)) = segments.first_mut() {
-        *name = name.to_ascii_lowercase();
-    }
-    Path(segments)
-}
-
-/// `a.b-c` becomes `a["b-c"]`, outside of quotes.
-fn quote_hyphens(source: &str) -> String {
-    let mut out = String::with_capacity(source.len() + 8);
-    let mut quote: Option<char> = None;
-    let mut rest = source;
-    while let Some(c) = rest.chars().next() {
-        if let Some(open) = quote {
-            if c == open {
-                quote = None;
-            }
-        } else if c == '"' || c == '\'' {
-            quote = Some(c);
-        } else if c == '.' && out.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ']' | '"')) {
-            let name_end = rest[1..].find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len() - 1);
-            let name = &rest[1..=name_end];
-            if name.contains('-') && !name.ends_with('-') {
-                let key = if out.ends_with("headers") { name.to_ascii_lowercase() } else { name.to_owned() };
-                out.push_str(&format!("[\"{key}\"]"));
-                rest = &rest[1 + name_end..];
-                continue;
-            }
-        }
-        out.push(c);
-        rest = &rest[c.len_utf8()..];
-    }
-    out
-}
+pub use expression::{Expression, ROOTS, Scope, TemplateProblem};
+pub use function::Function;
 
 /// A value with expressions in it, as it stands under `with:`.
 #[derive(Clone, Debug)]
@@ -237,6 +28,38 @@ pub enum Template {
     List(Vec<Template>),
     /// Names to templates, in the order written. An entry whose value is undefined is left out.
     Map(Vec<(String, Template)>),
+    /// What is known of a sender: the first of these ways that is there.
+    Ways(Ways),
+}
+
+/// Several ways to find one value, the best first.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// Each is made of parts, in order. It is there if its first part is; others that are missing count as empty.
+    pub ways: Vec<Vec<Expression>>,
+    /// What stands between two parts.
+    pub joint: char,
+    /// The value if none is there.
+    pub otherwise: Option<String>,
+}
+
+impl Ways {
+    fn find(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
+        for way in &self.ways {
+            let [first, rest @ ..] = way.as_slice() else { continue };
+            let Some(value) = first.evaluate(scope)? else { continue };
+            let Some(mut text) = scalar(&value) else { continue };
+            if rest.is_empty() {
+                return Ok(Some(value));
+            }
+            for part in rest {
+                text.push(self.joint);
+                text.push_str(&part.evaluate(scope)?.as_ref().and_then(scalar).unwrap_or_default());
+            }
+            return Ok(Some(Value::String(text)));
+        }
+        Ok(self.otherwise.clone().map(Value::String))
+    }
 }
 
 /// A stretch of a text template.
@@ -289,11 +112,23 @@ impl Template {
         })
     }
 
+    /// Its value where no secret may stand.
+    pub fn render_plain(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
+        struct NoSecrets;
+        impl Secrets for NoSecrets {
+            fn secret(&self, _: &str) -> Option<&SecretValue> {
+                None
+            }
+        }
+        self.render(scope, &NoSecrets)
+    }
+
     /// Its value; `None` when it is a single expression whose value is not there.
     pub fn render(&self, scope: &Scope, secrets: &dyn Secrets) -> Result<Option<Value>, TemplateProblem> {
         Ok(Some(match self {
             Template::Literal(value) => value.clone(),
             Template::Expression(expression) => return expression.evaluate(scope),
+            Template::Ways(ways) => return ways.find(scope),
             Template::Text(pieces) => {
                 let mut text = String::new();
                 for piece in pieces {
@@ -340,6 +175,7 @@ impl Template {
         match self {
             Template::Literal(_) => {}
             Template::Expression(expression) => visit(expression),
+            Template::Ways(ways) => ways.ways.iter().flatten().for_each(visit),
             Template::Text(pieces) => {
                 for piece in pieces {
                     if let Piece::Expression(expression) = piece {
@@ -361,7 +197,7 @@ impl Template {
 
     fn collect_secrets(&self, names: &mut BTreeSet<String>) {
         match self {
-            Template::Literal(_) | Template::Expression(_) => {}
+            Template::Literal(_) | Template::Expression(_) | Template::Ways(_) => {}
             Template::Text(pieces) => names.extend(pieces.iter().filter_map(|piece| match piece {
                 Piece::Secret(name) => Some(name.clone()),
                 _ => None,

@@ -1,0 +1,290 @@
+//! How a request's key is found, and how to explain it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{TENANT, fingerprint};
+use crate::event::{EventMapping, read_time, scalar};
+use crate::mask;
+use crate::normalize;
+use crate::path::{Path, Segment};
+use crate::template::{Expression, Scope, Template, TemplateProblem};
+use crate::time::Time;
+use crate::unit::format_duration;
+
+/// One part of a key.
+#[derive(Clone, Debug)]
+pub enum KeyPart {
+    /// The tenant.
+    Tenant,
+    /// The name of the source.
+    Source,
+    /// What happened. A request that does not say it still has a key.
+    EventType,
+    /// The source's own id of the event.
+    EventId,
+    /// The value of an expression.
+    Value(Expression),
+}
+
+impl KeyPart {
+    /// As it is written.
+    pub fn describe(&self) -> &str {
+        match self {
+            KeyPart::Tenant => "tenant",
+            KeyPart::Source => "source",
+            KeyPart::EventType => "event_type",
+            KeyPart::EventId => "event_id",
+            KeyPart::Value(expression) => expression.source(),
+        }
+    }
+
+    fn value(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Option<String>, TemplateProblem> {
+        let of = |template: Option<&Template>| match template {
+            Some(template) => Ok(template.render_plain(scope)?.as_ref().and_then(scalar)),
+            None => Ok(None),
+        };
+        let text = match self {
+            KeyPart::Tenant => Some(TENANT.to_owned()),
+            KeyPart::Source => Some(context.source.to_owned()),
+            KeyPart::EventType => Some(of(Some(&context.mapping.event_type))?.unwrap_or_default()),
+            KeyPart::EventId => of(context.mapping.source_event_id.as_ref())?,
+            KeyPart::Value(expression) => expression.evaluate(scope)?.as_ref().and_then(scalar),
+        };
+        Ok(text.map(|text| self.without_person(text)))
+    }
+
+    /// A key is stored and shown as it stands, so a person stands in it as a digest only.
+    fn without_person(&self, text: String) -> String {
+        if normalize::is_email(&text) {
+            return normalize::email_hash(&text);
+        }
+        match self {
+            KeyPart::Value(expression) if !expression.is_digest() && reads_phone(expression) => {
+                normalize::phone_hash(&text, None)
+            }
+            _ => text,
+        }
+    }
+}
+
+fn reads_phone(expression: &Expression) -> bool {
+    let name = expression.place().and_then(|(_, path)| path.0.iter().rev().find_map(|segment| match segment {
+        Segment::Key(name) => Some(name.to_ascii_lowercase()),
+        Segment::Index(_) => None,
+    }));
+    name.is_some_and(|name| ["phone", "mobile", "msisdn"].iter().any(|word| name.contains(word)))
+}
+
+/// One way to find the key of a request.
+#[derive(Clone, Debug)]
+pub enum KeyStrategy {
+    /// The value of a header, by its lower-case name.
+    Header(String),
+    /// These parts, joined with `|`; applies when every one has a value.
+    Parts(Vec<KeyPart>),
+    /// The same, and the stretch of time in which the sender says that it happened.
+    ///
+    /// Two events about the same thing are one if they lie in one stretch, or if the later to arrive lies within half a
+    /// stretch of the edge to the stretch of the other. So two that are at most half a stretch apart are always one, and
+    /// two that are one and a half apart are always two.
+    Bucket {
+        /// Who or what it is about.
+        parts: Vec<KeyPart>,
+        /// The sender's own moment of the event. Ours would differ between two deliveries.
+        at: Expression,
+        /// How long a stretch is.
+        width: Duration,
+    },
+    /// A digest of the content, whatever the order of its members, without the fields that change on a resend.
+    Fingerprint {
+        /// Paths into the body that do not count.
+        volatile: Vec<Path>,
+    },
+}
+
+/// What a key is made from beside the request.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyContext<'a> {
+    /// Who sends.
+    pub source: &'a str,
+    /// How the payload becomes an event: it knows the event's id and type.
+    pub mapping: &'a EventMapping,
+}
+
+/// A part of a key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartValue {
+    /// As it is written in the configuration.
+    pub part: String,
+    /// Masked, for a person.
+    pub value: String,
+}
+
+#[derive(Default)]
+struct Found {
+    text: String,
+    near: Vec<String>,
+    parts: Vec<PartValue>,
+}
+
+impl Found {
+    fn push(&mut self, part: &str, text: &str) {
+        if !self.parts.is_empty() {
+            self.text.push('|');
+        }
+        // Escaped, so that ("a|b", "c") and ("a", "b|c") stay two keys.
+        for c in text.chars() {
+            if matches!(c, '|' | '\\') {
+                self.text.push('\\');
+            }
+            self.text.push(c);
+        }
+        self.parts.push(PartValue { part: part.to_owned(), value: mask::text(text).into_owned() });
+    }
+}
+
+impl KeyStrategy {
+    /// For a person: what this strategy looks at.
+    pub fn describe(&self) -> String {
+        let join = |parts: &[KeyPart]| parts.iter().map(KeyPart::describe).collect::<Vec<_>>().join(" + ");
+        match self {
+            KeyStrategy::Header(name) => format!("header:{name}"),
+            KeyStrategy::Parts(parts) => join(parts),
+            KeyStrategy::Bucket { parts, at, width } => {
+                format!("{} + {} in stretches of {}", join(parts), at.source(), format_duration(*width))
+            }
+            KeyStrategy::Fingerprint { .. } => "fingerprint of the content".into(),
+        }
+    }
+
+    /// What it found, or the part that has no value.
+    fn apply(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Result<Found, String>, TemplateProblem> {
+        let mut found = Found::default();
+        match self {
+            KeyStrategy::Header(name) => {
+                let value = scope.get("headers").and_then(|headers| headers.get(name)).and_then(Value::as_str);
+                let value = value.map(|value| value.trim().trim_matches('"')).filter(|value| !value.is_empty());
+                let Some(value) = value else { return Ok(Err(format!("header:{name}"))) };
+                let value = if normalize::is_email(value) { normalize::email_hash(value) } else { value.to_owned() };
+                found.parts.push(PartValue { part: format!("header:{name}"), value: mask::text(&value).into_owned() });
+                found.text = value;
+            }
+            KeyStrategy::Parts(parts) => {
+                if let Err(missing) = add_parts(&mut found, parts, scope, context)? {
+                    return Ok(Err(missing));
+                }
+            }
+            KeyStrategy::Bucket { parts, at, width } => {
+                if let Err(missing) = add_parts(&mut found, parts, scope, context)? {
+                    return Ok(Err(missing));
+                }
+                let Some(moment) = at.evaluate(scope)?.as_ref().and_then(read_time) else {
+                    return Ok(Err(at.source().to_owned()));
+                };
+                let (own, neighbour) = stretches(moment, *width);
+                let stretch = |start: Time| format!("{:.0}/{}", start.to_jiff(), format_duration(*width));
+                found.near = vec![format!("{}|{}", found.text, stretch(neighbour))];
+                found.push(at.source(), &stretch(own));
+            }
+            KeyStrategy::Fingerprint { volatile } => {
+                let Some(body) = scope.get("body").filter(|body| !body.is_null()) else {
+                    return Ok(Err("the body".to_owned()));
+                };
+                let digest = fingerprint(body, volatile);
+                let part = match volatile.len() {
+                    0 => "the whole body".to_owned(),
+                    _ => {
+                        let paths: Vec<String> = volatile.iter().map(Path::to_string).collect();
+                        format!("the body without {}", paths.join(", "))
+                    }
+                };
+                found.parts.push(PartValue { part, value: digest.clone() });
+                found.text = digest;
+            }
+        }
+        Ok(if found.text.is_empty() { Err(self.describe()) } else { Ok(found) })
+    }
+}
+
+fn add_parts(
+    found: &mut Found,
+    parts: &[KeyPart],
+    scope: &Scope,
+    context: KeyContext<'_>,
+) -> Result<Result<(), String>, TemplateProblem> {
+    for part in parts {
+        match part.value(scope, context)? {
+            Some(text) => found.push(part.describe(), &text),
+            None => return Ok(Err(part.describe().to_owned())),
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// The start of the stretch that a moment lies in, and of the neighbour that it is nearer to.
+fn stretches(moment: Time, width: Duration) -> (Time, Time) {
+    let width = i64::try_from(width.as_millis()).unwrap_or(i64::MAX).max(1);
+    let own = moment.0.div_euclid(width) * width;
+    let neighbour = if moment.0 - own < width / 2 { own - width } else { own.saturating_add(width) };
+    (Time(own), Time(neighbour))
+}
+
+/// The key of a request and how it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// As a person can read it. Holds no personal data but as a digest.
+    pub text: String,
+    /// The strategy that applied.
+    pub strategy: String,
+    /// Its place in the list, from 0.
+    pub rank: usize,
+    /// What it is made of.
+    pub parts: Vec<PartValue>,
+    /// Keys under which the same event may already be known: the neighbouring stretch of time.
+    pub near: Vec<String>,
+    /// The strategies before it, and what each had no value for.
+    pub passed_over: Vec<String>,
+    /// Whether the key is the content itself, so that it says nothing that the sender meant as an identifier.
+    pub by_content: bool,
+}
+
+/// Why a request has no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyProblem {
+    /// No strategy applies.
+    #[error("no idempotency key: {0} has no value in this request")]
+    Missing(String),
+    /// A key over this length is a mistake of the sender.
+    #[error("the idempotency key has {0} bytes; {KEY_BYTES_MAX} are allowed")]
+    TooLong(usize),
+    /// An expression failed.
+    #[error(transparent)]
+    Expression(#[from] TemplateProblem),
+}
+
+/// The longest key that is taken.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// The key of a request: the first strategy that applies gives it.
+pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>) -> Result<Key, KeyProblem> {
+    let mut passed_over = Vec::new();
+    for (rank, strategy) in strategies.iter().enumerate() {
+        match strategy.apply(scope, context)? {
+            Ok(Found { text, near, parts }) => {
+                if text.len() > KEY_BYTES_MAX {
+                    return Err(KeyProblem::TooLong(text.len()));
+                }
+                let by_content = matches!(strategy, KeyStrategy::Fingerprint { .. });
+                return Ok(Key { text, strategy: strategy.describe(), rank, parts, near, passed_over, by_content });
+            }
+            Err(missing) => passed_over.push(format!("{}: {missing} has no value", strategy.describe())),
+        }
+    }
+    Err(KeyProblem::Missing(strategies.iter().map(KeyStrategy::describe).collect::<Vec<_>>().join(", then ")))
+}
+
+#[cfg(test)]
+#[path = "strategy_tests.rs"]
+mod tests;

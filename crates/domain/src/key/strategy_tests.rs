@@ -1,0 +1,98 @@
+use super::*;
+use serde_json::json;
+
+fn scope(body: Value) -> Scope {
+    let mut scope = Scope::new();
+    scope.set("body", body);
+    scope.set("headers", json!({"idempotency-key": " \"k-1\" "}));
+    scope
+}
+
+fn part(source: &str) -> KeyPart {
+    KeyPart::Value(Expression::parse(source).unwrap())
+}
+
+fn parts(sources: &[&str]) -> KeyStrategy {
+    KeyStrategy::Parts(sources.iter().map(|source| part(source)).collect())
+}
+
+fn find(strategies: &[KeyStrategy], body: Value) -> Result<Key, KeyProblem> {
+    let mut mapping = EventMapping::plain("lead");
+    mapping.source_event_id = Some(Template::Expression(Expression::parse("body.id").unwrap()));
+    derive(strategies, &scope(body), KeyContext { source: "shop", mapping: &mapping })
+}
+
+#[test]
+fn the_first_strategy_that_applies_gives_the_key() {
+    let strategies = [parts(&["body.id", "body.op"]), KeyStrategy::Header("idempotency-key".into())];
+    assert_eq!(find(&strategies, json!({"id": 5, "op": "up"})).unwrap().text, "5|up");
+    let second = find(&strategies, json!({"id": 5})).unwrap();
+    assert_eq!((second.text.as_str(), second.strategy.as_str()), ("k-1", "header:idempotency-key"));
+    assert_eq!((second.rank, second.passed_over.as_slice()), (1, &["body.id + body.op: body.op has no value".to_owned()][..]));
+    let none = find(&strategies[..1], json!({})).unwrap_err();
+    assert_eq!(none.to_string(), "no idempotency key: body.id + body.op has no value in this request");
+}
+
+#[test]
+fn parts_cannot_be_shifted_into_one_another() {
+    let strategy = [parts(&["body.a", "body.b"])];
+    let key = |a, b| find(&strategy, json!({"a": a, "b": b})).unwrap().text;
+    assert_ne!(key("x|y", "z"), key("x", "y|z"));
+}
+
+#[test]
+fn a_key_is_explained_by_its_parts() {
+    let strategy = [KeyStrategy::Parts(vec![KeyPart::Source, KeyPart::EventType, KeyPart::EventId, part("email_hash(body.email)")])];
+    let key = find(&strategy, json!({"id": "e-9", "email": " Ada@X.org "})).unwrap();
+    let hash = normalize::email_hash("ada@x.org");
+    assert_eq!(key.text, format!("shop|lead|e-9|{hash}"));
+    let shown: Vec<_> = key.parts.iter().map(|part| (part.part.as_str(), part.value.as_str())).collect();
+    assert_eq!(shown, [("source", "shop"), ("event_type", "lead"), ("event_id", "e-9"), ("email_hash(body.email)", hash.as_str())]);
+    assert!(!key.by_content && key.near.is_empty());
+}
+
+#[test]
+fn no_person_stands_in_a_key() {
+    let key = |source: &str| find(&[parts(&[source])], json!({"email": "Ada@X.org", "phone": "+1 415 555 0123", "id": 14155550123u64}));
+    assert_eq!(key("body.email").unwrap().text, normalize::email_hash("ada@x.org"));
+    assert_eq!(key("body.email | lower").unwrap().text, normalize::email_hash("ada@x.org"));
+    assert_eq!(key("body.phone").unwrap().text, normalize::phone_hash("+14155550123", None));
+    assert_eq!(key("body.id").unwrap().text, "14155550123", "an id of as many digits as a phone number stays readable");
+}
+
+fn bucket_key(at: &str) -> Key {
+    let at_field = Expression::parse("body.at").unwrap();
+    let strategy = KeyStrategy::Bucket { parts: vec![part("body.cart")], at: at_field, width: Duration::from_secs(300) };
+    find(&[strategy], json!({"cart": "c1", "at": at})).unwrap()
+}
+
+/// Whether the second of two is known by the first's key, or by one that is near it.
+fn is_one(first: &str, second: &str) -> bool {
+    let (first, second) = (bucket_key(first), bucket_key(second));
+    first.text == second.text || second.near.contains(&first.text)
+}
+
+#[test]
+fn a_pair_that_an_edge_splits_is_one_and_two_ten_minutes_apart_are_two() {
+    assert_eq!(bucket_key("2026-03-20T22:44:58Z").text, "c1|2026-03-20T22:40:00Z/5m");
+    assert!(is_one("2026-03-20T22:44:58Z", "2026-03-20T22:45:03Z"));
+    assert!(is_one("2026-03-20T22:45:03Z", "2026-03-20T22:44:58Z"), "in either order");
+    assert!(!is_one("2026-03-20T22:44:58Z", "2026-03-20T22:54:58Z"));
+    let moment = |seconds: i64| jiff::Timestamp::from_second(1_774_000_000 + seconds).unwrap().to_string();
+    for start in (0..300).step_by(7) {
+        for gap in (0..1_200).step_by(11) {
+            for one in [is_one(&moment(start), &moment(start + gap)), is_one(&moment(start + gap), &moment(start))] {
+                assert!(one || gap > 150, "{start} {gap}: two within half a stretch are one");
+                assert!(!one || gap < 450, "{start} {gap}: two that are one and a half apart are two");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bucket_without_the_senders_own_time_does_not_apply() {
+    let at = Expression::parse("body.at").unwrap();
+    let strategy = KeyStrategy::Bucket { parts: vec![part("body.cart")], at, width: Duration::from_secs(300) };
+    assert!(find(std::slice::from_ref(&strategy), json!({"cart": 1})).is_err());
+    assert!(find(&[strategy], json!({"cart": 1, "at": "soon"})).is_err());
+}

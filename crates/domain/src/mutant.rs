@@ -1,0 +1,121 @@
+//! Known mistakes, each behind a switch, to prove that the simulation would notice them.
+//!
+//! Without the feature `mutants` every switch is a constant `false` and nothing of a mistake is compiled.
+
+/// A mistake that somebody could make, or has made elsewhere. Each name says it in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Mutant {
+    AckBeforeCommit,
+    DedupAfterEnqueue,
+    DuplicateAnsweredWithAnotherId,
+    KeyWithReceiverTimestamp,
+    GenerationReused,
+    FsyncErrorIgnored,
+    EffectMarkedAfterInsteadOfBefore,
+    RecoveryRetriesIntentsWithoutVerifying,
+    RecoveryForgetsRunningJobs,
+    AttemptsResetByRestart,
+    VerificationForgottenByRestart,
+    PauseForgottenByRestart,
+    TimeoutTreatedAsFailure,
+    BlindEffectRepeated,
+    AbsentBelievedAtFirstRead,
+    UnreadableTakenForAbsent,
+    LateResponseAccepted,
+    AppliedNotAbsorbing,
+    NoopRecordedAsApplied,
+    ReplayWithNewKeys,
+    WaitingCountsAsAttempt,
+    AttemptsUnbounded,
+    JitterMissing,
+    RetryAfterIgnored,
+    DeadLetterWithoutReason,
+    LaneReleasedBeforeCommit,
+    LaneIgnored,
+    RetryGoesToTheBackOfTheLane,
+    WorkerConcurrencyIgnored,
+    WorkerPauseIgnored,
+    DestinationPauseIgnored,
+    AuthFailureDoesNotPause,
+    RateIgnored,
+    DestinationConcurrencyIgnored,
+    HalfOpenStampede,
+    BreakerIgnored,
+    WindowForgetsWhatArrivesWhileLoading,
+    RevivedJobNotLookedFor,
+    TimerLost,
+}
+
+impl Mutant {
+    /// Every one.
+    pub const ALL: [Mutant; 39] = [
+        Mutant::AckBeforeCommit,
+        Mutant::DedupAfterEnqueue,
+        Mutant::DuplicateAnsweredWithAnotherId,
+        Mutant::KeyWithReceiverTimestamp,
+        Mutant::GenerationReused,
+        Mutant::FsyncErrorIgnored,
+        Mutant::EffectMarkedAfterInsteadOfBefore,
+        Mutant::RecoveryRetriesIntentsWithoutVerifying,
+        Mutant::RecoveryForgetsRunningJobs,
+        Mutant::AttemptsResetByRestart,
+        Mutant::VerificationForgottenByRestart,
+        Mutant::PauseForgottenByRestart,
+        Mutant::TimeoutTreatedAsFailure,
+        Mutant::BlindEffectRepeated,
+        Mutant::AbsentBelievedAtFirstRead,
+        Mutant::UnreadableTakenForAbsent,
+        Mutant::LateResponseAccepted,
+        Mutant::AppliedNotAbsorbing,
+        Mutant::NoopRecordedAsApplied,
+        Mutant::ReplayWithNewKeys,
+        Mutant::WaitingCountsAsAttempt,
+        Mutant::AttemptsUnbounded,
+        Mutant::JitterMissing,
+        Mutant::RetryAfterIgnored,
+        Mutant::DeadLetterWithoutReason,
+        Mutant::LaneReleasedBeforeCommit,
+        Mutant::LaneIgnored,
+        Mutant::RetryGoesToTheBackOfTheLane,
+        Mutant::WorkerConcurrencyIgnored,
+        Mutant::WorkerPauseIgnored,
+        Mutant::DestinationPauseIgnored,
+        Mutant::AuthFailureDoesNotPause,
+        Mutant::RateIgnored,
+        Mutant::DestinationConcurrencyIgnored,
+        Mutant::HalfOpenStampede,
+        Mutant::BreakerIgnored,
+        Mutant::WindowForgetsWhatArrivesWhileLoading,
+        Mutant::RevivedJobNotLookedFor,
+        Mutant::TimerLost,
+    ];
+
+    /// Whether this mistake is being made on this thread.
+    #[cfg(not(feature = "mutants"))]
+    #[inline(always)]
+    pub const fn is_on(self) -> bool {
+        false
+    }
+
+    /// Whether this mistake is being made on this thread.
+    #[cfg(feature = "mutants")]
+    #[inline]
+    pub fn is_on(self) -> bool {
+        ON.get() == Some(self)
+    }
+
+    /// Runs something while this mistake is being made on this thread.
+    #[cfg(feature = "mutants")]
+    pub fn while_on<T>(self, run: impl FnOnce() -> T) -> T {
+        ON.set(Some(self));
+        let result = run();
+        ON.set(None);
+        result
+    }
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static ON: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}

@@ -1,0 +1,76 @@
+//! One spelling for what can be spelt in many ways, and digests for what must not be shown.
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+/// An email address without surrounding space, in lower case.
+pub fn email(text: &str) -> String {
+    text.trim().to_lowercase()
+}
+
+/// A phone number as `+14155550123`. `region` is the country (`US`) of numbers without a country code. What cannot be
+/// read as a number stays as it is: a strange number is still somebody's.
+pub fn e164(text: &str, region: Option<&str>) -> String {
+    let text = text.trim();
+    let region = region.and_then(|region| region.to_ascii_uppercase().parse().ok());
+    match phonenumber::parse(region, text) {
+        Ok(number) => number.format().mode(phonenumber::Mode::E164).to_string(),
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// SHA-256 in hexadecimal.
+pub fn sha256(text: &str) -> String {
+    data_encoding::HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref())
+}
+
+/// Stands for an email address where only equality matters: half of the SHA-256 of its one spelling.
+pub fn email_hash(text: &str) -> String {
+    let mut hash = sha256(&email(text));
+    hash.truncate(32);
+    hash
+}
+
+/// The same for a phone number.
+pub fn phone_hash(text: &str, region: Option<&str>) -> String {
+    let mut hash = sha256(&e164(text, region));
+    hash.truncate(32);
+    hash
+}
+
+/// Whether a text is an email address: enough to know that it names a person, not whether mail would arrive.
+pub fn is_email(text: &str) -> bool {
+    let text = text.trim();
+    let plain = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '@' | '/'));
+    text.rsplit_once('@').is_some_and(|(local, domain)| plain(local) && plain(domain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_person_has_one_spelling() {
+        assert_eq!(email("  Ada@Example.COM "), "ada@example.com");
+        assert_eq!(email_hash(" ADA@example.com"), email_hash("ada@example.com"));
+        for (text, region, number) in [
+            ("(415) 555-0123", Some("us"), "+14155550123"),
+            ("+44 20 7946 0958", None, "+442079460958"),
+            ("020 7946 0958", Some("GB"), "+442079460958"),
+            ("0049 30 901820", Some("GB"), "+4930901820"),
+            ("call me", Some("US"), "call me"),
+            ("555", None, "555"),
+            ("415 555 0123", Some("Narnia"), "415 555 0123"),
+        ] {
+            assert_eq!(e164(text, region), number, "{text}");
+        }
+        assert_eq!(phone_hash("415 555 0123", Some("US")), phone_hash("+1 (415) 555-0123", None));
+    }
+
+    #[test]
+    fn addresses_are_told_from_ids() {
+        assert!(is_email("ada@example.com") && is_email(" a@b "));
+        for id in ["", "@", "a@", "@b", "evt_1", "<1@host>", "https://u@host/x", "two words@x"] {
+            assert!(!is_email(id), "{id}");
+        }
+    }
+}

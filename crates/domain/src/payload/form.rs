@@ -1,0 +1,141 @@
+//! Forms: `type=subscribe&data[email]=a%40b.c` becomes an object.
+
+use serde_json::{Map, Value};
+
+use super::PayloadProblem;
+use crate::flow::DuplicateKeys;
+use crate::verify::form_pairs;
+
+/// How many fields a form may have.
+const FIELDS_MAX: usize = 2_000;
+/// How many brackets may follow a name.
+const BRACKETS_MAX: usize = 8;
+
+/// Reads a form. `data[email]` is the member `email` of `data`, `tags[]` an item of the list `tags`, and a name that occurs
+/// twice is a list of its values. A form whose only field is `payload` carries its body there, as JSON: GitHub's and Slack's
+/// way.
+pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
+    let mut root = Map::new();
+    let mut fields = 0;
+    for (name, value) in form_pairs(body) {
+        fields += 1;
+        if fields > FIELDS_MAX {
+            return Err(PayloadProblem::Form(format!("it has more than {FIELDS_MAX} fields")));
+        }
+        let name = decoded(&name)?;
+        let value = decoded(&value)?;
+        insert(&mut root, name, value)?;
+    }
+    if root.is_empty() {
+        return Err(PayloadProblem::Empty);
+    }
+    match root.get("payload") {
+        Some(Value::String(inner)) if fields == 1 && inner.trim_start().starts_with('{') => {
+            super::parse_json(inner.as_bytes(), duplicate_keys)
+        }
+        _ => Ok(Value::Object(root)),
+    }
+}
+
+fn decoded(bytes: &[u8]) -> Result<&str, PayloadProblem> {
+    let problem = |error: std::str::Utf8Error| {
+        PayloadProblem::Form(format!("a field is not UTF-8 once it is decoded, at byte {} of it", error.valid_up_to()))
+    };
+    std::str::from_utf8(bytes).map_err(problem)
+}
+
+fn insert(root: &mut Map<String, Value>, name: &str, value: &str) -> Result<(), PayloadProblem> {
+    let (first, inner) = path(name)?;
+    let two_things = || PayloadProblem::Form(format!("`{}` is text and holds other fields at once", shown(name)));
+    let mut place = root.entry(first).or_insert(Value::Null);
+    for segment in inner {
+        place = match segment {
+            "" => match place {
+                Value::Null => {
+                    *place = Value::Array(vec![Value::Null]);
+                    last_of(place).ok_or_else(two_things)?
+                }
+                Value::Array(items) => {
+                    items.push(Value::Null);
+                    last_of(place).ok_or_else(two_things)?
+                }
+                _ => return Err(two_things()),
+            },
+            key => {
+                if place.is_null() {
+                    *place = Value::Object(Map::new());
+                }
+                let Value::Object(members) = place else { return Err(two_things()) };
+                members.entry(key).or_insert(Value::Null)
+            }
+        };
+    }
+    match place {
+        Value::Null => *place = Value::String(value.to_owned()),
+        Value::String(first) => *place = Value::Array(vec![Value::String(std::mem::take(first)), Value::String(value.to_owned())]),
+        Value::Array(items) if items.iter().all(Value::is_string) => items.push(Value::String(value.to_owned())),
+        _ => return Err(two_things()),
+    }
+    Ok(())
+}
+
+fn last_of(list: &mut Value) -> Option<&mut Value> {
+    list.as_array_mut().and_then(|items| items.last_mut())
+}
+
+/// `a[b][]` is `a`, then `b`, then an item. What does not end in whole brackets is one plain name.
+fn path(name: &str) -> Result<(&str, Vec<&str>), PayloadProblem> {
+    let Some((first, rest)) = name.split_once('[').filter(|(first, rest)| !first.is_empty() && rest.ends_with(']')) else {
+        return Ok((name, vec![]));
+    };
+    let inner: Vec<&str> = rest[..rest.len() - 1].split("][").collect();
+    if inner.len() > BRACKETS_MAX {
+        return Err(PayloadProblem::Form(format!("`{}` has more than {BRACKETS_MAX} brackets", shown(name))));
+    }
+    if inner.iter().any(|segment| segment.contains(['[', ']'])) {
+        return Ok((name, vec![]));
+    }
+    Ok((first, inner))
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(text: &str) -> Result<Value, PayloadProblem> {
+        parse(text.as_bytes(), DuplicateKeys::Refuse)
+    }
+
+    #[test]
+    fn brackets_nest_and_repeats_are_lists() {
+        assert_eq!(
+            read("type=subscribe&data%5Bemail%5D=a%40b.c&data[merges][FNAME]=Zo%C3%AB+x&tag=1&tag=2&ids[]=7&ids[]=8").unwrap(),
+            json!({"type": "subscribe", "data": {"email": "a@b.c", "merges": {"FNAME": "Zoë x"}}, "tag": ["1", "2"], "ids": ["7", "8"]})
+        );
+        assert_eq!(read("a[b=1&[c]=2&d[e]f=3&g=").unwrap(), json!({"a[b": "1", "[c]": "2", "d[e]f": "3", "g": ""}));
+        assert_eq!(read("payload=%7B%22zen%22%3A%22x%22%7D").unwrap(), json!({"zen": "x"}));
+        assert_eq!(read("payload=%7B%7D&x=1").unwrap(), json!({"payload": "{}", "x": "1"}));
+    }
+
+    #[test]
+    fn what_says_two_things_is_refused() {
+        for text in ["a=1&a[b]=2", "a[b]=1&a=2", "a[]=1&a[b]=2", "x=%ff", &format!("a{}=1", "[b]".repeat(9))] {
+            assert_eq!(read(text).unwrap_err().code(), "form-invalid", "{text}");
+        }
+        assert_eq!(read("").unwrap_err(), PayloadProblem::Empty);
+        assert_eq!(read(&"a=1&".repeat(FIELDS_MAX + 1)).unwrap_err().code(), "form-invalid");
+        assert_eq!(read("payload=%7B%22a%22%3A1%2C%22a%22%3A2%7D").unwrap_err().code(), "json-duplicate-key");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-c\\[\\]=&%0-9+]{0,60}") {
+            let _ = read(&text);
+        }
+    }
+}

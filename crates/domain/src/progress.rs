@@ -1,0 +1,265 @@
+//! From a decision to where the job and its effect stand next. Pure, so that a node and a simulation write the same.
+
+use serde_json::{Map, Value};
+
+use crate::job::{EffectState, JobId, JobState};
+use crate::mutant::Mutant;
+use crate::outcome::{EffectClass, Failure, FailureClass};
+use crate::random::Random;
+use crate::retry::RetryPolicy;
+use crate::settle::{Attempted, Next, unsure};
+use crate::time::Time;
+
+/// Where a job stands after a run.
+#[derive(Clone, Debug)]
+pub struct JobNext {
+    /// Its state.
+    pub state: JobState,
+    /// The next step.
+    pub step: u32,
+    /// Attempts at that step so far.
+    pub attempts: u32,
+    /// Not before.
+    pub due_at: Time,
+    /// Whether an outcome has to be read back first.
+    pub verifying: bool,
+    /// What went wrong last.
+    pub failure: Option<Failure>,
+    /// Where it lies if it is dead.
+    pub dead_letter_queue: Option<String>,
+    /// What came of it, if it is finished.
+    pub result: Option<Value>,
+}
+
+/// Where a run has brought a job, before the decision is applied to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// The step that the decision is about.
+    pub step: u32,
+    /// How many steps the worker has.
+    pub steps: u32,
+    /// Attempts at the step, the one that was just made included if it counts.
+    pub attempts: u32,
+    /// Where the job lies should it die.
+    pub dead_letter_queue: Option<&'a str>,
+    /// What the finished steps left, by their names.
+    pub outputs: &'a Map<String, Value>,
+    /// The wall clock's time.
+    pub at: Time,
+}
+
+impl Standing<'_> {
+    /// Applies a decision.
+    pub fn after(self, next: Next) -> JobNext {
+        match next {
+            Next::Advance { .. } | Next::Skip { .. } => {
+                let moved = Standing { step: self.step + 1, ..self };
+                if moved.step < self.steps { moved.live(JobState::Queued, self.at, 0) } else { moved.complete() }
+            }
+            Next::Retry { due, failure } => self.failed(JobState::Retrying, due, failure),
+            Next::Wait { due, failure } => self.failed(JobState::Waiting, due, failure),
+            Next::Verify { due, failure } => JobNext { verifying: true, ..self.failed(JobState::Waiting, due, failure) },
+            Next::Park { failure } => self.parked(JobState::Unknown, failure),
+            Next::Die { failure } => self.parked(JobState::Dead, failure),
+        }
+    }
+
+    /// Every step is done or was passed over.
+    pub fn complete(self) -> JobNext {
+        let state = if self.outputs.is_empty() { JobState::Noop } else { JobState::Succeeded };
+        // One output stands for itself: the record's id is what a sender asks for.
+        let result = match self.outputs.len() {
+            0 => None,
+            1 => self.outputs.values().next().cloned(),
+            _ => Some(Value::Object(self.outputs.clone())),
+        };
+        JobNext { result, ..self.live(state, self.at, 0) }
+    }
+
+    fn live(self, state: JobState, due_at: Time, attempts: u32) -> JobNext {
+        JobNext {
+            state,
+            step: self.step,
+            attempts,
+            due_at,
+            verifying: false,
+            failure: None,
+            dead_letter_queue: None,
+            result: None,
+        }
+    }
+
+    fn failed(self, state: JobState, due_at: Time, failure: Failure) -> JobNext {
+        JobNext { failure: Some(failure), ..self.live(state, due_at, self.attempts) }
+    }
+
+    fn parked(self, state: JobState, failure: Failure) -> JobNext {
+        let dead_letter_queue = self.dead_letter_queue.map(str::to_owned);
+        let failure = Some(failure).filter(|_| !Mutant::DeadLetterWithoutReason.is_on());
+        JobNext { dead_letter_queue, failure, ..self.live(state, self.at, self.attempts) }
+    }
+}
+
+/// Attempts at a step after a call that was decided upon like this. Waiting because the destination asked for it costs none.
+pub fn attempts_after(attempts: u32, next: &Next) -> u32 {
+    match next {
+        Next::Wait { .. } if !Mutant::WaitingCountsAsAttempt.is_on() => attempts,
+        _ => attempts + 1,
+    }
+}
+
+/// Whether somebody saw how an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The destination answered.
+    Answered,
+    /// Nobody knows whether the effect was applied.
+    Unsure,
+}
+
+/// Where the effect stands after a decision, and what it left.
+pub fn effect_after(next: &Next, seen: Seen) -> (EffectState, Option<Value>) {
+    match next {
+        Next::Advance { result } => (EffectState::Applied, Some(result.clone())),
+        Next::Skip { .. } if Mutant::NoopRecordedAsApplied.is_on() => (EffectState::Applied, None),
+        Next::Skip { reason } => (EffectState::Skipped, Some(serde_json::json!({ "noop": reason }))),
+        Next::Verify { .. } | Next::Park { .. } => (EffectState::Unknown, None),
+        Next::Retry { .. } | Next::Wait { .. } | Next::Die { .. } => match seen {
+            Seen::Unsure => (EffectState::Unknown, None),
+            Seen::Answered => (EffectState::NotApplied, None),
+        },
+    }
+}
+
+/// An attempt that was under way when the process ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupted<'a> {
+    /// The class of the effect that was begun; `None` if none was, or if it is finished already.
+    pub effect: Option<EffectClass>,
+    /// Whether a blind effect may be sent again when nobody knows.
+    pub repeat_allowed: bool,
+    /// The step's policy.
+    pub policy: &'a RetryPolicy,
+    /// The step.
+    pub step: u32,
+    /// Attempts before the one that was interrupted.
+    pub attempts: u32,
+    /// Where the job lies should it die.
+    pub dead_letter_queue: Option<&'a str>,
+    /// The steady clock's time: schedules are kept by it.
+    pub now: Time,
+    /// The wall clock's time.
+    pub at: Time,
+}
+
+/// Decides about an attempt that nobody saw the end of, by the same rules as after a time-out. The attempt counts, so that a
+/// job that kills the process every time ends as a dead letter.
+pub fn interrupted(interrupted: Interrupted<'_>, random: &mut Random) -> JobNext {
+    let failure = Failure::new(
+        FailureClass::Poison,
+        "interrupted",
+        "the process ended while this attempt was under way; nobody saw its outcome",
+    );
+    let attempts = if Mutant::AttemptsResetByRestart.is_on() { 0 } else { interrupted.attempts + 1 };
+    let retry = |failure| Next::Retry { due: interrupted.at, failure };
+    let next = match interrupted.effect {
+        Some(_) if Mutant::RecoveryRetriesIntentsWithoutVerifying.is_on() => retry(failure),
+        Some(class) => {
+            let Interrupted { repeat_allowed, policy, now, .. } = interrupted;
+            unsure(Attempted { class, repeat_allowed, policy, attempts, now }, failure, random)
+        }
+        None => retry(failure),
+    };
+    let standing = Standing {
+        step: interrupted.step,
+        steps: u32::MAX,
+        attempts,
+        dead_letter_queue: interrupted.dead_letter_queue,
+        outputs: &Map::new(),
+        at: interrupted.at,
+    };
+    standing.after(next)
+}
+
+/// What a run of a job draws its chances from: another stream for each try.
+pub fn run_seed(job: JobId, tries: u32, received_at: Time) -> u64 {
+    (job.0 as u64) ^ (u64::from(tries) << 40) ^ (received_at.0 as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn standing(outputs: &Map<String, Value>) -> Standing<'_> {
+        Standing { step: 1, steps: 3, attempts: 2, dead_letter_queue: Some("dlq"), outputs, at: Time(50) }
+    }
+
+    fn failure() -> Failure {
+        Failure::new(FailureClass::Permanent, "code", "message")
+    }
+
+    #[test]
+    fn a_job_goes_on_with_the_next_step_and_ends_behind_the_last() {
+        let outputs = Map::from_iter([("a".to_owned(), json!(7))]);
+        let advance = || Next::Advance { result: json!(7) };
+        let next = standing(&outputs).after(advance());
+        assert_eq!((next.state, next.step, next.attempts, next.due_at), (JobState::Queued, 2, 0, Time(50)));
+        let last = Standing { step: 2, ..standing(&outputs) }.after(advance());
+        assert_eq!((last.state, last.step, last.result), (JobState::Succeeded, 3, Some(json!(7))));
+        let nothing = Map::new();
+        let skip = Next::Skip { reason: "no change".into() };
+        let noop = Standing { step: 2, ..standing(&nothing) }.after(skip);
+        assert_eq!((noop.state, noop.result), (JobState::Noop, None));
+    }
+
+    #[test]
+    fn what_failed_keeps_its_step_and_its_reason() {
+        let outputs = Map::new();
+        let after = |next| standing(&outputs).after(next);
+        let retry = after(Next::Retry { due: Time(99), failure: failure() });
+        assert_eq!((retry.state, retry.step, retry.attempts, retry.due_at), (JobState::Retrying, 1, 2, Time(99)));
+        let verify = after(Next::Verify { due: Time(99), failure: failure() });
+        assert!(verify.verifying && verify.state == JobState::Waiting);
+        for (next, state) in
+            [(Next::Park { failure: failure() }, JobState::Unknown), (Next::Die { failure: failure() }, JobState::Dead)]
+        {
+            let parked = after(next);
+            assert_eq!((parked.state, parked.due_at, parked.failure), (state, Time(50), Some(failure())));
+            assert_eq!(parked.dead_letter_queue.as_deref(), Some("dlq"));
+        }
+    }
+
+    #[test]
+    fn only_waiting_is_free_and_only_an_answer_is_believed() {
+        let wait = Next::Wait { due: Time(0), failure: failure() };
+        let retry = Next::Retry { due: Time(0), failure: failure() };
+        assert_eq!((attempts_after(3, &wait), attempts_after(3, &retry)), (3, 4));
+        assert_eq!(effect_after(&retry, Seen::Unsure).0, EffectState::Unknown);
+        assert_eq!(effect_after(&retry, Seen::Answered).0, EffectState::NotApplied);
+    }
+
+    #[test]
+    fn an_interrupted_attempt_follows_its_class_and_counts() {
+        let policy = RetryPolicy::standard();
+        let after = |effect, attempts| {
+            let case = Interrupted {
+                effect,
+                repeat_allowed: false,
+                policy: &policy,
+                step: 0,
+                attempts,
+                dead_letter_queue: None,
+                now: Time(10),
+                at: Time(20),
+            };
+            let next = interrupted(case, &mut Random::seeded(1));
+            (next.state, next.verifying, next.attempts)
+        };
+        assert_eq!(after(Some(EffectClass::Natural), 0), (JobState::Retrying, false, 1));
+        assert_eq!(after(Some(EffectClass::Verifiable), 0), (JobState::Waiting, true, 1));
+        assert_eq!(after(Some(EffectClass::Blind), 0), (JobState::Unknown, false, 1));
+        assert_eq!(after(Some(EffectClass::Natural), 6), (JobState::Dead, false, 7));
+        assert_eq!(after(None, 0), (JobState::Retrying, false, 1));
+    }
+}

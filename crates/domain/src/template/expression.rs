@@ -1,0 +1,254 @@
+//! Expressions: what they see, and what they come to.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use minijinja::{Environment, UndefinedBehavior};
+use serde_json::{Map, Value};
+
+use super::function::{Call, Function};
+use crate::path::Path;
+
+/// How many instructions one evaluation may take. A typical one takes under a hundred.
+const FUEL: u64 = 50_000;
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+    environment.set_fuel(Some(FUEL));
+    Function::register(&mut environment);
+    environment
+});
+
+/// The names that an expression may start from.
+pub const ROOTS: [&str; 8] = ["event", "body", "headers", "request", "steps", "vars", "item", "now"];
+
+/// Why an expression could not be read or evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TemplateProblem(pub String);
+
+/// What an expression can see: a value for each root name.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    roots: Map<String, Value>,
+}
+
+impl Scope {
+    /// Nothing to see yet.
+    pub fn new() -> Scope {
+        Scope::default()
+    }
+
+    /// Makes a value visible under a root name.
+    pub fn set(&mut self, root: &str, value: Value) {
+        self.roots.insert(root.to_owned(), value);
+    }
+
+    /// What stands under a root name.
+    pub fn get(&self, root: &str) -> Option<&Value> {
+        self.roots.get(root)
+    }
+
+    fn with_request(&self) -> Cow<'_, Map<String, Value>> {
+        let part = |name: &str| self.roots.get(name).cloned().unwrap_or(Value::Null);
+        let request = Map::from_iter([("body".to_owned(), part("body")), ("headers".to_owned(), part("headers"))]);
+        let mut roots = self.roots.clone();
+        roots.insert("request".to_owned(), Value::Object(request));
+        Cow::Owned(roots)
+    }
+
+    /// Makes a step's output visible as `steps.<id>.output`.
+    pub fn set_step_output(&mut self, id: &str, output: Value) {
+        let steps = self.roots.entry("steps").or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(steps) = steps {
+            let mut step = Map::new();
+            step.insert("output".to_owned(), output);
+            steps.insert(id.to_owned(), Value::Object(step));
+        }
+    }
+}
+
+/// An expression, read and ready.
+pub struct Expression {
+    source: String,
+    form: Form,
+}
+
+enum Form {
+    Path(String, Path),
+    /// One function of ours over one path: as frequent in keys as it is cheap, so it needs no interpreter.
+    Call(Call, String, Path),
+    Jinja(Box<minijinja::Expression<'static, 'static>>),
+}
+
+impl Expression {
+    /// Reads an expression. A hyphen between letters belongs to the name (`steps.check-and-set`); put spaces
+    /// around a minus.
+    pub fn parse(source: &str) -> Result<Expression, TemplateProblem> {
+        let source = source.trim();
+        if source.is_empty() {
+            return Err(TemplateProblem("the expression is empty".into()));
+        }
+        if let Some((root, path)) = plain_path(source) {
+            return Ok(Expression { source: source.to_owned(), form: Form::Path(root, path) });
+        }
+        if let Some((call, inside)) = Call::parse(source)
+            && let Some((root, path)) = plain_path(inside)
+        {
+            return Ok(Expression { source: source.to_owned(), form: Form::Call(call, root, path) });
+        }
+        let expression = ENVIRONMENT
+            .compile_expression_owned(quote_hyphens(source))
+            .map_err(|error| TemplateProblem(format!("`{source}` is not an expression: {}", describe(&error))))?;
+        Ok(Expression { source: source.to_owned(), form: Form::Jinja(Box::new(expression)) })
+    }
+
+    /// As it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The place that it reads, if it reads one and no more: a root name and the path behind it.
+    pub fn place(&self) -> Option<(&str, &Path)> {
+        match &self.form {
+            Form::Path(root, path) | Form::Call(_, root, path) => Some((root, path)),
+            Form::Jinja(_) => None,
+        }
+    }
+
+    /// Whether its value is a digest, from which nobody is recognised.
+    pub fn is_digest(&self) -> bool {
+        match &self.form {
+            Form::Path(..) => false,
+            Form::Call(call, ..) => call.function.is_digest(),
+            Form::Jinja(_) => Function::ALL.iter().any(|function| function.is_digest() && self.source.contains(function.name())),
+        }
+    }
+
+    /// The root names that it reads.
+    pub fn roots(&self) -> BTreeSet<String> {
+        match &self.form {
+            Form::Path(root, _) | Form::Call(_, root, _) => BTreeSet::from([root.clone()]),
+            Form::Jinja(expression) => expression.undeclared_variables(false).into_iter().collect(),
+        }
+    }
+
+    /// The steps whose output it reads, as far as that can be seen.
+    pub fn steps(&self) -> BTreeSet<String> {
+        match &self.form {
+            Form::Path(root, path) | Form::Call(_, root, path) if root == "steps" => match path.0.first() {
+                Some(crate::path::Segment::Key(id)) => BTreeSet::from([id.clone()]),
+                _ => BTreeSet::new(),
+            },
+            Form::Path(..) | Form::Call(..) => BTreeSet::new(),
+            Form::Jinja(_) => self
+                .source
+                .match_indices("steps.")
+                .filter(|(at, _)| !self.source[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.')))
+                .map(|(at, found)| {
+                    let rest = &self.source[at + found.len()..];
+                    let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
+                    rest[..end].to_owned()
+                })
+                .collect(),
+        }
+    }
+
+    /// Its value; `None` when what it names is not there.
+    pub fn evaluate(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
+        match &self.form {
+            Form::Path(root, path) => Ok(scope.get(root).and_then(|value| path.find(value)).cloned()),
+            Form::Call(call, root, path) => {
+                Ok(scope.get(root).and_then(|value| path.find(value)).and_then(|value| call.apply(value)))
+            }
+            Form::Jinja(expression) => {
+                let roots = if self.source.contains("request.") { scope.with_request() } else { Cow::Borrowed(&scope.roots) };
+                let value = expression
+                    .eval(minijinja::Value::from(minijinja::value::Serde(&roots)))
+                    .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
+                if value.is_undefined() {
+                    return Ok(None);
+                }
+                serde_json::to_value(&value)
+                    .map(Some)
+                    .map_err(|error| TemplateProblem(format!("`{}` has no JSON value: {error}", self.source)))
+            }
+        }
+    }
+
+    /// Whether it holds: what is absent, null, false, zero or empty does not.
+    pub fn holds(&self, scope: &Scope) -> Result<bool, TemplateProblem> {
+        Ok(match self.evaluate(scope)? {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(value)) => value,
+            Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+            Some(Value::String(text)) => !text.is_empty(),
+            Some(Value::Array(items)) => !items.is_empty(),
+            Some(Value::Object(members)) => !members.is_empty(),
+        })
+    }
+}
+
+impl Clone for Expression {
+    fn clone(&self) -> Expression {
+        Expression::parse(&self.source).expect("it was parsed from this source before")
+    }
+}
+
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{{{{ {} }}}}", self.source)
+    }
+}
+
+fn describe(error: &minijinja::Error) -> String {
+    let text = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+    if text.contains("fuel") { format!("{text} (an expression may take {FUEL} steps)") } else { text }
+}
+
+/// A root name and the path behind it. `request.body` is the body, `request.headers` the headers: one value under two
+/// names.
+fn plain_path(source: &str) -> Option<(String, Path)> {
+    let short = source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
+    let path = Path::parse(short.unwrap_or(source))?;
+    let (root, path) = path.split_root().filter(|(root, _)| ROOTS.contains(root))?;
+    Some((root.to_owned(), if root == "headers" { lower_case_first(path) } else { path }))
+}
+
+fn lower_case_first(path: Path) -> Path {
+    let mut segments = path.0;
+    if let Some(crate::path::Segment::Key(name)) = segments.first_mut() {
+        *name = name.to_ascii_lowercase();
+    }
+    Path(segments)
+}
+
+/// `a.b-c` becomes `a["b-c"]`, outside of quotes.
+fn quote_hyphens(source: &str) -> String {
+    let mut out = String::with_capacity(source.len() + 8);
+    let mut quote: Option<char> = None;
+    let mut rest = source;
+    while let Some(c) = rest.chars().next() {
+        if let Some(open) = quote {
+            if c == open {
+                quote = None;
+            }
+        } else if c == '"' || c == '\'' {
+            quote = Some(c);
+        } else if c == '.' && out.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ']' | '"')) {
+            let name_end = rest[1..].find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len() - 1);
+            let name = &rest[1..=name_end];
+            if name.contains('-') && !name.ends_with('-') {
+                let key = if out.ends_with("headers") { name.to_ascii_lowercase() } else { name.to_owned() };
+                out.push_str(&format!("[\"{key}\"]"));
+                rest = &rest[1 + name_end..];
+                continue;
+            }
+        }
+        out.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}

@@ -1,0 +1,159 @@
+//! Functions that expressions have beside the usual ones: one spelling for emails and phone numbers, digests, times.
+
+use minijinja::Environment;
+use serde_json::Value;
+
+use crate::event::{read_time, scalar};
+use crate::normalize;
+
+/// A function over one value, written `name(value)` or `value | name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Without surrounding space, in lower case.
+    NormalizeEmail,
+    /// A digest that stands for an email address.
+    EmailHash,
+    /// A phone number as `+14155550123`; the argument is the country of numbers without a country code.
+    E164,
+    /// A digest that stands for a phone number, with the same argument.
+    PhoneHash,
+    /// SHA-256 in hexadecimal.
+    Sha256,
+    /// A moment, cut to whole seconds.
+    Seconds,
+}
+
+impl Function {
+    /// Every function.
+    pub const ALL: [Function; 6] = [
+        Function::NormalizeEmail,
+        Function::EmailHash,
+        Function::E164,
+        Function::PhoneHash,
+        Function::Sha256,
+        Function::Seconds,
+    ];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Function::NormalizeEmail => "normalize_email",
+            Function::EmailHash => "email_hash",
+            Function::E164 => "e164",
+            Function::PhoneHash => "phone_hash",
+            Function::Sha256 => "sha256",
+            Function::Seconds => "seconds",
+        }
+    }
+
+    /// Whether nobody is recognised from its value.
+    pub fn is_digest(self) -> bool {
+        matches!(self, Function::EmailHash | Function::PhoneHash | Function::Sha256)
+    }
+
+    /// Its value; nothing for nothing, for lists and objects, and for a moment that is none.
+    pub fn apply(self, value: &Value, argument: Option<&str>) -> Option<Value> {
+        if self == Function::Seconds {
+            let seconds = read_time(value)?.seconds();
+            return jiff::Timestamp::from_second(seconds).ok().map(|at| Value::String(at.to_string()));
+        }
+        let text = scalar(value).filter(|text| !text.trim().is_empty())?;
+        Some(Value::String(match self {
+            Function::NormalizeEmail => normalize::email(&text),
+            Function::EmailHash => normalize::email_hash(&text),
+            Function::E164 => normalize::e164(&text, argument),
+            Function::PhoneHash => normalize::phone_hash(&text, argument),
+            Function::Sha256 => normalize::sha256(&text),
+            Function::Seconds => return None,
+        }))
+    }
+
+    /// Makes every function known to the interpreter, for expressions that are more than one call.
+    pub(super) fn register(environment: &mut Environment<'static>) {
+        for function in Function::ALL {
+            let call = move |value: minijinja::Value, argument: Option<String>| -> minijinja::Value {
+                if value.is_undefined() || value.is_none() {
+                    return minijinja::Value::UNDEFINED;
+                }
+                let plain = serde_json::to_value(&value).unwrap_or_default();
+                match function.apply(&plain, argument.as_deref()) {
+                    Some(Value::String(text)) => minijinja::Value::from(text),
+                    _ => minijinja::Value::UNDEFINED,
+                }
+            };
+            environment.add_filter(function.name(), call);
+            environment.add_function(function.name(), call);
+        }
+    }
+}
+
+/// A function and its argument, ready to be applied.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) function: Function,
+    argument: Option<String>,
+}
+
+impl Call {
+    /// Reads `name(inside)`, `name(inside, 'argument')`, `inside | name` and `inside | name('argument')`.
+    pub(super) fn parse(source: &str) -> Option<(Call, &str)> {
+        let (name, inside, argument) = match source.split_once('|') {
+            Some((inside, call)) => match call.trim().split_once('(') {
+                None => (call.trim(), inside, None),
+                Some((name, rest)) => (name.trim(), inside, Some(rest.trim().strip_suffix(')')?)),
+            },
+            None => {
+                let (name, rest) = source.split_once('(')?;
+                let rest = rest.trim().strip_suffix(')')?;
+                match rest.split_once(',') {
+                    Some((inside, argument)) => (name.trim(), inside, Some(argument)),
+                    None => (name.trim(), rest, None),
+                }
+            }
+        };
+        let function = Function::ALL.into_iter().find(|function| function.name() == name)?;
+        let argument = match argument.map(str::trim) {
+            None => None,
+            Some(text) => {
+                let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+                let text = text.strip_prefix(quote)?.strip_suffix(quote)?;
+                Some(text.to_owned()).filter(|text| !text.contains(quote))
+            }
+        };
+        Some((Call { function, argument }, inside.trim()))
+    }
+
+    pub(super) fn apply(&self, value: &Value) -> Option<Value> {
+        self.function.apply(value, self.argument.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Expression, Scope};
+    use serde_json::json;
+
+    #[test]
+    fn a_function_means_the_same_in_every_spelling() {
+        let mut scope = Scope::new();
+        scope.set("body", json!({"email": " Ada@X.org", "phone": "(415) 555-0123", "at": 1742646896.7, "n": 7}));
+        let value = |source: &str| Expression::parse(source).unwrap().evaluate(&scope).unwrap();
+        for (sources, expected) in [
+            (vec!["normalize_email(body.email)", "body.email | normalize_email", "normalize_email(body.email | trim)"], json!("ada@x.org")),
+            (vec!["e164(body.phone, 'US')", "body.phone|e164('US')", "(body.phone ~ '') | e164('US')"], json!("+14155550123")),
+            (vec!["seconds(body.at)", "body.at | seconds"], json!("2025-03-22T12:34:56Z")),
+        ] {
+            for source in sources {
+                assert_eq!(value(source), Some(expected.clone()), "{source}");
+            }
+        }
+        let hash = value("email_hash(body.email)");
+        assert_eq!(hash, value("'ada@x.org' | email_hash"));
+        assert_eq!(value("sha256(body.n)").unwrap().as_str().unwrap().len(), 64);
+        assert_eq!(value("email_hash(body.none)"), None);
+        assert_eq!(value("(body.none ~ '') | email_hash"), None);
+        assert!(Expression::parse("email_hash(body.email)").unwrap().is_digest());
+        assert!(!Expression::parse("body.email | normalize_email").unwrap().is_digest());
+        assert_eq!(Expression::parse("email_hash(body.email)").unwrap().place().unwrap().0, "body");
+    }
+}
