@@ -10,9 +10,9 @@ use rusqlite::{Connection, params};
 use sluice_domain::event::EventId;
 use sluice_domain::key::KeyDigest;
 
+use crate::Error;
 use crate::record::NewEvent;
 use crate::sqlite::{Role, open};
-use crate::Error;
 
 /// Pages in the write-ahead log from which it is written back and begun anew, as the real writer does.
 const WAL_PAGES_RESET: u32 = 16 * 1024;
@@ -66,7 +66,7 @@ fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Resu
         EventId::new(KeyDigest(key), 0).0,
         key,
         0,
-        event.key_text,
+        event.key_text.as_bytes(),
         event.flow.as_ref(),
         event.source.as_ref(),
         event.event_type,
@@ -79,13 +79,13 @@ fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Resu
         event.trace,
         event.fingerprint,
         (ord - 1) * jobs + 1,
-        jobs
+        jobs,
+        None::<i64>,
+        None::<i64>
     ])?;
     connection.prepare_cached(include_str!("sqlite/sql/insert_event_body.sql"))?.execute(params![
         ord,
-        event.body.headers,
-        event.body.raw,
-        event.body.normalized
+        [event.body.headers.as_bytes(), &event.body.raw, event.body.normalized.as_bytes()].concat()
     ])?;
     for (offset, job) in (1..).zip(&event.jobs) {
         connection.prepare_cached(include_str!("sqlite/sql/insert_job.sql"))?.execute(params![
@@ -95,7 +95,13 @@ fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Resu
             job.queue.as_ref(),
             event.revision.as_ref(),
             event.entity as i64,
-            event.received_at.0
+            event.received_at.0,
+            0,
+            None::<i64>,
+            None::<String>,
+            None::<Vec<u8>>,
+            None::<String>,
+            None::<i64>
         ])?;
     }
     Ok(())

@@ -4,28 +4,33 @@
 //! a repeat of it does no harm. That many callers are grouped into one commit is the driver's own business.
 
 pub mod bench;
+mod error;
 mod op;
 mod record;
+mod seal;
 mod sqlite;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::repeat::RepeatStats;
 use sluice_domain::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
+pub use error::Error;
 pub use op::{
-    Accepted, AttemptSettlement, Begin, DropJobs, Duplicate, EffectSettlement, JobNext, Prune, Replay, Resolve, Settlement,
-    Verdict,
+    Acceptance, Accepted, AttemptSettlement, Begin, By, DropJobs, Duplicate, EffectSettlement, JobNext, Prune, Replay, Resolve,
+    Settlement, Verdict,
 };
-use op::{Op, Reply};
+use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
-pub use sqlite::{JobFilter, Page, Reason};
+pub use seal::{RootKey, RootKeyProblem};
 use sqlite::{Envelope, Reads, Writer, read};
+pub use sqlite::{JobFilter, Page, Reason};
 
 /// Where the ledger gets the time from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
@@ -34,87 +39,6 @@ pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
 const QUEUE_OPS_MAX: usize = 16 * 1024;
 /// New events are turned away above this, so that completions always find room.
 const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
-
-/// What can go wrong. A variant for each thing that a caller does differently.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Somebody else has the data directory.
-    #[error("{} is in use by another process; stop that one first, or choose another directory with --data", path.display())]
-    Locked {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The data directory cannot be used.
-    #[error("{}: {source}", path.display())]
-    Directory {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A newer build has written here.
-    #[error("the ledger was written by a newer version (layout {found}, this build knows {known}); use that version or a newer one")]
-    NewerSchema {
-        /// What is there.
-        found: i64,
-        /// What this build knows.
-        known: i64,
-    },
-    /// The SQLite library is too old to be trusted.
-    #[error("SQLite {version} can corrupt a write-ahead log; 3.51.3 or newer is needed")]
-    Library {
-        /// What was found.
-        version: &'static str,
-    },
-    /// The file system cannot do what is needed.
-    #[error("write-ahead logging is not possible here (journal mode is {mode}); is the data directory on a network file system?")]
-    JournalMode {
-        /// What was chosen instead.
-        mode: String,
-    },
-    /// The writer has more to do than it should be asked to remember.
-    #[error("the ledger is overloaded")]
-    Overloaded,
-    /// There is no room for new events.
-    #[error("the disk is full")]
-    DiskFull,
-    /// Nobody knows whether it was written.
-    #[error("it is unknown whether the write happened: {message}")]
-    InDoubt {
-        /// What the disk said.
-        message: String,
-    },
-    /// The ledger has stopped.
-    #[error("the ledger has stopped")]
-    Failed,
-    /// A question took too long and was cut off.
-    #[error("the question took too long; narrow it down")]
-    TooSlow,
-    /// The operation cannot be written, and nothing was.
-    #[error("not written: {message}")]
-    Refused {
-        /// Why.
-        message: String,
-    },
-    /// A thread could not be started.
-    #[error("a thread could not be started: {source}")]
-    Thread {
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Reading failed.
-    #[error("reading the ledger failed: {message}")]
-    Read {
-        /// What SQLite said.
-        message: String,
-    },
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Error {
-        Error::Read { message: error.to_string() }
-    }
-}
 
 /// Counters of the writer, for metrics.
 #[derive(Debug, Default)]
@@ -143,6 +67,8 @@ pub struct Options {
     pub on_fatal: Box<dyn Fn(&str) + Send>,
     /// How many of the newest keys are held in memory; the default when left out. Small values are for tests.
     pub recent_keys_max: Option<usize>,
+    /// What opens the ledger. There is no ledger on disk without it.
+    pub root_key: Option<RootKey>,
 }
 
 impl std::fmt::Debug for Options {
@@ -154,17 +80,13 @@ impl std::fmt::Debug for Options {
 impl Options {
     /// For tools that look at a ledger or act on it while no node runs.
     pub fn quiet(clock: Clock) -> Options {
-        Options { clock, on_fresh: Box::new(|_| {}), on_fatal: Box::new(|_| {}), recent_keys_max: None }
+        Options { clock, on_fresh: Box::new(|_| {}), on_fatal: Box::new(|_| {}), recent_keys_max: None, root_key: None }
     }
-}
 
-/// What became of an event that wanted to be accepted.
-#[derive(Clone, Debug)]
-pub enum Acceptance {
-    /// It is new, and durable.
-    Accepted(Accepted),
-    /// It is a repeat.
-    Duplicate(Duplicate),
+    /// The same with this root key.
+    pub fn with_root_key(self, root_key: RootKey) -> Options {
+        Options { root_key: Some(root_key), ..self }
+    }
 }
 
 /// Whether an attempt may be made.
@@ -196,6 +118,11 @@ impl Ledger {
         sqlite::is_in(directory)
     }
 
+    /// Whether this root key opens the ledger in a directory; any key does where there is none yet. Nothing is written.
+    pub fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool, Error> {
+        sqlite::is_opened_by(directory, root_key)
+    }
+
     /// Opens the embedded ledger in a directory, creating it if need be, and starts its writer.
     pub fn open(directory: &Path, options: Options) -> Result<Ledger, Error> {
         let lock = sqlite::lock(directory)?;
@@ -207,8 +134,9 @@ impl Ledger {
             options.on_fatal,
             stats.clone(),
             options.recent_keys_max,
+            options.root_key,
         )?;
-        let reads = Reads::open(directory)?;
+        let reads = Reads::open(directory, writer.vault())?;
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()
             .name("ledger".into())
@@ -264,6 +192,20 @@ impl Ledger {
         match self.submit(Op::Accept(Box::new(event))).await? {
             Reply::Accepted(accepted) => Ok(Acceptance::Accepted(accepted)),
             Reply::Duplicate(duplicate) => Ok(Acceptance::Duplicate(duplicate)),
+            other => unreachable!("an accept is not answered with {other:?}"),
+        }
+    }
+
+    /// Accepts the events of one request, all in one commit or none of them, and answers in their order.
+    pub async fn accept_all(&self, events: Vec<NewEvent>) -> Result<Vec<Acceptance>, Error> {
+        if events.is_empty() {
+            return Ok(vec![]);
+        }
+        if self.is_overloaded() {
+            return Err(Error::Overloaded);
+        }
+        match self.submit(Op::AcceptAll(events)).await? {
+            Reply::Acceptances(acceptances) => Ok(acceptances),
             other => unreachable!("an accept is not answered with {other:?}"),
         }
     }
@@ -341,6 +283,34 @@ impl Ledger {
         }
     }
 
+    /// Seals with another root key from here on: what opened the ledger before does not open it any more.
+    pub async fn rotate_root(&self, new: RootKey, actor: String, at: Time) -> Result<(), Error> {
+        self.submit(Op::Rotate(Rotate { what: Rotation::Root(new), actor, at })).await.map(drop)
+    }
+
+    /// Seals new data with a new key of the tenant, and answers its version. [`Ledger::rewrap_contacts`] does the rest.
+    pub async fn rotate_tenant(&self, actor: String, at: Time) -> Result<u64, Error> {
+        self.rotated(Rotate { what: Rotation::Tenant, actor, at }).await
+    }
+
+    /// Wraps a slice of the keys of contacts with the newest key of the tenant. Answers how many were looked at: none
+    /// when all is done. Goes on where it stopped, also after a restart.
+    pub async fn rewrap_contacts(&self, rows_max: u32, at: Time) -> Result<u64, Error> {
+        self.rotated(Rotate { what: Rotation::Contacts { rows_max }, actor: String::new(), at }).await
+    }
+
+    async fn rotated(&self, rotate: Rotate) -> Result<u64, Error> {
+        match self.submit(Op::Rotate(rotate)).await? {
+            Reply::Rotated(count) => Ok(count),
+            other => unreachable!("a rotation is not answered with {other:?}"),
+        }
+    }
+
+    /// What may be told about the keys that seal the ledger.
+    pub async fn keys(&self) -> Result<KeysRecord, Error> {
+        self.reads.ask(read::keys).await
+    }
+
     /// Live jobs of a worker beyond an id, in order; at most `limit`.
     pub async fn live_jobs(&self, worker: Arc<str>, after: JobId, limit: usize) -> Result<Vec<JobRecord>, Error> {
         self.reads.ask(move |connection| read::live_jobs(connection, &worker, after, limit)).await
@@ -382,6 +352,16 @@ impl Ledger {
         Ok(self.events(ords).await?.into_iter().map(|(event, _)| event).find(|event| event.id == id))
     }
 
+    /// The other contents that came under the key of an event.
+    pub async fn variants(&self, event: Ord) -> Result<Variants, Error> {
+        self.reads.ask(move |connection| read::variants(connection, event)).await
+    }
+
+    /// How often and how late a source repeats itself.
+    pub async fn repeats(&self, source: String) -> Result<RepeatStats, Error> {
+        self.reads.ask(move |connection| read::repeats(connection, &source)).await
+    }
+
     /// The jobs of an event.
     pub async fn jobs_of_event(&self, event: EventRecord) -> Result<Vec<JobRecord>, Error> {
         self.reads.ask(move |connection| read::jobs_of_event(connection, &event)).await
@@ -392,7 +372,8 @@ impl Ledger {
         self.reads.ask(move |connection| read::job(connection, id)).await
     }
 
-    /// The effects of a job, in the order of its steps.
+    /// The effects of a job, in the order of its steps; the one that was begun last first, where a step had several under
+    /// different revisions.
     pub async fn effects(&self, job: JobId) -> Result<Vec<EffectRecord>, Error> {
         self.reads.ask(move |connection| read::effects(connection, job)).await
     }
@@ -403,8 +384,15 @@ impl Ledger {
     }
 
     /// Events, newest first.
-    pub async fn list_events(&self, source: Option<String>, event_type: Option<String>, page: Page) -> Result<Vec<EventRecord>, Error> {
-        self.reads.ask(move |connection| read::list_events(connection, source.as_deref(), event_type.as_deref(), page)).await
+    pub async fn list_events(
+        &self,
+        source: Option<String>,
+        event_type: Option<String>,
+        page: Page,
+    ) -> Result<Vec<EventRecord>, Error> {
+        self.reads
+            .ask(move |connection| read::list_events(connection, source.as_deref(), event_type.as_deref(), page))
+            .await
     }
 
     /// Jobs that match, newest first, with their events.

@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::outcome::{EffectClass, Failure};
+pub use sluice_domain::progress::JobNext;
 use sluice_domain::time::Time;
 
 use crate::record::{AttemptKind, JobRecord, NewEvent, Ord};
+use crate::seal::RootKey;
 
 /// Something to write.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Accept an event, unless its key has an owner.
     Accept(Box<NewEvent>),
+    /// Accept the events of one request, in their order.
+    AcceptAll(Vec<NewEvent>),
     /// An attempt is about to be made.
     Begin(Begin),
     /// An attempt has ended.
@@ -73,6 +77,8 @@ pub enum Op {
     Prune(Prune),
     /// Where events may be that have this id.
     Find(EventId),
+    /// Change the keys that seal the ledger.
+    Rotate(Rotate),
     /// Write what came before, then end.
     Close,
 }
@@ -147,27 +153,6 @@ pub struct AttemptSettlement {
     pub failure: Option<Failure>,
 }
 
-/// Where a job stands after an attempt.
-#[derive(Clone, Debug)]
-pub struct JobNext {
-    /// Its state.
-    pub state: JobState,
-    /// The next step.
-    pub step: u32,
-    /// Attempts at that step so far.
-    pub attempts: u32,
-    /// Not before.
-    pub due_at: Time,
-    /// Whether an outcome has to be read back first.
-    pub verifying: bool,
-    /// What went wrong last.
-    pub failure: Option<Failure>,
-    /// Where it lies if it is dead.
-    pub dead_letter_queue: Option<String>,
-    /// What came of it, if it is finished.
-    pub result: Option<Value>,
-}
-
 /// Bring jobs back to life, with the same keys.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -177,7 +162,8 @@ pub struct Replay {
     pub actor: String,
     /// Why.
     pub reason: String,
-    /// Run under this revision instead of the one they were accepted under.
+    /// Run under this revision instead of the one they were accepted under. Its steps may have other places, so jobs start
+    /// at the first; what is applied already is known by its key and not done again.
     pub revision: Option<Arc<str>>,
     /// When.
     pub at: Time,
@@ -233,6 +219,31 @@ pub struct Prune {
     pub at: Time,
 }
 
+/// Change the keys that seal the ledger. Payloads are not touched.
+#[derive(Clone, Debug)]
+pub struct Rotate {
+    /// Which.
+    pub what: Rotation,
+    /// Who asked.
+    pub actor: String,
+    /// When.
+    pub at: Time,
+}
+
+/// Which keys are changed.
+#[derive(Clone, Debug)]
+pub enum Rotation {
+    /// The keys of the tenant are wrapped with this root key from here on.
+    Root(RootKey),
+    /// New data is sealed with a new key of the tenant.
+    Tenant,
+    /// The keys of the next so many contacts are wrapped with the newest key of the tenant.
+    Contacts {
+        /// A bound on the work of one slice.
+        rows_max: u32,
+    },
+}
+
 /// What came of an [`Op`].
 #[derive(Clone, Debug)]
 pub enum Reply {
@@ -240,6 +251,8 @@ pub enum Reply {
     Accepted(Accepted),
     /// Its key has an owner already.
     Duplicate(Duplicate),
+    /// What became of each event of a request.
+    Acceptances(Vec<Acceptance>),
     /// The attempt may be made.
     Begun,
     /// The effect was applied before: nothing is to be done.
@@ -257,10 +270,30 @@ pub enum Reply {
         /// Whether another slice is worth it.
         more: bool,
     },
+    /// The keys are changed: the version of a new one, or how many contacts were looked at.
+    Rotated(u64),
     /// The places of candidates; their rows decide.
     Candidates(Vec<Ord>),
     /// Done.
     Done,
+}
+
+/// What became of an event that wanted to be accepted.
+#[derive(Clone, Debug)]
+pub enum Acceptance {
+    /// It is new, and durable.
+    Accepted(Accepted),
+    /// It is a repeat.
+    Duplicate(Duplicate),
+}
+
+impl From<Acceptance> for Reply {
+    fn from(acceptance: Acceptance) -> Reply {
+        match acceptance {
+            Acceptance::Accepted(accepted) => Reply::Accepted(accepted),
+            Acceptance::Duplicate(duplicate) => Reply::Duplicate(duplicate),
+        }
+    }
 }
 
 /// An event that became ours.
@@ -270,6 +303,10 @@ pub struct Accepted {
     pub ord: Ord,
     /// Its name.
     pub id: EventId,
+    /// The event with the same key and another content, when this one was let in beside it.
+    pub variant_of: Option<EventId>,
+    /// Whether its jobs wait for a person: the event itself asked for that, or it clashed with another.
+    pub quarantined: bool,
 }
 
 /// A repeat, and what its first was answered.
@@ -281,8 +318,21 @@ pub struct Duplicate {
     pub key_text: String,
     /// When the first arrived.
     pub received_at: Time,
-    /// Whether the content is another than the first's.
+    /// What it was recognised by.
+    pub by: By,
+    /// Whether the content is another than the first's: it was kept beside the first, and nothing is done with it.
     pub clash: bool,
     /// The first's jobs.
     pub jobs: Vec<JobRecord>,
+}
+
+/// What a repeat was recognised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Its key has an owner.
+    Key,
+    /// A key beside its own has: it came just behind the edge of a time bucket.
+    NearKey,
+    /// Its content came a moment ago under another key.
+    Content,
 }

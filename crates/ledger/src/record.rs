@@ -141,6 +141,32 @@ pub struct EventRecord {
     pub first_job: JobId,
     /// How many jobs it has.
     pub jobs: u32,
+    /// The event with the same key and another content, beside which this one was let in.
+    pub variant_of: Option<Ord>,
+}
+
+/// The contents that came under the key of an event after it and say something else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variants {
+    /// The first few of them.
+    pub kept: Vec<VariantRecord>,
+    /// Requests with yet other contents, which were counted and not kept.
+    pub further: u64,
+}
+
+/// Another content under the key of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariantRecord {
+    /// When it came first.
+    pub received_at: Time,
+    /// What tells it from others.
+    pub fingerprint: [u8; 16],
+    /// How often it came.
+    pub times: u64,
+    /// The event that it became, unless it was dropped.
+    pub event: Option<Ord>,
+    /// What it says, while that is kept.
+    pub body: Option<EventBody>,
 }
 
 /// A job.
@@ -303,8 +329,10 @@ pub struct Tally {
     pub accepted: u64,
     /// Repeats answered with the first answer.
     pub duplicates: u64,
-    /// Repeats whose content was another.
+    /// Requests whose content was another than that of the first with their key, whatever was done with them.
     pub clashes: u64,
+    /// Repeats that were recognised by their content alone; they are among the duplicates.
+    pub by_content: u64,
     /// Accepted events by what became of their jobs; only in a balance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<JobCounts>,
@@ -316,4 +344,26 @@ pub struct JobCounts {
     /// By the word for the state.
     #[serde(flatten)]
     pub by_state: std::collections::BTreeMap<&'static str, u64>,
+}
+
+/// What may be told about the keys that seal the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeysRecord {
+    /// The name of the root key.
+    pub root: String,
+    /// The keys of the tenant, oldest first. New data is sealed with the last one.
+    pub tenant: Vec<TenantKeyRecord>,
+    /// How many contacts have a key.
+    pub contacts: u64,
+    /// How many of those a rotation of the tenant's key has not come to yet.
+    pub to_rewrap: u64,
+}
+
+/// A key of the tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TenantKeyRecord {
+    /// Its version.
+    pub version: u32,
+    /// Since when.
+    pub created_at: Time,
 }

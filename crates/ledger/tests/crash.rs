@@ -12,9 +12,9 @@ use std::sync::Arc;
 use sluice_domain::random::Random;
 use sluice_ledger::{Acceptance, Ledger, Options};
 
-use given::{START, event};
+use given::{START, event, root_key};
 
-const KILLS: u64 = 40;
+const KILLS: u64 = 60;
 /// Acknowledgements between two kills, at the most.
 const ACKNOWLEDGED_MAX: u64 = 2_500;
 const SENDERS: u64 = 48;
@@ -24,7 +24,7 @@ const DIRECTORY: &str = "SLUICE_CRASH_DIRECTORY";
 const ROUND: &str = "SLUICE_CRASH_ROUND";
 
 fn options() -> Options {
-    Options { recent_keys_max: Some(RECENT_KEYS_MAX), ..Options::quiet(Arc::new(|| START)) }
+    Options { recent_keys_max: Some(RECENT_KEYS_MAX), ..Options::quiet(Arc::new(|| START)) }.with_root_key(root_key())
 }
 
 /// Sends as fast as it can and says so on standard error once it is acknowledged, until somebody kills it.
@@ -89,7 +89,11 @@ fn kill_after(directory: &Path, round: u64, acknowledged: u64) -> Vec<(String, S
         line.clear();
     }
     let status = sender.wait().unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "it was killed, and not before it was: {status}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "it was killed, and not before it was: {status}"
+    );
     keys
 }
 
@@ -119,7 +123,10 @@ async fn repeat_all(directory: &Path, acknowledged: &HashMap<String, String>) {
     let jobs: u64 = ledger.job_counts().await.unwrap().iter().map(|(_, count)| count).sum();
     assert_eq!(events, jobs, "one job for each event");
     assert!(events >= acknowledged.len() as u64);
-    assert!(events <= acknowledged.len() as u64 + KILLS * SENDERS, "only what was under way may be there unacknowledged");
+    assert!(
+        events <= acknowledged.len() as u64 + KILLS * SENDERS,
+        "only what was under way may be there unacknowledged"
+    );
     let mut keys: Vec<_> = acknowledged.iter().collect();
     keys.sort();
     for some in keys.chunks(512) {
@@ -159,8 +166,15 @@ fn check_file(directory: &Path, acknowledged: &HashMap<String, String>) {
     }
     assert!(acknowledged.keys().all(|key| texts.contains(key)));
     assert_eq!(one("SELECT count(*) FROM event e LEFT JOIN event_body b ON b.ord = e.ord WHERE b.ord IS NULL"), 0);
-    assert_eq!(one("SELECT count(*) FROM event e LEFT JOIN job j ON j.ord = e.ord AND j.id = e.first_job WHERE j.id IS NULL"), 0);
-    assert_eq!(one("SELECT sum(accepted) FROM tally"), one("SELECT count(*) FROM event"), "counts commit with what they count");
+    assert_eq!(
+        one("SELECT count(*) FROM event e LEFT JOIN job j ON j.ord = e.ord AND j.id = e.first_job WHERE j.id IS NULL"),
+        0
+    );
+    assert_eq!(
+        one("SELECT sum(accepted) FROM tally"),
+        one("SELECT count(*) FROM event"),
+        "counts commit with what they count"
+    );
     // Otherwise the kills have not met what they were meant to meet.
     assert!(one("SELECT max(level) FROM key_run") >= 2, "keys were merged twice over");
 }

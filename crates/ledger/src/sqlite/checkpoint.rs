@@ -34,10 +34,7 @@ impl Checkpointer {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("checkpoint".into())
-            .spawn(work)
-            .map_err(|source| Error::Thread { source })?;
+        std::thread::Builder::new().name("checkpoint".into()).spawn(work).map_err(|source| Error::Thread { source })?;
         Ok(Checkpointer { wake, allowed, resting: false })
     }
 

@@ -1,24 +1,34 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
+mod accept;
 mod apply;
 mod ballast;
 mod checkpoint;
 mod keys;
+mod net;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod prepare_tests;
+mod prune;
 pub(crate) mod read;
+mod reads;
 mod row;
+mod vault;
 mod writer;
 
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::Error;
-pub(crate) use read::Reads;
+use crate::seal::RootKey;
 pub use read::{JobFilter, Page, Reason};
+pub(crate) use reads::Reads;
+use vault::Vault;
 pub(crate) use writer::{Envelope, Writer};
 
 /// Older ones can corrupt a WAL that two connections reset at once.
@@ -39,6 +49,14 @@ pub(crate) enum Role {
 /// Whether a ledger lies in this directory.
 pub(crate) fn is_in(directory: &Path) -> bool {
     directory.join(FILE_NAME).is_file()
+}
+
+/// Whether this root key opens the ledger.
+pub(crate) fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool, Error> {
+    if !is_in(directory) {
+        return Ok(true);
+    }
+    Ok(Vault::is_opened_by(&open(directory, Role::Read)?, root_key)?)
 }
 
 /// Takes the data directory for this process. The lock goes with the file handle.
@@ -70,7 +88,9 @@ pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
     };
     let mut connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_secs(5))?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(128);
+    // Plans do not depend on what is bound: otherwise some statements are prepared anew each time they run.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if role == Role::Write {
         connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;")?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
@@ -137,7 +157,8 @@ mod tests {
     fn every_commit_is_flushed() {
         let directory = tempfile::tempdir().unwrap();
         let connection = open(directory.path(), Role::Write).unwrap();
-        let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap();
+        let pragma =
+            |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(pragma("synchronous"), 2);
         assert_eq!(pragma("wal_autocheckpoint"), 0);
         assert_eq!(pragma("mmap_size"), 0);

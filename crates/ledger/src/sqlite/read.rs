@@ -1,21 +1,19 @@
-//! Reading: short questions on connections of their own, cut off when they take too long.
+//! Reading: short questions, whose answers are opened on the way out.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use rusqlite::types::Value as Sql;
+use rusqlite::{OptionalExtension, params_from_iter};
 use serde::{Deserialize, Serialize};
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::repeat::RepeatStats;
 use sluice_domain::time::Time;
 
-use super::{Role, open, row};
-use crate::Error;
-use crate::record::{AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, Ord, PauseRecord, Tally};
-
-/// A question that takes longer is cut off: an open snapshot keeps the WAL from being reset.
-const QUESTION_MAX: Duration = Duration::from_secs(2);
+use super::reads::Reader;
+use crate::record::{
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, KeysRecord, Ord, PauseRecord, Tally,
+    VariantRecord, Variants,
+};
 
 /// Which jobs, for lists and for acts on everything that matches.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -50,76 +48,35 @@ pub struct Page {
     pub limit: u32,
 }
 
-/// A few read-only connections.
-#[derive(Clone, Debug)]
-pub(crate) struct Reads {
-    pool: Arc<Pool>,
-}
-
-#[derive(Debug)]
-struct Pool {
-    idle: Mutex<Vec<Connection>>,
-    directory: std::path::PathBuf,
-}
-
-impl Reads {
-    pub fn open(directory: &Path) -> Result<Reads, Error> {
-        let first = open(directory, Role::Read)?;
-        Ok(Reads { pool: Arc::new(Pool { idle: Mutex::new(vec![first]), directory: directory.to_owned() }) })
-    }
-
-    /// Asks on a connection of its own, off the async threads.
-    pub async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        let reads = self.clone();
-        tokio::task::spawn_blocking(move || reads.ask_now(question)).await.map_err(|_| Error::Failed)?
-    }
-
-    fn ask_now<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let idle = self.pool.idle.lock().map_err(|_| Error::Failed)?.pop();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            None => open(&self.pool.directory, Role::Read)?,
-        };
-        let deadline = Instant::now() + QUESTION_MAX;
-        connection.progress_handler(4096, Some(move || Instant::now() > deadline))?;
-        // One snapshot for all statements of a question.
-        let answer = connection.unchecked_transaction().and_then(|snapshot| question(&snapshot));
-        connection.progress_handler(0, None::<fn() -> bool>)?;
-        let mut idle = self.pool.idle.lock().map_err(|_| Error::Failed)?;
-        if idle.len() < 4 {
-            idle.push(connection);
-        }
-        match answer {
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Err(Error::TooSlow),
-            other => Ok(other?),
-        }
-    }
-}
-
 /// Live jobs of a worker beyond an id, in order.
-pub(crate) fn live_jobs(connection: &Connection, worker: &str, after: JobId, limit: usize) -> rusqlite::Result<Vec<JobRecord>> {
-    connection
+pub(crate) fn live_jobs(
+    reader: &Reader<'_>,
+    worker: &str,
+    after: JobId,
+    limit: usize,
+) -> rusqlite::Result<Vec<JobRecord>> {
+    reader
         .prepare_cached(include_str!("sql/jobs_live.sql"))?
-        .query_map(rusqlite::params![worker, after.0, i64::try_from(limit).unwrap_or(i64::MAX)], row::job)?
+        .query_map(rusqlite::params![worker, after.0, i64::try_from(limit).unwrap_or(i64::MAX)], |row| reader.job(row))?
         .collect()
 }
 
 /// Jobs whose attempt had not ended when the process did.
-pub(crate) fn running_jobs(connection: &Connection, after: JobId, limit: u32) -> rusqlite::Result<Vec<JobRecord>> {
-    connection.prepare_cached(include_str!("sql/jobs_running.sql"))?.query_map([after.0, i64::from(limit)], row::job)?.collect()
+pub(crate) fn running_jobs(reader: &Reader<'_>, after: JobId, limit: u32) -> rusqlite::Result<Vec<JobRecord>> {
+    reader
+        .prepare_cached(include_str!("sql/jobs_running.sql"))?
+        .query_map([after.0, i64::from(limit)], |row| reader.job(row))?
+        .collect()
 }
 
 /// The workers that have live jobs.
-pub(crate) fn live_workers(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    connection.prepare_cached(include_str!("sql/workers_live.sql"))?.query_map([], |row| row.get(0))?.collect()
+pub(crate) fn live_workers(reader: &Reader<'_>) -> rusqlite::Result<Vec<String>> {
+    reader.prepare_cached(include_str!("sql/workers_live.sql"))?.query_map([], |row| row.get(0))?.collect()
 }
 
 /// Live jobs by worker and state.
-pub(crate) fn live_counts(connection: &Connection) -> rusqlite::Result<Vec<(String, JobState, u64)>> {
-    connection
+pub(crate) fn live_counts(reader: &Reader<'_>) -> rusqlite::Result<Vec<(String, JobState, u64)>> {
+    reader
         .prepare_cached(include_str!("sql/counts_live.sql"))?
         .query_map([], |row| {
             let state = JobState::from_code(row.get(1)?).unwrap_or(JobState::Queued);
@@ -129,51 +86,108 @@ pub(crate) fn live_counts(connection: &Connection) -> rusqlite::Result<Vec<(Stri
 }
 
 /// Events by their places, with bodies where they are still kept.
-pub(crate) fn events(connection: &Connection, ords: &[Ord]) -> rusqlite::Result<Vec<(EventRecord, Option<EventBody>)>> {
+pub(crate) fn events(reader: &Reader<'_>, ords: &[Ord]) -> rusqlite::Result<Vec<(EventRecord, Option<EventBody>)>> {
     let mut found = Vec::with_capacity(ords.len());
     for ord in ords {
-        let event = connection.prepare_cached(include_str!("sql/event.sql"))?.query_row([ord], row::event).optional()?;
+        let event = reader
+            .prepare_cached(include_str!("sql/event.sql"))?
+            .query_row([ord], |row| reader.event(row))
+            .optional()?;
         if let Some(event) = event {
-            let body = connection.prepare_cached(include_str!("sql/event_body.sql"))?.query_row([ord], row::body).optional()?;
+            let body = body(reader, *ord)?;
             found.push((event, body));
         }
     }
     Ok(found)
 }
 
-pub(crate) fn job(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
-    connection.prepare_cached(include_str!("sql/job.sql"))?.query_row([id.0], row::job).optional()
+/// The other contents that came under the key of an event.
+pub(crate) fn variants(reader: &Reader<'_>, ord: Ord) -> rusqlite::Result<Variants> {
+    let mut statement = reader.prepare_cached(include_str!("sql/variants.sql"))?;
+    let mut rows = statement.query([ord])?;
+    let mut variants = Variants::default();
+    while let Some(row) = rows.next()? {
+        let event: Option<Ord> = row.get(5)?;
+        let body = match event {
+            Some(event) => body(reader, event)?,
+            None => reader.variant_body(ord, row)?,
+        };
+        variants.further += row.get::<_, i64>(4)?.unsigned_abs();
+        variants.kept.push(VariantRecord {
+            received_at: Time(row.get(1)?),
+            fingerprint: row.get(2)?,
+            times: row.get::<_, i64>(3)?.unsigned_abs(),
+            event,
+            body,
+        });
+    }
+    Ok(variants)
 }
 
-pub(crate) fn jobs_of_event(connection: &Connection, event: &EventRecord) -> rusqlite::Result<Vec<JobRecord>> {
-    connection
+/// How often and how late a source repeats itself.
+pub(crate) fn repeats(reader: &Reader<'_>, source: &str) -> rusqlite::Result<RepeatStats> {
+    let mut counts = [BTreeMap::new(), BTreeMap::new()];
+    let mut statement = reader.prepare_cached(include_str!("sql/lateness.sql"))?;
+    let mut rows = statement.query([source])?;
+    while let Some(row) = rows.next()? {
+        let kind = usize::from(row.get::<_, u8>(0)?);
+        if let Some(counts) = counts.get_mut(kind) {
+            counts.insert(row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs());
+        }
+    }
+    let [within, after_expiry] = counts;
+    Ok(RepeatStats::new(&within, &after_expiry))
+}
+
+fn body(reader: &Reader<'_>, ord: Ord) -> rusqlite::Result<Option<EventBody>> {
+    reader.prepare_cached(include_str!("sql/event_body.sql"))?.query_row([ord], |row| reader.body(ord, row)).optional()
+}
+
+pub(crate) fn job(reader: &Reader<'_>, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
+    reader.prepare_cached(include_str!("sql/job.sql"))?.query_row([id.0], |row| reader.job(row)).optional()
+}
+
+pub(crate) fn jobs_of_event(reader: &Reader<'_>, event: &EventRecord) -> rusqlite::Result<Vec<JobRecord>> {
+    reader
         .prepare_cached(include_str!("sql/jobs_of_event.sql"))?
-        .query_map([event.first_job.0, event.first_job.0 + i64::from(event.jobs)], row::job)?
+        .query_map([event.first_job.0, event.first_job.0 + i64::from(event.jobs)], |row| reader.job(row))?
         .collect()
 }
 
-pub(crate) fn effects(connection: &Connection, job: JobId) -> rusqlite::Result<Vec<EffectRecord>> {
-    connection.prepare_cached(include_str!("sql/effects.sql"))?.query_map([job.0], row::effect)?.collect()
+pub(crate) fn effects(reader: &Reader<'_>, job: JobId) -> rusqlite::Result<Vec<EffectRecord>> {
+    reader.prepare_cached(include_str!("sql/effects.sql"))?.query_map([job.0], |row| reader.effect(row))?.collect()
 }
 
-pub(crate) fn attempts(connection: &Connection, job: JobId) -> rusqlite::Result<Vec<AttemptRecord>> {
-    connection.prepare_cached(include_str!("sql/attempts.sql"))?.query_map([job.0], row::attempt)?.collect()
+pub(crate) fn attempts(reader: &Reader<'_>, job: JobId) -> rusqlite::Result<Vec<AttemptRecord>> {
+    reader.prepare_cached(include_str!("sql/attempts.sql"))?.query_map([job.0], |row| reader.attempt(row))?.collect()
 }
 
 /// Events, newest first.
-pub(crate) fn list_events(connection: &Connection, source: Option<&str>, event_type: Option<&str>, page: Page) -> rusqlite::Result<Vec<EventRecord>> {
-    connection
+pub(crate) fn list_events(
+    reader: &Reader<'_>,
+    source: Option<&str>,
+    event_type: Option<&str>,
+    page: Page,
+) -> rusqlite::Result<Vec<EventRecord>> {
+    reader
         .prepare_cached(include_str!("sql/list_events.sql"))?
-        .query_map(rusqlite::params![page.after, source, event_type, page.limit], row::event)?
+        .query_map(rusqlite::params![page.after, source, event_type, page.limit], |row| reader.event(row))?
         .collect()
 }
 
 /// Jobs that match, newest first, with the source and type of their events.
-pub(crate) fn list_jobs(connection: &Connection, filter: &JobFilter, page: Page) -> rusqlite::Result<Vec<(JobRecord, EventRecord)>> {
+pub(crate) fn list_jobs(
+    reader: &Reader<'_>,
+    filter: &JobFilter,
+    page: Page,
+) -> rusqlite::Result<Vec<(JobRecord, EventRecord)>> {
     let (sql, values) = list_jobs_sql(filter, page);
-    let jobs: Vec<JobRecord> = connection.prepare_cached(&sql)?.query_map(params_from_iter(values), row::job)?.collect::<rusqlite::Result<_>>()?;
-    let mut event = connection.prepare_cached(include_str!("sql/event.sql"))?;
-    jobs.into_iter().map(|job| event.query_row([job.ord], row::event).map(|event| (job, event))).collect()
+    let jobs: Vec<JobRecord> = reader
+        .prepare_cached(&sql)?
+        .query_map(params_from_iter(values), |row| reader.job(row))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut event = reader.prepare_cached(include_str!("sql/event.sql"))?;
+    jobs.into_iter().map(|job| event.query_row([job.ord], |row| reader.event(row)).map(|event| (job, event))).collect()
 }
 
 pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page) -> (String, Vec<Sql>) {
@@ -190,9 +204,14 @@ pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page) -> (String, Vec<Sql>
 }
 
 /// The ids of all jobs that match, oldest first, so that a replay keeps their order.
-pub(crate) fn matching_jobs(connection: &Connection, filter: &JobFilter, after: JobId, limit: u32) -> rusqlite::Result<Vec<JobId>> {
+pub(crate) fn matching_jobs(
+    reader: &Reader<'_>,
+    filter: &JobFilter,
+    after: JobId,
+    limit: u32,
+) -> rusqlite::Result<Vec<JobId>> {
     let (sql, values) = matching_jobs_sql(filter, after, limit);
-    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?.collect()
+    reader.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?.collect()
 }
 
 pub(super) fn matching_jobs_sql(filter: &JobFilter, after: JobId, limit: u32) -> (String, Vec<Sql>) {
@@ -246,19 +265,21 @@ fn filter_clauses(filter: &JobFilter, sql: &mut String, values: &mut Vec<Sql>) {
 }
 
 /// Why jobs died since then: class, code, an example of the message, how many, and the newest one's time.
-pub(crate) fn dead_reasons(connection: &Connection, since: Time, limit: u32) -> rusqlite::Result<Vec<Reason>> {
-    connection
-        .prepare_cached(include_str!("sql/dead_reasons.sql"))?
-        .query_map([since.0, i64::from(limit)], |row| {
-            Ok(Reason {
-                class: row.get(0)?,
-                code: row.get(1)?,
-                message: row.get(2)?,
-                count: row.get::<_, i64>(3)?.unsigned_abs(),
-                last_at: Time(row.get(4)?),
-            })
-        })?
-        .collect()
+pub(crate) fn dead_reasons(reader: &Reader<'_>, since: Time, limit: u32) -> rusqlite::Result<Vec<Reason>> {
+    let mut statement = reader.prepare_cached(include_str!("sql/dead_reasons.sql"))?;
+    let mut rows = statement.query([since.0, i64::from(limit)])?;
+    let mut reasons = Vec::new();
+    while let Some(row) = rows.next()? {
+        let newest = JobId(row.get(4)?);
+        reasons.push(Reason {
+            class: row.get(0)?,
+            code: row.get(1)?,
+            message: reader.message_of(newest)?,
+            count: row.get::<_, i64>(2)?.unsigned_abs(),
+            last_at: Time(row.get(3)?),
+        });
+    }
+    Ok(reasons)
 }
 
 /// Why jobs died.
@@ -276,19 +297,21 @@ pub struct Reason {
     pub last_at: Time,
 }
 
-pub(crate) fn pauses(connection: &Connection) -> rusqlite::Result<Vec<PauseRecord>> {
-    connection
+pub(crate) fn pauses(reader: &Reader<'_>) -> rusqlite::Result<Vec<PauseRecord>> {
+    reader
         .prepare_cached(include_str!("sql/pauses.sql"))?
-        .query_map([], |row| Ok(PauseRecord { target: row.get(0)?, at: Time(row.get(1)?), actor: row.get(2)?, reason: row.get(3)? }))?
+        .query_map([], |row| {
+            Ok(PauseRecord { target: row.get(0)?, at: Time(row.get(1)?), actor: row.get(2)?, reason: row.get(3)? })
+        })?
         .collect()
 }
 
-pub(crate) fn revision(connection: &Connection, hash: &str) -> rusqlite::Result<Option<String>> {
-    connection.prepare_cached(include_str!("sql/revision.sql"))?.query_row([hash], |row| row.get(0)).optional()
+pub(crate) fn revision(reader: &Reader<'_>, hash: &str) -> rusqlite::Result<Option<String>> {
+    reader.prepare_cached(include_str!("sql/revision.sql"))?.query_row([hash], |row| row.get(0)).optional()
 }
 
-pub(crate) fn audit(connection: &Connection, page: Page) -> rusqlite::Result<Vec<AuditRecord>> {
-    connection
+pub(crate) fn audit(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<AuditRecord>> {
+    reader
         .prepare_cached(include_str!("sql/list_audit.sql"))?
         .query_map(rusqlite::params![page.after, page.limit], |row| {
             Ok(AuditRecord {
@@ -303,19 +326,27 @@ pub(crate) fn audit(connection: &Connection, page: Page) -> rusqlite::Result<Vec
         .collect()
 }
 
-pub(crate) fn tallies(connection: &Connection, since_day: &str) -> rusqlite::Result<Vec<Tally>> {
-    connection
+pub(crate) fn tallies(reader: &Reader<'_>, since_day: &str) -> rusqlite::Result<Vec<Tally>> {
+    reader
         .prepare_cached(include_str!("sql/tallies.sql"))?
         .query_map([since_day], |row| {
             let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-            Ok(Tally { day: row.get(0)?, source: row.get(1)?, accepted: count(2)?, duplicates: count(3)?, clashes: count(4)?, jobs: None })
+            Ok(Tally {
+                day: row.get(0)?,
+                source: row.get(1)?,
+                accepted: count(2)?,
+                duplicates: count(3)?,
+                clashes: count(4)?,
+                by_content: count(5)?,
+                jobs: None,
+            })
         })?
         .collect()
 }
 
 /// Every state that any job is in, with how many.
-pub(crate) fn job_counts(connection: &Connection) -> rusqlite::Result<Vec<(JobState, u64)>> {
-    connection
+pub(crate) fn job_counts(reader: &Reader<'_>) -> rusqlite::Result<Vec<(JobState, u64)>> {
+    reader
         .prepare_cached(include_str!("sql/job_counts.sql"))?
         .query_map([], |row| {
             Ok((JobState::from_code(row.get(0)?).unwrap_or(JobState::Queued), row.get::<_, i64>(1)?.unsigned_abs()))
@@ -323,6 +354,11 @@ pub(crate) fn job_counts(connection: &Connection) -> rusqlite::Result<Vec<(JobSt
         .collect()
 }
 
-pub(crate) fn event_count(connection: &Connection) -> rusqlite::Result<u64> {
-    connection.query_row(include_str!("sql/event_count.sql"), [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+pub(crate) fn event_count(reader: &Reader<'_>) -> rusqlite::Result<u64> {
+    reader.query_row(include_str!("sql/event_count.sql"), [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+}
+
+/// What may be told about the keys.
+pub(crate) fn keys(reader: &Reader<'_>) -> rusqlite::Result<KeysRecord> {
+    reader.vault.describe(reader)
 }

@@ -1,4 +1,4 @@
-//! From rows to records.
+//! From rows to records, opened on the way.
 
 use std::sync::Arc;
 
@@ -6,10 +6,12 @@ use rusqlite::Row;
 use serde_json::Value;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
-use sluice_domain::outcome::EffectClass;
+use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
-use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, JobRecord};
+use super::reads::Reader;
+use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, JobRecord, Ord};
+use crate::seal::Place;
 
 fn wrong(column: usize, what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.to_owned().into())
@@ -34,88 +36,195 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
     row.get_ref(column)?.as_str().map(Arc::from).map_err(|error| wrong(column, &error.to_string()))
 }
 
-/// The columns of `event.sql`.
-pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
-    Ok(EventRecord {
-        ord: row.get(0)?,
-        id: EventId(row.get(1)?),
-        generation: row.get(2)?,
-        key_text: row.get(3)?,
-        flow: row.get(4)?,
-        source: row.get(5)?,
-        event_type: row.get(6)?,
-        received_at: time(row, 7)?,
-        persisted_at: time(row, 8)?,
-        occurred_at: maybe_time(row, 9)?,
-        expires_at: time(row, 10)?,
-        revision: row.get(11)?,
-        verified_by: row.get(12)?,
-        trace: row.get(13)?,
-        first_job: JobId(row.get(14)?),
-        jobs: row.get(15)?,
+/// Headers, bytes and normalized event in one sealed value, behind the lengths of the first two.
+pub(super) fn body_parts(body: &EventBody) -> ([u8; 8], [&[u8]; 3]) {
+    let mut lengths = [0; 8];
+    lengths[..4].copy_from_slice(&(body.headers.len() as u32).to_be_bytes());
+    lengths[4..].copy_from_slice(&(body.raw.len() as u32).to_be_bytes());
+    (lengths, [body.headers.as_bytes(), &body.raw, body.normalized.as_bytes()])
+}
+
+fn body_of(opened: &[u8]) -> Option<EventBody> {
+    let length =
+        |at: usize| opened.get(at..at + 4).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")));
+    let (headers, rest) = opened.get(8..)?.split_at_checked(length(0)? as usize)?;
+    let (raw, normalized) = rest.split_at_checked(length(4)? as usize)?;
+    Some(EventBody {
+        headers: String::from_utf8(headers.to_vec()).ok()?,
+        raw: raw.to_vec(),
+        normalized: String::from_utf8(normalized.to_vec()).ok()?,
     })
 }
 
-/// The columns of `event_body.sql`.
-pub(super) fn body(row: &Row<'_>) -> rusqlite::Result<EventBody> {
-    Ok(EventBody { headers: row.get(0)?, raw: row.get(1)?, normalized: row.get(2)? })
+/// Where the places of sealed values are named, once for writing and reading.
+pub(super) mod place {
+    use super::Place;
+
+    pub fn key_text<'a>(ord: i64) -> Place<'a> {
+        Place::new("event", ord, "key_text")
+    }
+
+    pub fn body<'a>(ord: i64) -> Place<'a> {
+        Place::new("event_body", ord, "sealed")
+    }
+
+    pub fn variant(ord: i64, n: &[u8; 8]) -> Place<'_> {
+        Place { part: n, ..Place::new("variant", ord, "sealed") }
+    }
+
+    pub fn job_message<'a>(job: i64) -> Place<'a> {
+        Place::new("job", job, "message")
+    }
+
+    pub fn job_result<'a>(job: i64) -> Place<'a> {
+        Place::new("job", job, "result")
+    }
+
+    pub fn effect_result(job: i64, key: &[u8; 16]) -> Place<'_> {
+        Place { part: key, ..Place::new("effect", job, "result") }
+    }
+
+    pub fn attempt_message(job: i64, n_and_start: &[u8; 12]) -> Place<'_> {
+        Place { part: n_and_start, ..Place::new("attempt", job, "message") }
+    }
+
+    /// What tells an attempt from the others of its job.
+    pub fn attempt_part(n: u32, started_at: i64) -> [u8; 12] {
+        let mut part = [0; 12];
+        part[..4].copy_from_slice(&n.to_be_bytes());
+        part[4..].copy_from_slice(&started_at.to_be_bytes());
+        part
+    }
 }
 
-/// The columns of `job.sql`.
-pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
-    Ok(JobRecord {
-        id: JobId(row.get(0)?),
-        ord: row.get(1)?,
-        worker: text(row, 2)?,
-        queue: text(row, 3)?,
-        revision: text(row, 4)?,
-        entity: row.get::<_, i64>(5)? as u64,
-        state: JobState::from_code(row.get(6)?).ok_or_else(|| wrong(6, "no such state of a job"))?,
-        step: row.get(7)?,
-        attempts: row.get(8)?,
-        tries: row.get(9)?,
-        due_at: time(row, 10)?,
-        verifying: row.get(11)?,
-        created_at: time(row, 12)?,
-        updated_at: time(row, 13)?,
-        finished_at: maybe_time(row, 14)?,
-        replays: row.get(15)?,
-        failure: json(row, 16)?,
-        dead_letter_queue: row.get(17)?,
-        result: json::<Value>(row, 18)?,
-    })
-}
+impl Reader<'_> {
+    fn opened(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+        match row.get_ref(column)?.as_blob_or_null().map_err(|error| wrong(column, &error.to_string()))? {
+            Some(sealed) => self.vault.unseal(self.connection, self.changes, place, sealed).map(Some),
+            None => Ok(None),
+        }
+    }
 
-/// The columns of `effects.sql`.
-pub(super) fn effect(row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
-    Ok(EffectRecord {
-        job: JobId(row.get(0)?),
-        step: row.get(1)?,
-        step_id: row.get(2)?,
-        key: EffectKey(row.get(3)?),
-        action: row.get(4)?,
-        destination: row.get(5)?,
-        class: EffectClass::parse(&text(row, 6)?).ok_or_else(|| wrong(6, "no such class of effect"))?,
-        state: EffectState::parse(&text(row, 7)?).ok_or_else(|| wrong(7, "no such state of an effect"))?,
-        attempts: row.get(8)?,
-        absent_reads: row.get(9)?,
-        reads: row.get(10)?,
-        result: json::<Value>(row, 11)?,
-        first_at: time(row, 12)?,
-        last_at: time(row, 13)?,
-    })
-}
+    fn opened_text(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<String> {
+        let opened = self.opened(row, column, place)?.unwrap_or_default();
+        String::from_utf8(opened).map_err(|error| wrong(column, &error.to_string()))
+    }
 
-/// The columns of `attempts.sql`.
-pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
-    Ok(AttemptRecord {
-        job: JobId(row.get(0)?),
-        n: row.get(1)?,
-        step: row.get(2)?,
-        kind: if &*text(row, 3)? == "read" { AttemptKind::Read } else { AttemptKind::Call },
-        started_at: time(row, 4)?,
-        ended_at: time(row, 5)?,
-        outcome: row.get(6)?,
-        failure: json(row, 7)?,
-    })
+    fn opened_json(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<Option<Value>> {
+        let opened = self.opened(row, column, place)?;
+        let parsed = opened.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+        parsed.map_err(|error| wrong(column, &error.to_string()))
+    }
+
+    /// What is known of a failure in the clear, with its message from the column behind it.
+    fn failure(&self, row: &Row<'_>, column: usize, message: Place<'_>) -> rusqlite::Result<Option<Failure>> {
+        let Some(failure) = json::<Failure>(row, column)? else { return Ok(None) };
+        Ok(Some(Failure { message: self.opened_text(row, column + 1, message)?, ..failure }))
+    }
+
+    /// The columns of `event.sql`.
+    pub fn event(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
+        let ord = row.get(0)?;
+        Ok(EventRecord {
+            ord,
+            id: EventId(row.get(1)?),
+            generation: row.get(2)?,
+            key_text: self.opened_text(row, 3, place::key_text(ord))?,
+            flow: row.get(4)?,
+            source: row.get(5)?,
+            event_type: row.get(6)?,
+            received_at: time(row, 7)?,
+            persisted_at: time(row, 8)?,
+            occurred_at: maybe_time(row, 9)?,
+            expires_at: time(row, 10)?,
+            revision: row.get(11)?,
+            verified_by: row.get(12)?,
+            trace: row.get(13)?,
+            first_job: JobId(row.get(14)?),
+            jobs: row.get(15)?,
+            variant_of: row.get(16)?,
+        })
+    }
+
+    /// The column of `event_body.sql`.
+    pub fn body(&self, ord: Ord, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+        let opened = self.opened(row, 0, place::body(ord))?;
+        opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))
+    }
+
+    /// The body among the columns of `variants.sql`.
+    pub fn variant_body(&self, ord: Ord, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
+        let n = row.get::<_, i64>(0)?.to_be_bytes();
+        let opened = self.opened(row, 6, place::variant(ord, &n))?;
+        opened.map(|bytes| body_of(&bytes).ok_or_else(|| wrong(6, "a body has three parts"))).transpose()
+    }
+
+    /// The message of the failure of a job; empty if it has none.
+    pub fn message_of(&self, job: JobId) -> rusqlite::Result<String> {
+        let mut statement = self.prepare_cached(include_str!("sql/job_message.sql"))?;
+        statement.query_row([job.0], |row| self.opened_text(row, 0, place::job_message(job.0)))
+    }
+
+    /// The columns of `job.sql`.
+    pub fn job(&self, row: &Row<'_>) -> rusqlite::Result<JobRecord> {
+        let id = row.get(0)?;
+        Ok(JobRecord {
+            id: JobId(id),
+            ord: row.get(1)?,
+            worker: text(row, 2)?,
+            queue: text(row, 3)?,
+            revision: text(row, 4)?,
+            entity: row.get::<_, i64>(5)? as u64,
+            state: JobState::from_code(row.get(6)?).ok_or_else(|| wrong(6, "no such state of a job"))?,
+            step: row.get(7)?,
+            attempts: row.get(8)?,
+            tries: row.get(9)?,
+            due_at: time(row, 10)?,
+            verifying: row.get(11)?,
+            created_at: time(row, 12)?,
+            updated_at: time(row, 13)?,
+            finished_at: maybe_time(row, 14)?,
+            replays: row.get(15)?,
+            failure: self.failure(row, 16, place::job_message(id))?,
+            dead_letter_queue: row.get(18)?,
+            result: self.opened_json(row, 19, place::job_result(id))?,
+        })
+    }
+
+    /// The columns of `effects.sql`.
+    pub fn effect(&self, row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
+        let (job, key) = (row.get(0)?, row.get(3)?);
+        Ok(EffectRecord {
+            job: JobId(job),
+            step: row.get(1)?,
+            step_id: row.get(2)?,
+            key: EffectKey(key),
+            action: row.get(4)?,
+            destination: row.get(5)?,
+            class: EffectClass::parse(&text(row, 6)?).ok_or_else(|| wrong(6, "no such class of effect"))?,
+            state: EffectState::parse(&text(row, 7)?).ok_or_else(|| wrong(7, "no such state of an effect"))?,
+            attempts: row.get(8)?,
+            absent_reads: row.get(9)?,
+            reads: row.get(10)?,
+            result: self.opened_json(row, 11, place::effect_result(job, &key))?,
+            first_at: time(row, 12)?,
+            last_at: time(row, 13)?,
+        })
+    }
+
+    /// The columns of `attempts.sql`.
+    pub fn attempt(&self, row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
+        let (job, n, started_at) = (row.get(0)?, row.get(1)?, row.get(4)?);
+        let part = place::attempt_part(n, started_at);
+        Ok(AttemptRecord {
+            job: JobId(job),
+            n,
+            step: row.get(2)?,
+            kind: if &*text(row, 3)? == "read" { AttemptKind::Read } else { AttemptKind::Call },
+            started_at: Time(started_at),
+            ended_at: time(row, 5)?,
+            outcome: row.get(6)?,
+            failure: self.failure(row, 7, place::attempt_message(job, &part))?,
+        })
+    }
 }

@@ -15,10 +15,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::apply::{Batch, Counters};
 use super::ballast::Ballast;
 use super::checkpoint::Checkpointer;
-use super::keys::Keys;
+use super::keys::{self, Keys};
+use super::net::Net;
+use super::vault::{Changes, Vault};
 use super::{Role, open};
 use crate::op::{Op, Reply};
 use crate::record::Fresh;
+use crate::seal::RootKey;
 use crate::{Clock, Error, Stats};
 
 /// Operations in one transaction, at the most.
@@ -44,7 +47,10 @@ pub(crate) type OnFresh = Box<dyn Fn(Vec<Fresh>) + Send>;
 /// The state of the writer thread.
 pub(crate) struct Writer {
     connection: Connection,
+    vault: Arc<Vault>,
     keys: Keys,
+    contacts: Keys,
+    net: Net,
     counters: Counters,
     directory: PathBuf,
     clock: Clock,
@@ -53,7 +59,7 @@ pub(crate) struct Writer {
     stats: Arc<Stats>,
     wal_pages: Arc<AtomicU64>,
     checkpointer: Checkpointer,
-    recent_keys_max: usize,
+    recent_keys_max: Option<usize>,
     ballast: Ballast,
     /// Upkeep found no room: it waits until an event could be accepted again.
     upkeep_rests: bool,
@@ -68,13 +74,18 @@ impl Writer {
         on_fatal: Fatal,
         stats: Arc<Stats>,
         recent_keys_max: Option<usize>,
+        root_key: Option<RootKey>,
     ) -> Result<Writer, Error> {
         let mut connection = open(directory, Role::Write)?;
-        let recent_keys_max = recent_keys_max.unwrap_or(super::keys::RECENT_KEYS_MAX);
-        let keys = Keys::load(&connection, recent_keys_max)?;
+        let vault = Arc::new(Vault::open(&mut connection, root_key, clock())?);
+        let keys = load_keys(&connection, recent_keys_max)?;
+        let contacts = load_contacts(&connection, recent_keys_max)?;
+        let net = Net::load(&connection)?;
         let counters = Counters {
             next_ord: connection.query_row(include_str!("sql/last_ord.sql"), [], |row| row.get::<_, i64>(0))? + 1,
             next_job: connection.query_row(include_str!("sql/last_job.sql"), [], |row| row.get::<_, i64>(0))? + 1,
+            next_contact: connection.query_row(include_str!("sql/last_contact.sql"), [], |row| row.get::<_, i64>(0))?
+                + 1,
         };
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counted = wal_pages.clone();
@@ -85,7 +96,10 @@ impl Writer {
         let checkpointer = Checkpointer::spawn(directory)?;
         Ok(Writer {
             connection,
+            vault,
             keys,
+            contacts,
+            net,
             counters,
             directory: directory.to_owned(),
             clock,
@@ -99,6 +113,11 @@ impl Writer {
             upkeep_rests: false,
             failed: false,
         })
+    }
+
+    /// What opens the rows, for readers.
+    pub fn vault(&self) -> Arc<Vault> {
+        self.vault.clone()
     }
 
     /// Works until it is told to end, or every sender is gone.
@@ -146,7 +165,7 @@ impl Writer {
             Err(error) if is_fatal(&error) => self.fail(batch, &error),
             Err(error) if batch.len() == 1 => {
                 for envelope in batch {
-                    answer(envelope.reply, Err(Error::Refused { message: error.to_string() }));
+                    answer(envelope.reply, Err(refused(&error)));
                 }
             }
             // One of them is at fault, and its neighbours must not suffer for it.
@@ -164,21 +183,30 @@ impl Writer {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
             connection: &self.connection,
+            vault: &self.vault,
+            key_changes: Changes::default(),
             keys: &mut self.keys,
+            contacts: &mut self.contacts,
             counters: &mut self.counters,
             now: (self.clock)(),
             fresh: Vec::new(),
             taken: Vec::new(),
+            contacts_taken: Vec::new(),
+            net: &mut self.net,
+            remembered: Vec::new(),
             tallies: BTreeMap::new(),
+            lateness: BTreeMap::new(),
         };
         let result = ops
             .map(|op| batch.apply(op))
             .collect::<rusqlite::Result<Vec<Reply>>>()
             .and_then(|replies| batch.finish().map(|()| replies))
             .and_then(|replies| self.connection.execute_batch("COMMIT").map(|()| replies));
-        let Batch { fresh, taken, .. } = batch;
+        let Batch { fresh, taken, contacts_taken, remembered, key_changes, .. } = batch;
         match result {
             Ok(replies) => {
+                self.vault.commit(key_changes);
+                self.net.trim();
                 self.upkeep_rests &= taken.is_empty();
                 if !fresh.is_empty() {
                     (self.on_fresh)(fresh);
@@ -189,6 +217,10 @@ impl Writer {
                 for (prefix, ord) in taken {
                     self.keys.forget(prefix, ord);
                 }
+                for (prefix, id) in contacts_taken {
+                    self.contacts.forget(prefix, id);
+                }
+                remembered.into_iter().rev().for_each(|undo| self.net.undo(undo));
                 self.counters = before;
                 if !self.connection.is_autocommit()
                     && let Err(rollback) = self.connection.execute_batch("ROLLBACK")
@@ -242,7 +274,8 @@ impl Writer {
 
     /// Answers that there is no room for new events, and leaves the rest of the batch.
     fn turn_away(&mut self, batch: Vec<Envelope>) -> Vec<Envelope> {
-        let (accepts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_)));
+        let (accepts, others): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_) | Op::AcceptAll(_)));
         if !accepts.is_empty() {
             self.stats.disk_full.fetch_add(1, Ordering::Relaxed);
         }
@@ -264,7 +297,7 @@ impl Writer {
 
     /// Between two batches: a slice of upkeep of the keys, and the WAL kept within its bounds.
     fn keep_up(&mut self) {
-        if !self.upkeep_rests && self.keys.wants_tending() {
+        if !self.upkeep_rests && (self.keys.wants_tending() || self.contacts.wants_tending()) {
             match self.tend() {
                 Ok(()) => {}
                 // Nothing that was not flushed may be built upon.
@@ -289,7 +322,11 @@ impl Writer {
 
     fn tend(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        self.keys.tend(&self.connection)?;
+        for index in [&mut self.keys, &mut self.contacts] {
+            if index.wants_tending() {
+                index.tend(&self.connection)?;
+            }
+        }
         self.connection.execute_batch("COMMIT")
     }
 
@@ -299,8 +336,10 @@ impl Writer {
         if !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        match Keys::load(&self.connection, self.recent_keys_max) {
-            Ok(keys) => self.keys = keys,
+        let loaded = load_keys(&self.connection, self.recent_keys_max)
+            .and_then(|keys| Ok((keys, load_contacts(&self.connection, self.recent_keys_max)?)));
+        match loaded {
+            Ok((keys, contacts)) => (self.keys, self.contacts) = (keys, contacts),
             Err(error) => self.fail(vec![], &error),
         }
     }
@@ -317,6 +356,19 @@ fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<R
         // Whoever asked may have hung up; what is written stays written.
         let _ = reply.send(result);
     }
+}
+
+fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<Keys> {
+    Keys::load(connection, &keys::EVENTS, recent_max.unwrap_or(keys::RECENT_KEYS_MAX))
+}
+
+fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<Keys> {
+    Keys::load(connection, &keys::CONTACTS, recent_max.unwrap_or(keys::RECENT_CONTACTS_MAX))
+}
+
+/// Nothing was written.
+fn refused(error: &rusqlite::Error) -> Error {
+    Error::sealed(error).unwrap_or_else(|| Error::Refused { message: error.to_string() })
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {

@@ -108,7 +108,10 @@ pub async fn attempts_are_recorded_in_their_order<D: Driver>() {
     fixture.attempt(job.id, 2, JobState::Succeeded).await;
     let attempts = fixture.ledger.attempts(job.id).await.unwrap();
     let seen: Vec<_> = attempts.iter().map(|attempt| (attempt.n, attempt.kind, attempt.outcome.as_str())).collect();
-    assert_eq!(seen, [(1, AttemptKind::Call, "retry"), (1, AttemptKind::Read, "retry"), (2, AttemptKind::Call, "done")]);
+    assert_eq!(
+        seen,
+        [(1, AttemptKind::Call, "retry"), (1, AttemptKind::Read, "retry"), (2, AttemptKind::Call, "done")]
+    );
     assert_eq!((attempts[0].started_at, attempts[0].ended_at), (at(1), Time(at(1).0 + 100)));
     assert_eq!((&attempts[0].failure, &attempts[2].failure), (&Some(failure()), &None));
     assert_eq!(attempts[0].step, "create");
@@ -153,8 +156,13 @@ pub async fn applied_stays_applied<D: Driver>() {
     fixture.begin(job.id, 1).await;
     let mut applied = settlement(job.id, 1, JobState::Waiting);
     let result = Some(serde_json::json!({ "id": "003" }));
-    applied.effect =
-        Some(EffectSettlement { step: 0, state: EffectState::Applied, result: result.clone(), absent_reads: 0, reads: 0 });
+    applied.effect = Some(EffectSettlement {
+        step: 0,
+        state: EffectState::Applied,
+        result: result.clone(),
+        absent_reads: 0,
+        reads: 0,
+    });
     assert!(fixture.ledger.settle(applied).await.unwrap());
     for state in [JobState::Retrying, JobState::Unknown] {
         fixture.settle(job.id, 1, state).await;
@@ -194,6 +202,12 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
     assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);
     let greet = Begin { key: sluice_domain::job::EffectKey([200; 16]), step_id: "greet".into(), ..begin(job.id, 2) };
     assert_eq!(fixture.ledger.begin(greet).await.unwrap(), Begun::Go, "nobody has been greeted yet");
+    let at_the_first_step = fixture.ledger.effects(job.id).await.unwrap();
+    assert_eq!(
+        (at_the_first_step[0].step, at_the_first_step[0].step_id.as_str()),
+        (0, "greet"),
+        "the one begun last is first"
+    );
     let mut greeted = settlement(job.id, 2, JobState::Queued);
     greeted.effect.as_mut().unwrap().state = EffectState::NotApplied;
     assert!(fixture.ledger.settle(greeted).await.unwrap());

@@ -7,11 +7,11 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, Begun, Clock, Duplicate, EffectSettlement, EventRecord,
-    Fresh, JobNext, JobRecord, Ledger, NewEvent, Options, Page, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, Begun, Clock, Duplicate, EffectSettlement,
+    EventRecord, Fresh, JobNext, JobRecord, Ledger, NewEvent, Options, Page, Settlement,
 };
 
-use crate::given::{START, event};
+use crate::given::{START, event, root_key};
 
 /// One way to keep a ledger.
 pub trait Driver: Send + Sync + 'static {
@@ -34,7 +34,7 @@ impl Driver for Sqlite {
     }
 
     fn open(place: &tempfile::TempDir, options: Options) -> Result<Ledger, sluice_ledger::Error> {
-        Ledger::open(place.path(), options)
+        Ledger::open(place.path(), options.with_root_key(root_key()))
     }
 }
 
@@ -192,7 +192,10 @@ impl<D: Driver> Fixture<D> {
     pub async fn audit_lines(&self) -> Vec<String> {
         let mut lines = self.ledger.audit_trail(Page { after: None, limit: 1000 }).await.unwrap();
         lines.reverse();
-        lines.into_iter().map(|line| format!("{} {} {} {}", line.actor, line.action, line.object, line.detail)).collect()
+        lines
+            .into_iter()
+            .map(|line| format!("{} {} {} {}", line.actor, line.action, line.object, line.detail))
+            .collect()
     }
 }
 

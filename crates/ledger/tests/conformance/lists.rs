@@ -62,7 +62,8 @@ pub async fn jobs_are_listed_by_what_is_asked_for<D: Driver>() {
     assert_eq!(ids(&fixture, JobFilter { code: Some("422".into()), ..any() }).await, [3]);
     assert_eq!(ids(&fixture, JobFilter { since: Some(at(1)), ..any() }).await, [2, 3, 4]);
     assert_eq!(ids(&fixture, JobFilter { until: Some(at(1)), ..any() }).await, [1]);
-    let both = JobFilter { states: vec![JobState::Dead], source: Some("shop".into()), worker: Some("crm".into()), ..any() };
+    let both =
+        JobFilter { states: vec![JobState::Dead], source: Some("shop".into()), worker: Some("crm".into()), ..any() };
     assert_eq!(ids(&fixture, both).await, [2]);
 }
 
@@ -98,14 +99,17 @@ pub async fn lists_are_read_page_by_page<D: Driver>() {
 pub async fn reasons_of_death_are_counted_most_frequent_first<D: Driver>() {
     let fixture = open::<D>();
     for (n, (class, code)) in
-        [(FailureClass::Auth, "401"), (FailureClass::Permanent, "422"), (FailureClass::Permanent, "422")].iter().enumerate()
+        [(FailureClass::Auth, "401"), (FailureClass::Permanent, "422"), (FailureClass::Permanent, "422")]
+            .iter()
+            .enumerate()
     {
         let job = fixture.job(&format!("key {n}")).await;
         die(&fixture, job.id, *class, code).await;
     }
     fixture.job_that_is("finished", JobState::Succeeded).await;
     let reasons = fixture.ledger.dead_reasons(Time(0), 10).await.unwrap();
-    let seen: Vec<_> = reasons.iter().map(|reason| (reason.class.as_str(), reason.code.as_str(), reason.count)).collect();
+    let seen: Vec<_> =
+        reasons.iter().map(|reason| (reason.class.as_str(), reason.code.as_str(), reason.count)).collect();
     assert_eq!(seen, [("permanent", "422", 2), ("auth", "401", 1)]);
     assert_eq!((reasons[0].message.as_str(), reasons[0].last_at), ("because of 422", Time(at(1).0 + 100)));
     assert_eq!(fixture.ledger.dead_reasons(Time(0), 1).await.unwrap().len(), 1);
@@ -158,7 +162,9 @@ pub async fn a_ledger_without_work_has_no_workers<D: Driver>() {
 
 pub async fn jobs_are_counted_by_state<D: Driver>() {
     let fixture = open::<D>();
-    for (n, state) in [JobState::Succeeded, JobState::Succeeded, JobState::Dead, JobState::Waiting].into_iter().enumerate() {
+    for (n, state) in
+        [JobState::Succeeded, JobState::Succeeded, JobState::Dead, JobState::Waiting].into_iter().enumerate()
+    {
         fixture.job_that_is(&format!("key {n}"), state).await;
     }
     let expected = [(JobState::Waiting, 1), (JobState::Succeeded, 2), (JobState::Dead, 1)];
@@ -212,6 +218,7 @@ pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
         accepted,
         duplicates,
         clashes,
+        by_content: 0,
         jobs: None,
     };
     let second = tally("2026-03-02", "website", 2, 0, 0);

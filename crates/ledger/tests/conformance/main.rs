@@ -12,6 +12,7 @@ mod lifecycle;
 mod lists;
 mod model;
 mod operate;
+mod repeats;
 mod upkeep;
 
 /// Every promise as a test of one driver. A promise that is not listed here does not compile.
@@ -20,6 +21,7 @@ macro_rules! suite {
         suite!(@ $name $driver;
             accept [
                 a_new_event_is_kept_whole
+                jobs_about_one_entity_are_known_by_it
                 an_event_may_come_without_jobs
                 a_repeat_is_answered_with_the_first
                 a_repeat_with_other_content_is_a_clash
@@ -40,6 +42,20 @@ macro_rules! suite {
                 generations_go_on_counting
                 a_key_is_known_while_its_time_lasts_even_when_the_body_is_gone
                 keys_are_known_after_the_newest_events_were_pruned
+            ]
+            repeats [
+                events_of_one_request_are_accepted_together_in_their_order
+                an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner
+                the_same_content_under_another_key_is_a_repeat_for_a_while
+                contents_are_compared_over_a_restart
+                a_dropped_variant_is_kept_to_be_looked_at
+                variants_beyond_the_bound_are_counted
+                variants_go_with_the_body_of_their_event
+                an_update_is_an_event_of_its_own_once
+                an_update_at_a_bucket_edge_is_the_same_on_both_sides
+                a_quarantined_clash_waits_for_a_person
+                a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it
+                how_late_a_source_repeats_itself_is_known
             ]
             attempt [
                 a_begin_writes_the_intent_and_counts_the_try
@@ -62,6 +78,7 @@ macro_rules! suite {
                 a_replayed_job_starts_over_and_remembers_its_tries
                 a_replay_keeps_effect_keys_and_what_was_applied
                 a_replay_can_move_jobs_to_another_revision
+                a_replay_under_another_revision_starts_at_the_first_step
                 a_second_replay_changes_nothing
                 replayed_jobs_run_in_their_old_order_and_are_in_the_audit_trail
                 a_replay_reads_back_what_nobody_knows

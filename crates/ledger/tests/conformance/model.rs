@@ -84,6 +84,8 @@ struct Model {
     jobs: BTreeMap<i64, ModelJob>,
     effects: BTreeMap<i64, (EffectState, u32)>,
     ended: BTreeMap<i64, usize>,
+    /// The name of each generation of a key.
+    names: BTreeMap<(u8, u32), EventId>,
     last_ord: i64,
     last_job: i64,
 }
@@ -99,7 +101,8 @@ impl Model {
     }
 
     fn prune(&mut self, bodies_before: i64, events_before: i64, now: i64) -> u64 {
-        let free: Vec<i64> = self.events.iter().filter(|(_, event)| !self.is_held(event)).map(|(ord, _)| *ord).collect();
+        let free: Vec<i64> =
+            self.events.iter().filter(|(_, event)| !self.is_held(event)).map(|(ord, _)| *ord).collect();
         let mut rows = 0;
         for ord in free {
             let event = self.events.get_mut(&ord).unwrap();
@@ -151,21 +154,24 @@ impl<D: Driver> Run<D> {
             jobs: vec![NewJob { worker: "crm".into(), queue: "default".into() }; jobs],
             ..event(&format!("key {key}"))
         };
-        let digest = new.key;
         let answer = self.fixture.ledger.accept(new).await.unwrap();
         let model = &mut self.model;
         let owner = model.events.iter().rev().find(|(_, event)| event.key == key).map(|(_, event)| event);
         match (answer, owner) {
             (Acceptance::Duplicate(repeat), Some(owner)) => {
                 assert!(owner.expires_at > now.0, "the key had expired");
-                assert_eq!(repeat.id, EventId::new(digest, owner.generation));
+                assert_eq!(Some(&repeat.id), model.names.get(&(key, owner.generation)));
                 assert_eq!(repeat.clash, owner.content != content);
                 assert_eq!(repeat.jobs.len(), owner.jobs.clone().count());
             }
             (Acceptance::Accepted(accepted), owner) => {
                 assert!(owner.is_none_or(|owner| owner.expires_at <= now.0), "the key has an owner");
                 let generation = owner.map_or(0, |owner| owner.generation + 1);
-                assert_eq!((accepted.ord, accepted.id), (model.last_ord + 1, EventId::new(digest, generation)));
+                assert_eq!(accepted.ord, model.last_ord + 1);
+                // Of a key that was pruned and comes again the name is the same again; no other has it.
+                let others = model.names.iter().filter(|(other, _)| **other != (key, generation));
+                assert!(others.into_iter().all(|(_, name)| *name != accepted.id));
+                assert_eq!(*model.names.entry((key, generation)).or_insert(accepted.id), accepted.id);
                 let ids = model.last_job + 1..model.last_job + 1 + jobs as i64;
                 model.last_ord += 1;
                 model.last_job += jobs as i64;
@@ -232,11 +238,14 @@ impl<D: Driver> Run<D> {
     async fn step(mut self, step: Step) -> Run<D> {
         let at = self.fixture.clock.now();
         match step {
-            Step::Accept { key, content, lifetime_hours, jobs } => self.accept(key, content, lifetime_hours, jobs).await,
+            Step::Accept { key, content, lifetime_hours, jobs } => {
+                self.accept(key, content, lifetime_hours, jobs).await
+            }
             Step::Advance { hours } => drop(self.fixture.clock.advance(hours * HOUR)),
             Step::Reopen => self.fixture = self.fixture.reopen().await,
             Step::Prune { bodies_hours, events_hours } => {
-                let (bodies_before, events_before) = (Time(at.0 - bodies_hours * HOUR), Time(at.0 - events_hours * HOUR));
+                let (bodies_before, events_before) =
+                    (Time(at.0 - bodies_hours * HOUR), Time(at.0 - events_hours * HOUR));
                 let prune = Prune { bodies_before, events_before, rows_max: 1000, at };
                 let pruned = self.fixture.ledger.prune(prune).await.unwrap();
                 assert_eq!(pruned, (self.model.prune(bodies_before.0, events_before.0, at.0), false));

@@ -80,6 +80,17 @@ pub async fn a_replay_can_move_jobs_to_another_revision<D: Driver>() {
     assert_eq!(&*fixture.read(job.id).await.revision, "r2");
 }
 
+/// The place where it stood means nothing in another list of steps; under its own revision it goes on from there.
+pub async fn a_replay_under_another_revision_starts_at_the_first_step<D: Driver>() {
+    let fixture = open::<D>();
+    for (revision, step) in [(None, 1), (Some("r1"), 1), (Some("r2"), 0)] {
+        let job = fixture.job_that_is(&format!("{revision:?}"), JobState::Succeeded).await;
+        assert_eq!(job.step, 1);
+        fixture.ledger.replay(Replay { revision: revision.map(Into::into), ..replay(&[job.id]) }).await.unwrap();
+        assert_eq!(fixture.read(job.id).await.step, step, "{revision:?}");
+    }
+}
+
 pub async fn a_second_replay_changes_nothing<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Dead).await;

@@ -14,7 +14,8 @@ pub async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
     fixture.ledger.pause("destination:crm".into(), "bob".into(), "still".into(), at(3)).await.unwrap();
     let fixture = fixture.reopen().await;
     let crm = PauseRecord { target: "destination:crm".into(), at: at(3), actor: "bob".into(), reason: "still".into() };
-    let mail = PauseRecord { target: "worker:mail".into(), at: at(2), actor: "ann".into(), reason: "wrong text".into() };
+    let mail =
+        PauseRecord { target: "worker:mail".into(), at: at(2), actor: "ann".into(), reason: "wrong text".into() };
     assert_eq!(fixture.ledger.pauses().await.unwrap(), [crm, mail.clone()]);
     fixture.ledger.resume("destination:crm".into(), "ann".into(), at(4)).await.unwrap();
     let fixture = fixture.reopen().await;
@@ -116,7 +117,8 @@ pub async fn bodies_may_go_before_their_events<D: Driver>() {
     let old = fixture.job_that_is("old", JobState::Succeeded).await;
     let cut = fixture.clock.advance(DAY);
     let young = fixture.job_that_is("young", JobState::Succeeded).await;
-    let prune = Prune { bodies_before: cut, events_before: Time(0), rows_max: 100, at: fixture.clock.advance(365 * DAY) };
+    let prune =
+        Prune { bodies_before: cut, events_before: Time(0), rows_max: 100, at: fixture.clock.advance(365 * DAY) };
     assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false));
     assert_eq!(bodies(&fixture, &[old.ord, young.ord]).await, [false, true]);
     assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (0, false), "a second time there is nothing left to do");

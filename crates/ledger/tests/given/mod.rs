@@ -4,11 +4,16 @@ use std::sync::Arc;
 
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, RootKey};
 
 /// 2026-03-01T00:00:00Z: when every test begins.
 pub const START: Time = Time(1_772_323_200_000);
 pub const DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// The same root key wherever a ledger is opened again.
+pub fn root_key() -> RootKey {
+    RootKey::parse(&"3c".repeat(32)).unwrap()
+}
 
 /// An event with one job for the worker `crm`. Its key is remembered for thirty days.
 pub fn event(key: &str) -> NewEvent {

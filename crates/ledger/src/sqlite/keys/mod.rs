@@ -1,8 +1,8 @@
-//! Who owns a key.
+//! Who owns a key: an event its idempotency key, a contact the digest of who it is. One index for each, in tables of its own.
 //!
 //! A unique index over random keys is the one random write that an accept would make, and it is what limits an embedded
 //! store: every insert touches another page. So there is none. The newest keys are in memory; they are durable in the
-//! event rows, from which they are rebuilt at start. Older ones lie in sorted runs that are written in slices
+//! rows of events and contacts, from which they are rebuilt at start. Older ones lie in sorted runs that are written in slices
 //! between batches and found through a filter each. Runs of one size are merged into a larger one, so that the
 //! number of filters to ask stays small, and a run whose events have all been pruned is dropped whole. Not earlier: a key
 //! that is used again after its lifetime must find its last owner, to get another generation than that one.
@@ -12,15 +12,19 @@
 
 mod filter;
 mod run;
+mod tables;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use rusqlite::{Connection, params};
 use run::{Entry, Run, Writer};
+use rusqlite::{Connection, params};
+pub(super) use tables::{CONTACTS, EVENTS, Tables};
 
 /// Keys held in memory before they are frozen into a run. About 9 MiB.
 pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;
+/// The same for contacts, of which there are fewer.
+pub(super) const RECENT_CONTACTS_MAX: usize = 64 * 1024;
 /// Runs of one level before they are merged into one of the next.
 const MERGE_RUNS: usize = 8;
 /// Runs of this level are not merged further: whole runs can then still expire.
@@ -44,11 +48,14 @@ impl Hasher for Identity {
     }
 }
 
+type ByPrefix<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
+
 #[derive(Debug, Default)]
 struct Recent {
-    map: HashMap<u64, i64, BuildHasherDefault<Identity>>,
+    map: ByPrefix<i64>,
     /// Further events under a prefix that is taken: a later generation, or two keys that begin alike.
-    more: Vec<Entry>,
+    more: ByPrefix<Vec<i64>>,
+    len: usize,
 }
 
 impl Recent {
@@ -57,27 +64,23 @@ impl Recent {
             std::collections::hash_map::Entry::Vacant(slot) => {
                 slot.insert(ord);
             }
-            std::collections::hash_map::Entry::Occupied(_) => self.more.push((prefix, ord)),
+            std::collections::hash_map::Entry::Occupied(_) => self.more.entry(prefix).or_default().push(ord),
         }
+        self.len += 1;
     }
 
     fn remove(&mut self, prefix: u64, ord: i64) {
         if self.map.get(&prefix) == Some(&ord) {
             self.map.remove(&prefix);
-        } else {
-            self.more.retain(|entry| *entry != (prefix, ord));
+        } else if let Some(more) = self.more.get_mut(&prefix) {
+            more.retain(|other| *other != ord);
         }
+        self.len -= 1;
     }
 
     fn find(&self, prefix: u64, found: &mut Vec<i64>) {
         found.extend(self.map.get(&prefix));
-        if !self.more.is_empty() {
-            found.extend(self.more.iter().filter(|entry| entry.0 == prefix).map(|entry| entry.1));
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.map.len() + self.more.len()
+        found.extend(self.more.get(&prefix).into_iter().flatten());
     }
 }
 
@@ -104,6 +107,7 @@ struct Input {
 /// Every key that is remembered.
 #[derive(Debug)]
 pub(super) struct Keys {
+    tables: &'static Tables,
     recent: Recent,
     frozen: Option<Frozen>,
     runs: Vec<Run>,
@@ -117,12 +121,12 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Reads the runs and rebuilds the newest keys from the event rows. Writes nothing, so that it works on a full disk too.
-    pub fn load(connection: &Connection, recent_max: usize) -> rusqlite::Result<Keys> {
-        let runs = Run::load(connection)?;
+    /// Reads the runs and rebuilds the newest keys from the rows. Writes nothing, so that it works on a full disk too.
+    pub fn load(connection: &Connection, tables: &'static Tables, recent_max: usize) -> rusqlite::Result<Keys> {
+        let runs = Run::load(connection, tables)?;
         let in_runs = runs.iter().map(|run| run.last_ord).max().unwrap_or(0);
         let mut recent = Recent::default();
-        let mut statement = connection.prepare(include_str!("../sql/keys_after.sql"))?;
+        let mut statement = connection.prepare(tables.rows_after)?;
         let mut rows = statement.query([in_runs])?;
         while let Some(row) = rows.next()? {
             let key: [u8; 16] = row.get(1)?;
@@ -133,11 +137,22 @@ impl Keys {
                 recent.insert(prefix(&id), ord);
             }
         }
-        let with_pages = runs_with_pages(connection)?;
+        let with_pages = runs_with_pages(connection, tables)?;
         let next_run = runs.iter().map(|run| run.run).chain(with_pages.iter().copied()).max().unwrap_or(0) + 1;
         // Left over from a run that was never finished, or not yet swept away.
-        let doomed = with_pages.into_iter().filter(|page| runs.iter().all(|run| run.run != *page)).map(|run| (run, 0)).collect();
-        Ok(Keys { recent, frozen: None, runs, merge: None, doomed, pruned: true, next_run, recent_max: recent_max.max(1) })
+        let doomed =
+            with_pages.into_iter().filter(|page| runs.iter().all(|run| run.run != *page)).map(|run| (run, 0)).collect();
+        Ok(Keys {
+            tables,
+            recent,
+            frozen: None,
+            runs,
+            merge: None,
+            doomed,
+            pruned: true,
+            next_run,
+            recent_max: recent_max.max(1),
+        })
     }
 
     /// The events that may have this key (or this id), newest last. The event row decides.
@@ -149,7 +164,7 @@ impl Keys {
             found.extend(frozen.entries[from..].iter().take_while(|entry| entry.0 == prefix).map(|entry| entry.1));
         }
         for run in &self.runs {
-            run.find(connection, prefix, &mut found)?;
+            run.find(connection, self.tables, prefix, &mut found)?;
         }
         found.sort_unstable();
         Ok(found)
@@ -173,7 +188,7 @@ impl Keys {
     /// How many keys are held in memory.
     #[cfg(test)]
     pub fn recent_len(&self) -> usize {
-        self.recent.len()
+        self.recent.len
     }
 
     /// Whether [`Keys::tend`] has something to do.
@@ -181,14 +196,14 @@ impl Keys {
         self.frozen.is_some()
             || self.merge.is_some()
             || !self.doomed.is_empty()
-            || self.recent.len() >= self.recent_max
+            || self.recent.len >= self.recent_max
             || self.mergeable().is_some()
             || (self.pruned && !self.runs.is_empty())
     }
 
     /// One slice of upkeep, inside a transaction of its own. Should that fail to commit, load anew.
     pub fn tend(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        if self.frozen.is_none() && self.recent.len() >= self.recent_max {
+        if self.frozen.is_none() && self.recent.len >= self.recent_max {
             self.freeze();
         }
         if self.frozen.is_some() {
@@ -203,9 +218,9 @@ impl Keys {
         }
         if let Some((run, page)) = self.doomed.pop() {
             let upto = page + 512;
-            connection.execute(include_str!("../sql/delete_key_pages.sql"), params![(run << 32) | page, (run << 32) | upto])?;
-            let left: bool =
-                connection.query_row(include_str!("../sql/has_key_pages.sql"), params![(run << 32) | upto, (run + 1) << 32], |row| row.get(0))?;
+            connection.execute(&self.tables.delete_pages, params![(run << 32) | page, (run << 32) | upto])?;
+            let rest = params![(run << 32) | upto, (run + 1) << 32];
+            let left: bool = connection.query_row(&self.tables.has_pages, rest, |row| row.get(0))?;
             if left {
                 self.doomed.push((run, upto));
             }
@@ -221,7 +236,7 @@ impl Keys {
 
     fn run_without_events(&self, connection: &Connection) -> rusqlite::Result<Option<usize>> {
         for (at, run) in self.runs.iter().enumerate() {
-            let mut has_events = connection.prepare_cached(include_str!("../sql/has_events.sql"))?;
+            let mut has_events = connection.prepare_cached(self.tables.has_rows)?;
             if !has_events.query_row([run.first_ord, run.last_ord], |row| row.get::<_, bool>(0))? {
                 return Ok(Some(at));
             }
@@ -235,9 +250,10 @@ impl Keys {
 
     fn freeze(&mut self) {
         let recent = std::mem::take(&mut self.recent);
-        let mut entries: Vec<Entry> = recent.map.into_iter().chain(recent.more).collect();
+        let more = recent.more.into_iter().flat_map(|(prefix, ords)| ords.into_iter().map(move |ord| (prefix, ord)));
+        let mut entries: Vec<Entry> = recent.map.into_iter().chain(more).collect();
         entries.sort_unstable();
-        let writer = Writer::new(self.take_run(), 0, entries.len());
+        let writer = Writer::new(self.tables, self.take_run(), 0, entries.len());
         self.frozen = Some(Frozen { entries, written: 0, writer });
     }
 
@@ -268,7 +284,7 @@ impl Keys {
         let inputs: Vec<&Run> = self.runs.iter().filter(|run| run.level == level).take(MERGE_RUNS).collect();
         let capacity = inputs.iter().map(|run| run.entries).sum();
         let inputs = inputs.iter().map(|run| Input { run: run.run, next_page: 0, page: Default::default() }).collect();
-        let writer = Writer::new(self.take_run(), level + 1, capacity);
+        let writer = Writer::new(self.tables, self.take_run(), level + 1, capacity);
         self.merge = Some(Merge { inputs, writer });
     }
 
@@ -280,11 +296,12 @@ impl Keys {
                     && input.page.is_empty()
                     && input.next_page < run.pages()
                 {
-                    input.page.extend(run.read_page(connection, input.next_page)?);
+                    input.page.extend(run.read_page(connection, self.tables, input.next_page)?);
                     input.next_page += 1;
                 }
             }
-            let smallest = merge.inputs.iter_mut().filter(|input| !input.page.is_empty()).min_by_key(|input| input.page[0]);
+            let smallest =
+                merge.inputs.iter_mut().filter(|input| !input.page.is_empty()).min_by_key(|input| input.page[0]);
             let Some(entry) = smallest.and_then(|input| input.page.pop_front()) else {
                 return self.finish_merge(connection, merge);
             };
@@ -307,16 +324,16 @@ impl Keys {
     }
 
     fn doom(&mut self, connection: &Connection, run: &Run) -> rusqlite::Result<()> {
-        connection.execute(include_str!("../sql/delete_key_run.sql"), [run.run])?;
-        connection.execute(include_str!("../sql/delete_key_index.sql"), [run.run])?;
+        connection.execute(&self.tables.delete_run, [run.run])?;
+        connection.execute(&self.tables.delete_index, [run.run])?;
         self.doomed.push((run.run, 0));
         Ok(())
     }
 }
 
 /// Every run that has pages, by one look-up each.
-fn runs_with_pages(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
-    let mut next = connection.prepare(include_str!("../sql/next_key_page.sql"))?;
+fn runs_with_pages(connection: &Connection, tables: &Tables) -> rusqlite::Result<Vec<i64>> {
+    let mut next = connection.prepare(&tables.next_page)?;
     let mut runs = Vec::new();
     let mut from = 0i64;
     while let Some(page) = next.query_row([from], |row| row.get::<_, Option<i64>>(0))? {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, params};
 
+use super::Tables;
 use super::filter::Filter;
 
 /// A key's prefix and the event that has it.
@@ -39,12 +40,12 @@ fn decode(bytes: &[u8]) -> impl Iterator<Item = Entry> {
 }
 
 impl Run {
-    pub fn load(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
+    pub fn load(connection: &Connection, tables: &Tables) -> rusqlite::Result<Vec<Run>> {
         let rows: Vec<(i64, i64, i64, i64, i64)> = connection
-            .prepare(include_str!("../sql/key_runs.sql"))?
+            .prepare(&tables.runs)?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
             .collect::<rusqlite::Result<_>>()?;
-        let mut chunks = connection.prepare(include_str!("../sql/key_index.sql"))?;
+        let mut chunks = connection.prepare(&tables.index)?;
         let mut bytes = |run: i64, kind: i64| -> rusqlite::Result<Vec<u8>> {
             let mut all = Vec::new();
             for chunk in chunks.query_map(params![run, kind], |row| row.get::<_, Vec<u8>>(0))? {
@@ -71,14 +72,20 @@ impl Run {
     }
 
     /// Appends the events that may have this key.
-    pub fn find(&self, connection: &Connection, prefix: u64, found: &mut Vec<i64>) -> rusqlite::Result<()> {
+    pub fn find(
+        &self,
+        connection: &Connection,
+        tables: &Tables,
+        prefix: u64,
+        found: &mut Vec<i64>,
+    ) -> rusqlite::Result<()> {
         if !self.filter.may_contain(prefix) {
             return Ok(());
         }
         // Equal prefixes may lie across a page boundary, so start with the last page that begins below.
         let mut page = self.fences.partition_point(|fence| *fence < prefix).saturating_sub(1);
         while page < self.fences.len() && self.fences[page] <= prefix {
-            for (candidate, ord) in decode(&self.page(connection, page)?) {
+            for (candidate, ord) in decode(&self.page(connection, tables, page)?) {
                 if candidate == prefix {
                     found.push(ord);
                 }
@@ -88,24 +95,23 @@ impl Run {
         Ok(())
     }
 
-    fn page(&self, connection: &Connection, page: usize) -> rusqlite::Result<Vec<u8>> {
-        connection
-            .prepare_cached(include_str!("../sql/key_page.sql"))?
-            .query_row([page_id(self.run, page)], |row| row.get(0))
+    fn page(&self, connection: &Connection, tables: &Tables, page: usize) -> rusqlite::Result<Vec<u8>> {
+        connection.prepare_cached(&tables.page)?.query_row([page_id(self.run, page)], |row| row.get(0))
     }
 
     pub fn pages(&self) -> usize {
         self.fences.len()
     }
 
-    pub fn read_page(&self, connection: &Connection, page: usize) -> rusqlite::Result<Vec<Entry>> {
-        Ok(decode(&self.page(connection, page)?).collect())
+    pub fn read_page(&self, connection: &Connection, tables: &Tables, page: usize) -> rusqlite::Result<Vec<Entry>> {
+        Ok(decode(&self.page(connection, tables, page)?).collect())
     }
 }
 
 /// Writes a run, page by page. It counts once [`Writer::finish`] is committed.
 #[derive(Debug)]
 pub(super) struct Writer {
+    tables: &'static Tables,
     run: i64,
     level: i64,
     entries: usize,
@@ -115,8 +121,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn new(run: i64, level: i64, capacity: usize) -> Writer {
-        Writer { run, level, entries: 0, filter: Filter::with_capacity(capacity), fences: vec![], page: vec![] }
+    pub fn new(tables: &'static Tables, run: i64, level: i64, capacity: usize) -> Writer {
+        Writer { tables, run, level, entries: 0, filter: Filter::with_capacity(capacity), fences: vec![], page: vec![] }
     }
 
     /// Entries must come in ascending order.
@@ -136,7 +142,7 @@ impl Writer {
             return Ok(());
         }
         let id = page_id(self.run, self.fences.len() - 1);
-        connection.prepare_cached(include_str!("../sql/insert_key_page.sql"))?.execute(params![id, self.page])?;
+        connection.prepare_cached(&self.tables.insert_page)?.execute(params![id, self.page])?;
         self.page.clear();
         Ok(())
     }
@@ -145,7 +151,7 @@ impl Writer {
     pub fn finish(mut self, connection: &Connection, first_ord: i64, last_ord: i64) -> rusqlite::Result<Run> {
         self.flush(connection)?;
         let fences: Vec<u8> = self.fences.iter().flat_map(|fence| fence.to_be_bytes()).collect();
-        let mut insert = connection.prepare_cached(include_str!("../sql/insert_key_index.sql"))?;
+        let mut insert = connection.prepare_cached(&self.tables.insert_index)?;
         for (kind, bytes) in [(0i64, self.filter.to_bytes()), (1, fences)] {
             for (chunk, bytes) in bytes.chunks(CHUNK_BYTES).enumerate() {
                 insert.execute(params![self.run, kind, i64::try_from(chunk).unwrap_or(i64::MAX), bytes])?;
@@ -153,7 +159,7 @@ impl Writer {
         }
         let entries = i64::try_from(self.entries).unwrap_or(i64::MAX);
         connection
-            .prepare_cached(include_str!("../sql/insert_key_run.sql"))?
+            .prepare_cached(&self.tables.insert_run)?
             .execute(params![self.run, self.level, entries, first_ord, last_ord])?;
         Ok(Run {
             run: self.run,

@@ -17,7 +17,7 @@ fn insert_event(connection: &Connection, ord: i64) {
         .execute(
             "INSERT INTO event (ord, id, key, generation, key_text, flow, source, event_type, received_at, persisted_at,
                                 expires_at, revision, trace, fingerprint, first_job, jobs)
-             VALUES (?1, ?2, ?2, 0, '', '', '', '', 0, 0, 0, '', '', x'', 0, 0)",
+             VALUES (?1, ?2, ?2, 0, x'', '', '', '', 0, 0, 0, '', '', x'', 0, 0)",
             params![ord, key],
         )
         .unwrap();
@@ -36,7 +36,7 @@ fn tend(keys: &mut Keys, connection: &Connection) {
 #[test]
 fn every_key_is_found_wherever_it_lies_and_no_other_is() {
     let connection = open();
-    let mut keys = Keys::load(&connection, 500).unwrap();
+    let mut keys = Keys::load(&connection, &EVENTS, 500).unwrap();
     // There are no event rows here.
     keys.pruned = false;
     let mut random = Random::seeded(11);
@@ -66,18 +66,18 @@ fn every_key_is_found_wherever_it_lies_and_no_other_is() {
     }
     assert!(keys.runs.len() < 2 * MERGE_RUNS + 3, "{} runs", keys.runs.len());
     assert!(keys.recent_len() < 500);
-    let again = Run::load(&connection).unwrap();
+    let again = Run::load(&connection, &EVENTS).unwrap();
     assert_eq!(again.len(), keys.runs.len());
     let mut found = Vec::new();
     let (prefix, ords) = truth.iter().next().unwrap();
-    again.iter().for_each(|run| run.find(&connection, *prefix, &mut found).unwrap());
+    again.iter().for_each(|run| run.find(&connection, &EVENTS, *prefix, &mut found).unwrap());
     assert!(found.iter().all(|ord| ords.contains(ord)));
 }
 
 #[test]
 fn a_run_is_dropped_whole_once_its_events_are_pruned_and_not_before() {
     let connection = open();
-    let mut keys = Keys::load(&connection, 100).unwrap();
+    let mut keys = Keys::load(&connection, &EVENTS, 100).unwrap();
     for n in 1..=100i64 {
         insert_event(&connection, n);
         keys.insert((n as u64) << 50, n);
@@ -97,13 +97,13 @@ fn a_run_is_dropped_whole_once_its_events_are_pruned_and_not_before() {
 #[test]
 fn pages_of_a_run_that_was_never_finished_are_swept_away() {
     let connection = open();
-    let mut keys = Keys::load(&connection, 20_000).unwrap();
+    let mut keys = Keys::load(&connection, &EVENTS, 20_000).unwrap();
     for n in 0..20_000u64 {
         keys.insert(n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n as i64);
     }
     keys.tend(&connection).unwrap();
     assert!(count_pages(&connection) > 0);
-    let mut keys = Keys::load(&connection, 20_000).unwrap();
+    let mut keys = Keys::load(&connection, &EVENTS, 20_000).unwrap();
     assert_eq!(keys.runs.len(), 0);
     let left_over = keys.doomed[0].0;
     assert!(keys.take_run() > left_over, "a new run must not meet the pages of the old one");
@@ -114,7 +114,7 @@ fn pages_of_a_run_that_was_never_finished_are_swept_away() {
 #[test]
 fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
     let connection = open();
-    let mut keys = Keys::load(&connection, 3).unwrap();
+    let mut keys = Keys::load(&connection, &EVENTS, 3).unwrap();
     for ord in 1..=9i64 {
         keys.insert(ord as u64, ord);
     }
@@ -123,7 +123,7 @@ fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
         insert_event(&connection, ord);
     }
     tend(&mut keys, &connection);
-    let reloaded = Keys::load(&connection, 100).unwrap();
+    let reloaded = Keys::load(&connection, &EVENTS, 100).unwrap();
     assert_eq!(reloaded.runs[0].last_ord, 3);
     for ord in 1..=9 {
         assert_eq!(reloaded.candidates(&connection, ord as u64).unwrap(), [ord]);
@@ -133,7 +133,7 @@ fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
 #[test]
 fn a_rolled_back_key_is_forgotten() {
     let connection = open();
-    let mut keys = Keys::load(&connection, 1_000).unwrap();
+    let mut keys = Keys::load(&connection, &EVENTS, 1_000).unwrap();
     keys.insert(5, 1);
     keys.insert(5, 2);
     keys.forget(5, 2);

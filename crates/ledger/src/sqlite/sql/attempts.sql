@@ -1,1 +1,1 @@
-SELECT job, n, step_id, kind, started_at, ended_at, outcome, failure FROM attempt WHERE job = ?1 ORDER BY n, seq
+SELECT job, n, step_id, kind, started_at, ended_at, outcome, failure, message FROM attempt WHERE job = ?1 ORDER BY n, seq

@@ -1,1 +1,1 @@
-INSERT INTO event_body (ord, headers, raw, normalized) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO event_body (ord, sealed) VALUES (?1, ?2)

@@ -1,0 +1,82 @@
+//! How many events a second the ledger accepts, with bodies of 1 KB, from this many senders at once.
+//!
+//! `cargo run --release -p sluice-ledger --example accept -- [SECONDS] [SENDERS] [CONTACTS]`; no contacts when 0.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sluice_domain::key::KeyDigest;
+use sluice_domain::time::Time;
+use sluice_ledger::{ClashPolicy, EventBody, Ledger, NewEvent, NewJob, Options, RootKey};
+
+const START: Time = Time(1_772_323_200_000);
+
+fn event(n: u64, contacts: u64) -> NewEvent {
+    let key_text = format!("lead-{n:012}");
+    let raw = format!("{{\"id\":\"{key_text}\",\"text\":\"{}\"}}", "x".repeat(980));
+    NewEvent {
+        key: KeyDigest::new("default", "leads", &key_text),
+        key_text,
+        expires_at: START + Duration::from_secs(30 * 86_400),
+        flow: "leads".into(),
+        source: "website".into(),
+        event_type: "lead.created".into(),
+        entity: n,
+        received_at: START,
+        occurred_at: None,
+        verified_by: Some("primary".into()),
+        revision: "r1".into(),
+        trace: "4bf92f3577b34da6a3ce929d0e0e4736".into(),
+        fingerprint: KeyDigest::new("content", "leads", &n.to_string()).0,
+        body: Arc::new(EventBody {
+            headers: "{\"content-type\":\"application/json\",\"user-agent\":\"bench\"}".into(),
+            normalized: raw.clone(),
+            raw: raw.into_bytes(),
+        }),
+        jobs: vec![NewJob { worker: "crm".into(), queue: "default".into() }],
+        near_keys: vec![],
+        clash: ClashPolicy::Drop,
+        second_net: None,
+        quarantine: None,
+        contact: n.checked_rem(contacts).map(|contact| KeyDigest::new("default", "contact", &contact.to_string())),
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
+    let mut next = |otherwise| arguments.next().unwrap_or(Ok(otherwise));
+    let (seconds, senders, contacts) = (next(10)?, next(256)?, next(0)?);
+    let directory = tempfile::tempdir()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    runtime.block_on(async {
+        let ledger =
+            Ledger::open(directory.path(), Options::quiet(Arc::new(|| START)).with_root_key(RootKey::generate()))?;
+        let (sent, started) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..senders {
+            let (ledger, sent) = (ledger.clone(), sent.clone());
+            tasks.spawn(async move {
+                while started.elapsed() < Duration::from_secs(seconds) {
+                    ledger.accept(event(sent.fetch_add(1, Ordering::Relaxed), contacts)).await?;
+                }
+                Ok::<(), sluice_ledger::Error>(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        let elapsed = started.elapsed();
+        let events = ledger.event_count().await?;
+        let (busy, batches) =
+            (ledger.stats().commit_micros.load(Ordering::Relaxed), ledger.stats().batches.load(Ordering::Relaxed));
+        println!(
+            "{events} events in {elapsed:.1?}: {:.0}/s, {:.1} µs of the writer each, {:.0} in a batch",
+            events as f64 / elapsed.as_secs_f64(),
+            busy as f64 / events as f64,
+            events as f64 / batches as f64
+        );
+        ledger.close().await;
+        Ok(())
+    })
+}

@@ -1,0 +1,243 @@
+//! Accepting: who owns a key, what a repeat is told, and what becomes of another content under the same key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::key::KeyDigest;
+use sluice_domain::mutant::Mutant;
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::repeat::{self, RepeatStats};
+use sluice_domain::time::Time;
+
+use super::{EventRow, JobRow, Store};
+use crate::op::{Acceptance, Accepted, By, Duplicate};
+use crate::record::{ClashPolicy, JobRecord, NewEvent, Ord, Quarantine, VariantRecord, Variants};
+
+/// Other contents under one key that are kept to be looked at. Beyond them they are counted.
+const VARIANTS_MAX: usize = 8;
+
+/// Whether a key can be had.
+enum Claim {
+    Owned(Ord),
+    /// Nobody has it; the last owner, if there is one, had it until it expired.
+    Free {
+        expired: Option<Ord>,
+        generation: u32,
+    },
+}
+
+impl Store {
+    pub(super) fn accept(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
+        self.window = self.window.max(event.second_net.unwrap_or(Duration::ZERO));
+        let (expired, generation) = match self.claim(now, event.key, &event) {
+            Claim::Owned(owner) => return self.repeat(now, event, owner, By::Key),
+            Claim::Free { expired, generation } => (expired, generation),
+        };
+        for near in &event.near_keys {
+            if let Claim::Owned(owner) = self.claim(now, *near, &event) {
+                return self.repeat(now, event, owner, By::NearKey);
+            }
+        }
+        if let Some(owner) = self.same_content(&event) {
+            return self.duplicate(now, &event, owner, By::Content);
+        }
+        if let Some(owner) = expired {
+            self.note_lateness(&event, owner, true);
+        }
+        let quarantine = event.quarantine.clone();
+        self.take_in(now, event, generation, None, quarantine)
+    }
+
+    fn claim(&self, now: Time, key: KeyDigest, event: &NewEvent) -> Claim {
+        let newest = self.owners.get(&key.0).and_then(|ords| ords.last()).and_then(|ord| self.events.get(ord));
+        match newest {
+            None => Claim::Free { expired: None, generation: 0 },
+            Some(owner) if owner.new.expires_at <= event.received_at => Claim::Free {
+                expired: Some(owner.ord),
+                generation: owner.generation + u32::from(!Mutant::GenerationReused.is_on()),
+            },
+            // Somebody who looks before the commit does not see what the commit itself brings.
+            Some(owner) if Mutant::DedupAfterEnqueue.is_on() && owner.persisted_at == now => {
+                Claim::Free { expired: None, generation: owner.generation }
+            }
+            Some(owner) => Claim::Owned(owner.ord),
+        }
+    }
+
+    /// The event of this flow that said the same a moment ago, under another key.
+    fn same_content(&self, event: &NewEvent) -> Option<Ord> {
+        let window = event.second_net?;
+        let ord = self.contents.get(&(event.flow.clone(), event.fingerprint))?;
+        let owner = self.events.get(ord)?;
+        let is_near = event.received_at.since(owner.new.received_at) <= window;
+        (owner.new.key != event.key && is_near).then_some(*ord)
+    }
+
+    /// The key has an owner. That decides, unless it says something else.
+    fn repeat(&mut self, now: Time, mut event: Box<NewEvent>, owner: Ord, by: By) -> Acceptance {
+        let Some(first) = self.events.get(&owner) else { unreachable!("an owner is an event that there is") };
+        let (first_id, first_key) = (first.id, first.new.key);
+        if first.new.fingerprint == event.fingerprint {
+            self.note_lateness(&event, owner, false);
+            return self.duplicate(now, &event, owner, by);
+        }
+        if event.clash == ClashPolicy::Drop {
+            self.tally(now, &event).clashes += 1;
+            self.keep_variant(&event, owner, None);
+            let mut answer = self.duplicate(now, &event, owner, by);
+            if let Acceptance::Duplicate(duplicate) = &mut answer {
+                duplicate.clash = true;
+            }
+            return answer;
+        }
+        // From the owner's own key, so that a variant is the same one on both sides of a bucket's edge.
+        let key = first_key.variant(event.fingerprint);
+        let generation = match self.claim(now, key, &event) {
+            Claim::Owned(variant) => {
+                self.note_lateness(&event, variant, false);
+                if let Some(slot) = self.variant_slot(&event, owner) {
+                    slot.times += 1;
+                }
+                return self.duplicate(now, &event, variant, by);
+            }
+            Claim::Free { generation, .. } => generation,
+        };
+        if let Some(same) = self.same_content(&event) {
+            return self.duplicate(now, &event, same, By::Content);
+        }
+        self.tally(now, &event).clashes += 1;
+        self.keep_variant(&event, owner, Some(self.last_ord + 1));
+        let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(first_id));
+        let quarantine = event.quarantine.clone().or(clash);
+        event.key = key;
+        self.take_in(now, event, generation, Some(owner), quarantine)
+    }
+
+    fn duplicate(&mut self, now: Time, event: &NewEvent, owner: Ord, by: By) -> Acceptance {
+        let Some(first) = self.events.get(&owner) else { unreachable!("an owner is an event that there is") };
+        let duplicate = Duplicate {
+            id: first.id,
+            key_text: first.new.key_text.clone(),
+            received_at: first.new.received_at,
+            by,
+            clash: false,
+            jobs: first.job_ids().filter_map(|id| self.jobs.get(&id)).map(|job| job.record.clone()).collect(),
+        };
+        let tally = self.tally(now, event);
+        tally.duplicates += 1;
+        tally.by_content += u64::from(by == By::Content);
+        Acceptance::Duplicate(duplicate)
+    }
+
+    fn note_lateness(&mut self, event: &NewEvent, owner: Ord, after_expiry: bool) {
+        let Some(first) = self.events.get(&owner) else { return };
+        let bucket = repeat::bucket(event.received_at.since(first.new.received_at));
+        let counts = self.lateness.entry(event.source.clone()).or_default();
+        *counts[usize::from(after_expiry)].entry(bucket).or_default() += 1;
+    }
+
+    fn variant_slot(&mut self, event: &NewEvent, first: Ord) -> Option<&mut VariantRecord> {
+        self.variants.get_mut(&first)?.kept.iter_mut().find(|variant| variant.fingerprint == event.fingerprint)
+    }
+
+    fn keep_variant(&mut self, event: &NewEvent, first: Ord, became: Option<Ord>) {
+        if let Some(slot) = self.variant_slot(event, first) {
+            slot.times += 1;
+            return;
+        }
+        let variants = self.variants.entry(first).or_default();
+        if variants.kept.len() >= VARIANTS_MAX {
+            variants.further += 1;
+            return;
+        }
+        variants.kept.push(VariantRecord {
+            received_at: event.received_at,
+            fingerprint: event.fingerprint,
+            times: 1,
+            event: became,
+            body: became.is_none().then(|| (*event.body).clone()),
+        });
+    }
+
+    fn take_in(
+        &mut self,
+        now: Time,
+        mut event: Box<NewEvent>,
+        generation: u32,
+        variant_of: Option<Ord>,
+        quarantine: Option<Quarantine>,
+    ) -> Acceptance {
+        let id = EventId::new(event.key, generation);
+        self.last_ord += 1;
+        let ord = self.last_ord;
+        let first_job = JobId(self.last_job + 1);
+        let jobs = std::mem::take(&mut event.jobs);
+        let state = if quarantine.is_some() { JobState::Dead } else { JobState::Queued };
+        for job in &jobs {
+            self.last_job += 1;
+            let record = JobRecord {
+                id: JobId(self.last_job),
+                ord,
+                worker: job.worker.clone(),
+                queue: job.queue.clone(),
+                revision: event.revision.clone(),
+                entity: event.entity,
+                state,
+                step: 0,
+                attempts: 0,
+                tries: 0,
+                due_at: now,
+                verifying: false,
+                created_at: now,
+                updated_at: now,
+                finished_at: quarantine.is_some().then_some(now),
+                replays: 0,
+                failure: quarantine.as_ref().map(|quarantine| quarantine.failure.clone()),
+                dead_letter_queue: quarantine.as_ref().and_then(|quarantine| quarantine.dead_letter_queue.clone()),
+                result: None,
+            };
+            self.set_live(&record.worker, record.id, state);
+            self.jobs.insert(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
+        }
+        self.owners.entry(event.key.0).or_default().push(ord);
+        if generation > 0 {
+            self.later_names.insert(id, ord);
+        }
+        if !self.window.is_zero() {
+            self.contents.insert((event.flow.clone(), event.fingerprint), ord);
+        }
+        self.tally(now, &event).accepted += 1;
+        let body = Some(event.body.clone());
+        let jobs = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        let row = EventRow { ord, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
+        self.events.insert(ord, row);
+        let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
+        Acceptance::Accepted(Accepted { ord, id, variant_of, quarantined: quarantine.is_some() })
+    }
+
+    /// The other contents that came under the key of an event.
+    pub fn variants(&self, ord: Ord) -> Variants {
+        let mut variants = self.variants.get(&ord).cloned().unwrap_or_default();
+        for variant in &mut variants.kept {
+            if let Some(event) = variant.event {
+                variant.body = self.events.get(&event).and_then(|event| event.body.as_deref().cloned());
+            }
+        }
+        variants
+    }
+
+    /// How often and how late a source repeats itself.
+    pub fn repeats(&self, source: &str) -> RepeatStats {
+        self.lateness
+            .get(&Arc::from(source))
+            .map_or_else(RepeatStats::default, |[within, after_expiry]| RepeatStats::new(within, after_expiry))
+    }
+}
+
+fn key_clash(first: EventId) -> Quarantine {
+    let message =
+        format!("{first} has the same idempotency key and another content; compare the two, then replay or drop this");
+    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message), dead_letter_queue: None }
+}

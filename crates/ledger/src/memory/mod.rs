@@ -1,0 +1,171 @@
+//! The driver that keeps everything in memory: the same operations with the same meaning, synchronous and deterministic.
+//!
+//! It is what a simulation runs on, thousands of times faster than a disk. An operation that has been applied is durable here;
+//! what a crash loses is what its owner had not applied yet. A copy is a snapshot.
+
+mod accept;
+mod apply;
+mod read;
+mod writer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::{EffectState, JobId};
+use sluice_domain::time::Time;
+
+pub use crate::op::{Op, Reply};
+use crate::op::{AttemptSettlement, Begin};
+use crate::record::{
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally,
+    Variants,
+};
+pub use writer::Place;
+pub(crate) use writer::Shared;
+
+/// A ledger in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    events: BTreeMap<Ord, EventRow>,
+    /// Places of events by key, oldest first. Only its own name finds an event of a later generation.
+    owners: BTreeMap<[u8; 16], Vec<Ord>>,
+    later_names: BTreeMap<EventId, Ord>,
+    jobs: BTreeMap<JobId, JobRow>,
+    live: BTreeMap<Arc<str>, BTreeSet<JobId>>,
+    running: BTreeSet<JobId>,
+    pauses: BTreeMap<String, PauseRecord>,
+    revisions: BTreeMap<Arc<str>, String>,
+    audit: Vec<AuditRecord>,
+    /// By day since the epoch and source.
+    tallies: BTreeMap<(i64, Arc<str>), Tally>,
+    variants: BTreeMap<Ord, Variants>,
+    /// The newest event of a flow with this content.
+    contents: BTreeMap<(Arc<str>, [u8; 16]), Ord>,
+    /// The longest time for which any flow compares contents.
+    window: Duration,
+    /// Of each source: within the life of the key, and after it.
+    lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
+    last_ord: Ord,
+    last_job: i64,
+}
+
+#[derive(Clone, Debug)]
+struct EventRow {
+    ord: Ord,
+    id: EventId,
+    generation: u32,
+    persisted_at: Time,
+    first_job: JobId,
+    jobs: u32,
+    variant_of: Option<Ord>,
+    new: Box<NewEvent>,
+    body: Option<Arc<EventBody>>,
+}
+
+impl EventRow {
+    fn job_ids(&self) -> impl Iterator<Item = JobId> + use<> {
+        (self.first_job.0..self.first_job.0 + i64::from(self.jobs)).map(JobId)
+    }
+
+    fn record(&self) -> EventRecord {
+        let new = &self.new;
+        EventRecord {
+            ord: self.ord,
+            id: self.id,
+            generation: self.generation,
+            key_text: new.key_text.clone(),
+            flow: new.flow.to_string(),
+            source: new.source.to_string(),
+            event_type: new.event_type.clone(),
+            received_at: new.received_at,
+            persisted_at: self.persisted_at,
+            occurred_at: new.occurred_at,
+            expires_at: new.expires_at,
+            revision: new.revision.to_string(),
+            verified_by: new.verified_by.clone(),
+            trace: new.trace.clone(),
+            first_job: self.first_job,
+            jobs: self.jobs,
+            variant_of: self.variant_of,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct JobRow {
+    record: JobRecord,
+    effects: Vec<EffectRow>,
+    attempts: Vec<AttemptRow>,
+}
+
+impl JobRow {
+    /// The effect of a step: the one that was begun last, where it had several under different revisions.
+    fn effect_at(&mut self, step: u32) -> Option<&mut EffectRow> {
+        self.effects.iter_mut().filter(|effect| effect.begin.step == step).max_by_key(|effect| effect.begin.n)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct EffectRow {
+    /// As it was begun last; its step and its number are where it stands now.
+    begin: Begin,
+    state: EffectState,
+    attempts: u32,
+    absent_reads: u32,
+    reads: u32,
+    result: Option<serde_json::Value>,
+    first_at: Time,
+    last_at: Time,
+}
+
+impl EffectRow {
+    fn record(&self) -> EffectRecord {
+        EffectRecord {
+            job: self.begin.job,
+            step: self.begin.step,
+            step_id: self.begin.step_id.to_string(),
+            key: self.begin.key,
+            action: self.begin.action.to_owned(),
+            destination: self.begin.destination.to_string(),
+            class: self.begin.class,
+            state: self.state,
+            attempts: self.attempts,
+            absent_reads: self.absent_reads,
+            reads: self.reads,
+            result: self.result.clone(),
+            first_at: self.first_at,
+            last_at: self.last_at,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct AttemptRow {
+    n: u32,
+    ended_at: Time,
+    attempt: AttemptSettlement,
+}
+
+impl AttemptRow {
+    fn record(&self, job: JobId) -> AttemptRecord {
+        AttemptRecord {
+            job,
+            n: self.n,
+            step: self.attempt.step_id.to_string(),
+            kind: self.attempt.kind,
+            started_at: self.attempt.started_at,
+            ended_at: self.ended_at,
+            outcome: self.attempt.outcome.to_owned(),
+            failure: self.attempt.failure.clone(),
+        }
+    }
+}
+
+impl Store {
+    /// Holds nothing yet.
+    pub fn new() -> Store {
+        Store::default()
+    }
+}

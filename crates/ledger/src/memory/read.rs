@@ -1,0 +1,253 @@
+//! What can be asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::time::Time;
+
+use super::Store;
+use crate::record::{
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, Fresh, JobRecord, Ord, PauseRecord, Tally,
+};
+use crate::sqlite::{JobFilter, Page, Reason};
+
+const DAY_MS: i64 = 86_400_000;
+
+impl Store {
+    /// Live jobs of a worker beyond an id, in order.
+    pub fn live_jobs(&self, worker: &str, after: JobId, limit: usize) -> Vec<JobRecord> {
+        let ids = self.live.get(worker).into_iter().flat_map(|jobs| jobs.range(JobId(after.0 + 1)..));
+        ids.take(limit).filter_map(|id| self.job(*id)).cloned().collect()
+    }
+
+    /// Jobs whose attempt has not ended.
+    pub fn running_jobs(&self, after: JobId, limit: u32) -> Vec<JobRecord> {
+        let ids = self.running.range(JobId(after.0 + 1)..).take(limit as usize);
+        ids.filter_map(|id| self.job(*id)).cloned().collect()
+    }
+
+    /// The workers that have live jobs.
+    pub fn live_workers(&self) -> Vec<String> {
+        self.live.keys().map(|worker| worker.to_string()).collect()
+    }
+
+    /// How many jobs are alive.
+    pub fn live_count(&self) -> usize {
+        self.live.values().map(std::collections::BTreeSet::len).sum()
+    }
+
+    /// Live jobs by worker and state.
+    pub fn live_counts(&self) -> Vec<(String, JobState, u64)> {
+        let mut counts = BTreeMap::<(&str, JobState), u64>::new();
+        for (worker, jobs) in &self.live {
+            for job in jobs.iter().filter_map(|id| self.job(*id)) {
+                *counts.entry((worker, job.state)).or_default() += 1;
+            }
+        }
+        counts.into_iter().map(|((worker, state), count)| (worker.to_owned(), state, count)).collect()
+    }
+
+    /// A job.
+    pub fn job(&self, id: JobId) -> Option<&JobRecord> {
+        self.jobs.get(&id).map(|job| &job.record)
+    }
+
+    /// Every job, oldest first.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobRecord> {
+        self.jobs.values().map(|job| &job.record)
+    }
+
+    /// All jobs by state.
+    pub fn job_counts(&self) -> Vec<(JobState, u64)> {
+        let mut counts = BTreeMap::<i64, (JobState, u64)>::new();
+        for job in self.jobs() {
+            counts.entry(job.state.code()).or_insert((job.state, 0)).1 += 1;
+        }
+        counts.into_values().collect()
+    }
+
+    /// How many events there are.
+    pub fn event_count(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    /// Every event, oldest first.
+    pub fn all_events(&self) -> impl Iterator<Item = EventRecord> {
+        self.events.values().map(super::EventRow::record)
+    }
+
+    /// The place of the event with this name.
+    pub fn find(&self, id: sluice_domain::event::EventId) -> Option<Ord> {
+        let by_key = self.owners.get(&id.0).into_iter().flatten().copied();
+        let mut places = by_key.chain(self.later_names.get(&id).copied());
+        places.find(|ord| self.events.get(ord).is_some_and(|event| event.id == id))
+    }
+
+    /// What the work on an event needs: its name and when it was received.
+    pub fn event_head(&self, ord: Ord) -> Option<(sluice_domain::event::EventId, Time)> {
+        self.events.get(&ord).map(|event| (event.id, event.new.received_at))
+    }
+
+    /// Events by their places, with bodies where they are still kept.
+    pub fn events(&self, ords: &[Ord]) -> Vec<(EventRecord, Option<EventBody>)> {
+        let found = ords.iter().filter_map(|ord| self.events.get(ord));
+        found.map(|event| (event.record(), event.body.as_deref().cloned())).collect()
+    }
+
+    /// The jobs of an event.
+    pub fn jobs_of_event(&self, event: &EventRecord) -> Vec<JobRecord> {
+        let upto = JobId(event.first_job.0 + i64::from(event.jobs));
+        self.jobs.range(event.first_job..upto).map(|(_, job)| job.record.clone()).collect()
+    }
+
+    /// The effects of a job, in the order of its steps; the one that was begun last first.
+    pub fn effects(&self, job: JobId) -> Vec<EffectRecord> {
+        let Some(job) = self.jobs.get(&job) else { return vec![] };
+        let mut effects: Vec<_> = job.effects.iter().collect();
+        effects.sort_by_key(|effect| (effect.begin.step, std::cmp::Reverse(effect.begin.n)));
+        effects.into_iter().map(super::EffectRow::record).collect()
+    }
+
+    /// Where the effects of a job stand, by the names of their steps, without copying what they left.
+    pub fn effect_states(&self, job: JobId) -> impl Iterator<Item = EffectStanding<'_>> {
+        self.jobs.get(&job).into_iter().flat_map(|job| &job.effects).map(|effect| EffectStanding {
+            step: effect.begin.step,
+            step_id: &effect.begin.step_id,
+            n: effect.begin.n,
+            key: effect.begin.key,
+            class: effect.begin.class,
+            state: effect.state,
+            absent_reads: effect.absent_reads,
+            reads: effect.reads,
+            last_at: effect.last_at,
+        })
+    }
+
+    /// The attempts of a job, in their order.
+    pub fn attempts(&self, job: JobId) -> Vec<AttemptRecord> {
+        let Some(row) = self.jobs.get(&job) else { return vec![] };
+        let mut attempts: Vec<_> = row.attempts.iter().collect();
+        attempts.sort_by_key(|attempt| attempt.n);
+        attempts.into_iter().map(|attempt| attempt.record(job)).collect()
+    }
+
+    pub(crate) fn list_events(&self, source: Option<&str>, event_type: Option<&str>, page: Page) -> Vec<EventRecord> {
+        let newest_first = self.events.values().rev().filter(|event| page.after.is_none_or(|after| event.ord < after));
+        newest_first
+            .filter(|event| source.is_none_or(|source| *event.new.source == *source))
+            .filter(|event| event_type.is_none_or(|wanted| event.new.event_type == wanted))
+            .take(page.limit as usize)
+            .map(super::EventRow::record)
+            .collect()
+    }
+
+    pub(crate) fn list_jobs(&self, filter: &JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)> {
+        let newest_first = self.jobs().collect::<Vec<_>>().into_iter().rev();
+        newest_first
+            .filter(|job| page.after.is_none_or(|after| job.id.0 < after) && self.matches(job, filter))
+            .take(page.limit as usize)
+            .filter_map(|job| Some((job.clone(), self.events.get(&job.ord)?.record())))
+            .collect()
+    }
+
+    pub(crate) fn matching_jobs(&self, filter: &JobFilter, after: JobId, limit: u32) -> Vec<JobId> {
+        let oldest_first = self.jobs.range(JobId(after.0 + 1)..).map(|(_, job)| &job.record);
+        oldest_first.filter(|job| self.matches(job, filter)).take(limit as usize).map(|job| job.id).collect()
+    }
+
+    fn matches(&self, job: &JobRecord, filter: &JobFilter) -> bool {
+        fn is(wanted: &Option<String>, found: Option<&str>) -> bool {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        }
+        let failure = job.failure.as_ref();
+        (filter.states.is_empty() || filter.states.contains(&job.state))
+            && is(&filter.worker, Some(&job.worker))
+            && is(&filter.queue, Some(&job.queue))
+            && is(&filter.dead_letter_queue, job.dead_letter_queue.as_deref())
+            && is(&filter.source, self.events.get(&job.ord).map(|event| &*event.new.source))
+            && is(&filter.class, failure.map(|failure| failure.class.as_str()))
+            && is(&filter.code, failure.map(|failure| failure.code.as_str()))
+            && filter.since.is_none_or(|since| job.updated_at >= since)
+            && filter.until.is_none_or(|until| job.updated_at < until)
+    }
+
+    pub(crate) fn dead_reasons(&self, since: Time, limit: u32) -> Vec<Reason> {
+        let mut reasons = BTreeMap::<(String, String), Reason>::new();
+        let parked = |job: &&JobRecord| matches!(job.state, JobState::Dead | JobState::Unknown) && job.updated_at >= since;
+        for job in self.jobs().filter(parked) {
+            let (class, code, message) = job.failure.as_ref().map_or_else(Default::default, |failure| {
+                (failure.class.as_str().to_owned(), failure.code.clone(), failure.message.clone())
+            });
+            let reason = reasons.entry((class.clone(), code.clone())).or_insert_with(|| Reason {
+                class,
+                code,
+                message: String::new(),
+                count: 0,
+                last_at: Time(i64::MIN),
+            });
+            reason.count += 1;
+            reason.last_at = reason.last_at.max(job.updated_at);
+            reason.message = std::mem::take(&mut reason.message).max(message);
+        }
+        let mut reasons: Vec<Reason> = reasons.into_values().collect();
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
+        reasons.truncate(limit as usize);
+        reasons
+    }
+
+    /// Everything that is paused.
+    pub fn pauses(&self) -> Vec<PauseRecord> {
+        self.pauses.values().cloned().collect()
+    }
+
+    pub(crate) fn revision(&self, hash: &str) -> Option<String> {
+        self.revisions.get(hash).cloned()
+    }
+
+    pub(crate) fn audit_trail(&self, page: Page) -> Vec<AuditRecord> {
+        let newest_first = self.audit.iter().rev().filter(|line| page.after.is_none_or(|after| line.id < after));
+        newest_first.take(page.limit as usize).cloned().collect()
+    }
+
+    /// What each source has sent on each day since then.
+    pub fn tallies(&self, since_day: &str) -> Vec<Tally> {
+        let named = self.tallies.iter().map(|((day, source), tally)| Tally {
+            day: Time(day * DAY_MS).to_jiff().strftime("%Y-%m-%d").to_string(),
+            source: source.to_string(),
+            ..tally.clone()
+        });
+        named.filter(|tally| tally.day.as_str() >= since_day).collect()
+    }
+
+    /// A job as it is announced when it has become durable.
+    pub(super) fn fresh(&self, ord: Ord) -> Vec<Fresh> {
+        let Some(event) = self.events.get(&ord) else { return vec![] };
+        let record = Arc::new(event.record());
+        let jobs = event.job_ids().filter_map(|id| self.job(id));
+        jobs.map(|job| Fresh { job: job.clone(), event: record.clone(), body: event.new.body.clone() }).collect()
+    }
+}
+
+/// Where an effect stands.
+#[derive(Clone, Copy, Debug)]
+pub struct EffectStanding<'a> {
+    /// The place of its step.
+    pub step: u32,
+    /// The name of its step.
+    pub step_id: &'a Arc<str>,
+    /// The try that began it last.
+    pub n: u32,
+    /// Its name for ever.
+    pub key: sluice_domain::job::EffectKey,
+    /// How a repeat is treated.
+    pub class: sluice_domain::outcome::EffectClass,
+    /// Its state.
+    pub state: sluice_domain::job::EffectState,
+    /// Reads that did not find it, since the last attempt.
+    pub absent_reads: u32,
+    /// Reads in all, since the last attempt.
+    pub reads: u32,
+    /// When it last changed.
+    pub last_at: Time,
+}

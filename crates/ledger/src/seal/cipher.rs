@@ -1,0 +1,223 @@
+//! One value, sealed and opened.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use data_encoding::HEXLOWER;
+
+/// The layout of a sealed value: this byte, which key sealed it, a nonce, the bytes, and the tag behind them.
+const FORMAT: u8 = 1;
+const HEAD_BYTES: usize = 1 + 8;
+const TAG_BYTES: usize = 16;
+
+/// Which key sealed a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum KeyId {
+    /// The root key.
+    Root,
+    /// This version of the tenant's key.
+    Tenant(u32),
+    /// The key of this contact.
+    Contact(i64),
+}
+
+impl KeyId {
+    fn code(self) -> i64 {
+        match self {
+            KeyId::Root => 0,
+            KeyId::Tenant(version) => -i64::from(version) - 1,
+            KeyId::Contact(id) => id,
+        }
+    }
+
+    fn from_code(code: i64) -> Option<KeyId> {
+        match code {
+            0 => Some(KeyId::Root),
+            1.. => Some(KeyId::Contact(code)),
+            _ => u32::try_from(-(code + 1)).ok().map(KeyId::Tenant),
+        }
+    }
+
+    /// The key that sealed this value, by what the value says. Only opening it proves that.
+    pub fn of(sealed: &[u8]) -> Option<KeyId> {
+        let (format, rest) = sealed.split_first()?;
+        let code = i64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
+        (*format == FORMAT).then(|| KeyId::from_code(code)).flatten()
+    }
+}
+
+/// Where a sealed value lies. It opens nowhere else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// The table.
+    pub table: &'static str,
+    /// The number of the row, or of the job that it belongs to.
+    pub row: i64,
+    /// What else tells the row from others.
+    pub part: &'a [u8],
+    /// The column.
+    pub column: &'static str,
+}
+
+impl<'a> Place<'a> {
+    pub fn new(table: &'static str, row: i64, column: &'static str) -> Place<'a> {
+        Place { table, row, part: &[], column }
+    }
+
+    /// The place and the tenant, with nothing in it that could be taken for something else.
+    fn bytes(&self, tenant: &str) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(96);
+        for text in [tenant.as_bytes(), self.table.as_bytes(), self.column.as_bytes(), self.part] {
+            bytes.extend((text.len() as u32).to_be_bytes());
+            bytes.extend(text);
+        }
+        bytes.extend(self.row.to_be_bytes());
+        bytes
+    }
+}
+
+/// A key that seals. Never printed, and wiped when it is let go.
+#[derive(Clone)]
+pub(crate) struct DataKey([u8; 32]);
+
+impl Drop for DataKey {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Or the compiler would see that nobody reads it any more.
+        std::hint::black_box(&self.0);
+    }
+}
+
+impl std::fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DataKey")
+    }
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    aws_lc_rs::rand::fill(&mut bytes).expect("random numbers do not run out");
+    bytes
+}
+
+impl DataKey {
+    pub fn new(bytes: [u8; 32]) -> DataKey {
+        DataKey(bytes)
+    }
+
+    pub fn generate() -> DataKey {
+        DataKey(random())
+    }
+
+    pub fn to_hex(&self) -> String {
+        HEXLOWER.encode(&self.0)
+    }
+
+    /// A digest that only who has the key can make.
+    pub fn mac(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&(purpose.len() as u64).to_be_bytes());
+        hasher.update(purpose.as_bytes());
+        hasher.update(bytes);
+        *hasher.finalize().as_bytes()
+    }
+
+    /// The key for one place alone.
+    fn at(&self, place: &[u8]) -> LessSafeKey {
+        let own = self.mac("sluice key of a place", place);
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &own).expect("a digest has as many bytes as the key"))
+    }
+
+    /// Seals the parts, one behind the other.
+    pub fn seal(&self, id: KeyId, tenant: &str, place: Place<'_>, parts: &[&[u8]]) -> Vec<u8> {
+        let place = place.bytes(tenant);
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let mut sealed = Vec::with_capacity(HEAD_BYTES + NONCE_LEN + length + TAG_BYTES);
+        sealed.push(FORMAT);
+        sealed.extend(id.code().to_be_bytes());
+        let nonce: [u8; NONCE_LEN] = random();
+        sealed.extend(nonce);
+        parts.iter().for_each(|part| sealed.extend_from_slice(part));
+        let (head, content) = sealed.split_at_mut(HEAD_BYTES + NONCE_LEN);
+        let aad = Aad::from([&head[..HEAD_BYTES], &place].concat());
+        let tag = self
+            .at(&place)
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad, content)
+            .expect("a value is shorter than 64 GiB");
+        sealed.extend_from_slice(tag.as_ref());
+        sealed
+    }
+
+    /// What was sealed at this place; `None` if that was with another key or elsewhere, or is not what it was.
+    pub fn open(&self, tenant: &str, place: Place<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+        let place = place.bytes(tenant);
+        let (head, rest) = sealed.split_at_checked(HEAD_BYTES)?;
+        let (nonce, content) = rest.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let aad = Aad::from([head, &place].concat());
+        let mut content = content.to_vec();
+        let length = self.at(&place).open_in_place(nonce, aad, &mut content).ok()?.len();
+        content.truncate(length);
+        Some(content)
+    }
+
+    /// Another key, wrapped by this one.
+    pub fn wrap(&self, id: KeyId, tenant: &str, place: Place<'_>, key: &DataKey) -> Vec<u8> {
+        self.seal(id, tenant, place, &[&key.0])
+    }
+
+    pub fn unwrap_key(&self, tenant: &str, place: Place<'_>, wrapped: &[u8]) -> Option<DataKey> {
+        self.open(tenant, place, wrapped)?.try_into().ok().map(DataKey)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place<'_> = Place { table: "event_body", row: 7, part: b"x", column: "sealed" };
+
+    #[test]
+    fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
+        let key = DataKey::generate();
+        let sealed = key.seal(KeyId::Contact(5), "default", HERE, &[b"ann@", b"example.com"]);
+        assert_eq!(key.open("default", HERE, &sealed).unwrap(), b"ann@example.com");
+        assert_eq!(KeyId::of(&sealed), Some(KeyId::Contact(5)));
+        let elsewhere = [
+            Place { table: "variant", ..HERE },
+            Place { row: 8, ..HERE },
+            Place { part: b"y", ..HERE },
+            Place { column: "raw", ..HERE },
+        ];
+        assert!(elsewhere.iter().all(|place| key.open("default", *place, &sealed).is_none()));
+        assert!(key.open("other", HERE, &sealed).is_none());
+        assert!(DataKey::generate().open("default", HERE, &sealed).is_none());
+    }
+
+    #[test]
+    fn every_changed_bit_and_every_cut_is_noticed() {
+        let key = DataKey::generate();
+        let sealed = key.seal(KeyId::Tenant(1), "default", HERE, &[b"secret"]);
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(key.open("default", HERE, &changed).is_none(), "byte {at}");
+            assert!(key.open("default", HERE, &sealed[..at]).is_none(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_same_value_is_never_sealed_alike() {
+        let key = DataKey::generate();
+        let seal = || key.seal(KeyId::Root, "default", HERE, &[b""]);
+        assert_ne!(seal(), seal());
+        assert_eq!(key.open("default", HERE, &seal()).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_key_says_which_it_is() {
+        for id in [KeyId::Root, KeyId::Tenant(0), KeyId::Tenant(u32::MAX), KeyId::Contact(1), KeyId::Contact(i64::MAX)]
+        {
+            assert_eq!(KeyId::from_code(id.code()), Some(id));
+        }
+        assert_eq!(KeyId::from_code(i64::MIN), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! The tables of an index: the same statements for each, under its own names.
+
+use std::sync::LazyLock;
+
+/// The statements of one index.
+#[derive(Debug)]
+pub(in crate::sqlite) struct Tables {
+    pub(super) runs: String,
+    pub(super) index: String,
+    pub(super) page: String,
+    pub(super) next_page: String,
+    pub(super) has_pages: String,
+    pub(super) insert_run: String,
+    pub(super) insert_index: String,
+    pub(super) insert_page: String,
+    pub(super) delete_run: String,
+    pub(super) delete_index: String,
+    pub(super) delete_pages: String,
+    /// The rows beyond a place, whose keys are not in a run yet.
+    pub(super) rows_after: &'static str,
+    /// Whether there are rows between two places.
+    pub(super) has_rows: &'static str,
+}
+
+/// The keys of events.
+pub(in crate::sqlite) static EVENTS: LazyLock<Tables> = LazyLock::new(|| {
+    Tables::named("key_", include_str!("../sql/keys_after.sql"), include_str!("../sql/has_events.sql"))
+});
+
+/// The digests of contacts.
+pub(in crate::sqlite) static CONTACTS: LazyLock<Tables> = LazyLock::new(|| {
+    Tables::named("contact_", include_str!("../sql/contacts_after.sql"), include_str!("../sql/has_contacts.sql"))
+});
+
+impl Tables {
+    fn named(prefix: &str, rows_after: &'static str, has_rows: &'static str) -> Tables {
+        let named = |sql: &str| sql.replace("key_", prefix);
+        Tables {
+            runs: named(include_str!("../sql/key_runs.sql")),
+            index: named(include_str!("../sql/key_index.sql")),
+            page: named(include_str!("../sql/key_page.sql")),
+            next_page: named(include_str!("../sql/next_key_page.sql")),
+            has_pages: named(include_str!("../sql/has_key_pages.sql")),
+            insert_run: named(include_str!("../sql/insert_key_run.sql")),
+            insert_index: named(include_str!("../sql/insert_key_index.sql")),
+            insert_page: named(include_str!("../sql/insert_key_page.sql")),
+            delete_run: named(include_str!("../sql/delete_key_run.sql")),
+            delete_index: named(include_str!("../sql/delete_key_index.sql")),
+            delete_pages: named(include_str!("../sql/delete_key_pages.sql")),
+            rows_after,
+            has_rows,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+SELECT digest, wrapped FROM contact_key WHERE id = ?1

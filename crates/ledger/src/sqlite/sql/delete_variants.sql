@@ -1,0 +1,1 @@
+DELETE FROM variant WHERE ord = ?1

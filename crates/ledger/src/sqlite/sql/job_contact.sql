@@ -1,0 +1,1 @@
+SELECT contact FROM job WHERE id = ?1

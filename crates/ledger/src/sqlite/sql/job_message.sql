@@ -1,0 +1,1 @@
+SELECT message FROM job WHERE id = ?1

@@ -1,0 +1,1 @@
+SELECT kind, bucket, count FROM lateness WHERE source = ?1

@@ -1,0 +1,1 @@
+UPDATE tenant_key SET wrapped = ?3 WHERE tenant = ?1 AND version = ?2

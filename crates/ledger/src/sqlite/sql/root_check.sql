@@ -1,0 +1,1 @@
+SELECT value FROM meta WHERE name = 'root_check'

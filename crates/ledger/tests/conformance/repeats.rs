@@ -1,0 +1,244 @@
+//! What a repeat is recognised by beside its key, and what becomes of another content under the same key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_domain::job::JobState;
+use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::time::Time;
+use sluice_ledger::{
+    Acceptance, By, ClashPolicy, EventBody, JobFilter, NewEvent, Page, Prune, Quarantine, Replay, VariantRecord,
+};
+
+use crate::driver::{Driver, open, open_with_few_recent_keys};
+use crate::given::{DAY, START, event};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The same key with this content.
+fn saying(key: &str, content: u8) -> NewEvent {
+    let body = EventBody { raw: vec![content; 3], ..(*event(key).body).clone() };
+    NewEvent { fingerprint: [content; 16], body: Arc::new(body), ..event(key) }
+}
+
+fn clashing(key: &str, content: u8, clash: ClashPolicy) -> NewEvent {
+    NewEvent { clash, ..saying(key, content) }
+}
+
+/// An event of a flow that compares contents for a quarter of an hour, so long after the start.
+fn netted(key: &str, content: u8, after: Duration) -> NewEvent {
+    NewEvent { second_net: Some(15 * MINUTE), received_at: START + after, ..saying(key, content) }
+}
+
+fn digest(key: &str) -> KeyDigest {
+    event(key).key
+}
+
+pub async fn events_of_one_request_are_accepted_together_in_their_order<D: Driver>() {
+    let mut fixture = open::<D>();
+    let first = fixture.accept("b").await;
+    fixture.announced.recv().await.unwrap();
+    let request = vec![event("a"), event("b"), event("c"), event("a")];
+    let answers = fixture.ledger.accept_all(request).await.unwrap();
+    let [Acceptance::Accepted(a), Acceptance::Duplicate(b), Acceptance::Accepted(c), Acceptance::Duplicate(again)] =
+        &answers[..]
+    else {
+        panic!("{answers:?}")
+    };
+    assert_eq!((a.ord, c.ord), (first.ord + 1, first.ord + 2));
+    assert_eq!((b.id, again.id), (first.id, a.id));
+    assert_eq!(fixture.announced.recv().await.unwrap().len(), 2, "one announcement for one commit");
+    assert!(fixture.ledger.accept_all(vec![]).await.unwrap().is_empty());
+}
+
+pub async fn an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept("ann|bucket 1").await;
+    let beside = NewEvent { near_keys: vec![digest("ann|bucket 1"), digest("ann|bucket 3")], ..event("ann|bucket 2") };
+    let repeat = fixture.repeat(beside.clone()).await;
+    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, By::NearKey, false));
+    // Nobody owns the key in between: what is near to it alone is new.
+    let next = NewEvent { near_keys: vec![digest("ann|bucket 2"), digest("ann|bucket 4")], ..event("ann|bucket 3") };
+    let third = fixture.accept_event(next).await;
+    assert_eq!(fixture.repeat(beside.clone()).await.id, first.id, "the first that is named");
+    let late = NewEvent { received_at: Time(START.0 + 31 * DAY), near_keys: vec![digest("ann|bucket 1")], ..beside };
+    assert_ne!(fixture.accept_event(late).await.id, third.id, "an expired neighbour owns nothing");
+}
+
+pub async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;
+    let repeat = fixture.repeat(netted("b", 1, 15 * MINUTE)).await;
+    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, By::Content, false));
+    fixture.accept_event(netted("c", 2, MINUTE)).await;
+    let late = fixture.accept_event(netted("d", 1, 15 * MINUTE + Duration::from_millis(1))).await;
+    assert_eq!(fixture.repeat(netted("e", 1, 20 * MINUTE)).await.id, late.id, "the newest with this content");
+    // Who does not ask for it is not compared, and other flows say what they like.
+    fixture.accept_event(NewEvent { second_net: None, ..netted("f", 1, 20 * MINUTE) }).await;
+    fixture.accept_event(NewEvent { flow: "orders".into(), ..netted("g", 1, 20 * MINUTE) }).await;
+    let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
+    assert_eq!((tally.accepted, tally.duplicates, tally.by_content, tally.clashes), (5, 2, 2, 0));
+}
+
+pub async fn contents_are_compared_over_a_restart<D: Driver>() {
+    let fixture = open::<D>();
+    let old = fixture.accept_event(netted("old", 9, Duration::ZERO)).await;
+    let first = fixture.accept_event(netted("a", 1, 20 * MINUTE)).await;
+    let fixture = fixture.reopen().await;
+    assert_eq!(fixture.repeat(netted("b", 1, 25 * MINUTE)).await.id, first.id);
+    assert_ne!(fixture.accept_event(netted("new", 9, 25 * MINUTE)).await.id, old.id);
+}
+
+pub async fn a_dropped_variant_is_kept_to_be_looked_at<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(saying("a", 1)).await;
+    assert_eq!(fixture.ledger.variants(first.ord).await.unwrap(), Default::default());
+    for content in [2, 3, 2] {
+        let repeat = fixture.repeat(saying("a", content)).await;
+        assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, By::Key, true));
+    }
+    let fixture = fixture.reopen().await;
+    let variants = fixture.ledger.variants(first.ord).await.unwrap();
+    let kept = |content: u8, times| VariantRecord {
+        received_at: START,
+        fingerprint: [content; 16],
+        times,
+        event: None,
+        body: Some((*saying("a", content).body).clone()),
+    };
+    let seen: Vec<(u64, Option<i64>, Option<EventBody>)> =
+        variants.kept.iter().map(|variant| (variant.times, variant.event, variant.body.clone())).collect();
+    assert_eq!(seen, [kept(2, 2), kept(3, 1)].map(|variant| (variant.times, variant.event, variant.body)));
+    assert!(!fixture.repeat(saying("a", 1)).await.clash);
+    assert_eq!(fixture.ledger.event_count().await.unwrap(), 1);
+}
+
+pub async fn variants_beyond_the_bound_are_counted<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(saying("a", 1)).await;
+    for content in 2..=12 {
+        fixture.repeat(saying("a", content)).await;
+    }
+    fixture.repeat(saying("a", 2)).await;
+    let variants = fixture.ledger.variants(first.ord).await.unwrap();
+    assert_eq!((variants.kept.len(), variants.further, variants.kept[0].times), (8, 3, 2));
+    let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
+    assert_eq!((tally.duplicates, tally.clashes), (12, 12));
+}
+
+pub async fn variants_go_with_the_body_of_their_event<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job_that_is("a", JobState::Succeeded).await;
+    fixture.repeat(saying("a", 2)).await;
+    let prune = Prune { bodies_before: Time::NEVER, events_before: Time(0), rows_max: 100, at: START };
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (1, false));
+    assert!(fixture.ledger.variants(job.ord).await.unwrap().kept.is_empty());
+}
+
+pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
+    let mut fixture = open::<D>();
+    let first = fixture.accept_event(saying("a", 1)).await;
+    fixture.announced.recv().await.unwrap();
+    let update = fixture.accept_event(clashing("a", 2, ClashPolicy::Update)).await;
+    assert_eq!((update.variant_of, update.quarantined), (Some(first.id), false));
+    assert_ne!(update.id, first.id);
+    assert_eq!(fixture.announced.recv().await.unwrap()[0].job.ord, update.ord);
+    let record = fixture.event(&update).await;
+    assert_eq!((record.variant_of, record.key_text.as_str()), (Some(first.ord), "a"));
+    assert_eq!(fixture.ledger.find_event(update.id).await.unwrap().unwrap().ord, update.ord);
+
+    let fixture = fixture.reopen().await;
+    let again = fixture.repeat(clashing("a", 2, ClashPolicy::Update)).await;
+    assert_eq!((again.id, again.clash), (update.id, false), "a repeat of the variant is a repeat of that one");
+    assert_eq!(fixture.repeat(clashing("a", 1, ClashPolicy::Update)).await.id, first.id);
+    let third = fixture.accept_event(clashing("a", 3, ClashPolicy::Update)).await;
+    let variants = fixture.ledger.variants(first.ord).await.unwrap();
+    let events: Vec<_> = variants.kept.iter().map(|variant| (variant.event, variant.times)).collect();
+    assert_eq!(events, [(Some(update.ord), 2), (Some(third.ord), 1)]);
+    assert_eq!(variants.kept[0].body.as_ref(), Some(&*saying("a", 2).body));
+    let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
+    assert_eq!((tally.accepted, tally.duplicates, tally.clashes), (3, 2, 2));
+}
+
+pub async fn an_update_at_a_bucket_edge_is_the_same_on_both_sides<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(saying("ann|1", 1)).await;
+    let beside =
+        |content| NewEvent { near_keys: vec![digest("ann|1")], ..clashing("ann|2", content, ClashPolicy::Update) };
+    let update = fixture.accept_event(beside(2)).await;
+    assert_eq!(update.variant_of, Some(first.id));
+    assert_eq!(fixture.repeat(beside(2)).await.id, update.id);
+    assert_eq!(fixture.repeat(clashing("ann|1", 2, ClashPolicy::Update)).await.id, update.id);
+}
+
+pub async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
+    let mut fixture = open::<D>();
+    let first = fixture.accept_event(saying("a", 1)).await;
+    fixture.announced.recv().await.unwrap();
+    let clash = fixture.accept_event(clashing("a", 2, ClashPolicy::Quarantine)).await;
+    assert_eq!((clash.variant_of, clash.quarantined), (Some(first.id), true));
+    let job = fixture.jobs_of(&clash).await.remove(0);
+    let failure = job.failure.clone().unwrap();
+    assert_eq!((job.state, failure.code.as_str()), (JobState::Dead, "key-clash"));
+    assert!(failure.message.contains(&first.id.to_string()), "{}", failure.message);
+    assert_eq!(fixture.repeat(clashing("a", 2, ClashPolicy::Quarantine)).await.id, clash.id);
+    assert!(fixture.announced.try_recv().is_err(), "nothing is to be done yet");
+}
+
+pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<D: Driver>() {
+    let mut fixture = open::<D>();
+    let failure = Failure::new(FailureClass::Mapping, "schema", "email: is missing");
+    let quarantine = Quarantine { failure: failure.clone(), dead_letter_queue: Some("leads-dead".into()) };
+    let accepted = fixture.accept_event(NewEvent { quarantine: Some(quarantine), ..event("a") }).await;
+    assert!(accepted.quarantined && accepted.variant_of.is_none());
+    assert!(fixture.announced.try_recv().is_err(), "nothing is to be done yet");
+    let filter = JobFilter {
+        states: vec![JobState::Dead],
+        dead_letter_queue: Some("leads-dead".into()),
+        code: Some("schema".into()),
+        ..JobFilter::default()
+    };
+    let (job, _) = fixture.ledger.list_jobs(filter, Page { after: None, limit: 10 }).await.unwrap().remove(0);
+    assert_eq!((job.ord, job.failure, job.finished_at), (accepted.ord, Some(failure), Some(START)));
+    assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
+    let replay = Replay { jobs: vec![job.id], actor: "ann".into(), reason: "mapped".into(), revision: None, at: START };
+    assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);
+    let job = fixture.read(job.id).await;
+    assert_eq!((job.state, job.failure, job.dead_letter_queue, job.finished_at), (JobState::Queued, None, None, None));
+    fixture.attempt(job.id, 1, JobState::Succeeded).await;
+}
+
+pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
+    let fixture = open_with_few_recent_keys::<D>(4);
+    let sent = |key: &str, after: Duration| NewEvent {
+        received_at: START + after,
+        expires_at: START + after + 30 * MINUTE,
+        ..event(key)
+    };
+    for key in ["a", "b"] {
+        fixture.accept_event(sent(key, Duration::ZERO)).await;
+    }
+    for _ in 0..8 {
+        fixture.repeat(sent("a", MINUTE)).await;
+    }
+    fixture.repeat(sent("b", 20 * MINUTE)).await;
+    // A clash is not a repeat.
+    fixture.repeat(NewEvent { fingerprint: [7; 16], ..sent("b", 25 * MINUTE) }).await;
+    fixture.accept_event(sent("a", 100 * MINUTE)).await;
+    let fixture = fixture.reopen().await;
+    let stats = fixture.ledger.repeats("website".into()).await.unwrap();
+    assert_eq!((stats.repeats, stats.after_expiry), (10, 1));
+    let within = |lateness: Option<Duration>, minutes: u32| {
+        let lateness = lateness.unwrap();
+        assert!(
+            lateness >= minutes * MINUTE && lateness < minutes * MINUTE * 5 / 4 + MINUTE,
+            "{lateness:?} is not about {minutes}"
+        );
+    };
+    within(stats.p50, 1);
+    within(stats.p99, 100);
+    within(stats.suggested_ttl, 100);
+    assert!(stats.suggested_ttl.unwrap() > 100 * MINUTE);
+    assert_eq!(fixture.ledger.repeats("other".into()).await.unwrap(), Default::default());
+}
