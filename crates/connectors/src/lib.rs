@@ -4,12 +4,17 @@
 //! [`Outcome`] what came of it. It never repeats a request by itself, keeps no state but pooled
 //! connections and tokens, and reads no clock but for its deadlines.
 
+mod email;
 mod http;
 pub mod node;
 mod outbound;
 mod parameter;
+mod postgres;
 mod salesforce;
+mod script;
+mod slack;
 mod text;
+mod tls;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,6 +31,7 @@ use tokio::time::Instant;
 
 pub use outbound::OutboundSettings;
 use outbound::{Outbound, Request};
+pub use script::find_runtime;
 
 /// One attempt at one effect.
 #[derive(Clone, Copy)]
@@ -114,6 +120,10 @@ struct Ready {
 enum Connector {
     Http(Box<http::Target>),
     Salesforce(Box<salesforce::Target>),
+    Postgres(Box<postgres::Target>),
+    Email(Box<email::Target>),
+    Script(Box<script::Target>),
+    Slack(Box<slack::Target>),
 }
 
 impl Ready {
@@ -123,6 +133,12 @@ impl Ready {
             DestinationKind::Salesforce(settings) => {
                 Connector::Salesforce(Box::new(salesforce::Target::new(settings)?))
             }
+            DestinationKind::Postgres(settings) => {
+                Connector::Postgres(Box::new(postgres::Target::new(settings, destination.gate.concurrency_max)?))
+            }
+            DestinationKind::Smtp(settings) => Connector::Email(Box::new(email::Target::new(settings)?)),
+            DestinationKind::Script(settings) => Connector::Script(Box::new(script::Target::new(settings))),
+            DestinationKind::Slack(settings) => Connector::Slack(Box::new(slack::Target::new(settings)?)),
         };
         Ok(Ready { connector, timeout: destination.timeout })
     }
@@ -132,6 +148,10 @@ impl Ready {
 enum Route<'a> {
     Http(&'a http::Target, Duration),
     Salesforce(&'a salesforce::Target, Duration),
+    Postgres(&'a postgres::Target, Duration),
+    Email(&'a email::Target, Duration),
+    Script(&'a script::Target, Duration),
+    Slack(&'a slack::Target, Duration),
 }
 
 impl Connectors {
@@ -158,22 +178,32 @@ impl Connectors {
         match self.route(&call) {
             Ok(Route::Http(target, longest)) => http::call(outbound, target, longest, call).await,
             Ok(Route::Salesforce(target, longest)) => salesforce::call(outbound, target, longest, call).await,
+            Ok(Route::Postgres(target, longest)) => postgres::call(target, longest, call).await,
+            Ok(Route::Email(target, longest)) => email::call(target, longest, call).await,
+            Ok(Route::Script(target, longest)) => script::call(target, longest, call).await,
+            Ok(Route::Slack(target, longest)) => slack::call(outbound, target, longest, call).await,
             Err(failure) => Outcome::Reject { failure },
         }
     }
 
     /// Asks the destination whether the effect is there: by `verify:` for `http.request`, by the
-    /// external id for `salesforce.upsert`.
+    /// external id for `salesforce.upsert`, by its note for `postgres.upsert`, by its metadata for
+    /// `slack.post`. Nobody can be asked about a mail or a script.
     pub async fn read_back(&self, call: Call<'_>) -> Readback {
         let outbound = &self.0.outbound;
         match self.route(&call) {
             Ok(Route::Http(target, longest)) => http::read_back(outbound, target, longest, call).await,
             Ok(Route::Salesforce(target, longest)) => salesforce::read_back(outbound, target, longest, call).await,
+            Ok(Route::Postgres(target, longest)) => postgres::read_back(target, longest, call).await,
+            Ok(Route::Email(..)) => email::read_back(),
+            Ok(Route::Script(..)) => script::read_back(),
+            Ok(Route::Slack(target, longest)) => slack::read_back(outbound, target, longest, call).await,
             Err(failure) => Readback::Unreadable(failure),
         }
     }
 
-    /// What [`Connectors::call`] would send. The destination's secrets are masked; those that were
+    /// What [`Connectors::call`] would send; where that is no HTTP, in the words of HTTP as far as
+    /// they go. The destination's secrets are masked; those that were
     /// rendered into `with:` are only where a header's name gives them away, so for a preview they
     /// should be rendered masked.
     pub fn preview(&self, call: &Call<'_>) -> Result<Preview, Failure> {
@@ -182,6 +212,10 @@ impl Connectors {
             Route::Salesforce(target, _) => {
                 Ok(Preview::of(&salesforce::prepare(target, call)?, text::exposed(&target.secrets)))
             }
+            Route::Postgres(target, _) => postgres::preview(target, call),
+            Route::Email(target, _) => email::preview(target, call),
+            Route::Script(target, _) => script::preview(target, call),
+            Route::Slack(target, _) => Ok(Preview::of(&slack::prepare(target, call)?, text::exposed(&target.secrets))),
         }
     }
 
@@ -198,7 +232,11 @@ impl Connectors {
         match (call.action, &ready.connector) {
             (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, ready.timeout)),
             (Action::SalesforceUpsert, Connector::Salesforce(target)) => Ok(Route::Salesforce(target, ready.timeout)),
-            (action, Connector::Http(_) | Connector::Salesforce(_)) => Err(Failure::new(
+            (Action::PostgresUpsert, Connector::Postgres(target)) => Ok(Route::Postgres(target, ready.timeout)),
+            (Action::EmailSend, Connector::Email(target)) => Ok(Route::Email(target, ready.timeout)),
+            (Action::Script, Connector::Script(target)) => Ok(Route::Script(target, ready.timeout)),
+            (Action::SlackPost, Connector::Slack(target)) => Ok(Route::Slack(target, ready.timeout)),
+            (action, _) => Err(Failure::new(
                 FailureClass::Mapping,
                 "wrong-destination",
                 format!(

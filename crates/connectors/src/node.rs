@@ -94,7 +94,10 @@ pub struct Posting<'a> {
 
 impl fmt::Debug for Posting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Posting").field("method", &self.method).field("body_bytes", &self.body.len()).finish_non_exhaustive()
+        f.debug_struct("Posting")
+            .field("method", &self.method)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,10 +115,9 @@ impl NodeClient {
         let base = address(url)?;
         let authorization = match token {
             None => None,
-            Some(token) => Some(
-                sensitive(&format!("Bearer {}", token.expose()))
-                    .ok_or_else(|| NodeError::Request("the admin token holds characters that no header can carry".into()))?,
-            ),
+            Some(token) => Some(sensitive(&format!("Bearer {}", token.expose())).ok_or_else(|| {
+                NodeError::Request("the admin token holds characters that no header can carry".into())
+            })?),
         };
         let settings = OutboundSettings { answer_bytes_max: ANSWER_BYTES_MAX, ..OutboundSettings::default() };
         Ok(NodeClient { outbound: Outbound::new(&settings)?, base, authorization })

@@ -5,6 +5,9 @@
 //!
 //! - [`Salesforce`]: a Salesforce REST look-alike with records, tokens, limits and a log of every write.
 //! - [`Sink`]: a fast plain HTTP server that counts, stores and honours idempotency keys.
+//! - [`Postgres`]: a real PostgreSQL with a cluster of its own, and a wire to it that can be cut.
+//! - [`Slack`]: messages through the API and through an incoming webhook, and their history.
+//! - [`Smtp`]: a mail server that keeps what it takes and misbehaves at any word of the conversation.
 //! - [`faults`]: what goes wrong and when, as data; the same plan works on every server.
 //! - [`senders`]: seeded traffic, without an HTTP client.
 //! - [`load`]: senders that really send, to this machine only.
@@ -26,19 +29,25 @@
 pub mod faults;
 pub mod load;
 mod perform;
+pub mod postgres;
 mod reply;
 pub mod salesforce;
 mod seed;
 pub mod senders;
 mod serve;
 pub mod sink;
+pub mod slack;
+pub mod smtp;
 mod uri;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Everything, Fault, FaultPlan};
+pub use postgres::Postgres;
 pub use salesforce::{Salesforce, SalesforceSettings};
 pub use sink::{Sink, SinkSettings};
+pub use slack::{Slack, SlackSettings};
+pub use smtp::{Smtp, SmtpSettings};
 
 /// Locks even after a panic elsewhere: the truth of a simulator must stay readable when a test has failed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

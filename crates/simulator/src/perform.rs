@@ -145,6 +145,10 @@ fn answer(fault: Fault, target: &mut impl Target) -> Reply {
             (Reply::empty(StatusCode::FOUND).with(LOCATION, &address), Told::Truth)
         }
         Fault::StaleRead => (target.absent(), Told::Untruth),
+        Fault::Reply { code } => {
+            let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (Reply::json(status, &serde_json::json!({"error": "on order"})), Told::Truth)
+        }
         Fault::Latency(_)
         | Fault::TrickleBody { .. }
         | Fault::TimeoutBefore { .. }

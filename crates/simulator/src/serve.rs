@@ -1,4 +1,4 @@
-//! One HTTP/1.1 listener on its own thread, with a door that can be closed and opened.
+//! One listener on its own thread, with a door that can be closed and opened; for HTTP/1.1 and for anything else.
 //!
 //! Each server has a thread and a runtime of its own, so that it keeps answering whatever the code under test does to
 //! its own runtime (blocks it, pauses its clock, shuts it down), and so that it can be started from plain threads too.
@@ -36,6 +36,20 @@ pub(crate) trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response<Payload>, Hangup>> + Send;
 }
 
+/// Whoever speaks on the connections of a listener.
+pub(crate) trait Connections: Send + Sync + 'static {
+    fn converse(self: Arc<Self>, stream: TcpStream) -> impl Future<Output = ()> + Send;
+}
+
+/// HTTP/1.1 on every connection.
+struct Http<H>(Arc<H>);
+
+impl<H: Handler> Connections for Http<H> {
+    async fn converse(self: Arc<Self>, stream: TcpStream) {
+        serve(stream, Arc::clone(&self.0)).await;
+    }
+}
+
 #[derive(Debug)]
 enum Door {
     Close,
@@ -58,6 +72,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start<H: Handler>(name: &str, listen: SocketAddr, handler: Arc<H>) -> io::Result<Server> {
+        Server::start_raw(name, listen, Arc::new(Http(handler)))
+    }
+
+    pub(crate) fn start_raw<C: Connections>(name: &str, listen: SocketAddr, handler: Arc<C>) -> io::Result<Server> {
         let listener = std::net::TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -116,10 +134,10 @@ impl Drop for Server {
     }
 }
 
-async fn run<H: Handler>(
+async fn run<C: Connections>(
     listener: TcpListener,
     address: SocketAddr,
-    handler: Arc<H>,
+    handler: Arc<C>,
     mut inbox: mpsc::UnboundedReceiver<Order>,
 ) {
     let mut listener = Some(listener);
@@ -144,7 +162,9 @@ async fn run<H: Handler>(
             }
             accepted = accept(accepting) => match accepted {
                 Ok(stream) => {
-                    connections.spawn(serve(stream, Arc::clone(&handler)));
+                    // Without it, small answers wait for the caller's delayed acknowledgement.
+                    let _ = stream.set_nodelay(true);
+                    connections.spawn(Arc::clone(&handler).converse(stream));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the simulator could not accept a connection");
@@ -164,8 +184,6 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
 }
 
 async fn serve<H: Handler>(stream: TcpStream, handler: Arc<H>) {
-    // Without it, small answers wait for the caller's delayed acknowledgement.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| Arc::clone(&handler).handle(request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

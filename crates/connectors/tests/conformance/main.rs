@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod email;
 mod http;
 mod limits;
+mod postgres;
 mod raw;
 mod salesforce;
+mod script;
 mod secrets;
+mod slack;
 
 use std::time::Duration;
 

@@ -66,6 +66,8 @@ pub enum Fault {
     RedirectLoop,
     /// Reads only: answers that there is nothing, whatever is there, as a replica that lags would.
     StaleRead,
+    /// Answers with this code: a status over HTTP, a reply over SMTP. Nothing is applied.
+    Reply { code: u16 },
 }
 
 /// A stretch of milliseconds; one value when both ends are equal.
@@ -134,6 +136,7 @@ pub enum FaultKind {
     TrickleBody,
     RedirectLoop,
     StaleRead,
+    Reply,
 }
 
 impl Fault {
@@ -160,6 +163,7 @@ impl Fault {
             Fault::TrickleBody { .. } => FaultKind::TrickleBody,
             Fault::RedirectLoop => FaultKind::RedirectLoop,
             Fault::StaleRead => FaultKind::StaleRead,
+            Fault::Reply { .. } => FaultKind::Reply,
         }
     }
 
@@ -239,6 +243,12 @@ impl Scripted {
     /// Strikes only calls of this kind.
     pub fn only(mut self, kind: CallKind) -> Scripted {
         self.when.kind = Some(kind);
+        self
+    }
+
+    /// Strikes only calls with this method; at a mail server, only this step.
+    pub fn at(mut self, method: impl Into<String>) -> Scripted {
+        self.when.method = Some(method.into());
         self
     }
 
@@ -354,6 +364,7 @@ fn check_fault(fault: &Fault) -> Result<(), PlanError> {
         Fault::Gateway { status, .. } if !(502..=504).contains(status) => Err(PlanError::Gateway(*status)),
         Fault::HugeBody { bytes } if *bytes > HUGE_BODY_BYTES_MAX => Err(PlanError::Huge(*bytes)),
         Fault::TrickleBody { chunk_bytes: 0, .. } => Err(PlanError::Trickle),
+        Fault::Reply { code } if !(200..600).contains(code) => Err(PlanError::Reply(*code)),
         _ => Ok(()),
     }
 }
@@ -375,6 +386,8 @@ pub enum PlanError {
     Huge(u64),
     #[error("a trickle needs at least one byte at a time")]
     Trickle,
+    #[error("an answer has a code from 200 to 599, not {0}")]
+    Reply(u16),
 }
 
 impl fmt::Display for Millis {

@@ -1,0 +1,79 @@
+//! `slack.post`: one message, through the API or an incoming webhook.
+
+mod request;
+mod response;
+mod settings;
+
+use std::time::Duration;
+
+use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
+
+pub(crate) use request::Target;
+use response::{Page, Reading, outcome, page};
+use settings::{Channel, Settings};
+
+use crate::outbound::{Outbound, Request};
+use crate::text::{exposed, redact, redact_outcome};
+use crate::{Call, deadline};
+
+/// How many pages are looked through before it is said that nothing can be said.
+const PAGES_MAX: usize = 20;
+
+/// Posts the message.
+pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Outcome {
+    let request = match prepare(target, &call) {
+        Ok(request) => request,
+        Err(failure) => return Outcome::Reject { failure },
+    };
+    let host = request.url.host_str().unwrap_or_default().to_owned();
+    let outcome = match outbound.send(request, deadline([call.timeout, longest])).await {
+        Ok(answer) => outcome(&answer, reading(&host, target, &call)),
+        Err(fault) => fault.into_outcome(),
+    };
+    redact_outcome(outcome, exposed(&target.secrets))
+}
+
+/// Looks for the message among the latest of its channel or thread.
+pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Readback {
+    let found = look(outbound, target, longest, call).await.unwrap_or_else(Readback::Unreadable);
+    match found {
+        Readback::Unreadable(failure) => {
+            let message = redact(failure.message, exposed(&target.secrets));
+            Readback::Unreadable(Failure { message, ..failure })
+        }
+        found => found,
+    }
+}
+
+async fn look(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Result<Readback, Failure> {
+    let unreadable = |code: &str, message: &str| Failure::new(FailureClass::Retryable, code, message);
+    if target.channel() == Channel::Fixed {
+        return Err(unreadable("no-read-back", "What was sent through an incoming webhook cannot be read back."));
+    }
+    let settings = Settings::read(call.with, target.channel())?;
+    if settings.channel.starts_with('#') {
+        return Err(unreadable("no-read-back", "Messages are read back by the channel's id (C…), not by its name."));
+    }
+    let until = deadline([call.timeout, longest]);
+    let mut cursor: Option<String> = None;
+    for _ in 0..PAGES_MAX {
+        let Some(request) = target.read(&settings, call.now, cursor.as_deref()).transpose()? else { break };
+        let host = request.url.host_str().unwrap_or_default().to_owned();
+        let answer = outbound.send(request, until).await.map_err(crate::outbound::Fault::into_failure)?;
+        match page(&answer, call.effect_key, &settings.channel, reading(&host, target, &call)) {
+            Page::Final(found) => return Ok(found),
+            Page::Next(next) => cursor = Some(next),
+            Page::End => return Ok(Readback::Absent),
+        }
+    }
+    Err(unreadable("too-many", "The channel has more messages than can be looked through."))
+}
+
+/// Builds the request without sending it.
+pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failure> {
+    target.post(&Settings::read(call.with, target.channel())?, call.effect_key)
+}
+
+fn reading<'a>(host: &'a str, target: &Target, call: &Call<'_>) -> Reading<'a> {
+    Reading { host, channel: target.channel(), now: call.now }
+}

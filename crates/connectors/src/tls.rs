@@ -1,0 +1,58 @@
+//! TLS for the clients that are not HTTP: who is trusted, and the handshake.
+
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::client::TlsStream;
+
+/// Whom we trust, prepared once. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Tls(Arc<ClientConfig>);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// Trusts this certificate alone, or what this machine trusts when there is none. The problem does not name its key.
+    pub(crate) fn new(ca_certificate: Option<&str>) -> Result<Tls, String> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        let config = match ca_certificate {
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                    let certificate = certificate.map_err(|_| "is not a certificate in PEM")?;
+                    roots.add(certificate).map_err(|error| format!("is not a certificate: {error}"))?;
+                }
+                if roots.is_empty() {
+                    return Err("holds no certificate in PEM".to_owned());
+                }
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+            None => builder
+                .with_platform_verifier()
+                .map_err(|error| format!("the certificates of this machine cannot be read: {error}"))?
+                .with_no_client_auth(),
+        };
+        Ok(Tls(Arc::new(config)))
+    }
+
+    /// Shakes hands with the server of this name.
+    pub(crate) async fn connect<S>(&self, host: &str, stream: S) -> std::io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| std::io::Error::other(format!("{host} is no name that a certificate can have")))?;
+        tokio_rustls::TlsConnector::from(self.0.clone()).connect(name, stream).await
+    }
+}

@@ -1,0 +1,275 @@
+//! `email.send` against a mail server that misbehaves at every word, and against one that misbehaves at every byte.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_connectors::{Call, Connectors, OutboundSettings};
+use sluice_domain::action::Action;
+use sluice_domain::destination::{DestinationKind, SmtpDestination, SmtpLogin, SmtpTls};
+use sluice_domain::outcome::{Outcome, Readback};
+use sluice_simulator::faults::{Moment, Scripted};
+use sluice_simulator::smtp::{Encryption, Step};
+use sluice_simulator::{Fault, FaultPlan, Smtp, SmtpSettings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::raw::{Raw, refusing};
+use crate::{PATIENT, SHORT, brief, destination};
+
+const PASSWORD: &str = "hunter2-mail";
+
+fn at(address: std::net::SocketAddr, tls: SmtpTls) -> SmtpDestination {
+    SmtpDestination {
+        host: "127.0.0.1".into(),
+        port: address.port(),
+        tls,
+        login: None,
+        from: "Shop <shop@example.com>".into(),
+        ca_certificate: None,
+    }
+}
+
+fn to(settings: SmtpDestination) -> Connectors {
+    Connectors::new([&destination("there", DestinationKind::Smtp(settings))], &OutboundSettings::default()).unwrap()
+}
+
+fn login(password: &str) -> Option<SmtpLogin> {
+    Some(SmtpLogin { user: "ann".into(), password: password.into() })
+}
+
+fn mail() -> Value {
+    json!({"to": ["ada@example.com", "Bob <bob@example.com>"], "subject": "Hello", "text": ".dot\nHello"})
+}
+
+fn send(with: &Value) -> Call<'_> {
+    crate::call(Action::EmailSend, with, PATIENT)
+}
+
+fn server(settings: SmtpSettings) -> Smtp {
+    Smtp::start(settings).unwrap()
+}
+
+#[tokio::test]
+async fn a_mail_arrives_as_it_was_meant_with_the_effects_key_in_its_id() {
+    let server = server(SmtpSettings::default());
+    let there = to(at(server.address(), SmtpTls::None));
+    let with = mail();
+    let outcome = there.call(send(&with)).await;
+    let Outcome::Done { result } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!((&result["message_id"], &result["recipients"]), (&json!("<effect-1@example.com>"), &json!(2)));
+    assert!(result["answer"].as_str().unwrap().starts_with("250 2.0.0 Ok"), "{result}");
+    let message = &server.messages()[0];
+    assert_eq!((message.from.as_str(), message.to.as_slice()), ("shop@example.com", &["ada@example.com".to_owned(), "bob@example.com".to_owned()][..]));
+    assert_eq!(message.header("message-id"), Some("<effect-1@example.com>"));
+    assert_eq!(message.header("to"), Some("ada@example.com, Bob <bob@example.com>"));
+    assert_eq!(message.body, ".dot\r\nHello\r\n");
+    // A repeat can be seen at the receiver.
+    there.call(send(&with)).await;
+    assert_eq!(server.truth().by_message_id["<effect-1@example.com>"], 2);
+    assert!(matches!(there.read_back(send(&with)).await, Readback::Unreadable(_)));
+}
+
+#[tokio::test]
+async fn whatever_is_said_at_any_word_is_sure_and_only_silence_after_the_dot_is_not() {
+    let server = server(SmtpSettings {
+        encryption: Encryption::StartTls,
+        login: Some(("ann".into(), PASSWORD.into())),
+        ..SmtpSettings::default()
+    });
+    let settings = SmtpDestination {
+        login: login(PASSWORD),
+        ca_certificate: Some(server.certificate().into()),
+        ..at(server.address(), SmtpTls::StartTls)
+    };
+    let there = to(settings);
+    let with = mail();
+    let mut taken = 0;
+    for step in Step::ALL {
+        let after_the_dot = step == Step::Dot;
+        let early = matches!(step, Step::Connect | Step::Ehlo | Step::StartTls | Step::Auth);
+        let refused = if early { "reject auth smtp-554" } else { "reject permanent smtp-554" };
+        let silent = if after_the_dot { "unsure retryable reset" } else { "retry retryable reset" };
+        let garbled = if after_the_dot { "unsure retryable protocol" } else { "retry retryable protocol" };
+        let late = if after_the_dot { "unsure retryable timeout" } else { "retry retryable timeout" };
+        let mut table = vec![
+            (Fault::Reply { code: 451 }, "retry retryable smtp-451", false),
+            (Fault::Reply { code: 421 }, "retry retryable smtp-421", false),
+            (Fault::Reply { code: 554 }, refused, false),
+            (Fault::DropBefore, silent, false),
+            (Fault::DropAfter, silent, true),
+            (Fault::GarbageBody { moment: Moment::BeforeApplying }, garbled, false),
+            (Fault::TimeoutBefore { hold_ms: 60_000 }, late, false),
+            (Fault::TimeoutAfter { hold_ms: 60_000 }, late, true),
+        ];
+        if step == Step::Content {
+            // What is said in the middle of the content is heard as the answer to the dot.
+            table.retain(|(fault, ..)| matches!(fault, Fault::DropBefore | Fault::TimeoutBefore { .. }));
+            table.iter_mut().for_each(|row| row.1 = if matches!(row.0, Fault::DropBefore) { "reset" } else { "timeout" });
+        }
+        for (fault, expected, applied) in table {
+            server.set_faults(FaultPlan::scripted([Scripted::first(1, fault.clone()).at(step.as_str())])).unwrap();
+            let timeout = if expected.ends_with("timeout") { Duration::from_millis(400) } else { PATIENT };
+            let outcome = there.call(Call { timeout, ..send(&with) }).await;
+            // A small mail is on its way with its dot before a server can object to its content.
+            assert!(brief(&outcome).ends_with(expected), "{step:?} {fault:?}: {outcome:?}");
+            taken += u64::from(applied && after_the_dot);
+            assert_eq!(server.truth().taken, taken, "{step:?} {fault:?}");
+        }
+    }
+    assert_eq!(server.truth().taken_unseen, taken);
+    server.set_faults(FaultPlan::none()).unwrap();
+    assert_eq!(there.call(send(&with)).await.as_str(), "done");
+    assert!(server.messages().last().unwrap().encrypted);
+}
+
+/// Speaks SMTP, and hangs up when it has seen so many bytes of the content and its end.
+async fn cutting(after: usize) -> (Raw, Arc<Mutex<Vec<u8>>>) {
+    let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let told = seen.clone();
+    let raw = Raw::start(move |mut stream| {
+        let seen = told.clone();
+        async move {
+            stream.write_all(b"220 raw\r\n").await.unwrap();
+            let (mut buffer, mut content) = (Vec::new(), false);
+            loop {
+                let mut byte = [0];
+                if stream.read_exact(&mut byte).await.is_err() {
+                    return;
+                }
+                if content {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push(byte[0]);
+                    if seen.len() == after {
+                        return;
+                    }
+                    continue;
+                }
+                buffer.push(byte[0]);
+                if buffer.ends_with(b"\r\n") {
+                    content = buffer == b"DATA\r\n";
+                    let answer: &[u8] = if content { b"354 go\r\n" } else { b"250 ok\r\n" };
+                    stream.write_all(answer).await.unwrap();
+                    buffer.clear();
+                }
+            }
+        }
+    })
+    .await;
+    (raw, seen)
+}
+
+#[tokio::test]
+async fn a_mail_whose_end_never_left_is_surely_not_sent() {
+    // Larger than what sockets hold, so that the server's going is met in the middle of the content.
+    let large = json!({"to": "ada@example.com", "subject": "Hello", "text": "line of text\n".repeat(1_500_000)});
+    let (raw, _) = cutting(10_000).await;
+    let there = to(at(raw.address(), SmtpTls::None));
+    let outcome = there.call(send(&large)).await;
+    assert_eq!(brief(&outcome), "retry retryable reset");
+    assert!(outcome.failure().unwrap().message.contains("at the content. The mail was not sent"), "{outcome:?}");
+
+    // A server that stops reading in the middle, and one that takes all and says nothing.
+    let stalled = Raw::start(|mut stream| async move {
+        stream.write_all(b"220 raw\r\n").await.unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"DATA\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).await.unwrap();
+            read.push(byte[0]);
+            if byte[0] == b'\n' {
+                let answer: &[u8] = if read.ends_with(b"DATA\r\n") { b"354 go\r\n" } else { b"250 ok\r\n" };
+                stream.write_all(answer).await.unwrap();
+            }
+        }
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let there = to(at(stalled.address(), SmtpTls::None));
+    let outcome = there.call(Call { timeout: Duration::from_millis(500), ..send(&large) }).await;
+    assert_eq!(brief(&outcome), "retry retryable timeout");
+    let small = mail();
+    let outcome = there.call(Call { timeout: Duration::from_millis(500), ..send(&small) }).await;
+    assert_eq!(brief(&outcome), "unsure retryable timeout");
+}
+
+#[tokio::test]
+async fn the_end_of_a_mail_is_its_last_three_bytes_and_they_leave_last() {
+    let (raw, seen) = cutting(usize::MAX).await;
+    let there = to(at(raw.address(), SmtpTls::None));
+    let with = mail();
+    let outcome = there.call(Call { timeout: SHORT * 5, ..send(&with) }).await;
+    assert_eq!(brief(&outcome), "unsure retryable timeout");
+    let length = seen.lock().unwrap().len();
+    assert!(seen.lock().unwrap().ends_with(b"\r\n..dot\r\nHello\r\n.\r\n"));
+    // Whatever byte of it was the last to be read: nobody can know, and nobody says that the mail is there or is not.
+    for after in [length - 1, length] {
+        let (raw, _) = cutting(after).await;
+        let outcome = to(at(raw.address(), SmtpTls::None)).call(send(&with)).await;
+        assert_eq!(brief(&outcome), "unsure retryable reset", "{after} of {length}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_sent_where_nobody_listens_or_nobody_knows_us() {
+    let with = mail();
+    let nobody = to(at(refusing().await, SmtpTls::None));
+    assert_eq!(brief(&nobody.call(send(&with)).await), "retry retryable connect");
+
+    let server = server(SmtpSettings { login: Some(("ann".into(), PASSWORD.into())), ..SmtpSettings::default() });
+    let known = to(SmtpDestination { login: login(PASSWORD), ..at(server.address(), SmtpTls::None) });
+    assert_eq!(known.call(send(&with)).await.as_str(), "done");
+    let wrong = to(SmtpDestination { login: login("hunter2-wrong"), ..at(server.address(), SmtpTls::None) });
+    let outcome = wrong.call(send(&with)).await;
+    assert_eq!(brief(&outcome), "reject auth smtp-535");
+    let preview = wrong.preview(&send(&with)).unwrap();
+    let shown = format!("{wrong:?} {outcome:?} {preview:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert_eq!(preview.body["recipients"], json!(["ada@example.com", "bob@example.com"]));
+    assert!(preview.headers.contains(&("message-id".into(), "<effect-1@example.com>".into())), "{preview:?}");
+    let anonymous = to(at(server.address(), SmtpTls::None));
+    assert_eq!(brief(&anonymous.call(send(&with)).await), "reject auth smtp-530");
+    assert_eq!(server.truth().taken, 1);
+}
+
+#[tokio::test]
+async fn one_refused_recipient_means_that_nobody_gets_the_mail() {
+    let server = server(SmtpSettings::default());
+    let refuse = Scripted::for_key("bob@example.com", Fault::Reply { code: 550 }).at("RCPT");
+    server.set_faults(FaultPlan::scripted([refuse])).unwrap();
+    let there = to(at(server.address(), SmtpTls::None));
+    assert_eq!(brief(&there.call(send(&mail())).await), "reject permanent smtp-550");
+    assert_eq!(server.truth().taken, 0);
+}
+
+#[tokio::test]
+async fn the_way_is_private_or_nothing_is_said_on_it() {
+    let with = mail();
+    for (encryption, tls) in [(Encryption::Tls, SmtpTls::Tls), (Encryption::StartTls, SmtpTls::StartTls)] {
+        let server = server(SmtpSettings { encryption, ..SmtpSettings::default() });
+        let trusting = SmtpDestination { ca_certificate: Some(server.certificate().into()), ..at(server.address(), tls) };
+        assert_eq!(to(trusting.clone()).call(send(&with)).await.as_str(), "done");
+        assert!(server.messages()[0].encrypted);
+        // A certificate that nobody vouches for, and a name that is not the server's.
+        assert_eq!(to(at(server.address(), tls)).call(send(&with)).await.as_str(), "retry");
+        let other = SmtpDestination { host: "127.0.0.2".into(), ..trusting };
+        assert_eq!(to(other).call(send(&with)).await.as_str(), "retry");
+        assert_eq!(server.truth().taken, 1);
+    }
+    let plain = server(SmtpSettings::default());
+    let outcome = to(at(plain.address(), SmtpTls::StartTls)).call(send(&with)).await;
+    assert_eq!(brief(&outcome), "reject auth smtp-unable");
+
+    // Words that were slipped in before the handshake are not taken for the server's.
+    let slipped = Raw::start(|mut stream| async move {
+        stream.write_all(b"220 raw\r\n").await.unwrap();
+        let mut read = [0; 100];
+        let _ = stream.read(&mut read).await;
+        stream.write_all(b"250-raw\r\n250 STARTTLS\r\n").await.unwrap();
+        let _ = stream.read(&mut read).await;
+        stream.write_all(b"220 go\r\n250 ok\r\n").await.unwrap();
+        let _ = stream.read(&mut read).await;
+    })
+    .await;
+    let outcome = to(at(slipped.address(), SmtpTls::StartTls)).call(send(&with)).await;
+    assert_eq!(brief(&outcome), "reject auth smtp-unable");
+}

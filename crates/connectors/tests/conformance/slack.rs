@@ -1,0 +1,140 @@
+//! `slack.post` against a Slack look-alike.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_connectors::{Call, Connectors};
+use sluice_domain::action::Action;
+use sluice_domain::destination::{DestinationKind, SlackDestination, SlackWay};
+use sluice_domain::outcome::{Outcome, Readback};
+use sluice_simulator::faults::{CallKind, Moment, RetryAfter, Scripted};
+use sluice_simulator::{Fault, FaultPlan, Slack, SlackSettings};
+
+use crate::{PATIENT, brief, connectors};
+
+const CHANNEL: &str = "C0SIMULATOR";
+
+fn with_token(slack: &Slack, token: &str) -> Connectors {
+    let way = SlackWay::Token(token.into());
+    connectors([("there", DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way }))])
+}
+
+fn behind_webhook(slack: &Slack) -> Connectors {
+    let way = SlackWay::Webhook(slack.webhook_url().into());
+    connectors([("there", DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way }))])
+}
+
+fn post(with: &Value) -> Call<'_> {
+    crate::call(Action::SlackPost, with, PATIENT)
+}
+
+fn start(settings: SlackSettings) -> (Slack, Connectors) {
+    let slack = Slack::start(settings).unwrap();
+    let there = with_token(&slack, "xoxb-simulator");
+    (slack, there)
+}
+
+#[tokio::test]
+async fn a_message_is_posted_and_can_be_read_back_by_its_key() {
+    let (slack, there) = start(SlackSettings { page_max: 2, ..SlackSettings::default() });
+    let with = json!({"channel": CHANNEL, "text": "hello", "blocks": [{"type": "divider"}]});
+    assert_eq!(there.read_back(post(&with)).await, Readback::Absent);
+    let outcome = there.call(post(&with)).await;
+    let Outcome::Done { result } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(result["channel"], CHANNEL);
+    let message = &slack.messages()[0];
+    assert_eq!((message.text.as_str(), &message.blocks), ("hello", &json!([{"type": "divider"}])));
+    assert_eq!(result["ts"], message.ts.as_str());
+    // Five more on top of it: it is found on the third page.
+    for n in 0..5 {
+        let key = format!("other-{n}");
+        there.call(Call { effect_key: &key, ..post(&with) }).await;
+    }
+    assert_eq!(there.read_back(post(&with)).await, Readback::Present(result.clone()));
+    assert_eq!(slack.truth().calls["conversations.history"], 1 + 3);
+    // An answer in a thread is found in its thread, and is not in the channel's own history.
+    let reply = json!({"channel": CHANNEL, "text": "yes", "thread_ts": result["ts"]});
+    let there_is = Call { effect_key: "reply", ..post(&reply) };
+    there.call(there_is).await;
+    assert!(matches!(there.read_back(there_is).await, Readback::Present(_)));
+    assert_eq!(there.read_back(Call { with: &with, ..there_is }).await, Readback::Absent);
+}
+
+#[tokio::test]
+async fn every_way_of_slack_to_fail_has_its_outcome() {
+    let (slack, there) = start(SlackSettings::default());
+    let with = json!({"channel": CHANNEL, "text": "hello"});
+    let mut posted = 0;
+    for (fault, expected, applied) in [
+        (Fault::DropAfter, "unsure retryable reset", true),
+        (Fault::DropBefore, "unsure retryable reset", false),
+        (Fault::CutResponse, "unsure retryable truncated", true),
+        (Fault::TimeoutAfter { hold_ms: 60_000 }, "unsure retryable timeout", true),
+        (Fault::ErrorAfter, "unsure retryable internal_error", true),
+        (Fault::Gateway { status: 502, moment: Moment::AfterApplying }, "unsure retryable http-502", true),
+        (Fault::GarbageBody { moment: Moment::AfterApplying }, "unsure retryable http-200", true),
+        (Fault::ServerUnavailable, "retry retryable service_unavailable", false),
+        (Fault::TooManyRequests { retry_after: RetryAfter::Seconds(7) }, "wait retryable ratelimited", false),
+        (Fault::InvalidSession, "reject auth invalid_auth", false),
+        (Fault::RedirectLoop, "reject permanent http-302", false),
+    ] {
+        slack.set_faults(FaultPlan::scripted([Scripted::first(1, fault.clone()).only(CallKind::Write)])).unwrap();
+        let timeout = if expected.ends_with("timeout") { Duration::from_millis(200) } else { PATIENT };
+        let key = format!("{fault:?}");
+        let call = Call { timeout, effect_key: &key, ..post(&with) };
+        let outcome = there.call(call).await;
+        assert_eq!(brief(&outcome), expected, "{fault:?}");
+        if let Outcome::Wait { after, .. } = outcome {
+            assert_eq!(after, Some(Duration::from_secs(7)));
+        }
+        posted += u64::from(applied);
+        assert_eq!(slack.truth().messages, posted, "{fault:?}");
+        let read = there.read_back(Call { timeout: PATIENT, ..call }).await;
+        assert_eq!(matches!(read, Readback::Present(_)), applied, "{fault:?} {read:?}");
+    }
+    slack.set_faults(FaultPlan::none()).unwrap();
+    for (error, expected) in [
+        ("channel_not_found", "reject permanent channel_not_found"),
+        ("fatal_error", "unsure retryable fatal_error"),
+        ("msg_too_long", "reject permanent msg_too_long"),
+        ("token_revoked", "reject auth token_revoked"),
+    ] {
+        slack.refuse_next([error]);
+        assert_eq!(brief(&there.call(post(&with)).await), expected);
+    }
+    slack.refuse_next(["missing_scope"]);
+    assert!(matches!(there.read_back(post(&with)).await, Readback::Unreadable(_)));
+    slack.refuse_connections().unwrap();
+    let fresh = with_token(&slack, "xoxb-simulator");
+    assert_eq!(brief(&fresh.call(post(&with)).await), "retry retryable connect");
+}
+
+#[tokio::test]
+async fn a_webhook_takes_a_message_and_says_nothing_more() {
+    let slack = Slack::start(SlackSettings::default()).unwrap();
+    let there = behind_webhook(&slack);
+    let with = json!({"text": "hello"});
+    assert_eq!(there.call(post(&with)).await.as_str(), "done");
+    assert_eq!(slack.messages()[0].text, "hello");
+    assert!(matches!(there.read_back(post(&with)).await, Readback::Unreadable(_)));
+    slack.set_faults(FaultPlan::always(Fault::DropAfter)).unwrap();
+    assert_eq!(brief(&there.call(post(&with)).await), "unsure retryable reset");
+    assert_eq!(slack.truth().unseen, 1);
+}
+
+#[tokio::test]
+async fn neither_a_token_nor_a_webhook_is_shown() {
+    let slack = Slack::start(SlackSettings { webhook: "T9/B9/hunter2".into(), ..SlackSettings::default() }).unwrap();
+    let with = json!({"channel": CHANNEL, "text": "hello"});
+    let wrong = with_token(&slack, "xoxb-hunter2");
+    let refused = wrong.call(post(&with)).await;
+    assert_eq!(brief(&refused), "reject auth invalid_auth");
+    let preview = wrong.preview(&post(&with)).unwrap();
+    let hook = json!({"text": "hello"});
+    let behind = behind_webhook(&slack);
+    slack.refuse_connections().unwrap();
+    let broken = behind.call(post(&hook)).await;
+    let shown = format!("{wrong:?} {refused:?} {preview:?} {behind:?} {broken:?} {:?}", behind.preview(&post(&hook)).unwrap());
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(preview.url.ends_with("/api/chat.postMessage"), "{preview:?}");
+}
