@@ -7,14 +7,19 @@
 //! A folder is a room. Rooms meet in the ledger, or through a handle that the other room's `mod.rs` declares. Only
 //! [`run`] knows every room.
 
+pub mod bench;
+pub mod chaos;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod intake;
 pub mod live;
 pub mod maintain;
 pub mod observe;
 pub mod operate;
+pub mod root_key;
 pub mod run;
 pub mod schedule;
+pub mod stage;
 pub mod work;

@@ -84,7 +84,8 @@ impl Revisions {
             return Some(ready);
         }
         let files = ledger.revision(revision.clone()).await.ok()??;
-        let files = Files::from_texts(serde_json::from_str::<Vec<(String, String)>>(&files).ok()?);
+        let directory = self.current().config.directory.clone();
+        let files = Files::from_texts(serde_json::from_str::<Vec<(String, String)>>(&files).ok()?).within(directory);
         let compiled = config::compile(&files, &*self.secrets);
         let live = Arc::new(Live::new(compiled.config?, compiled.secrets).ok()?);
         self.remember(live.clone());

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, SecretSource};
+use crate::root_key;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
 use crate::{intake, maintain, operate, schedule, work};
@@ -50,6 +51,9 @@ pub enum StartError {
     /// The ledger could not be opened.
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
+    /// The key that opens the ledger could not be found.
+    #[error(transparent)]
+    RootKey(#[from] root_key::RootKeyError),
     /// An address could not be taken.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
@@ -90,6 +94,7 @@ pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + 
     let directory = if settings.config.is_dir() { settings.config.clone() } else { settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned() };
     let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
     let mut compiled = config::compile(&files, &*secrets);
+    compiled.require_runtimes(sluice_connectors::find_runtime);
     match compiled.config.take() {
         Some(config) => {
             for problem in &compiled.problems {
@@ -122,6 +127,7 @@ impl Node {
                     let _ = fail.send(true);
                 }),
                 recent_keys_max: None,
+                root_key: Some(root_key::find(&settings.data)?),
             },
         )?;
         let revision = live.revision.clone();

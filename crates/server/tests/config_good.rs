@@ -8,7 +8,7 @@ use sluice_domain::action::Action;
 use sluice_domain::config::Config;
 use sluice_domain::destination::{DestinationKind, HttpAuth, SalesforceAuth};
 use sluice_domain::event::{EventId, Origin};
-use sluice_domain::key::{self, KeyDigest};
+use sluice_domain::key::{self, KeyContext, KeyDigest};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::retry::{Delay, Jitter};
 use sluice_domain::template::{Scope, Secrets};
@@ -163,7 +163,7 @@ fn a_directory_of_flow_worker_queues_and_destinations_means_what_it_says() {
     scope.set("headers", serde_json::json!({"idempotency-key": "k-1"}));
     let body = serde_json::json!({"kind": "lead", "id": 5, "email": "Ada@X.org", "first_name": "Ada", "company": {"name": "ACME"}});
     scope.set("body", body);
-    assert_eq!(key::derive(&flow.idempotency.strategies, &scope).unwrap().text, "k-1");
+    assert_eq!(key::derive(&flow.idempotency.strategies, &scope, KeyContext { source: &flow.source, mapping: &flow.event }).unwrap().text, "k-1");
     let id = EventId::new(KeyDigest([1; 16]), 0);
     let origin = Origin { source: &flow.source, idempotency_key: "k-1", id, received_at: Time(0) };
     let event = flow.event.apply(&scope, origin).unwrap();
@@ -231,7 +231,8 @@ steps: [{name: call, run: http.request, with: {url: http://localhost/x, method: 
 #[test]
 fn one_small_file_is_enough_and_a_dead_job_has_somewhere_to_go() {
     let compiled = compiled(&[("all.yml", SMALL)]);
-    assert_eq!(compiled.problems, vec![]);
+    let codes: Vec<&str> = compiled.problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, ["open-to-everybody"], "it is allowed to believe everybody, and said every time");
     let config = compiled.config.unwrap();
     let worker = &config.workers["out"];
     assert_eq!(worker.retry.dead_letter_queue.as_deref(), Some("jobs-dlq"));
@@ -269,7 +270,8 @@ fn key_of(key_from: &str, body: serde_json::Value) -> Result<String, String> {
     let mut scope = Scope::new();
     scope.set("body", body);
     scope.set("headers", serde_json::json!({"x-id": "h"}));
-    key::derive(&config.flows["in"].idempotency.strategies, &scope)
+    let flow = &config.flows["in"];
+    key::derive(&flow.idempotency.strategies, &scope, KeyContext { source: &flow.source, mapping: &flow.event })
         .map(|key| key.text)
         .map_err(|problem| problem.to_string())
 }

@@ -6,7 +6,28 @@
 //! Never: is imported by another room.
 //! If the process dies here: for a running node see `run`; every other command has done its one act or not.
 
+mod acts;
+mod bench;
+mod chaos;
 mod check;
+mod demo;
+mod dlq;
+mod dry_run;
+mod events;
+mod flow;
+mod jobs;
+mod keys;
+mod lists;
+mod places;
+mod print;
+mod reach;
+mod reference;
+mod replay;
+mod selection;
+mod send;
+mod sim;
+mod status;
+mod table;
 mod up;
 
 use std::path::PathBuf;
@@ -18,7 +39,7 @@ use crate::observe::log;
 
 /// Takes every webhook in durably, answers at once, and makes each effect happen exactly once.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "sluice", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -30,12 +51,69 @@ struct Arguments {
     log_format: log::Format,
 }
 
+const AFTER_HELP: &str = "\
+Begin with:
+  sluice check                        every mistake in the configuration, with line and column
+  sluice try website-leads lead.json  what one payload would become; nothing is sent
+  sluice up                           run a node with the configuration of this directory
+  sluice send website-leads lead.json post a payload to it, signed as its sender would
+  sluice status                       how it is doing
+
+Commands find the node of this directory by themselves, and read the ledger when none runs. For a
+node elsewhere set --url or SLUICE_URL, and SLUICE_ADMIN_TOKEN.
+
+Exit codes:
+  0  done
+  1  the answer is no: mistakes found, refused, not found, nothing matched, a check failed
+  2  the arguments make no sense
+  3  the node or the ledger cannot be reached, or has failed";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a node: intake, workers and the admin API
     Up(up::Up),
     /// Find every mistake in the configuration
     Check(check::Check),
+    /// See what one payload would become: key, event, jobs, requests; nothing is sent
+    Try(dry_run::Try),
+    /// Sign a payload as the flow's sender would, and post it to the node
+    Send(send::Send),
+    /// See the node at a glance
+    Status(status::StatusCommand),
+    /// See accepted events
+    Events(events::Events),
+    /// See jobs, and say what became of those whose outcome is unknown
+    Jobs(jobs::Jobs),
+    /// See dead letters, why they died, and give them up
+    Dlq(dlq::Dlq),
+    /// Try jobs again; effects that are done stay done
+    Replay(replay::Replay),
+    /// See who sends, what was accepted, repeated and refused
+    Sources(places::Sources),
+    /// See destinations and the gates in front of them
+    Destinations(places::Destinations),
+    /// Hold a source, a worker or a destination; survives restarts
+    Pause(acts::Pause),
+    /// Let something go on that was paused
+    Resume(acts::Resume),
+    /// Make the node read its configuration again
+    Reload(acts::Reload),
+    /// See who did what, when and why
+    Audit(acts::Audit),
+    /// See and replace the keys that seal the ledger
+    Keys(keys::Keys),
+    /// Run a simulated Salesforce that fails on order and counts what really happened
+    Sim(sim::Sim),
+    /// Print a reference page, or compare one with this build
+    Reference(reference::Reference),
+    /// Print a script that completes commands and flags in a shell
+    Completions(reference::Completions),
+    /// Measure a node on this machine against the machine's own limits
+    Bench(bench::Bench),
+    /// Kill a node again and again under load and faults, then check that the books balance
+    Chaos(chaos::Chaos),
+    /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
+    Demo(demo::Demo),
 }
 
 /// The exit codes that scripts can rely on.
@@ -73,6 +151,26 @@ pub fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Up(up) => up.run(),
         Command::Check(check) => check.run(),
+        Command::Try(command) => command.run(),
+        Command::Send(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Events(command) => command.run(),
+        Command::Jobs(command) => command.run(),
+        Command::Dlq(command) => command.run(),
+        Command::Replay(command) => command.run(),
+        Command::Sources(command) => command.run(),
+        Command::Destinations(command) => command.run(),
+        Command::Pause(command) => command.run(),
+        Command::Resume(command) => command.run(),
+        Command::Reload(command) => command.run(),
+        Command::Audit(command) => command.run(),
+        Command::Keys(command) => command.run(),
+        Command::Sim(command) => command.run(),
+        Command::Reference(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Chaos(chaos) => chaos.run(),
+        Command::Demo(demo) => demo.run(),
     };
     match done {
         Ok(()) => ExitCode::from(exit::OK),

@@ -46,7 +46,7 @@ pub(super) struct Up {
     watch: bool,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     sluice_domain::unit::duration(text).map_err(|problem| problem.to_string())
 }
 
@@ -114,7 +114,7 @@ async fn reload(node: &Node, complained: &mut String) {
     }
 }
 
-fn admin_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, Failed> {
+pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, Failed> {
     let text = match file {
         Some(path) => Some(
             std::fs::read_to_string(path)

@@ -4,21 +4,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_domain::action::Action;
 use sluice_domain::config::{Config, Revision};
+use sluice_domain::destination::DestinationKind;
 use sluice_domain::flow::Flow;
+use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
-use super::destination::{self, default_http};
+use super::destination::{self, built_in};
 use super::document::{What, classify};
 use super::flow;
 use super::names::{Names, Placed, add};
 use super::node::Node;
 use super::parse;
 use super::plain;
-use super::problem::Problem;
+use super::problem::{Problem, Severity};
 use super::queue::{self, DeadLetter};
 use super::read::Files;
 use super::report::Desk;
+use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
 use super::worker::{self, ReadWorker};
 
@@ -31,6 +35,29 @@ pub struct Compiled {
     pub secrets: SecretStore,
     /// Every problem, by file and place.
     pub problems: Vec<Problem>,
+    /// What its scripts need on this machine; see [`Compiled::require_runtimes`].
+    pub runtimes: Vec<NeededRuntime>,
+}
+
+impl Compiled {
+    /// Asks for every runtime that a script needs, and makes a problem of each that is not there.
+    pub fn require_runtimes(&mut self, mut probe: impl FnMut(Runtime) -> Result<(), String>) {
+        let mut known: BTreeMap<Runtime, Result<(), String>> = BTreeMap::new();
+        for needed in &self.runtimes {
+            let found = known.entry(needed.runtime).or_insert_with(|| probe(needed.runtime));
+            if let Err(problem) = found {
+                self.problems.push(Problem {
+                    severity: Severity::Error,
+                    code: "missing-runtime",
+                    file: needed.file.clone(),
+                    span: Some(needed.span),
+                    message: problem.clone(),
+                    hint: Some(format!("install {} or put it on the PATH of sluice", needed.runtime.program())),
+                });
+                self.config = None;
+            }
+        }
+    }
 }
 
 /// A document and the file it stands in.
@@ -44,6 +71,7 @@ struct Document<'f> {
 pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     let desk = Desk::new(secrets);
     let mut names = Names { incomplete: !files.problems().is_empty(), ..Names::default() };
+    names.texts = files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
     let documents = parse_all(&desk, files, &mut names);
     read_sections(&desk, &documents, &mut names);
 
@@ -81,10 +109,11 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     }
     check_whole(&desk, &documents, &names, &workers);
     let usable = !desk.has_errors() && files.problems().is_empty();
+    let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();
     let config = usable.then(|| join(files, names, flows, workers));
     let (mut problems, secrets) = desk.finish();
     problems.splice(0..0, files.problems().iter().cloned());
-    Compiled { config, secrets, problems }
+    Compiled { config, secrets, problems, runtimes }
 }
 
 fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
@@ -187,15 +216,15 @@ fn join(
     flows: BTreeMap<String, Placed<Arc<Flow>>>,
     workers: BTreeMap<String, Placed<ReadWorker>>,
 ) -> Config {
-    let mut config = Config { revision: Revision::of(files.iter()), ..Config::default() };
+    let directory = files.directory().to_owned();
+    let mut config = Config { revision: Revision::of(files.iter()), directory, ..Config::default() };
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =
         names.destinations.into_iter().filter_map(|(name, placed)| Some((name, placed.value?))).collect();
     for (name, placed) in workers {
-        let ReadWorker { worker, uses_default_http, .. } = placed.value;
-        if uses_default_http {
-            let destination = default_http();
+        let ReadWorker { worker, built_in: used, .. } = placed.value;
+        for destination in used.into_iter().filter_map(built_in) {
             config.destinations.insert(destination.name.clone(), destination);
         }
         let mut worker = Worker::clone(&worker);
@@ -214,5 +243,26 @@ fn join(
         }
         config.workers.insert(name, Arc::new(worker));
     }
+    for destination in config.destinations.values_mut() {
+        if let DestinationKind::Script(script) = &mut destination.kind {
+            script.directory = config.directory.clone();
+        }
+    }
+    for name in config.flows.keys().cloned().collect::<Vec<_>>() {
+        settle_identity(&mut config, &name);
+    }
     config
+}
+
+/// A CRM record that belongs to nobody cannot be found again, so an event that says nothing of who it is about waits for a
+/// person before it gets there, unless the flow says otherwise.
+fn settle_identity(config: &mut Config, name: &str) {
+    let Some(flow) = config.flows.get(name).filter(|flow| flow.admission.require_identity.is_none()) else { return };
+    let into_crm = |queue: &str| {
+        config.consumers(queue).any(|worker| worker.steps.iter().any(|step| step.action == Action::SalesforceUpsert))
+    };
+    let needed = !flow.event.identity.is_empty() && flow.enqueue.iter().any(|enqueue| into_crm(&enqueue.queue));
+    let mut flow = Flow::clone(flow);
+    flow.admission.require_identity = Some(needed);
+    config.flows.insert(name.to_owned(), Arc::new(flow));
 }

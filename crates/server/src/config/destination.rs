@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use sluice_domain::destination::{
     BreakerSettings, Destination, DestinationKind, GateSettings, HttpAuth, HttpDestination, SalesforceAuth,
-    SalesforceDestination,
+    SalesforceDestination, ScriptDestination,
 };
 use sluice_domain::verify::SecretValue;
 
+use super::destination_kinds::{POSTGRES, SCRIPT, SLACK, SMTP, read_postgres, read_slack, read_smtp};
 use super::fields::{Fields, Literal, secret_text};
 use super::names::{Placed, add};
 use super::node::Node;
@@ -19,6 +20,8 @@ use super::table::{Shape, Table, key};
 
 /// What a call may take unless the destination says otherwise.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest that any script may take; its step says how long it may.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The version of the Salesforce API that is asked for unless the destination says otherwise.
 const SALESFORCE_API_VERSION: &str = "v60.0";
 
@@ -126,7 +129,7 @@ pub(super) fn read_all(
         let destination = match settings {
             Some(settings) => read(report, name, settings),
             None => {
-                let types = DestinationKind::NAMES.join(" or ");
+                let types = DestinationKind::NAMES.join(", ");
                 report
                     .error(span, "missing-key", format!("the destination `{name}` needs `type`"))
                     .hint(format!("add `type:` with {types}"));
@@ -137,14 +140,14 @@ pub(super) fn read_all(
     }
 }
 
-/// The destination that `http.request` uses when none is named.
-pub(super) fn default_http() -> Destination {
-    Destination {
-        name: "http".into(),
-        kind: DestinationKind::Http(HttpDestination::default()),
-        timeout: TIMEOUT,
-        gate: GateSettings::default(),
-    }
+/// The destination of this type that is there without being declared.
+pub(super) fn built_in(kind: &str) -> Option<Destination> {
+    let (kind, timeout) = match kind {
+        "http" => (DestinationKind::Http(HttpDestination::default()), TIMEOUT),
+        "script" => (DestinationKind::Script(ScriptDestination::default()), SCRIPT_TIMEOUT),
+        _ => return None,
+    };
+    Some(Destination { name: kind.as_str().into(), kind, timeout, gate: GateSettings::default() })
 }
 
 fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
@@ -152,6 +155,10 @@ fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
     let tables: &[&Table] = match kind {
         Some("http") => &[&DESTINATION, &HTTP],
         Some("salesforce") => &[&DESTINATION, &SALESFORCE],
+        Some("postgres") => &[&DESTINATION, &POSTGRES],
+        Some("smtp") => &[&DESTINATION, &SMTP],
+        Some("slack") => &[&DESTINATION, &SLACK],
+        Some("script") => &[&DESTINATION, &SCRIPT],
         _ if node.entries().is_some() => {
             // Without its type nobody knows which keys it may have; only the type is a problem.
             return refuse_type(report, name, node);
@@ -161,9 +168,14 @@ fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
     let fields = Fields::open_named(report, node, tables)?;
     let kind = match kind {
         Some("salesforce") => DestinationKind::Salesforce(read_salesforce(&fields)?),
+        Some("postgres") => DestinationKind::Postgres(read_postgres(&fields)?),
+        Some("smtp") => DestinationKind::Smtp(read_smtp(&fields)?),
+        Some("slack") => DestinationKind::Slack(read_slack(&fields)?),
+        Some("script") => DestinationKind::Script(ScriptDestination::default()),
         _ => DestinationKind::Http(read_http(&fields)),
     };
-    let timeout = fields.duration("timeout").unwrap_or(TIMEOUT);
+    let usual = if matches!(kind, DestinationKind::Script(_)) { SCRIPT_TIMEOUT } else { TIMEOUT };
+    let timeout = fields.duration("timeout").unwrap_or(usual);
     if timeout.is_zero() {
         report.error(fields.key_span("timeout"), "bad-value", "a call needs some time");
     }
@@ -182,7 +194,7 @@ fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
 
 fn refuse_type(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
     let types = DestinationKind::NAMES;
-    let hint = format!("the types are {}", types.join(" and "));
+    let hint = format!("the types are {}", types.join(", "));
     match node.get("type") {
         Some(written) => {
             let text = written.text().unwrap_or_default();
@@ -312,12 +324,12 @@ fn read_salesforce_auth(report: Report<'_>, node: &Node) -> Option<SalesforceAut
 }
 
 /// Text that is no secret, and may still be kept among the secrets.
-fn read_revealed(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
+pub(super) fn read_revealed(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
     let node = fields.node(name)?;
     secret_text(fields.report, node, name, Literal::Accepted).map(|value| value.expose().to_owned())
 }
 
-fn read_url(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
+pub(super) fn read_url(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
     let node = fields.node(name)?;
     let url = secret_text(fields.report, node, name, Literal::Accepted)?.expose().to_owned();
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));

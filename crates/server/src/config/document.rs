@@ -4,6 +4,7 @@ use super::fields::Fields;
 use super::node::{Entry, Node};
 use super::problem::did_you_mean;
 use super::report::Report;
+use super::schema;
 use super::table::{Shape, Table, key};
 
 pub(super) static FILE: Table = Table {
@@ -89,6 +90,9 @@ pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
 
 /// A document in which no key says what it is.
 fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) -> What {
+    if schema::is_schema(entries) {
+        return What::Foreign;
+    }
     let kinds = ["triggers", "consumes", "queues", "destinations"];
     let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
     let ours = ["steps", "run", "event", "responses", "concurrency"];

@@ -1,13 +1,16 @@
 //! `event:` to an [`EventMapping`].
 
 use sluice_domain::event::EventMapping;
+use sluice_domain::flow::{Admission, OnMismatch};
 use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
 
 use super::expression::{REQUEST, template};
 use super::fields::Fields;
+use super::names::Names;
 use super::node::{Kind, Node};
 use super::report::Report;
+use super::schema;
 use super::table::{Shape, Table, key};
 
 pub(super) static EVENT: Table = Table {
@@ -31,16 +34,40 @@ pub(super) static EVENT: Table = Table {
         key(
             "required",
             Shape::Described("a list of paths into the event, such as identity.email"),
-            "A payload that lacks one of them is refused.",
+            "A payload that lacks one of them does not match.",
         ),
+        key(
+            "schema",
+            Shape::Described("a JSON Schema, or the path of a file of this configuration that holds one"),
+            "What the payload of this schema_version must be.",
+        ),
+        key(
+            "on_mismatch",
+            Shape::OneOf(&["reject", "quarantine"]),
+            "What is done with a payload that does not match or cannot be mapped: refused with the whole request, or kept for a \
+             person.",
+        )
+        .or("reject; quarantine for one of several in a request"),
+        key("require_identity", Shape::Flag, "Whether an event that says nothing of who it is about waits for a person.")
+            .or("true when `identity` is mapped and a worker writes into a CRM"),
     ],
     later: &[],
 };
 
+/// What `event:` says.
+pub(super) struct ReadEvent {
+    pub(super) mapping: EventMapping,
+    /// Whether `type` is written, so that the sender's own does not take its place.
+    pub(super) type_written: bool,
+    pub(super) admission: Admission,
+}
+
 /// Reads the section; without one the body is taken as it is.
-pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str) -> EventMapping {
-    let mut mapping = EventMapping::plain(flow);
-    let Some(fields) = node.and_then(|node| Fields::open(report, node, &[&EVENT])) else { return mapping };
+pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str, names: &Names) -> ReadEvent {
+    let mut read =
+        ReadEvent { mapping: EventMapping::plain(flow), type_written: false, admission: Admission::default() };
+    let mapping = &mut read.mapping;
+    let Some(fields) = node.and_then(|node| Fields::open(report, node, &[&EVENT])) else { return read };
     if let Some(version) = fields.text("schema_version") {
         mapping.schema_version = version.to_owned();
     }
@@ -49,6 +76,7 @@ pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str) -> Event
     }
     if let Some(event_type) = fields.node("type").and_then(|node| value(report, node)) {
         mapping.event_type = event_type;
+        read.type_written = true;
     }
     mapping.source_event_id = fields.node("id").and_then(|node| value(report, node));
     mapping.occurred_at = fields.node("occurred_at").and_then(|node| value(report, node));
@@ -59,9 +87,28 @@ pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str) -> Event
     });
     mapping.routing = fields.node("routing").map(|node| section(report, node, "routing")).unwrap_or_default();
     if let Some(node) = fields.node("required") {
-        mapping.required = required(report, node, &mapping);
+        mapping.required = required(report, node, mapping);
     }
-    mapping
+    read.admission = Admission {
+        schema: fields.node("schema").and_then(|node| schema::read(report, node, names)),
+        on_mismatch: match fields.one_of("on_mismatch") {
+            Some("reject") => OnMismatch::Reject,
+            Some(_) => OnMismatch::Quarantine,
+            None => OnMismatch::AsItCame,
+        },
+        require_identity: fields.flag("require_identity"),
+        known_fields: None,
+    };
+    if read.admission.require_identity == Some(true) && read.mapping.identity.is_empty() {
+        report
+            .error(
+                fields.key_span("require_identity"),
+                "never-filled",
+                "an identity is required and none is mapped, so every event would wait for a person",
+            )
+            .hint("such as: identity: {email: body.email}");
+    }
+    read
 }
 
 /// A value of the mapping. A plain path is an expression here, so that the common case needs no braces.

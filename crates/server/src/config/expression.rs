@@ -40,13 +40,16 @@ pub(super) const ACCEPTED: Visible<'static> = Visible { roots: &["event", "body"
 pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps"];
 
 /// Names that every expression has: they are functions, not roots.
-const FUNCTIONS: [&str; 4] = ["range", "dict", "namespace", "debug"];
+const FUNCTIONS: [&str; 10] =
+    ["range", "dict", "namespace", "debug", "normalize_email", "email_hash", "e164", "phone_hash", "sha256", "seconds"];
 
 /// Filters that are worth offering.
-const FILTERS: [&str; 22] = [
+const FILTERS: [&str; 28] = [
     "abs",
     "capitalize",
     "default",
+    "e164",
+    "email_hash",
     "first",
     "float",
     "int",
@@ -58,8 +61,12 @@ const FILTERS: [&str; 22] = [
     "lower",
     "max",
     "min",
+    "normalize_email",
+    "phone_hash",
     "replace",
     "round",
+    "seconds",
+    "sha256",
     "sort",
     "split",
     "string",

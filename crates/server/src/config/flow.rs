@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use sluice_domain::event::EventMapping;
-use sluice_domain::flow::{Enqueue, Flow};
+use sluice_domain::flow::{Admission, Enqueue, Flow};
+use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
 
 use super::document::DOCUMENT;
 use super::event;
 use super::expression::{ACCEPTED, condition, expression, text_template};
 use super::fields::{Fields, check_name};
+use super::known_fields;
 use super::names::{Names, Place};
 use super::node::{Node, Span};
+use super::path_list;
 use super::problem::did_you_mean;
 use super::report::Report;
 use super::table::{Shape, Table, key};
@@ -25,7 +27,14 @@ pub(super) static FLOW: Table = Table {
         key("name", Shape::Name, "Its name.").required(),
         key("source", Shape::Name, "Who sends.").or("the flow's name"),
         key("triggers", Shape::Tables("a trigger"), "What starts it.").required(),
-        key("event", Shape::Table("an event"), "How the payload becomes an event.").or("the body as it is"),
+        key("event", Shape::Table("an event"), "How the payload becomes an event.")
+            .or("the body as it is, with the id, type and time that are known of the sender"),
+        key(
+            "drop",
+            Shape::Described("a list of paths into the body, or headers.NAME"),
+            "Fields that are taken out before anything is stored. A path through a list means every item of it.",
+        )
+        .or("what is known to be a secret of the sender"),
         key("steps", Shape::Tables("a step of a flow"), "Which queues the event goes to.").required(),
         key("responses", Shape::Table("responses"), "What a sender is answered."),
     ],
@@ -89,33 +98,53 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Vec<ReadFl
     fields.one_of("version");
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
     let source = fields.name("source").map_or(name, |(source, _)| source);
-    let triggers = trigger::read_all(report, fields.node("triggers"));
-    let event = event::read(report, fields.node("event"), name);
+    let event = event::read(report, fields.node("event"), name, names);
+    let triggers = trigger::read_all(report, fields.node("triggers"), &event);
+    let (dropped, dropped_headers) = fields.node("drop").map(|node| read_drop(report, node)).unwrap_or_default();
     let enqueue = read_steps(&fields, names, &triggers);
     if let Some(responses) = fields.node("responses") {
         read_responses(report, responses, &enqueue);
     }
-    let build = |(index, trigger): (usize, Trigger)| {
+    let build = |(index, mut trigger): (usize, Trigger)| {
+        trigger.body.dropped.extend(dropped.iter().cloned());
+        trigger.body.dropped_headers.extend(dropped_headers.iter().cloned());
         let name = if index == 0 { name.to_owned() } else { format!("{name}#{}", index + 1) };
         let place = Place::new(report, trigger.path_span);
-        let flow = assemble(&name, source, trigger, &event, &enqueue);
+        let flow = assemble(&name, source, trigger, &event.admission, &enqueue);
         ReadFlow { name: (name, name_span), place, flow: Arc::new(flow) }
     };
     triggers.into_iter().enumerate().map(build).collect()
 }
 
-fn assemble(name: &str, source: &str, trigger: Trigger, event: &EventMapping, enqueue: &[Enqueue]) -> Flow {
+/// Paths into the body, and names of headers.
+fn read_drop(report: Report<'_>, node: &Node) -> (Vec<Path>, Vec<String>) {
+    let (headers, paths): (Vec<Path>, Vec<Path>) = path_list::read(report, node, "drop")
+        .into_iter()
+        .partition(|path| path.split_root().is_some_and(|(root, rest)| root == "headers" && !rest.0.is_empty()));
+    let name = |path: &Path| match path.0.get(1) {
+        Some(Segment::Key(name)) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    };
+    (paths, headers.iter().filter_map(name).collect())
+}
+
+fn assemble(name: &str, source: &str, trigger: Trigger, admission: &Admission, enqueue: &[Enqueue]) -> Flow {
+    let known_fields = known_fields::of(&trigger, admission, enqueue);
     Flow {
         name: name.to_owned(),
         source: source.to_owned(),
         path: trigger.path,
         method: trigger.method,
         verify: trigger.verify,
-        idempotency: trigger.idempotency,
         rate_limit: trigger.rate_limit,
+        secret_limits: trigger.secret_limits,
         body_bytes_max: trigger.body_bytes_max,
-        event: event.clone(),
+        admission: Admission { known_fields, ..admission.clone() },
+        body: trigger.body,
+        event: trigger.event,
         enqueue: enqueue.to_vec(),
+        success: trigger.success,
+        idempotency: trigger.idempotency,
     }
 }
 

@@ -1,21 +1,35 @@
 //! `key_from:` to the ways in which a request's key is found.
 
-use sluice_domain::key::KeyStrategy;
-use sluice_domain::path::Path;
+use std::time::Duration;
+
+use sluice_domain::key::{KeyPart, KeyStrategy};
+use sluice_domain::path::Segment;
 use sluice_domain::template::{Expression, Piece, Template};
 
 use super::expression::{REQUEST, expression, text_template};
 use super::fields::Fields;
 use super::node::{Kind, Node, Span};
+use super::path_list;
 use super::report::Report;
 use super::table::{Shape, Table, key};
 
 pub(super) static KEY_FROM: Table = Table {
     title: "a key",
     about: "`key_from:` is `header:NAME`, a path such as `body.id`, an expression, a list of these whose values are joined, \
-            `fingerprint`, or a map with one of these keys.",
+            `fingerprint`, or a map with one of these keys. In a list `source`, `event_type`, `event_id` and `tenant` stand for \
+            those of the event, so the usual key is [source, event_type, event_id]. An email address or a phone number \
+            becomes a digest in every key.",
     keys: &[
         key("first_of", Shape::Described("a list of keys"), "The first one that has a value gives the key."),
+        key("fields", Shape::Described("a list of parts"), "What it is about, for a key with `bucket`."),
+        key(
+            "bucket",
+            Shape::Duration,
+            "Two of the same in one stretch of this length are one, and so are two that an edge splits: at most half a stretch \
+             apart is always one, one and a half is always two.",
+        ),
+        key("at", Shape::Described("a path"), "The sender's own moment of the event, for `bucket`.")
+            .or("event.occurred_at"),
         key("fingerprint", Shape::Table("a fingerprint"), "A digest of the body, whatever the order of its members."),
     ],
     later: &[],
@@ -34,44 +48,65 @@ pub(super) static FINGERPRINT: Table = Table {
 
 const FORMS: &str = "write header:NAME, body.path, {{ an expression }}, a list of these, or fingerprint";
 
+/// What the key's parts can refer to.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Whether the flow or its sender says where the event's id is.
+    pub(super) event_id: bool,
+    /// Where the moment of the event is.
+    pub(super) occurred_at: &'a [Expression],
+}
+
 /// Reads every strategy, in order.
-pub(super) fn read(report: Report<'_>, node: &Node) -> Vec<KeyStrategy> {
+pub(super) fn read(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrategy> {
     match &node.kind {
-        Kind::Scalar(_) => read_text(report, node).into_iter().collect(),
+        Kind::Scalar(_) => read_text(report, node, known).into_iter().collect(),
         Kind::List(items) if items.is_empty() => {
             report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
             vec![]
         }
         Kind::List(items) => {
-            let parts: Vec<Expression> = items.iter().flat_map(|item| read_part(report, item)).collect();
+            let parts = items.iter().flat_map(|item| read_part(report, item, known)).collect();
             vec![KeyStrategy::Parts(parts)]
         }
-        Kind::Map(_) => read_map(report, node),
+        Kind::Map(_) => read_map(report, node, known),
     }
 }
 
-fn read_map(report: Report<'_>, node: &Node) -> Vec<KeyStrategy> {
+fn read_map(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrategy> {
     let Some(fields) = Fields::open(report, node, &[&KEY_FROM]) else { return vec![] };
-    match (fields.node("first_of"), fields.node("fingerprint")) {
-        (Some(_), Some(_)) => {
-            report
-                .error(
-                    fields.key_span("fingerprint"),
-                    "exclusive-keys",
-                    "a key has `first_of` or `fingerprint`, not both",
-                )
-                .hint("put the fingerprint at the end of the list of `first_of`");
-            vec![]
-        }
-        (Some(list), None) => match list.items() {
-            Some(items) if !items.is_empty() => items.iter().flat_map(|item| read(report, item)).collect(),
-            _ => {
+    let present: Vec<&'static str> =
+        ["first_of", "fingerprint", "fields"].into_iter().filter(|name| fields.node(name).is_some()).collect();
+    if let [first, second, ..] = present.as_slice() {
+        report
+            .error(
+                fields.key_span(second),
+                "exclusive-keys",
+                format!("a key has `{first}` or `{second}`, not both"),
+            )
+            .hint("put one behind the other in the list of `first_of`");
+        return vec![];
+    }
+    if !present.contains(&"fields") && (fields.node("bucket").is_some() || fields.node("at").is_some()) {
+        report
+            .error(fields.span, "bad-key", "a key with `bucket` needs `fields`: what it is about")
+            .hint("such as: {fields: [body.customer_id], bucket: 5m, at: body.created_at}");
+        return vec![];
+    }
+    match present.first().copied() {
+        Some("first_of") => match fields.node("first_of").map(|list| (list, list.items())) {
+            Some((_, Some(items))) if !items.is_empty() => {
+                items.iter().flat_map(|item| read(report, item, known)).collect()
+            }
+            Some((list, _)) => {
                 report.error(list.span, "bad-key", "`first_of` is a list of keys").hint(FORMS);
                 vec![]
             }
+            None => vec![],
         },
-        (None, Some(node)) => vec![read_fingerprint(report, node)],
-        (None, None) => {
+        Some("fields") => read_bucket(&fields, known).into_iter().collect(),
+        Some(_) => fields.node("fingerprint").map(|node| read_fingerprint(report, node)).into_iter().collect(),
+        None => {
             if node.entries().is_some_and(|entries| entries.is_empty()) {
                 report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
             }
@@ -80,33 +115,53 @@ fn read_map(report: Report<'_>, node: &Node) -> Vec<KeyStrategy> {
     }
 }
 
-fn read_fingerprint(report: Report<'_>, node: &Node) -> KeyStrategy {
-    let mut volatile = vec![];
-    if let Some(list) = Fields::open(report, node, &[&FINGERPRINT]).and_then(|fields| fields.node("volatile")) {
-        for item in list.items().unwrap_or_default() {
-            let text = item.text().unwrap_or_default();
-            let path = text.strip_prefix("body.").unwrap_or(text);
-            match Path::parse(path) {
-                Some(path) => volatile.push(path),
-                None => {
-                    report
-                        .error(item.span, "bad-path", format!("`{text}` is not a path into the body"))
-                        .hint("such as: meta.sent_at");
-                }
-            }
-        }
-        if list.items().is_none() {
-            report.error(
-                list.span,
-                "wrong-type",
-                format!("`volatile` is a list of paths, and this is {}", list.describe()),
-            );
-        }
+/// The shortest and the longest stretch that makes sense.
+const BUCKETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
+
+fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy> {
+    let report = fields.report;
+    let list = fields.node("fields")?;
+    let parts: Vec<KeyPart> = match list.items() {
+        Some(items) => items.iter().flat_map(|item| read_part(report, item, known)).collect(),
+        None => read_part(report, list, known),
+    };
+    if parts.is_empty() {
+        report.error(list.span, "bad-key", "a key needs at least one part").hint(FORMS);
+        return None;
     }
+    let Some(width) = fields.duration("bucket") else {
+        let nothing = fields.node("bucket").is_none();
+        if nothing && fields.node("at").is_some() {
+            report.error(fields.key_span("at"), "bad-key", "`at` belongs to `bucket`").hint("such as: bucket: 5m");
+        }
+        return nothing.then_some(KeyStrategy::Parts(parts));
+    };
+    if !BUCKETS.contains(&width) {
+        report.error(fields.key_span("bucket"), "bad-value", "`bucket` must be from 1s to 7d");
+        return None;
+    }
+    let at = match fields.node("at") {
+        Some(node) => read_part(report, node, Known { occurred_at: &[], ..known }).into_iter().find_map(|part| match part {
+            KeyPart::Value(expression) => Some(expression),
+            _ => None,
+        }),
+        None => known.occurred_at.first().cloned(),
+    };
+    if at.is_none() && fields.node("at").is_none() {
+        report
+            .error(fields.key_span("bucket"), "bad-key", "nothing says when the event happened")
+            .hint("add `at:` with the path of the sender's own time, or map `event.occurred_at`");
+    }
+    Some(KeyStrategy::Bucket { parts, at: at?, width })
+}
+
+fn read_fingerprint(report: Report<'_>, node: &Node) -> KeyStrategy {
+    let list = Fields::open(report, node, &[&FINGERPRINT]).and_then(|fields| fields.node("volatile"));
+    let volatile = list.map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
     KeyStrategy::Fingerprint { volatile }
 }
 
-fn read_text(report: Report<'_>, node: &Node) -> Option<KeyStrategy> {
+fn read_text(report: Report<'_>, node: &Node, known: Known<'_>) -> Option<KeyStrategy> {
     let Some(text) = node.text().map(str::trim).filter(|text| !text.is_empty()) else {
         report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
         return None;
@@ -118,7 +173,7 @@ fn read_text(report: Report<'_>, node: &Node) -> Option<KeyStrategy> {
         check_header(report, node.span, name);
         return Some(KeyStrategy::Header(name.to_ascii_lowercase()));
     }
-    let parts = read_part(report, node);
+    let parts = read_part(report, node, known);
     (!parts.is_empty()).then_some(KeyStrategy::Parts(parts))
 }
 
@@ -135,17 +190,31 @@ fn check_header(report: Report<'_>, span: Span, name: &str) {
 }
 
 /// One part of a key. Text around `{{ }}` is kept, apart from what only separates: the parts are joined anyway.
-fn read_part(report: Report<'_>, node: &Node) -> Vec<Expression> {
+fn read_part(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyPart> {
     let Some(text) = node.text().map(str::trim).filter(|text| !text.is_empty()) else {
         report
             .error(node.span, "bad-key", format!("a part of a key is text, and this is {}", node.describe()))
             .hint(FORMS);
         return vec![];
     };
+    match text {
+        "tenant" => return vec![KeyPart::Tenant],
+        "source" => return vec![KeyPart::Source],
+        "event_type" => return vec![KeyPart::EventType],
+        "event_id" => {
+            if !known.event_id {
+                report
+                    .error(node.span, "bad-key", "nothing says where the sender's id of the event is")
+                    .hint("map it: event: {id: body.id}");
+            }
+            return vec![KeyPart::EventId];
+        }
+        _ => {}
+    }
     if let Some(name) = header_name(text) {
         check_header(report, node.span, name);
         let source = format!("headers[\"{}\"]", name.to_ascii_lowercase().replace(['"', '\\'], ""));
-        return Expression::parse(&source).into_iter().collect();
+        return Expression::parse(&source).map(KeyPart::Value).into_iter().collect();
     }
     if text == "fingerprint" {
         report
@@ -153,27 +222,51 @@ fn read_part(report: Report<'_>, node: &Node) -> Vec<Expression> {
             .hint("write `key_from: fingerprint`, or put it last in `first_of`");
         return vec![];
     }
-    if !text.contains("{{") && !text.contains("${") {
-        return expression(report, node.span, text, REQUEST).into_iter().collect();
-    }
     let mut parts = vec![];
-    match text_template(report, node.span, text, REQUEST) {
-        Some(Template::Expression(expression)) => parts.push(expression),
-        Some(Template::Text(pieces)) => {
-            for piece in pieces {
-                match piece {
-                    Piece::Expression(expression) => parts.push(expression),
-                    Piece::Text(text) => {
-                        let word = text.trim_matches(|c: char| !c.is_alphanumeric());
-                        if !word.is_empty() {
-                            parts.extend(Expression::parse(&format!("\"{}\"", word.replace(['"', '\\'], ""))));
+    if !text.contains("{{") && !text.contains("${") {
+        parts.extend(expression(report, node.span, text, REQUEST));
+    } else {
+        match text_template(report, node.span, text, REQUEST) {
+            Some(Template::Expression(expression)) => parts.push(expression),
+            Some(Template::Text(pieces)) => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Expression(expression) => parts.push(expression),
+                        Piece::Text(text) => {
+                            let word = text.trim_matches(|c: char| !c.is_alphanumeric());
+                            if !word.is_empty() {
+                                parts.extend(Expression::parse(&format!("\"{}\"", word.replace(['"', '\\'], ""))));
+                            }
                         }
+                        Piece::Secret(_) => {}
                     }
-                    Piece::Secret(_) => {}
                 }
             }
+            _ => {}
         }
-        _ => {}
     }
-    parts
+    for part in &parts {
+        check_time(report, node.span, part, known);
+    }
+    parts.into_iter().map(KeyPart::Value).collect()
+}
+
+/// A time in a key tells two deliveries of one event apart, unless it is the event's own.
+fn check_time(report: Report<'_>, span: Span, part: &Expression, known: Known<'_>) {
+    let Some((root, path)) = part.place() else { return };
+    let Some(Segment::Key(name)) = path.0.last() else { return };
+    let lower = name.to_ascii_lowercase();
+    let is_time = name.ends_with("At")
+        || ["_at", "timestamp", "_time", "_ts", "-timestamp", "-time"].iter().any(|end| lower.ends_with(end))
+        || ["ts", "time", "date", "datetime", "now"].contains(&lower.as_str());
+    let own = known.occurred_at.iter().filter_map(Expression::place).any(|place| place == (root, path));
+    if is_time && !own {
+        report
+            .warning(
+                span,
+                "time-in-key",
+                format!("`{name}` looks like a time: if the sender makes it anew for a resend, the resend counts as new"),
+            )
+            .hint("if it is the moment of the event itself, say so: event: {occurred_at: …}");
+    }
 }

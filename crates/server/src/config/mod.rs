@@ -5,24 +5,31 @@
 //! If the process dies here: nothing happened yet. The files are only read, and the next start reads them again.
 
 mod bare;
+mod body;
 mod compile;
 mod destination;
+mod destination_kinds;
 mod document;
 mod event;
 mod expression;
 mod fields;
 mod flow;
 mod key;
+mod known_fields;
 mod names;
 mod node;
 mod parse;
+mod path_list;
 mod plain;
+mod preset;
 mod problem;
 mod queue;
 mod read;
 mod reference;
 mod report;
 mod retry;
+mod schema;
+mod script;
 mod secrets;
 mod step;
 mod table;
@@ -36,4 +43,5 @@ pub use node::Span;
 pub use problem::{Colours, Problem, Severity, did_you_mean, render_all, summary};
 pub use read::{Files, ReadError, read};
 pub use reference::reference;
+pub use script::NeededRuntime;
 pub use secrets::{EnvironmentThenFiles, SecretSource, SecretStore};

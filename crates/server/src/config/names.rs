@@ -39,6 +39,8 @@ pub(super) struct Names {
     pub(super) queues: BTreeMap<String, Placed<Queue>>,
     /// `None` is one that could not be read: its name exists, and nothing more is said about it.
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,
+    /// The files of the configuration, for what refers to one.
+    pub(super) texts: BTreeMap<String, String>,
     /// Whether a file could not be read, so that a name that is not here may still exist.
     pub(super) incomplete: bool,
 }

@@ -26,6 +26,9 @@ impl Severity {
     }
 }
 
+/// The code of a flow that believes everybody.
+pub(super) const OPEN_TO_EVERYBODY: &str = "open-to-everybody";
+
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -73,6 +76,8 @@ impl Problem {
         };
         let level = match self.severity {
             Severity::Error => Level::ERROR,
+            // Red, because it is the one warning that lets strangers in.
+            Severity::Warning if self.code == OPEN_TO_EVERYBODY => Level::ERROR.with_name("warning"),
             Severity::Warning => Level::WARNING,
         };
         let mut group = Group::with_title(level.primary_title(self.message.as_str()).id(self.code));

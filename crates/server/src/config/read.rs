@@ -19,6 +19,7 @@ const DEPTH_MAX: usize = 16;
 pub struct Files {
     entries: Vec<(String, String)>,
     problems: Vec<Problem>,
+    directory: PathBuf,
 }
 
 /// Why nothing could be read at all.
@@ -46,7 +47,17 @@ impl Files {
         let mut entries: Vec<(String, String)> =
             texts.into_iter().map(|(path, text)| (path.into(), text.into())).collect();
         entries.sort();
-        Files { entries, problems: vec![] }
+        Files { entries, problems: vec![], directory: PathBuf::new() }
+    }
+
+    /// The same, lying in this directory.
+    pub fn within(self, directory: impl Into<PathBuf>) -> Files {
+        Files { directory: directory.into(), ..self }
+    }
+
+    /// Where they lie; empty when that is nowhere.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Every path and text, sorted by path.
@@ -102,8 +113,10 @@ pub fn read(path: &Path) -> Result<Files, ReadError> {
     let mut files = Files::default();
     let metadata = std::fs::metadata(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
     if metadata.is_dir() {
+        files.directory = path.to_owned();
         walk(path, "", 0, &mut files)?;
     } else {
+        files.directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let name = path.file_name().unwrap_or(path.as_os_str());
         files.add(path, name.to_string_lossy().into_owned())?;
     }

@@ -6,7 +6,7 @@ use sluice_domain::action::Action;
 use sluice_domain::verify::Scheme;
 
 use super::table::{Absent, Table};
-use super::{destination, document, event, flow, key, queue, retry, step, trigger, verify, with, worker};
+use super::{body, destination, destination_kinds, document, event, flow, key, queue, retry, step, trigger, verify, with, worker};
 
 /// Every table, in the order of the page.
 pub(super) fn tables() -> Vec<&'static Table> {
@@ -23,6 +23,8 @@ pub(super) fn tables() -> Vec<&'static Table> {
         &trigger::IDEMPOTENCY,
         &key::KEY_FROM,
         &key::FINGERPRINT,
+        &body::DEDUP,
+        &body::BODY,
         &trigger::RATE_LIMIT,
         &event::EVENT,
         &flow::FLOW_STEP,
@@ -42,6 +44,10 @@ pub(super) fn tables() -> Vec<&'static Table> {
         &destination::BASIC,
         &destination::SALESFORCE,
         &destination::SALESFORCE_AUTH,
+        &destination_kinds::POSTGRES,
+        &destination_kinds::SMTP,
+        &destination_kinds::SLACK,
+        &destination_kinds::SCRIPT,
     ]
 }
 
@@ -54,8 +60,10 @@ A configuration is a directory of YAML or JSON files. `sluice check` reads it an
 - `{{ … }}` holds an expression. It may stand without quotes, as long as it ends on the line it begins on.
 - Expressions in a flow's key and mapping see `body`, `headers` and `request`; those in its steps see `event` too; those in a
   worker's steps see `event`, `body`, `headers`, `request` and `steps.NAME.output` of the steps above.
+- Beside the usual filters there are `normalize_email`, `email_hash`, `e164('US')`, `phone_hash('US')`, `sha256` and `seconds`,
+  each written `email_hash(body.email)` or `body.email | email_hash`.
 - `${secrets.NAME}` stands for a secret: the environment variable `SLUICE_SECRET_NAME`, then `NAME`, then the file `secrets/NAME`.
-  Secrets stand in `verify:`, in `destinations:` and under `with:`, and nowhere in plain text.
+  Secrets stand in `verify:`, in `destinations:`, under `with:` and in a script's `env:`, and nowhere in plain text.
 ";
 
 /// The page, in Markdown.

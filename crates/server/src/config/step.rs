@@ -1,10 +1,12 @@
 //! One item of `run:` to a [`Step`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sluice_domain::action::Action;
 use sluice_domain::destination::DestinationKind;
 use sluice_domain::retry::RetryPolicy;
+use sluice_domain::script::Runtime;
 use sluice_domain::template::Template;
 use sluice_domain::worker::{Order, Step};
 
@@ -16,6 +18,7 @@ use super::names::Names;
 use super::node::{Node, Span};
 use super::report::Report;
 use super::retry;
+use super::script::{self, NeededRuntime};
 use super::table::{Shape, Table, key};
 use super::with;
 
@@ -32,7 +35,14 @@ pub(super) static STEP: Table = Table {
         key("id", Shape::Name, "The same."),
         key("if", Shape::Condition, "Run only if this holds."),
         key("run", Shape::Described("the name of an action"), "What it does; the actions are listed below."),
-        key("uses", Shape::Described("the name of an action"), "The same."),
+        key(
+            "uses",
+            Shape::Described("the name of an action, or what runs a script: node:18, python:3, bash"),
+            "The same, or the runtime of `script`.",
+        ),
+        key("script", Shape::Text, "The program itself, taken as it stands; goes with `uses`."),
+        key("command", Shape::Described("a list of texts"), "A program and its arguments; goes with `run: script`."),
+        key("env", Shape::Described("a map of names to text"), "More of a script's environment."),
         key("with", Shape::Described("a map of the action's parameters"), "With what."),
         key("destination", Shape::Name, "Where; may stand under `with` too.")
             .or("the only destination of the type that the action needs"),
@@ -44,16 +54,13 @@ pub(super) static STEP: Table = Table {
         )
         .or("fifo"),
     ],
-    later: &["env", "script", "foreach", "queue", "queue_pull", "rate_limit"],
+    later: &["foreach", "queue", "queue_pull", "rate_limit"],
 };
 
 /// Actions of a later release: a known name deserves a better answer than "unknown".
-const LATER: [&str; 13] = [
+const LATER: [&str; 10] = [
     "hubspot.upsert",
-    "postgres.upsert",
     "analytics.track",
-    "email.send",
-    "slack.post",
     "messaging.send_template",
     "enrich.geoip",
     "utils.compute_dedup_key",
@@ -76,7 +83,9 @@ pub(super) struct Timeout {
 pub(super) struct ReadSteps {
     pub(super) steps: Vec<Step>,
     pub(super) timeouts: Vec<Timeout>,
-    pub(super) uses_default_http: bool,
+    /// The destinations that are always there, as far as they are used.
+    pub(super) built_in: BTreeSet<&'static str>,
+    pub(super) runtimes: Vec<NeededRuntime>,
 }
 
 /// Reads `run:` or `steps:` of a worker that consumes this queue.
@@ -160,15 +169,24 @@ fn read_one(
         }
         return;
     };
-    let with_node = fields.node("with");
+    let script = (action == Action::Script).then(|| {
+        let named = fields.node("run").or(fields.node("uses")).and_then(Node::text).unwrap_or_default();
+        script::read(&fields, fields.node("with"), named, action_span)
+    });
+    if script.is_none() {
+        script::refuse_keys(&fields, action);
+    }
+    let with_node = script.as_ref().map(|script| &script.with).or(fields.node("with"));
     let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
     let destination = read_destination(&fields, action, with_node, names);
     let Some(destination) = destination else { return };
     let (name, span) = destination;
-    let timeout =
-        names.destinations.get(&name).and_then(|placed| placed.value.as_ref()).map_or(TIMEOUT, |found| found.timeout);
+    let found = names.destinations.get(&name).and_then(|placed| placed.value.as_ref());
+    let longest = found.map_or(TIMEOUT, |found| found.timeout);
+    let timeout = script.as_ref().map_or(longest, |script| script.timeout);
     read.timeouts.push(Timeout { span, destination: name.clone(), timeout });
-    read.uses_default_http |= !names.destinations.contains_key(&name);
+    read.built_in.extend((!names.destinations.contains_key(&name)).then_some(action.spec().destination));
+    read.runtimes.extend(script.as_ref().and_then(|script| script.needed.clone()));
     let raw = with_node.map(Node::to_value).unwrap_or_default();
     read.steps.push(Step {
         id: id.map_or_else(String::new, |(id, _)| id.to_owned()),
@@ -176,7 +194,7 @@ fn read_one(
         action,
         destination: name,
         with: with.unwrap_or(Template::Map(vec![])),
-        class: action.class(&raw),
+        class: found.map_or_else(|| action.class(&raw), |found| action.class_at(&raw, &found.kind)),
         repeat_allowed: action.repeat_allowed(&raw),
         retry,
         order,
@@ -213,7 +231,8 @@ fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {
         );
         return None;
     };
-    let action = Action::parse(name).map(|action| (action, found.span));
+    let runtime = (fields.node("uses").is_some() && Runtime::parse(name).is_some()).then_some(Action::Script);
+    let action = Action::parse(name).or(runtime).map(|action| (action, found.span));
     if action.is_none() {
         if LATER.contains(&name) {
             report.error(
@@ -222,13 +241,7 @@ fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {
                 format!("the action `{name}` is not supported by this version yet"),
             );
         } else if name.contains(':') {
-            report
-                .error(
-                    found.span,
-                    "not-yet-supported",
-                    format!("running a script (`{name}`) is not supported by this version yet"),
-                )
-                .hint("call it over HTTP with http.request");
+            script::unknown_runtime(report, found.span, name);
         } else {
             let otherwise = format!("the actions are {}", names().collect::<Vec<_>>().join(" and "));
             report.error(found.span, "unknown-action", format!("no action is called `{name}`")).meant(
@@ -296,7 +309,7 @@ fn read_destination(
         }
         None if names.incomplete => return None,
         // The built-in destination may be named, as long as nothing else has its name.
-        None if name == "http" && !spec.destination_required => {}
+        None if name == spec.destination && !spec.destination_required => {}
         None => {
             let known = names.destinations.keys().map(String::as_str);
             report.error(named.span, "unknown-destination", format!("no destination is called `{name}`")).meant(
@@ -330,7 +343,7 @@ fn choose(
     let span = fields.node("run").or(fields.node("uses")).map_or(fields.span, |node| node.span);
     match fitting {
         [only] if !leads_elsewhere(only, with, names) => Some(((*only).to_owned(), span)),
-        [] | [_] if !spec.destination_required => Some(("http".to_owned(), span)),
+        [] | [_] if !spec.destination_required => Some((spec.destination.to_owned(), span)),
         [] => {
             if !names.incomplete && !names.destinations.values().any(|placed| placed.value.is_none()) {
                 report
@@ -362,7 +375,7 @@ fn leads_elsewhere(destination: &str, with: Option<&Node>, names: &Names) -> boo
     let is_whole = url.starts_with("http://") || url.starts_with("https://");
     let base = names.destinations.get(destination).and_then(|placed| match &placed.value.as_ref()?.kind {
         DestinationKind::Http(http) => http.base_url.as_deref(),
-        DestinationKind::Salesforce(_) => None,
+        _ => None,
     });
     is_whole
         && base.is_none_or(|base| {

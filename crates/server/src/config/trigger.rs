@@ -1,17 +1,22 @@
 //! One item of `triggers:`: where requests come in, and how a repeat is recognised.
 
 use serde_json::Value;
-use sluice_domain::flow::{Flow, Idempotency, RateLimit};
+use sluice_domain::event::EventMapping;
+use sluice_domain::flow::{Body, Flow, Idempotency, RateLimit};
 use sluice_domain::key::KeyStrategy;
+use sluice_domain::template::{Expression, Template};
 use sluice_domain::unit;
-use sluice_domain::verify::Verifier;
+use sluice_domain::verify::{Preset, Success, Verifier};
 
+use super::body::{self, Dedup};
+use super::event::ReadEvent;
 use super::fields::Fields;
 use super::key as keys;
 use super::node::{Node, Span};
+use super::preset;
 use super::report::Report;
 use super::table::{Shape, Table, key};
-use super::verify;
+use super::verify::{self, SecretLimits};
 
 pub(super) static TRIGGER: Table = Table {
     title: "a trigger",
@@ -29,14 +34,17 @@ pub(super) static HTTP: Table = Table {
         key("verify", Shape::Table("a verification"), "How a request proves where it comes from.")
             .or("only callers on loopback are answered"),
         key("idempotency", Shape::Table("idempotency"), "How a repeat is recognised.")
-            .or("by a fingerprint of the body"),
+            .or("by the sender's own event id where it is known, else by a fingerprint of the body"),
+        key("dedup", Shape::Table("dedup"), "What counts as the same beside the key."),
+        key("body", Shape::Table("a body"), "What the body is.").or("what is known of the sender"),
         key(
             "rate_limit",
             Shape::Described("a rate such as 100/s, or a map with rate and burst"),
             "How often this source may send.",
         )
         .or("no limit"),
-        key("body_max", Shape::Size, "The largest body that is read.").or("256KiB"),
+        key("body_max", Shape::Size, "The largest body that is read, before and after it is decompressed.").or("256KiB"),
+        key("answer", Shape::OneOf(&["200", "202"]), "The status of a success.").or("what the sender takes for one"),
     ],
     later: &[],
 };
@@ -45,7 +53,8 @@ pub(super) static IDEMPOTENCY: Table = Table {
     title: "idempotency",
     about: "How a repeat is recognised.",
     keys: &[
-        key("key_from", Shape::Table("a key"), "Where the key is.").or("fingerprint"),
+        key("key_from", Shape::Table("a key"), "Where the key is.")
+            .or("[source, event_type, event_id] where the event's id is known, then fingerprint"),
         key(
             "store",
             Shape::Described("ledger or kv:NAME"),
@@ -80,11 +89,15 @@ pub(super) struct Trigger {
     /// `key_from` as it was written, to compare a step's with.
     pub(super) key_written: Option<Value>,
     pub(super) rate_limit: Option<RateLimit>,
+    pub(super) secret_limits: SecretLimits,
     pub(super) body_bytes_max: u64,
+    pub(super) body: Body,
+    pub(super) event: EventMapping,
+    pub(super) success: Success,
 }
 
 /// Reads every trigger; two of one flow must differ in their path.
-pub(super) fn read_all(report: Report<'_>, node: Option<&Node>) -> Vec<Trigger> {
+pub(super) fn read_all(report: Report<'_>, node: Option<&Node>, event: &ReadEvent) -> Vec<Trigger> {
     let Some(node) = node else { return vec![] };
     let items = match (node.items(), node.entries()) {
         (Some(items), _) => items,
@@ -103,7 +116,7 @@ pub(super) fn read_all(report: Report<'_>, node: Option<&Node>) -> Vec<Trigger> 
     let mut triggers: Vec<Trigger> = vec![];
     for item in items {
         let Some(fields) = Fields::open(report, item, &[&TRIGGER]) else { continue };
-        let Some(trigger) = fields.node("http").and_then(|node| read(report, node)) else { continue };
+        let Some(trigger) = fields.node("http").and_then(|node| read(report, node, event)) else { continue };
         if triggers.iter().any(|other| other.path == trigger.path) {
             report
                 .error(
@@ -119,16 +132,31 @@ pub(super) fn read_all(report: Report<'_>, node: Option<&Node>) -> Vec<Trigger> 
     triggers
 }
 
-fn read(report: Report<'_>, node: &Node) -> Option<Trigger> {
+fn read(report: Report<'_>, node: &Node, event: &ReadEvent) -> Option<Trigger> {
     let fields = Fields::open(report, node, &[&HTTP])?;
-    let verify = read_verify(&fields);
-    let (idempotency, key_written) = read_idempotency(&fields, verify.as_ref());
+    let mut secret_limits = SecretLimits::new();
+    let verify = read_verify(&fields, &mut secret_limits);
+    let preset = preset::of(verify.as_ref());
+    let mut mapping = event.mapping.clone();
+    if let Some(preset) = preset {
+        preset::fill(&mut mapping, preset, event.type_written);
+    }
+    let (idempotency, key_written) = read_idempotency(&fields, verify.as_ref(), preset, &mapping);
+    let mut body = preset::body(preset, verify.as_ref());
+    if let Some(node) = fields.node("body") {
+        body::read(report, node, &mut body);
+    }
     let body_bytes_max = fields.size("body_max").unwrap_or(Flow::BODY_BYTES_MAX);
     if !(1..=BODY_BYTES_MAX).contains(&body_bytes_max) {
         report.error(fields.key_span("body_max"), "bad-value", "`body_max` must be from 1B to 32MiB");
     }
     let rate_limit = fields.node("rate_limit").and_then(|node| read_rate_limit(&fields, node));
     let method = fields.one_of("method").unwrap_or("POST").to_owned();
+    let success = match fields.one_of("answer") {
+        Some("200") => Success::Exactly200,
+        Some(_) => Success::Any2xx,
+        None => preset.map_or(Success::Any2xx, |preset| preset.success),
+    };
     let path = fields.text("path")?;
     let path_span = fields.node("path").map_or(fields.span, |node| node.span);
     check_path(report, path_span, path);
@@ -140,7 +168,11 @@ fn read(report: Report<'_>, node: &Node) -> Option<Trigger> {
         idempotency,
         key_written,
         rate_limit,
+        secret_limits,
         body_bytes_max,
+        body,
+        event: mapping,
+        success,
     })
 }
 
@@ -159,9 +191,9 @@ fn check_path(report: Report<'_>, span: Span, path: &str) {
     }
 }
 
-fn read_verify(fields: &Fields<'_, '_>) -> Option<Verifier> {
+fn read_verify(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> Option<Verifier> {
     match fields.node("verify") {
-        Some(node) => verify::read(fields.report, node),
+        Some(node) => verify::read(fields.report, node, limits),
         None if fields.is_meant("verify") => None,
         None => {
             fields
@@ -177,27 +209,54 @@ fn read_verify(fields: &Fields<'_, '_>) -> Option<Verifier> {
     }
 }
 
-fn read_idempotency(fields: &Fields<'_, '_>, verify: Option<&Verifier>) -> (Idempotency, Option<Value>) {
+/// Where the moment of the event is, as far as it is single places.
+fn moments(mapping: &EventMapping) -> Vec<Expression> {
+    match &mapping.occurred_at {
+        Some(Template::Expression(expression)) => vec![expression.clone()],
+        Some(Template::Ways(ways)) => ways.ways.iter().flatten().cloned().collect(),
+        _ => vec![],
+    }
+}
+
+fn read_idempotency(
+    fields: &Fields<'_, '_>,
+    verify: Option<&Verifier>,
+    preset: Option<&Preset>,
+    mapping: &EventMapping,
+) -> (Idempotency, Option<Value>) {
     let report = fields.report;
-    let fingerprint = || vec![KeyStrategy::Fingerprint { volatile: vec![] }];
-    let mut idempotency = Idempotency { strategies: fingerprint(), ttl: Idempotency::TTL };
+    let Dedup { second_net, mut volatile, on_clash } =
+        fields.node("dedup").map(|node| body::read_dedup(report, node)).unwrap_or_default();
+    volatile.extend(preset.map(|preset| preset::paths(preset.volatile)).unwrap_or_default());
     let section = fields.node("idempotency");
     let inner = section.and_then(|node| Fields::open(report, node, &[&IDEMPOTENCY]));
     let key = inner.as_ref().and_then(|inner| inner.node("key_from"));
-    match key {
-        Some(node) => idempotency.strategies = keys::read(report, node),
-        None if fields.is_meant("idempotency") || inner.as_ref().is_some_and(|inner| inner.is_meant("key_from")) => {}
-        None if section.is_none() || inner.is_some() => {
-            report
-                .warning(
-                    fields.key_span("idempotency"),
-                    "no-idempotency-key",
-                    "without `key_from` two requests are the same only if their bodies are: a resend with a new timestamp counts as new",
-                )
-                .hint("add idempotency: {key_from: header:Idempotency-Key} or the path of the sender's event id, such as body.id");
+    let moments = moments(mapping);
+    let known = keys::Known { event_id: mapping.source_event_id.is_some(), occurred_at: &moments };
+    let mut strategies = match key {
+        Some(node) => keys::read(report, node, known),
+        None if known.event_id => preset::by_event_id(),
+        None => {
+            let meant = fields.is_meant("idempotency") || inner.as_ref().is_some_and(|inner| inner.is_meant("key_from"));
+            if !meant && (section.is_none() || inner.is_some()) {
+                report
+                    .warning(
+                        fields.key_span("idempotency"),
+                        "no-idempotency-key",
+                        "without `key_from` two requests are the same only if their bodies are: a resend with a new timestamp counts as new",
+                    )
+                    .hint("add idempotency: {key_from: header:Idempotency-Key} or the path of the sender's event id, such as body.id");
+            }
+            vec![KeyStrategy::Fingerprint { volatile: vec![] }]
         }
-        None => {}
+    };
+    for strategy in &mut strategies {
+        if let KeyStrategy::Fingerprint { volatile: own } = strategy {
+            own.extend(volatile.iter().filter(|path| !own.contains(path)).cloned().collect::<Vec<_>>());
+        }
     }
+    volatile.extend(preset::own_places(mapping));
+    let mut idempotency = Idempotency { strategies, ttl: Idempotency::TTL, volatile, second_net, on_clash };
     let Some(inner) = inner else { return (idempotency, None) };
     if let Some(store) = inner.text("store")
         && store != "ledger"
@@ -212,7 +271,7 @@ fn read_idempotency(fields: &Fields<'_, '_>, verify: Option<&Verifier>) -> (Idem
         if ttl.is_zero() {
             report.error(span, "bad-value", "a key that is remembered for no time recognises nothing");
         } else if let Some((scheme, horizon)) =
-            verify.and_then(|verifier| Some((verifier.scheme(), verify::retry_horizon(verifier.scheme())?)))
+            verify.zip(preset).and_then(|(verifier, preset)| Some((verifier.scheme(), preset.retry_horizon?)))
             && ttl < horizon
         {
             report
@@ -231,7 +290,8 @@ fn read_idempotency(fields: &Fields<'_, '_>, verify: Option<&Verifier>) -> (Idem
     (idempotency, key.map(Node::to_value))
 }
 
-fn read_rate_limit(fields: &Fields<'_, '_>, node: &Node) -> Option<RateLimit> {
+/// A rate, or a map with rate and burst, under `rate_limit`.
+pub(super) fn read_rate_limit(fields: &Fields<'_, '_>, node: &Node) -> Option<RateLimit> {
     if node.entries().is_none() {
         let rate = fields.rate("rate_limit")?;
         return Some(RateLimit { rate, burst: default_burst(rate) });

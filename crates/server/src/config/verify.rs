@@ -1,8 +1,9 @@
 //! `verify:` to a [`Verifier`].
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sluice_domain::flow::RateLimit;
 use sluice_domain::verify::{
     Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
     Settings, SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace,
@@ -12,7 +13,9 @@ use sluice_domain::verify::{
 use super::fields::{Fields, Literal, secret_text};
 use super::node::{Kind, Node, Span};
 use super::report::Report;
+use super::problem::OPEN_TO_EVERYBODY;
 use super::table::{Shape, Table, key};
+use super::trigger::read_rate_limit;
 
 pub(super) static VERIFY: Table = Table {
     title: "a verification",
@@ -24,8 +27,8 @@ pub(super) static VERIFY: Table = Table {
         key("secret", Shape::Secret, "The secret, or the public key of an asymmetric scheme."),
         key(
             "secrets",
-            Shape::Described("a list of secrets, or of maps with value, name and not_after"),
-            "Several while one is being replaced; each of them is accepted.",
+            Shape::Described("a list of secrets, or of maps with value, name, not_after and rate_limit"),
+            "Several while one is being replaced, or one for each holder of a token; each of them is accepted.",
         ),
         key("tolerance", Shape::Duration, "How far from now a request may have been signed.")
             .or("the sender's own window"),
@@ -71,6 +74,12 @@ pub(super) static SECRET: Table = Table {
             Shape::Described("a time such as 2026-12-31T00:00:00Z"),
             "The last moment at which it is accepted.",
         ),
+        key(
+            "rate_limit",
+            Shape::Described("a rate such as 100/s, or a map with rate and burst"),
+            "How often requests with this secret may come, beside the limit of the source.",
+        )
+        .or("no limit of its own"),
     ],
     later: &[],
 };
@@ -99,9 +108,13 @@ pub(super) static LIST: Table = Table {
     later: &[],
 };
 
+/// How often each secret may be used, by its name.
+pub(super) type SecretLimits = BTreeMap<String, RateLimit>;
+
 /// Reads the section. `None` when it says nothing usable.
-pub(super) fn read(report: Report<'_>, node: &Node) -> Option<Verifier> {
+pub(super) fn read(report: Report<'_>, node: &Node, limits: &mut SecretLimits) -> Option<Verifier> {
     if node.text() == Some("none") {
+        open_to_everybody(report, node.span);
         return Verifier::new(Settings::new(Scheme::None, vec![])).ok();
     }
     if let Some(name) = node.text() {
@@ -115,8 +128,11 @@ pub(super) fn read(report: Report<'_>, node: &Node) -> Option<Verifier> {
     let scheme = fields
         .text("scheme")
         .map(|name| scheme(report, fields.node("scheme").map_or(node.span, |node| node.span), name));
-    let (secrets, complete) = read_secrets(&fields);
+    let (secrets, complete) = read_secrets(&fields, limits);
     let scheme = scheme??;
+    if scheme == Scheme::None {
+        open_to_everybody(report, fields.node("scheme").map_or(node.span, |node| node.span));
+    }
     let mut settings = Settings::new(scheme, secrets);
     settings.tolerance = fields.duration("tolerance");
     settings.public_url = fields.text("public_url").map(str::to_owned);
@@ -149,6 +165,13 @@ pub(super) fn read(report: Report<'_>, node: &Node) -> Option<Verifier> {
     }
 }
 
+/// It was written out, so it is no mistake; it is still said at every check.
+fn open_to_everybody(report: Report<'_>, span: Span) {
+    report
+        .warning(span, OPEN_TO_EVERYBODY, "this flow believes everybody who finds its address")
+        .hint("give it a scheme and a secret, unless something in front of it keeps strangers out");
+}
+
 fn scheme(report: Report<'_>, span: Span, name: &str) -> Option<Scheme> {
     let found = name.parse().ok();
     if found.is_none() {
@@ -162,7 +185,7 @@ fn scheme(report: Report<'_>, span: Span, name: &str) -> Option<Scheme> {
 }
 
 /// The secrets, and whether every one could be read.
-fn read_secrets(fields: &Fields<'_, '_>) -> (Vec<Secret>, bool) {
+fn read_secrets(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> (Vec<Secret>, bool) {
     let report = fields.report;
     let mut secrets = vec![];
     let mut complete = true;
@@ -176,18 +199,18 @@ fn read_secrets(fields: &Fields<'_, '_>) -> (Vec<Secret>, bool) {
                 .error(fields.key_span("secrets"), "exclusive-keys", "`secret` and `secrets` say the same thing")
                 .hint("put every secret into `secrets`");
         }
-        take(read_secret(report, node));
+        take(read_secret(report, node, limits));
     }
     if let Some(node) = fields.node("secrets") {
         match &node.kind {
-            Kind::List(items) => items.iter().for_each(|item| take(read_secret(report, item))),
-            _ => take(read_secret(report, node)),
+            Kind::List(items) => items.iter().for_each(|item| take(read_secret(report, item, limits))),
+            _ => take(read_secret(report, node, limits)),
         }
     }
     (secrets, complete)
 }
 
-fn read_secret(report: Report<'_>, node: &Node) -> Option<Secret> {
+fn read_secret(report: Report<'_>, node: &Node, limits: &mut SecretLimits) -> Option<Secret> {
     if node.entries().is_none() {
         let value = secret_text(report, node, "secret", Literal::Refused)?;
         return Some(Secret::new(secret_name(node), value));
@@ -207,6 +230,9 @@ fn read_secret(report: Report<'_>, node: &Node) -> Option<Secret> {
     };
     let name = fields.name("name").map(|(name, _)| name.to_owned());
     let name = name.or_else(|| fields.node("value").map(secret_name)).unwrap_or_default();
+    if let Some(limit) = fields.node("rate_limit").and_then(|node| read_rate_limit(&fields, node)) {
+        limits.insert(name.clone(), limit);
+    }
     Some(Secret { not_after, ..Secret::new(name, value?) })
 }
 
@@ -369,23 +395,4 @@ fn refuse(fields: &Fields<'_, '_>, keys: &[&'static str], scheme: Scheme) {
             );
         }
     }
-}
-
-/// For how long a sender is known to repeat an event by itself, or a person can ask it to. Nothing where the sender does not publish it.
-pub(super) fn retry_horizon(scheme: Scheme) -> Option<Duration> {
-    let hours = match scheme {
-        Scheme::StandardWebhooks => 76,
-        Scheme::Svix => 28,
-        Scheme::Stripe | Scheme::Github | Scheme::Hubspot | Scheme::Paddle => 72,
-        Scheme::Meta => 36,
-        Scheme::Calendly | Scheme::Square | Scheme::Sendgrid => 24,
-        Scheme::Postmark => 11,
-        Scheme::Typeform => 10,
-        Scheme::Mailgun | Scheme::Linkedin => 8,
-        Scheme::Shopify | Scheme::MicrosoftGraph => 4,
-        Scheme::Mailchimp => 2,
-        Scheme::Slack | Scheme::Webflow | Scheme::Pipedrive => 1,
-        _ => return None,
-    };
-    Some(Duration::from_secs(hours * 3600))
 }

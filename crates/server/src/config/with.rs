@@ -6,7 +6,7 @@ use sluice_domain::template::Template;
 use sluice_domain::unit;
 
 use super::expression::{Visible, template};
-use super::node::{Kind, Node, Span};
+use super::node::{Entry, Kind, Node, Span};
 use super::problem::did_you_mean;
 use super::report::Report;
 
@@ -56,11 +56,32 @@ pub(super) fn read(
                 .hint(parameter.about);
         }
     }
-    if action == Action::HttpRequest {
-        check_http(report, node);
+    match action {
+        Action::HttpRequest => check_http(report, node),
+        Action::EmailSend => check_one_of(report, node, at, ["text", "html"]),
+        Action::SlackPost => check_one_of(report, node, at, ["text", "blocks"]),
+        Action::SalesforceUpsert | Action::PostgresUpsert | Action::Script => {}
     }
-    let rest = entries.iter().filter(|entry| entry.key != "destination").cloned().collect();
-    template(report, &Node { span: node.span, kind: Kind::Map(rest) }, visible)
+    let taken = |entry: &&Entry| entry.key != "destination" && !is_verbatim(action, &entry.key);
+    let rest = entries.iter().filter(taken).cloned().collect();
+    let read = template(report, &Node { span: node.span, kind: Kind::Map(rest) }, visible)?;
+    let Template::Map(mut parameters) = read else { return Some(read) };
+    for entry in entries.iter().filter(|entry| is_verbatim(action, &entry.key)) {
+        parameters.push((entry.key.clone(), Template::Literal(entry.value.to_value())));
+    }
+    Some(Template::Map(parameters))
+}
+
+/// A program has braces and dollar signs of its own.
+fn is_verbatim(action: Action, name: &str) -> bool {
+    action == Action::Script && name == "script"
+}
+
+/// One of the two must be there.
+fn check_one_of(report: Report<'_>, node: &Node, at: Span, names: [&str; 2]) {
+    if names.iter().all(|name| node.get(name).is_none()) {
+        report.error(at, "missing-parameter", format!("there is neither `{}` nor `{}`", names[0], names[1]));
+    }
 }
 
 fn list(parameters: &[Parameter]) -> String {
@@ -77,6 +98,7 @@ pub(super) fn describe(shape: &Shape) -> String {
         Shape::Any => "anything".into(),
         Shape::Duration => "a duration such as 10s".into(),
         Shape::Numbers => "a list of whole numbers".into(),
+        Shape::Texts => "text, or a list of texts".into(),
     }
 }
 
@@ -95,8 +117,11 @@ fn check_shape(report: Report<'_>, node: &Node, parameter: &Parameter) {
         Shape::Any => true,
         Shape::Map => node.entries().is_some() || filled_in,
         Shape::Numbers => node.items().is_some_and(|items| items.iter().all(|item| item.to_value().is_u64())),
+        Shape::Texts if node.items().is_some() => {
+            node.items().is_some_and(|items| items.iter().all(|item| item.text().is_some()))
+        }
         _ if filled_in => true,
-        Shape::Text => node.text().is_some(),
+        Shape::Text | Shape::Texts => node.text().is_some(),
         Shape::Flag => value.is_boolean(),
         Shape::OneOf(words) => node.text().is_some_and(|text| words.contains(&text)),
         Shape::Duration => match node.text().map(unit::duration) {

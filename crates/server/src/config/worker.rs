@@ -1,5 +1,6 @@
 //! A document with `consumes:` to a [`Worker`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_domain::retry::RetryPolicy;
@@ -12,6 +13,7 @@ use super::names::Names;
 use super::node::{Node, Span};
 use super::report::Report;
 use super::retry;
+use super::script::NeededRuntime;
 use super::step;
 use super::table::{Shape, Table, key};
 
@@ -44,8 +46,10 @@ const CONCURRENCY: u32 = 8;
 pub(super) struct ReadWorker {
     pub(super) name: (String, Span),
     pub(super) worker: Arc<Worker>,
-    /// Whether a step uses the destination that is always there.
-    pub(super) uses_default_http: bool,
+    /// The destinations that are always there, as far as its steps use them.
+    pub(super) built_in: BTreeSet<&'static str>,
+    /// What its scripts need on this machine.
+    pub(super) runtimes: Vec<NeededRuntime>,
 }
 
 /// Reads a document.
@@ -69,7 +73,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
     let worker =
         Worker { name: name.to_owned(), queue: queue.to_owned(), concurrency, retry: policy, steps: read.steps };
     let name = (name.to_owned(), name_span);
-    Some(ReadWorker { name, worker: Arc::new(worker), uses_default_http: read.uses_default_http })
+    Some(ReadWorker { name, worker: Arc::new(worker), built_in: read.built_in, runtimes: read.runtimes })
 }
 
 fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Names) -> Option<(&'n str, Span)> {

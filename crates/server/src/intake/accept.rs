@@ -1,22 +1,25 @@
-//! From a request to an event: verify, parse, key, map. Nothing here waits or writes.
+//! From a request to its events: verify, read, trim, key, map. Nothing here waits or writes.
 
 use std::sync::Arc;
 
 use hyper::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use sluice_domain::event::{Event, EventId, MappingProblem, Origin};
-use sluice_domain::flow::Flow;
-use sluice_domain::key::{self, Key, KeyDigest, KeyProblem};
+use sluice_domain::flow::{Flow, Idempotency, OnClash, OnMismatch, SecondNet};
+use sluice_domain::key::{self, Key, KeyContext, KeyDigest, KeyProblem};
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::payload;
+use sluice_domain::schema::Mismatch;
 use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
-use sluice_domain::verify::{self, HeaderSource};
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
+use sluice_domain::verify::{self, HeaderSource, Verified};
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
 
 use super::answer::Problem;
+use super::body;
 use crate::live::Live;
 
-/// There is one tenant so far; it is part of every key all the same.
-pub const TENANT: &str = "default";
+pub use sluice_domain::key::TENANT;
 
 /// Headers as the verifiers read them.
 pub(super) struct Headers<'a>(pub &'a HeaderMap);
@@ -30,7 +33,7 @@ impl HeaderSource for Headers<'_> {
 /// Headers that prove who the sender is. They are never stored.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
 
-/// A request, read and understood.
+/// An event of a request, read and understood.
 #[derive(Debug)]
 pub struct Prepared {
     /// The key and how it was found.
@@ -39,6 +42,8 @@ pub struct Prepared {
     pub event: Event,
     /// The queues that it goes to, by the step that sends it there.
     pub queues: Vec<(String, String)>,
+    /// Members of the payload that neither the schema nor the mapping knows.
+    pub unknown_fields: Vec<String>,
     /// What is written.
     pub new: NewEvent,
 }
@@ -54,119 +59,252 @@ pub struct Arrival<'a> {
     pub trace: &'a str,
 }
 
-/// Turns a verified request into what is written to the ledger.
+/// Turns a verified request that carries one event into what is written to the ledger.
 pub fn prepare(live: &Live, flow: &Flow, headers: &HeaderMap, body: &[u8], arrival: Arrival<'_>) -> Result<Prepared, Problem> {
-    let payload = parse(headers, body)?;
-    let kept = kept_headers(headers);
-    let fingerprint = key::fingerprint_digest(&payload, &[]);
-    let mut scope = Scope::new();
-    scope.set("headers", Value::Object(kept));
-    scope.set("body", payload);
-    let key = key::derive(&flow.idempotency.strategies, &scope).map_err(key_problem)?;
-    let digest = KeyDigest::new(TENANT, &flow.name, &key.text);
-    let id = EventId::new(digest, 0);
-    let origin = Origin { source: &flow.source, idempotency_key: &key.text, id, received_at: arrival.received_at };
-    let event = flow.event.apply(&scope, origin).map_err(mapping_problem)?;
-    let queues = queues(flow, &mut scope, &event)?;
-    let jobs = queues
-        .iter()
-        .flat_map(|(_, queue)| {
-            live.config.consumers(queue).map(|worker| NewJob {
-                worker: Arc::from(worker.name.as_str()),
-                queue: Arc::from(queue.as_str()),
-            })
-        })
-        .collect();
-    let normalized = serde_json::to_string(&event).expect("an event has a JSON form");
-    let new = NewEvent {
-        key: digest,
-        key_text: key.text.clone(),
-        expires_at: arrival.received_at + flow.idempotency.ttl,
-        flow: Arc::from(flow.name.as_str()),
-        source: Arc::from(flow.source.as_str()),
-        event_type: event.event_type.clone(),
-        entity: event.entity(),
-        received_at: arrival.received_at,
-        occurred_at: event.occurred_at,
-        verified_by: arrival.verified_by.map(str::to_owned),
-        revision: live.revision.clone(),
-        trace: arrival.trace.to_owned(),
-        fingerprint,
-        body: Arc::new(EventBody {
-            headers: scope.get("headers").map(Value::to_string).unwrap_or_default(),
-            raw: body.to_vec(),
-            normalized,
-        }),
-        jobs,
-        near_keys: Vec::new(),
-        clash: ClashPolicy::Drop,
-        second_net: None,
-        quarantine: None,
-        contact: None,
-    };
-    Ok(Prepared { key, event, queues, new })
+    let mut all = prepare_all(live, flow, headers, body, arrival)?;
+    match all.len() {
+        0 => Err(Problem::new(StatusCode::BAD_REQUEST, "events-missing", "the body holds no event")),
+        _ => Ok(all.swap_remove(0)),
+    }
 }
 
-/// Checks where a request comes from, on the bytes as they arrived. Answers which secret proved it.
+/// Turns a verified request into what is written to the ledger: every event that it carries, in its order.
+pub fn prepare_all(
+    live: &Live,
+    flow: &Flow,
+    headers: &HeaderMap,
+    body: &[u8],
+    arrival: Arrival<'_>,
+) -> Result<Vec<Prepared>, Problem> {
+    let payload = body::read(flow, headers, body)?;
+    let kept = Value::Object(kept_headers(flow, headers));
+    let request = Request { live, flow, arrival };
+    match &flow.body.events {
+        None => Ok(vec![request.event(kept, payload.value, payload.text.as_deref())?]),
+        Some(lists) => {
+            let events = payload::split(payload.value, lists).map_err(body::problem)?;
+            events.into_iter().map(|event| request.event(kept.clone(), event, None)).collect()
+        }
+    }
+}
+
+/// Checks where a request comes from, on the bytes as they arrived. Answers what is known of it then.
 pub(super) fn verify_request<'v>(
     flow: &'v Flow,
     request: &verify::Request<'_>,
     now: Time,
-) -> Result<Option<&'v str>, Problem> {
+) -> Result<Option<Verified<'v>>, Problem> {
     let Some(verifier) = &flow.verify else { return Ok(None) };
     match verify::verify(verifier, request, now.to_jiff()) {
-        Ok(verified) => Ok(verified.secret),
+        Ok(verified) => Ok(Some(verified)),
         Err(refusal) => Err(Problem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string())),
     }
 }
 
-fn parse(headers: &HeaderMap, body: &[u8]) -> Result<Value, Problem> {
-    let content_type = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("application/json");
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence != "application/json" && !essence.ends_with("+json") {
-        return Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "content-type-unsupported",
-            format!("the body is {essence}; this flow takes application/json"),
-        ));
+struct Request<'a> {
+    live: &'a Live,
+    flow: &'a Flow,
+    arrival: Arrival<'a>,
+}
+
+/// Why an event is not as it should be: how an operator sorts it, and what the sender hears if it is refused.
+type Flaw = (FailureClass, Problem);
+
+impl Request<'_> {
+    /// Whether what is wrong with an event is a person's business rather than the sender's.
+    fn keeps_flawed(&self) -> bool {
+        match self.flow.admission.on_mismatch {
+            OnMismatch::Reject => false,
+            OnMismatch::Quarantine => true,
+            OnMismatch::AsItCame => self.flow.body.events.is_some(),
+        }
     }
-    if let Some(encoding) = headers.get("content-encoding") {
-        return Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "content-encoding-unsupported",
-            format!("the body is encoded as {}; send it as it is", encoding.to_str().unwrap_or("something")),
-        ));
+
+    fn event(&self, headers: Value, mut payload: Value, text: Option<&[u8]>) -> Result<Prepared, Problem> {
+        let flow = self.flow;
+        let mut trimmed = false;
+        for path in &flow.body.dropped {
+            trimmed |= path.remove(&mut payload);
+        }
+        let raw = match text {
+            Some(text) if !trimmed => text.to_vec(),
+            _ => payload.to_string().into_bytes(),
+        };
+        let fingerprint = key::fingerprint_digest(&payload, &flow.idempotency.volatile);
+        let unknown_fields = flow.admission.unknown_fields(&payload).into_iter().map(str::to_owned).collect();
+        let mut flaw = self.mismatch(&payload);
+        let mut scope = Scope::new();
+        scope.set("headers", headers);
+        scope.set("body", payload);
+        let context = KeyContext { source: &flow.source, mapping: &flow.event };
+        let key = match key::derive(&flow.idempotency.strategies, &scope, context) {
+            Ok(key) => key,
+            // Alone, a request without a key is the sender's mistake to mend; among others it must not hold them up.
+            Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
+                flaw = flaw.or(Some((FailureClass::Mapping, key_problem(&problem))));
+                unkeyed(fingerprint)
+            }
+            Err(problem) => return Err(key_problem(&problem)),
+        };
+        let digest = KeyDigest::new(TENANT, &flow.name, &key.text);
+        let id = EventId::new(digest, 0);
+        let origin = Origin { source: &flow.source, idempotency_key: &key.text, id, received_at: self.arrival.received_at };
+        let event = match flow.event.apply(&scope, origin) {
+            Ok(event) => event,
+            Err(problem) => {
+                flaw = flaw.or(Some((FailureClass::Mapping, mapping_problem(&problem))));
+                flow.event.unmapped(&scope, origin)
+            }
+        };
+        if let Some((_, problem)) = flaw.as_ref().filter(|_| !self.keeps_flawed()) {
+            return Err(problem.clone());
+        }
+        if flaw.is_none() && flow.admission.requires_identity() && !event.has_identity() {
+            let names: Vec<&str> = flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
+            let detail = format!("nothing says who this is about: {} is empty", names.join(", "));
+            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "identity-missing", detail);
+            flaw = Some((FailureClass::Identity, problem));
+        }
+        let queues = match self.queues(&mut scope, &event) {
+            Ok(queues) => queues,
+            Err(problem) if flaw.is_none() && !self.keeps_flawed() => return Err(problem),
+            Err(problem) => {
+                flaw = flaw.or(Some((FailureClass::Mapping, problem)));
+                flow.enqueue.iter().map(|enqueue| (enqueue.step.clone(), enqueue.queue.clone())).collect()
+            }
+        };
+        let body = EventBody {
+            headers: scope.get("headers").map(Value::to_string).unwrap_or_default(),
+            raw,
+            normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
+        };
+        let quarantine = flaw.map(|flaw| self.quarantine(flaw, &queues));
+        let new = self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
+        Ok(Prepared { key, event, queues, unknown_fields, new })
     }
-    if body.is_empty() {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "body-empty", "the body is empty; a JSON object is expected"));
+
+    fn new_event(&self, parts: Parts<'_>) -> NewEvent {
+        let Request { live, flow, arrival } = self;
+        let Parts { key, digest, event, queues, fingerprint, body, quarantine } = parts;
+        let near = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
+        NewEvent {
+            key: digest,
+            key_text: key.text.clone(),
+            expires_at: arrival.received_at + flow.idempotency.ttl,
+            flow: Arc::from(flow.name.as_str()),
+            source: Arc::from(flow.source.as_str()),
+            event_type: event.event_type.clone(),
+            entity: event.entity(),
+            received_at: arrival.received_at,
+            occurred_at: event.occurred_at,
+            verified_by: arrival.verified_by.map(str::to_owned),
+            revision: live.revision.clone(),
+            trace: arrival.trace.to_owned(),
+            fingerprint,
+            body: Arc::new(body),
+            jobs: queues
+                .iter()
+                .flat_map(|(_, queue)| {
+                    live.config.consumers(queue).map(|worker| NewJob {
+                        worker: Arc::from(worker.name.as_str()),
+                        queue: Arc::from(queue.as_str()),
+                    })
+                })
+                .collect(),
+            near_keys: key.near.iter().map(near).collect(),
+            clash: match flow.idempotency.on_clash {
+                OnClash::Drop => ClashPolicy::Drop,
+                OnClash::Update => ClashPolicy::Update,
+                OnClash::Quarantine => ClashPolicy::Quarantine,
+            },
+            second_net: match flow.idempotency.second_net {
+                SecondNet::Off => None,
+                SecondNet::Always(window) => Some(window),
+                SecondNet::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::SECOND_NET),
+            },
+            quarantine,
+            contact: event.contact(),
+        }
     }
-    let payload: Value = serde_json::from_slice(body).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "json-invalid", format!("the body is not JSON: {error}"))
-    })?;
-    match payload {
-        Value::Object(_) | Value::Array(_) => Ok(payload),
-        _ => Err(Problem::new(
-            StatusCode::BAD_REQUEST,
-            "json-not-an-object",
-            "the body is a single JSON value; a JSON object is expected",
-        )),
+
+    fn mismatch(&self, payload: &Value) -> Option<Flaw> {
+        let mismatches = self.flow.admission.schema.as_ref()?.check(payload);
+        if mismatches.is_empty() {
+            return None;
+        }
+        let version = &self.flow.event.schema_version;
+        let places: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
+        let detail = format!("the body does not match the schema of version {version}: {}", places.join("; "));
+        Some((FailureClass::Mapping, Problem::new(StatusCode::BAD_REQUEST, "schema-mismatch", detail)))
+    }
+
+    fn quarantine(&self, (class, problem): Flaw, queues: &[(String, String)]) -> Quarantine {
+        let dead = |(_, queue): &(String, String)| self.live.config.queues.get(queue)?.dead_letter_queue.clone();
+        Quarantine {
+            failure: Failure::new(class, problem.code, problem.detail),
+            dead_letter_queue: queues.iter().find_map(dead),
+        }
+    }
+
+    fn queues(&self, scope: &mut Scope, event: &Event) -> Result<Vec<(String, String)>, Problem> {
+        let flow = self.flow;
+        if flow.enqueue.iter().any(|enqueue| enqueue.condition.is_some()) {
+            scope.set("event", event.to_scope());
+        }
+        let mut queues = Vec::with_capacity(flow.enqueue.len());
+        for enqueue in &flow.enqueue {
+            let holds = match &enqueue.condition {
+                None => true,
+                Some(condition) => condition.holds(scope).map_err(|problem| {
+                    let detail = format!("step `{}`: {problem}", enqueue.step);
+                    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "condition-failed", detail)
+                })?,
+            };
+            if holds {
+                queues.push((enqueue.step.clone(), enqueue.queue.clone()));
+            }
+        }
+        Ok(queues)
     }
 }
 
-fn kept_headers(headers: &HeaderMap) -> Map<String, Value> {
+struct Parts<'p> {
+    key: &'p Key,
+    digest: KeyDigest,
+    event: &'p Event,
+    queues: &'p [(String, String)],
+    fingerprint: [u8; 16],
+    body: EventBody,
+    quarantine: Option<Quarantine>,
+}
+
+/// The key of an event that has none and is kept for a person: its content.
+fn unkeyed(fingerprint: [u8; 16]) -> Key {
+    Key {
+        text: format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint)),
+        strategy: "fingerprint of the content".to_owned(),
+        rank: 0,
+        parts: vec![],
+        near: vec![],
+        passed_over: vec![],
+        by_content: true,
+    }
+}
+
+fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Map<String, Value> {
     let mut kept = Map::with_capacity(headers.keys_len());
     for (name, value) in headers {
-        if !SECRET_HEADERS.contains(&name.as_str())
-            && let Ok(text) = value.to_str()
-        {
-            kept.insert(name.as_str().to_owned(), Value::String(text.to_owned()));
+        let name = name.as_str();
+        let secret = SECRET_HEADERS.contains(&name) || flow.body.dropped_headers.iter().any(|dropped| dropped == name);
+        if !secret && let Ok(text) = value.to_str() {
+            kept.insert(name.to_owned(), Value::String(text.to_owned()));
         }
     }
     kept
 }
 
-fn key_problem(problem: KeyProblem) -> Problem {
-    let code = match &problem {
+fn key_problem(problem: &KeyProblem) -> Problem {
+    let code = match problem {
         KeyProblem::Missing(_) => "idempotency-key-missing",
         KeyProblem::TooLong(_) => "idempotency-key-too-long",
         KeyProblem::Expression(_) => "idempotency-key-failed",
@@ -174,29 +312,10 @@ fn key_problem(problem: KeyProblem) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, code, problem.to_string())
 }
 
-fn mapping_problem(problem: MappingProblem) -> Problem {
-    let code = match &problem {
+fn mapping_problem(problem: &MappingProblem) -> Problem {
+    let code = match problem {
         MappingProblem::Missing(_) => "field-missing",
         MappingProblem::Expression { .. } | MappingProblem::Value { .. } => "field-invalid",
     };
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, problem.to_string())
-}
-
-fn queues(flow: &Flow, scope: &mut Scope, event: &Event) -> Result<Vec<(String, String)>, Problem> {
-    if flow.enqueue.iter().any(|enqueue| enqueue.condition.is_some()) {
-        scope.set("event", event.to_scope());
-    }
-    let mut queues = Vec::with_capacity(flow.enqueue.len());
-    for enqueue in &flow.enqueue {
-        let holds = match &enqueue.condition {
-            None => true,
-            Some(condition) => condition.holds(scope).map_err(|problem| {
-                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "condition-failed", format!("step `{}`: {problem}", enqueue.step))
-            })?,
-        };
-        if holds {
-            queues.push((enqueue.step.clone(), enqueue.queue.clone()));
-        }
-    }
-    Ok(queues)
 }

@@ -5,9 +5,8 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
-use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
-use sluice_ledger::Duplicate;
+use sluice_ledger::{Acceptance, Duplicate};
 
 /// Why a request was not taken, in the form of RFC 9457. The code is stable; the detail is for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,29 +77,68 @@ pub(super) fn raw(status: StatusCode, content_type: &'static str, body: Bytes) -
     response
 }
 
-/// The answer to an event: the same for its first request and for every repeat. A few bytes built by hand, since
-/// this is the path that every lead takes.
-pub(super) fn accepted(status: StatusCode, id: EventId, key: &str) -> Response<Full<Bytes>> {
-    let key = Value::from(key);
-    let body = format!(r#"{{"event_id":"{id}","idempotency_key":{key},"status":"accepted"}}"#);
-    raw(status, "application/json", Bytes::from(body))
+/// What became of one event.
+pub(super) struct Event<'a> {
+    pub acceptance: &'a Acceptance,
+    /// Its key.
+    pub key: &'a str,
+    /// Why it waits for a person, if it does.
+    pub reason: Option<&'a str>,
 }
 
-/// The answer to a repeat: the first answer, and what came of it once that is known.
-pub(super) fn duplicate(status: StatusCode, first: &Duplicate) -> Response<Full<Bytes>> {
-    let mut response = match result(first) {
-        None => accepted(status, first.id, &first.key_text),
-        Some(result) => json_response(
-            status,
-            &json!({
-                "event_id": first.id,
-                "idempotency_key": first.key_text,
-                "status": "accepted",
-                "result": result,
-            }),
-            "application/json",
-        ),
-    };
+/// The answer to an event: the same for its first request and for every repeat, which also hears what came of it once that
+/// is known.
+pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event<'a>>) -> Response<Full<Bytes>> {
+    let Some(event) = events.next() else { return raw(status, "application/json", Bytes::from_static(b"{}")) };
+    match event.acceptance {
+        // A few bytes built by hand, since this is the path that every lead takes.
+        Acceptance::Accepted(accepted) if !accepted.quarantined => {
+            let key = Value::from(event.key);
+            let body = format!(r#"{{"event_id":"{}","idempotency_key":{key},"status":"accepted"}}"#, accepted.id);
+            raw(status, "application/json", Bytes::from(body))
+        }
+        Acceptance::Accepted(_) => json_response(status, &described(&event), "application/json"),
+        Acceptance::Duplicate(first) => {
+            let mut body = described(&event);
+            body["status"] = Value::from("accepted");
+            if let Some(result) = result(first) {
+                body["result"] = result;
+            }
+            replayed(json_response(status, &body, "application/json"))
+        }
+    }
+}
+
+/// The answer to a request with several events.
+pub(super) fn several<'a>(status: StatusCode, events: impl Iterator<Item = Event<'a>>) -> Response<Full<Bytes>> {
+    let mut all_repeats = true;
+    let events: Vec<Value> = events
+        .map(|event| {
+            all_repeats &= matches!(event.acceptance, Acceptance::Duplicate(_));
+            described(&event)
+        })
+        .collect();
+    all_repeats &= !events.is_empty();
+    let response = json_response(status, &json!({ "status": "accepted", "events": events }), "application/json");
+    if all_repeats { replayed(response) } else { response }
+}
+
+fn described(event: &Event<'_>) -> Value {
+    match event.acceptance {
+        Acceptance::Accepted(accepted) if accepted.quarantined => json!({
+            "event_id": accepted.id, "idempotency_key": event.key, "status": "quarantined",
+            "reason": event.reason.unwrap_or("key-clash"),
+        }),
+        Acceptance::Accepted(accepted) => {
+            json!({ "event_id": accepted.id, "idempotency_key": event.key, "status": "accepted" })
+        }
+        Acceptance::Duplicate(first) => {
+            json!({ "event_id": first.id, "idempotency_key": first.key_text, "status": "duplicate" })
+        }
+    }
+}
+
+fn replayed(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response
         .headers_mut()
         .insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));

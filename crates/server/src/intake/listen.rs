@@ -15,14 +15,17 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_domain::flow::Flow;
+use sluice_domain::key::KeyDigest;
+use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, Success};
-use sluice_ledger::Acceptance;
+use sluice_ledger::{Acceptance, NewEvent};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use super::accept::{Arrival, Headers, Prepared, prepare, verify_request};
+use super::accept::{Arrival, Headers, Prepared, prepare_all, verify_request};
 use super::answer::{self, Problem};
+use super::problems::{ledger_problem, no_flow, rate_limited, too_large, unavailable};
 use super::refused::Refused;
 use super::Context;
 use crate::live::Live;
@@ -166,29 +169,82 @@ impl Shared {
         self.admit(flow, peer, &request)?;
         let (head, body) = request.into_parts();
         let body = self.read(flow, body).await?;
-        let prepared = match self.understand(live, flow, &head, &body.bytes, received_at)? {
+        let (prepared, proof) = match self.understand(live, flow, &head, &body.bytes, received_at)? {
             Understood::Greeting(answer) => return Ok(("handshake", answer)),
-            Understood::Event(prepared) => prepared,
+            Understood::Events(prepared, proof) => (prepared, proof),
         };
-        let status = success(flow);
-        let key = prepared.key.text;
-        let bytes = body.bytes.len() as u64;
-        match self.context.ledger.accept(prepared.new).await {
-            Ok(Acceptance::Accepted(accepted)) => {
-                self.context.metrics.intake_bytes.inc_by(bytes);
-                Ok(("accepted", answer::accepted(status, accepted.id, &key)))
-            }
-            Ok(Acceptance::Duplicate(first)) => {
-                let labels = SourceLabels { source: flow.source.clone() };
-                self.context.metrics.duplicates.get_or_create(&labels).inc();
-                if first.clash {
-                    self.context.metrics.clashes.get_or_create(&labels).inc();
-                    tracing::warn!(source = %flow.source, event = %first.id, "a repeat of this key has another content; the first one stands");
-                }
-                Ok(("duplicate", answer::duplicate(status, &first)))
-            }
-            Err(error) => Err(ledger_problem(&error)),
+        if let Some(token) = &proof {
+            self.check_token(flow, token, &prepared, received_at)?;
         }
+        self.note_unknown(flow, &prepared);
+        let bytes = body.bytes.len() as u64;
+        let (keys, events): (Vec<String>, Vec<NewEvent>) =
+            prepared.into_iter().map(|prepared| (prepared.key.text, prepared.new)).unzip();
+        let reasons: Vec<Option<String>> =
+            events.iter().map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone())).collect();
+        let accepted = match <[NewEvent; 1]>::try_from(events) {
+            Ok([event]) => self.context.ledger.accept(event).await.map(|acceptance| vec![acceptance]),
+            Err(events) => self.context.ledger.accept_all(events).await,
+        };
+        let accepted = accepted.map_err(|error| ledger_problem(&error))?;
+        let outcome = self.count(flow, &accepted);
+        if outcome != "duplicate" {
+            self.context.metrics.intake_bytes.inc_by(bytes);
+        }
+        let answers = accepted.iter().zip(&keys).zip(&reasons).map(|((acceptance, key), reason)| answer::Event {
+            acceptance,
+            key,
+            reason: reason.as_deref(),
+        });
+        let status = success(flow);
+        Ok((outcome, if flow.body.events.is_some() { answer::several(status, answers) } else { answer::one(status, answers) }))
+    }
+
+    /// A proof that covers no more than itself could be put onto another event: it counts for one only.
+    fn check_token(&self, flow: &Flow, token: &str, prepared: &[Prepared], now: Time) -> Result<(), Problem> {
+        let event = prepared.first().map_or(KeyDigest([0; 16]), |prepared| prepared.new.key);
+        if self.context.proofs.take(&flow.name, token, event, now) {
+            return Ok(());
+        }
+        Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "proof-replayed",
+            "the proof of this request has come with another event before; it proves nothing about this one",
+        ))
+    }
+
+    fn note_unknown(&self, flow: &Flow, prepared: &[Prepared]) {
+        for name in prepared.iter().flat_map(|prepared| &prepared.unknown_fields) {
+            let labels = SourceLabels { source: flow.source.clone() };
+            self.context.metrics.unknown_fields.get_or_create(&labels).inc();
+            if self.context.unknown.is_news(&flow.name, name) {
+                tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "neither the schema nor the mapping knows this field; it is ignored");
+            }
+        }
+    }
+
+    /// Counts what became of a request's events. Answers the word for the whole.
+    fn count(&self, flow: &Flow, accepted: &[Acceptance]) -> &'static str {
+        let labels = SourceLabels { source: flow.source.clone() };
+        let mut outcome = if accepted.is_empty() { "accepted" } else { "duplicate" };
+        for acceptance in accepted {
+            match acceptance {
+                Acceptance::Accepted(accepted) => {
+                    outcome = "accepted";
+                    if accepted.quarantined {
+                        self.context.metrics.quarantined.get_or_create(&labels).inc();
+                    }
+                }
+                Acceptance::Duplicate(first) => {
+                    self.context.metrics.duplicates.get_or_create(&labels).inc();
+                    if first.clash {
+                        self.context.metrics.clashes.get_or_create(&labels).inc();
+                        tracing::warn!(source = %flow.source, event = %first.id, "a repeat of this key has another content; the first one stands");
+                    }
+                }
+            }
+        }
+        outcome
     }
 
     /// Verifies first, on the bytes as they arrived, and only then reads what they say.
@@ -206,7 +262,13 @@ impl Shared {
         if head.method.as_str() != flow.method {
             return Err(no_flow(live, &head.method, head.uri.path()));
         }
-        let verified_by = verify_request(flow, &raw, received_at)?;
+        let verified = verify_request(flow, &raw, received_at)?;
+        let verified_by = verified.as_ref().and_then(|verified| verified.secret);
+        if let Some((name, limit)) = verified_by.and_then(|name| Some((name, *flow.secret_limits.get(name)?)))
+            && let Err(wait) = self.context.limits.take(&format!("{}#{name}", flow.source), limit, self.context.clock.now())
+        {
+            return Err(rate_limited(&format!("the holder of `{name}`"), limit, wait));
+        }
         let trace = head
             .headers
             .get("traceparent")
@@ -214,7 +276,8 @@ impl Shared {
             .and_then(trace_of)
             .map_or_else(|| self.context.traces.fresh(), str::to_owned);
         let arrival = Arrival { received_at, verified_by, trace: &trace };
-        prepare(live, flow, &head.headers, body, arrival).map(|prepared| Understood::Event(Box::new(prepared)))
+        let prepared = prepare_all(live, flow, &head.headers, body, arrival)?;
+        Ok(Understood::Events(prepared, verified.and_then(|verified| verified.replay_token)))
     }
 
     /// Everything that can be decided before the body is read.
@@ -232,12 +295,7 @@ impl Shared {
         if let Some(limit) = flow.rate_limit
             && let Err(wait) = self.context.limits.take(&flow.source, limit, self.context.clock.now())
         {
-            let problem = Problem::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "rate-limited",
-                format!("this source may send {} in {:?}, with bursts of {}", limit.rate.count, limit.rate.per, limit.burst),
-            );
-            return Err(problem.retry_after(wait.as_secs_f64().ceil() as u64));
+            return Err(rate_limited("this source", limit, wait));
         }
         if self.context.ledger.is_overloaded()
             || self.body_bytes.load(Ordering::Relaxed) > self.settings.body_bytes_in_flight_max
@@ -304,8 +362,8 @@ impl Shared {
 enum Understood {
     /// A handshake, and its answer.
     Greeting(Response<Full<Bytes>>),
-    /// An event.
-    Event(Box<Prepared>),
+    /// Its events, and the proof that must not come with another one.
+    Events(Vec<Prepared>, Option<String>),
 }
 
 /// A body, counted for as long as it is held.
@@ -328,53 +386,11 @@ fn find_flow<'a>(live: &'a Live, method: &Method, path: &str) -> Option<&'a Arc<
     exact.or_else(|| (method == Method::GET && first.verify.is_some()).then_some(first))
 }
 
-fn no_flow(live: &Live, method: &Method, path: &str) -> Problem {
-    let methods: Vec<&str> =
-        live.config.flows.values().filter(|flow| flow.path == path).map(|flow| flow.method.as_str()).collect();
-    if methods.is_empty() {
-        return Problem::new(StatusCode::NOT_FOUND, "no-such-flow", format!("no flow takes requests at {path}"));
-    }
-    let allow = methods.join(", ");
-    let problem = Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method-not-allowed",
-        format!("{path} takes {allow}, not {method}"),
-    );
-    Problem { allow: Some(allow), ..problem }
-}
-
-fn too_large(flow: &Flow) -> Problem {
-    Problem::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "body-too-large",
-        format!("the body is larger than the {} bytes that this flow takes", flow.body_bytes_max),
-    )
-}
-
-fn unavailable(code: &'static str, detail: &str, seconds: u64) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(seconds)
-}
-
-fn ledger_problem(error: &sluice_ledger::Error) -> Problem {
-    use sluice_ledger::Error;
-    match error {
-        Error::Overloaded => unavailable("overloaded", "more is arriving than can be written down; try again in a moment", 2),
-        Error::DiskFull => unavailable("disk-full", "there is no room to write the event down; nothing was stored", 30),
-        Error::InDoubt { .. } => {
-            unavailable("in-doubt", "it is unknown whether the event was stored; send it again and it will be stored once", 5)
-        }
-        other => {
-            tracing::error!(error = %other, "an event could not be accepted");
-            unavailable("unavailable", "the event could not be stored; send it again", 5)
-        }
-    }
-}
-
 /// Some senders take nothing but a 200 for a yes.
 fn success(flow: &Flow) -> StatusCode {
-    match flow.verify.as_ref().map(|verifier| verify::preset(verifier.scheme()).success) {
-        Some(Success::Exactly200) => StatusCode::OK,
-        _ => StatusCode::ACCEPTED,
+    match flow.success {
+        Success::Exactly200 => StatusCode::OK,
+        Success::Any2xx => StatusCode::ACCEPTED,
     }
 }
 

@@ -9,9 +9,14 @@
 
 mod accept;
 mod answer;
+mod body;
+mod decode;
 mod limit;
 mod listen;
+mod problems;
+mod proofs;
 mod refused;
+mod unknown;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,12 +29,14 @@ use sluice_ledger::Ledger;
 use crate::clock::Clock;
 use crate::live::Revisions;
 use crate::observe::Metrics;
-pub use accept::{Arrival, Prepared, TENANT, prepare};
+pub use accept::{Arrival, Prepared, TENANT, prepare, prepare_all};
 pub use answer::Problem;
 use limit::Limits;
 pub use listen::{Door, Settings};
-pub use refused::Refused;
+use proofs::Proofs;
 use refused::Refusals;
+pub use refused::{Lately, Refused};
+use unknown::Unknown;
 
 /// What the room needs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -40,6 +47,8 @@ pub struct Context {
     clock: Clock,
     limits: Arc<Limits>,
     refusals: Arc<Refusals>,
+    proofs: Arc<Proofs>,
+    unknown: Arc<Unknown>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
 }
@@ -54,6 +63,8 @@ impl Context {
             clock,
             limits: Arc::default(),
             refusals: Arc::default(),
+            proofs: Arc::default(),
+            unknown: Arc::default(),
             paused: Arc::default(),
             traces: Arc::new(Traces::new()),
         }
@@ -72,6 +83,11 @@ impl Context {
     /// Requests that were refused lately, newest first.
     pub fn refused(&self) -> Vec<Refused> {
         self.refusals.recent()
+    }
+
+    /// How many were refused lately, by source and code.
+    pub fn refused_lately(&self) -> Vec<(String, &'static str, Lately)> {
+        self.refusals.lately(self.clock.wall())
     }
 }
 

@@ -23,6 +23,50 @@ pub struct Refused {
 
 const RECENT_MAX: usize = 256;
 
+/// How many requests were turned away lately, so that a jump shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lately {
+    /// In this minute and the one before.
+    pub minute: u64,
+    /// In the last hour.
+    pub hour: u64,
+    /// In the last day.
+    pub day: u64,
+}
+
+/// Counts in minutes for an hour and in hours for a day.
+#[derive(Debug)]
+struct Counts {
+    minutes: [(i64, u64); 60],
+    hours: [(i64, u64); 24],
+}
+
+impl Counts {
+    fn new() -> Counts {
+        Counts { minutes: [(i64::MIN, 0); 60], hours: [(i64::MIN, 0); 24] }
+    }
+
+    fn add(&mut self, at: Time) {
+        for (slots, unit) in [(&mut self.minutes[..], 60), (&mut self.hours[..], 3_600)] {
+            let number = at.seconds().div_euclid(unit);
+            let length = slots.len() as i64;
+            let slot = &mut slots[number.rem_euclid(length) as usize];
+            if slot.0 != number {
+                *slot = (number, 0);
+            }
+            slot.1 += 1;
+        }
+    }
+
+    fn lately(&self, now: Time) -> Lately {
+        let sum = |slots: &[(i64, u64)], unit: i64, back: i64| {
+            let newest = now.seconds().div_euclid(unit);
+            slots.iter().filter(|(number, _)| *number > newest - back && *number <= newest).map(|(_, count)| count).sum()
+        };
+        Lately { minute: sum(&self.minutes, 60, 2), hour: sum(&self.minutes, 60, 60), day: sum(&self.hours, 3_600, 24) }
+    }
+}
+
 /// The latest refusals, and when each kind was last written to the audit trail.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
@@ -33,6 +77,7 @@ pub(super) struct Refusals {
 struct Inner {
     recent: VecDeque<Refused>,
     audited: HashMap<(String, &'static str), (i64, u64)>,
+    counts: HashMap<(String, &'static str), Counts>,
 }
 
 impl Refusals {
@@ -42,6 +87,7 @@ impl Refusals {
         let Ok(mut inner) = self.inner.lock() else { return None };
         let key = (refused.source.clone(), refused.code);
         let second = refused.at.seconds();
+        inner.counts.entry(key.clone()).or_insert_with(Counts::new).add(refused.at);
         if inner.recent.len() >= RECENT_MAX {
             inner.recent.pop_back();
         }
@@ -58,5 +104,29 @@ impl Refusals {
     /// The latest, newest first.
     pub fn recent(&self) -> Vec<Refused> {
         self.inner.lock().map(|inner| inner.recent.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// How many lately, by source and code.
+    pub fn lately(&self, now: Time) -> Vec<(String, &'static str, Lately)> {
+        let Ok(inner) = self.inner.lock() else { return vec![] };
+        let all = inner.counts.iter().map(|((source, code), counts)| (source.clone(), *code, counts.lately(now)));
+        all.filter(|(_, _, lately)| *lately != Lately::default()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_fall_out_of_their_windows() {
+        let mut counts = Counts::new();
+        let minute = |n: i64| Time(n * 60_000);
+        for n in [0, 1, 1, 100, 100, 101] {
+            counts.add(minute(n));
+        }
+        assert_eq!(counts.lately(minute(101)), Lately { minute: 3, hour: 3, day: 6 });
+        assert_eq!(counts.lately(minute(130)), Lately { minute: 0, hour: 3, day: 6 });
+        assert_eq!(counts.lately(minute(101 + 1440)), Lately { minute: 0, hour: 0, day: 0 });
     }
 }

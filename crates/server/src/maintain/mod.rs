@@ -1,8 +1,8 @@
 //! Maintain: what is past its time goes, a slice at a time.
 //!
 //! In: a timer.
-//! Out: rows pruned, old dead letters dropped with an audit line.
-//! Touches: ledger: prune, drop.
+//! Out: rows pruned, old dead letters dropped with an audit line, keys of contacts re-wrapped.
+//! Touches: ledger: prune, drop, rewrap.
 //! Never: any job that is alive or waits for a person within its queue's retention.
 //! If the process dies here: a slice is whole or has not happened; the next start goes on.
 
@@ -56,6 +56,8 @@ pub async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, settings: S
 /// One round: everything that is past its time now.
 pub async fn round(ledger: &Ledger, revisions: &Revisions, clock: &Clock, settings: &Settings) -> Result<u64, sluice_ledger::Error> {
     let now = clock.wall();
+    // What a rotation of the tenant's key had not come to when the last process ended.
+    while ledger.rewrap_contacts(SLICE_ROWS, now).await? > 0 {}
     let mut rows = drop_old_dead_letters(ledger, revisions, clock).await?;
     loop {
         let prune = Prune {

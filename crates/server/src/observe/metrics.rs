@@ -108,6 +108,10 @@ pub struct Inner {
     pub duplicates: Family<SourceLabels, Counter>,
     /// Repeats with another content.
     pub clashes: Family<SourceLabels, Counter>,
+    /// Members of payloads that neither schema nor mapping knows.
+    pub unknown_fields: Family<SourceLabels, Counter>,
+    /// Events whose jobs wait for a person from the start.
+    pub quarantined: Family<SourceLabels, Counter>,
     /// Attempts by destination and outcome.
     pub attempts: Family<AttemptLabels, Counter>,
     /// How long destinations take.
@@ -163,6 +167,8 @@ impl Metrics {
             intake_bytes: Counter::default(),
             duplicates: Family::default(),
             clashes: Family::default(),
+            unknown_fields: Family::default(),
+            quarantined: Family::default(),
             attempts: Family::default(),
             attempt_seconds: Family::new_with_constructor(slow),
             effect_seconds: Family::new_with_constructor(slow),
@@ -185,6 +191,8 @@ impl Metrics {
         r.register("intake_body_bytes", "Bytes of accepted bodies", inner.intake_bytes.clone());
         r.register("duplicates", "Repeats answered with the first answer", inner.duplicates.clone());
         r.register("key_clashes", "Repeats with another content than the first", inner.clashes.clone());
+        r.register("unknown_fields", "Members of payloads that neither schema nor mapping knows", inner.unknown_fields.clone());
+        r.register("quarantined", "Events whose jobs wait for a person from the start", inner.quarantined.clone());
         r.register("attempts", "Attempts, by destination and outcome", inner.attempts.clone());
         r.register("attempt_seconds", "How long destinations take", inner.attempt_seconds.clone());
         r.register("effect_seconds", "From the request's arrival to the applied effect", inner.effect_seconds.clone());

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use super::operator::{OperateError, Operator, ReplayOrder, Selection};
-use super::view;
+use super::{keys, view};
 
 /// The admin listener, ready to be opened.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/pause", post(pause))
         .route("/resume", post(resume))
         .route("/reload", post(reload))
+        .route("/keys", get(keys::show))
+        .route("/keys/rotate", post(keys::rotate))
         .route("/audit", get(audit));
     let guarded = Router::new()
         .nest("/api/v1", api)
@@ -137,10 +139,10 @@ impl IntoResponse for OperateError {
     }
 }
 
-type Answer<T> = Result<Json<T>, OperateError>;
+pub(super) type Answer<T> = Result<Json<T>, OperateError>;
 
 /// A body that is read with a clear word about what is wrong in it.
-struct Body<T>(T);
+pub(super) struct Body<T>(pub T);
 
 impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<S> for Body<T> {
     type Rejection = Response;
@@ -445,7 +447,7 @@ async fn ready(State(operator): State<Operator>) -> Response {
     info(title = "Sluice admin API", description = "What operators can see and do. Times are RFC 3339; errors are application/problem+json with a stable code."),
     paths(
         status, events, event, jobs, job, resolve, dead_letters, dead_reasons, drop_jobs, replay, sources, destinations, pauses,
-        pause, resume, reload, audit
+        pause, resume, reload, audit, keys::show, keys::rotate
     )
 )]
 struct Document;

@@ -7,6 +7,7 @@
 //! If the process dies here: an act is whole, with its audit line, or has not happened.
 
 mod api;
+pub mod keys;
 mod operator;
 pub mod view;
 

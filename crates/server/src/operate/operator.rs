@@ -11,12 +11,13 @@ use sluice_domain::mask;
 use sluice_domain::schedule::View;
 use sluice_domain::schedule::gate::Pause;
 use sluice_domain::time::Time;
+use sluice_domain::verify::Scheme;
 use sluice_ledger::{DropJobs, EventRecord, JobFilter, JobRecord, Ledger, Page, Replay, Resolve, Verdict};
 use utoipa::ToSchema;
 
 use super::view::{
     Acted, AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, Left,
-    List, PauseView, ReasonView, SourceView, Status, preview, show,
+    List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::clock::Clock;
 use crate::config::SecretSource;
@@ -28,6 +29,8 @@ use crate::{intake, run, schedule};
 
 /// Rows of a list, at the most.
 pub const LIST_MAX: u32 = 500;
+/// How many refused requests of a source are shown.
+const REFUSALS_MAX: usize = 20;
 /// Jobs that one act may change. More are done in several.
 const ACT_MAX: usize = 100_000;
 /// Jobs that are changed in one transaction.
@@ -104,13 +107,13 @@ pub struct ReplayOrder {
 /// What operators can do. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     revisions: Revisions,
     metrics: Metrics,
-    clock: Clock,
+    pub(super) clock: Clock,
     scheduler: schedule::Handle,
     door: intake::Context,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
 }
 
 impl Operator {
@@ -469,11 +472,14 @@ impl Operator {
                 duplicates: 0,
                 clashes: 0,
                 refused: BTreeMap::new(),
+                refused_lately: BTreeMap::new(),
+                refusals: vec![],
             });
             source.flows.push(FlowView {
                 name: flow.name.clone(),
                 route: format!("{} {}", flow.method, flow.path),
                 verify: flow.verify.as_ref().map_or("nobody is verified", |verifier| verifier.scheme().name()).to_owned(),
+                open: flow.verify.as_ref().is_some_and(|verifier| verifier.scheme() == Scheme::None),
             });
         }
         for tally in tallies {
@@ -483,9 +489,21 @@ impl Operator {
                 source.clashes += tally.clashes;
             }
         }
+        for (source, code, lately) in self.door.refused_lately() {
+            if let Some(source) = sources.get_mut(&source) {
+                let intake::Lately { minute, hour, day } = lately;
+                source.refused.insert(code.to_owned(), day);
+                source.refused_lately.insert(code.to_owned(), RefusedView { minute, hour, day });
+            }
+        }
         for refusal in refused {
-            if let Some(source) = sources.get_mut(&refusal.source) {
-                *source.refused.entry(refusal.code.to_owned()).or_default() += 1;
+            if let Some(source) = sources.get_mut(&refusal.source).filter(|source| source.refusals.len() < REFUSALS_MAX) {
+                source.refusals.push(RefusalView {
+                    at: refusal.at.to_string(),
+                    address: refusal.address,
+                    code: refusal.code.to_owned(),
+                    detail: mask::text(&refusal.detail).into_owned(),
+                });
             }
         }
         Ok(sources.into_values().collect())

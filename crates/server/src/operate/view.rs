@@ -446,9 +446,40 @@ pub struct SourceView {
     pub duplicates: u64,
     /// Repeats with another content, in the last 7 days.
     pub clashes: u64,
-    /// Requests that were refused lately, by code.
+    /// Requests that were refused in the last day, by code.
     #[schema(value_type = Object)]
     pub refused: std::collections::BTreeMap<String, u64>,
+    /// The same in the last minute, hour and day, so that a jump shows.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub refused_lately: std::collections::BTreeMap<String, RefusedView>,
+    /// The newest of them.
+    #[serde(default)]
+    pub refusals: Vec<RefusalView>,
+}
+
+/// How many requests were refused lately for one reason.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct RefusedView {
+    /// In this minute and the one before.
+    pub minute: u64,
+    /// In the last hour.
+    pub hour: u64,
+    /// In the last day.
+    pub day: u64,
+}
+
+/// A request that was refused.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RefusalView {
+    /// When.
+    pub at: String,
+    /// From where.
+    pub address: String,
+    /// The problem's code.
+    pub code: String,
+    /// The problem's detail, masked.
+    pub detail: String,
 }
 
 /// A flow in a line.
@@ -460,6 +491,9 @@ pub struct FlowView {
     pub route: String,
     /// How senders prove themselves; `nobody is verified` if they do not.
     pub verify: String,
+    /// Whether it believes everybody who finds its address. Shown in red.
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// Why jobs died.

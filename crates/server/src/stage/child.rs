@@ -97,7 +97,10 @@ impl Child {
             }
             let ended = process.try_wait().map_err(Error::io("the node"))?;
             if ended.is_some() || started.elapsed() > START_MAX {
-                let how = ended.map_or_else(|| format!("did not listen within {START_MAX:?}"), |status| format!("ended: {status}"));
+                let how = ended.map_or_else(
+                    || format!("did not listen within {START_MAX:?}"),
+                    |status| format!("ended: {status}"),
+                );
                 return Err(Error::Wrong(format!("the node {how}\n{}", last_lines(log))));
             }
             tokio::time::sleep(LOOK).await;
@@ -107,6 +110,15 @@ impl Child {
     /// The id of the process; 0 once it has ended.
     pub fn id(&self) -> u32 {
         self.process.id().unwrap_or(0)
+    }
+
+    /// How it ended, if it did so by itself.
+    pub fn ended(&mut self) -> Option<String> {
+        match self.process.try_wait() {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(status.to_string()),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// `kill -9`, and waits until the process is gone.

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 pub use api::Api;
 pub use child::{Child, Memory};
-pub use leads::{Given, Leads, LeadsTo, Sender};
+pub use leads::{Leads, LeadsTo, Sender};
 pub use status_line::StatusLine;
 
 /// Loopback, with a port that the system chooses.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use sluice_connectors::Call;
 use sluice_domain::job::EffectKey;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
+use sluice_domain::progress::{Seen, attempts_after};
 use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
 use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
@@ -96,12 +97,11 @@ impl Run<'_> {
             outcome: outcome.as_str(),
             failure: outcome.failure().cloned(),
         };
-        let unsure = matches!(outcome, Outcome::Unsure { .. });
+        let seen = if matches!(outcome, Outcome::Unsure { .. }) { Seen::Unsure } else { Seen::Answered };
         let attempted = self.attempted(worker, step, self.job.attempts + 1);
         let (next, verdict) = settle(attempted, outcome, &mut self.random);
-        // Waiting because the destination asked for it costs no attempt.
-        let attempts = if matches!(next, Next::Wait { .. }) { self.job.attempts } else { self.job.attempts + 1 };
-        let tried = Tried { step_id: attempt.step_id.clone(), attempt, reads: (0, 0), unsure, attempts, verdict };
+        let attempts = attempts_after(self.job.attempts, &next);
+        let tried = Tried { step_id: attempt.step_id.clone(), attempt, reads: (0, 0), seen, attempts, verdict };
         self.end(next, tried).await
     }
 
@@ -127,7 +127,7 @@ impl Run<'_> {
         let attempts = self.job.attempts;
         let attempted = self.attempted(worker, step, attempts);
         let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
-        self.end(next, Tried { step_id, attempt, reads, unsure: false, attempts, verdict }).await
+        self.end(next, Tried { step_id, attempt, reads, seen: Seen::Answered, attempts, verdict }).await
     }
 
     /// The ledger knows better than memory: this step was done before.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use sluice_domain::job::{EffectState, JobId, JobState};
-use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::progress::{Interrupted, interrupted};
 use sluice_domain::random::Random;
 use sluice_domain::retry::RetryPolicy;
-use sluice_domain::settle::{Attempted, Next, unsure};
-use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobNext, JobRecord, Settlement};
+use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord, Settlement};
 
 use super::Context;
 
@@ -45,39 +44,22 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
     let effects = context.ledger.effects(job.id).await?;
     let effect = effects.iter().find(|effect| effect.step == job.step && effect.state == EffectState::Intent);
     let at = context.clock.wall();
-    let failure = Failure::new(
-        FailureClass::Poison,
-        "interrupted",
-        "the process ended while this attempt was under way; nobody saw its outcome",
-    );
     let standard = RetryPolicy::standard();
-    let attempts = job.attempts + 1;
-    let next = match effect {
-        Some(effect) => {
-            let attempted = Attempted {
-                class: effect.class,
-                repeat_allowed: step.is_some_and(|step| step.repeat_allowed),
-                policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(job.step as usize)),
-                attempts,
-                now: context.clock.now(),
-            };
-            unsure(attempted, failure.clone(), &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64))
-        }
-        None => Next::Retry { due: at, failure: failure.clone() },
-    };
-    let (state, due_at, verifying, failure) = match next {
-        Next::Verify { due, failure } => (JobState::Waiting, due, true, failure),
-        Next::Park { failure } => (JobState::Unknown, at, false, failure),
-        Next::Die { failure } => (JobState::Dead, at, false, failure),
-        Next::Retry { due, failure } | Next::Wait { due, failure } => (JobState::Retrying, due, false, failure),
-        Next::Advance { .. } | Next::Skip { .. } => unreachable!("an interrupted attempt cannot have succeeded"),
-    };
     let dead_letter_queue = match (&pinned, &worker) {
-        (Some(live), Some(worker)) if !state.is_live() => {
-            super::dead_letter_queue(&context.revisions.current(), live, worker)
-        }
+        (Some(live), Some(worker)) => super::dead_letter_queue(&context.revisions.current(), live, worker),
         _ => None,
     };
+    let case = Interrupted {
+        effect: effect.map(|effect| effect.class),
+        repeat_allowed: step.is_some_and(|step| step.repeat_allowed),
+        policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(job.step as usize)),
+        step: job.step,
+        attempts: job.attempts,
+        dead_letter_queue: dead_letter_queue.as_deref(),
+        now: context.clock.now(),
+        at,
+    };
+    let next = interrupted(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
     let settlement = Settlement {
         job: job.id,
         n: job.tries,
@@ -93,18 +75,9 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
             kind: AttemptKind::Call,
             started_at: effect.last_at,
             outcome: "interrupted",
-            failure: Some(failure.clone()),
+            failure: next.failure.clone(),
         }),
-        next: JobNext {
-            state,
-            step: job.step,
-            attempts,
-            due_at,
-            verifying,
-            failure: Some(failure),
-            dead_letter_queue,
-            result: None,
-        },
+        next,
         at,
     };
     context.ledger.settle(settlement).await?;

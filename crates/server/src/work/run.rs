@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::progress::{JobNext, Seen, Standing, effect_after, run_seed};
 use sluice_domain::random::Random;
 use sluice_domain::settle::{Next, Verdict};
 use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{AttemptSettlement, EffectSettlement, EventBody, EventRecord, JobNext, JobRecord, Settlement};
+use sluice_ledger::{AttemptSettlement, EffectSettlement, EventBody, EventRecord, JobRecord, Settlement};
 
 use super::{Context, Finished, Live, Order, Place};
 
@@ -42,8 +43,8 @@ pub(super) struct Tried {
     pub attempt: AttemptSettlement,
     /// Reads that did not find the effect since the last attempt, and reads in all.
     pub reads: (u32, u32),
-    /// Nobody saw how it ended.
-    pub unsure: bool,
+    /// Whether anybody saw how it ended.
+    pub seen: Seen,
     /// Attempts at this step, this one included if it counts.
     pub attempts: u32,
     /// What was learned of the destination.
@@ -52,7 +53,7 @@ pub(super) struct Tried {
 
 impl<'a> Run<'a> {
     pub fn new(context: &'a Context, order: Order) -> Run<'a> {
-        let seed = (order.job.id.0 as u64) ^ (u64::from(order.job.tries) << 40) ^ (order.event.received_at.0 as u64);
+        let seed = run_seed(order.job.id, order.job.tries, order.event.received_at);
         Run {
             context,
             job: order.job,
@@ -90,17 +91,16 @@ impl<'a> Run<'a> {
     }
 
     /// Nothing was tried: the job ends, or cannot go on.
-    pub async fn end_untried(mut self, next: Next) -> Result<Option<Finished>, sluice_ledger::Error> {
+    pub async fn end_untried(self, next: Next) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
-        let attempts = self.job.attempts;
-        let next = self.job_next(next, attempts, at);
+        let next = self.standing(self.job.attempts, at).after(next);
         self.write(next, None, None, None, at).await
     }
 
     /// Every step is done or was passed over.
     pub async fn complete(self) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
-        let next = self.final_next(at);
+        let next = self.standing(0, at).complete();
         self.write(next, None, None, None, at).await
     }
 
@@ -118,78 +118,25 @@ impl<'a> Run<'a> {
     /// Something was tried.
     pub async fn end(mut self, next: Next, tried: Tried) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
-        let (state, result) = match &next {
-            Next::Advance { result } => (EffectState::Applied, Some(result.clone())),
-            Next::Skip { reason } => (EffectState::Skipped, Some(serde_json::json!({ "noop": reason }))),
-            Next::Verify { .. } | Next::Park { .. } => (EffectState::Unknown, None),
-            Next::Retry { .. } | Next::Wait { .. } | Next::Die { .. } => {
-                (if tried.unsure { EffectState::Unknown } else { EffectState::NotApplied }, None)
-            }
-        };
+        let (state, result) = effect_after(&next, tried.seen);
         if let (EffectState::Applied, Some(result)) = (state, &result) {
             self.outputs.insert(tried.step_id.to_string(), result.clone());
             self.context.metrics.effect(&self.destination, at.since(self.event.received_at));
         }
         let (absent_reads, reads) = tried.reads;
         let effect = EffectSettlement { step: self.job.step, state, result, absent_reads, reads };
-        let next = self.job_next(next, tried.attempts, at);
+        let next = self.standing(tried.attempts, at).after(next);
         self.write(next, Some(effect), Some(tried.attempt), Some(tried.verdict), at).await
     }
 
-    fn final_next(&self, at: Time) -> JobNext {
-        let state = if self.outputs.is_empty() { JobState::Noop } else { JobState::Succeeded };
-        // One output stands for itself: the record's id is what a sender asks for.
-        let result = match self.outputs.len() {
-            0 => None,
-            1 => self.outputs.values().next().cloned(),
-            _ => Some(Value::Object(self.outputs.clone())),
-        };
-        JobNext { state, result, ..self.live_next(JobState::Queued, at, 0) }
-    }
-
-    fn live_next(&self, state: JobState, due_at: Time, attempts: u32) -> JobNext {
-        JobNext {
-            state,
+    fn standing(&self, attempts: u32, at: Time) -> Standing<'_> {
+        Standing {
             step: self.job.step,
+            steps: self.worker.as_ref().map_or(0, |worker| u32::try_from(worker.steps.len()).unwrap_or(u32::MAX)),
             attempts,
-            due_at,
-            verifying: false,
-            failure: None,
-            dead_letter_queue: None,
-            result: None,
-        }
-    }
-
-    fn job_next(&mut self, next: Next, attempts: u32, at: Time) -> JobNext {
-        let failed = |next: JobNext, failure: Failure| JobNext { failure: Some(failure), ..next };
-        match next {
-            Next::Advance { .. } | Next::Skip { .. } => {
-                self.job.step += 1;
-                if self.place().is_none() {
-                    self.final_next(at)
-                } else {
-                    self.live_next(JobState::Queued, at, 0)
-                }
-            }
-            Next::Retry { due, failure } => failed(self.live_next(JobState::Retrying, due, attempts), failure),
-            Next::Wait { due, failure } => failed(self.live_next(JobState::Waiting, due, attempts), failure),
-            Next::Verify { due, failure } => {
-                failed(JobNext { verifying: true, ..self.live_next(JobState::Waiting, due, attempts) }, failure)
-            }
-            Next::Park { failure } => failed(
-                JobNext {
-                    dead_letter_queue: self.dead_letter_queue.clone(),
-                    ..self.live_next(JobState::Unknown, at, attempts)
-                },
-                failure,
-            ),
-            Next::Die { failure } => failed(
-                JobNext {
-                    dead_letter_queue: self.dead_letter_queue.clone(),
-                    ..self.live_next(JobState::Dead, at, attempts)
-                },
-                failure,
-            ),
+            dead_letter_queue: self.dead_letter_queue.as_deref(),
+            outputs: &self.outputs,
+            at,
         }
     }
 

@@ -78,6 +78,11 @@ impl World {
 
     /// `{crm}` and `{sink}` in the files stand for the addresses of the simulators.
     pub async fn start_with(files: &[(&str, &str)]) -> World {
+        World::start_with_secrets(files, &[]).await
+    }
+
+    /// The same, with more secrets.
+    pub async fn start_with_secrets(files: &[(&str, &str)], more: &[(&str, &str)]) -> World {
         let directory = tempfile::tempdir().unwrap();
         let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
         let sink = Sink::start(SinkSettings::default()).unwrap();
@@ -85,6 +90,9 @@ impl World {
         std::fs::create_dir(&secrets).unwrap();
         std::fs::write(secrets.join("WEBSITE_SECRET"), SECRET).unwrap();
         std::fs::write(secrets.join("CRM_SECRET"), "sim-secret").unwrap();
+        for (name, value) in more {
+            std::fs::write(secrets.join(name), value).unwrap();
+        }
         let destinations = r#"
 destinations:
   crm:
@@ -239,4 +247,3 @@ pub fn lead_of(id: &str, person: &str) -> Value {
         "created_at": "2026-11-15T12:00:00Z"
     })
 }
-

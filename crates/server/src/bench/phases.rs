@@ -1,0 +1,134 @@
+//! The measurements of the node.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use sluice_domain::time::Time;
+use sluice_ledger::{Ledger, Options};
+use sluice_simulator::{Sink, SinkSettings};
+
+use super::report::{Accept, EndToEnd, Keys, Latency};
+use super::subject::Subject;
+use super::{Bench, Error};
+use crate::stage::{Leads, LeadsTo, Memory};
+
+/// Nobody listens there; nothing is sent there either, since the destination is paused.
+const NOWHERE: &str = "http://127.0.0.1:9";
+/// How long the last effects may take after the last event was accepted.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Between two looks at whether they are all there.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+impl Bench {
+    fn place(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.place("node.log")
+    }
+
+    /// Opens a ledger while no node runs, and acts on it.
+    async fn prepared(&self, leads: &Leads, fill: u64) -> Result<(), Error> {
+        let clock = || Time::from(jiff::Timestamp::now());
+        let root_key = crate::root_key::find(&leads.data).map_err(|error| Error::Wrong(error.to_string()))?;
+        let ledger = Ledger::open(&leads.data, Options::quiet(std::sync::Arc::new(clock)).with_root_key(root_key))?;
+        ledger
+            .pause(LeadsTo::Sink(NOWHERE).target().into(), "bench".into(), "only the door is measured".into(), clock())
+            .await?;
+        self.workload.fill(&ledger, fill).await?;
+        ledger.close().await;
+        Ok(())
+    }
+
+    /// A node that accepts and does nothing more: its destination is paused.
+    async fn accept_at(&self, name: &str) -> Result<Accept, Error> {
+        let leads = Leads::write(&self.place(name), LeadsTo::Sink(NOWHERE))?;
+        self.prepared(&leads, 0).await?;
+        let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
+        let accept = self.accept_of(&subject).await?;
+        subject.end().await?;
+        Ok(accept)
+    }
+
+    async fn accept_of(&self, subject: &Subject) -> Result<Accept, Error> {
+        let before = subject.commits().await?;
+        let loaded = self.measured(subject.intake()).await?;
+        let after = subject.commits().await?;
+        let batch = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
+        Ok(Accept { per_second: loaded.per_second(), latency: Latency::of(&loaded), batch, memory: subject.memory() })
+    }
+
+    pub async fn accept(&self) -> Result<Accept, Error> {
+        self.status.show("accept …");
+        self.accept_at("accept").await
+    }
+
+    pub async fn end_to_end(&self) -> Result<EndToEnd, Error> {
+        self.status.show("end to end …");
+        let sink = Sink::start(SinkSettings::count_only()).map_err(Error::io("the sink"))?;
+        let leads = Leads::write(&self.place("end-to-end"), LeadsTo::Sink(&sink.url()))?;
+        let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
+        let warm_up = self.load(subject.intake(), self.settings.time.mul_f64(super::WARM_UP)).await?.answered();
+        self.drained(&sink, warm_up).await?;
+        let started = Instant::now();
+        let loaded = self.load(subject.intake(), self.settings.time).await?;
+        let accepted = loaded.answered();
+        self.drained(&sink, warm_up + accepted).await?;
+        let elapsed = started.elapsed();
+        let memory = subject.memory();
+        subject.end().await?;
+        Ok(EndToEnd {
+            per_second: accepted as f64 / elapsed.as_secs_f64(),
+            accepted,
+            accept_per_second: loaded.per_second(),
+            latency: Latency::of(&loaded),
+            drain_seconds: (elapsed - loaded.elapsed).as_secs_f64(),
+            memory,
+        })
+    }
+
+    /// Waits for the last effect. One more or one fewer than there were events fails the bench.
+    async fn drained(&self, sink: &Sink, wanted: u64) -> Result<(), Error> {
+        let started = Instant::now();
+        loop {
+            let applied = sink.truth().applied;
+            if applied == wanted {
+                return Ok(());
+            }
+            if applied > wanted || started.elapsed() > DRAIN_MAX {
+                return Err(Error::Wrong(format!("{wanted} events were accepted, and the sink has {applied} effects")));
+            }
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    }
+
+    pub async fn keys(&self) -> Result<Keys, Error> {
+        let count = self.settings.keys;
+        self.status.show("keys: an empty ledger …");
+        let first = self.accept_at("keys-none-1").await?;
+        self.status.show(&format!("keys: writing {count} …"));
+        let leads = Leads::write(&self.place("keys-many"), LeadsTo::Sink(NOWHERE))?;
+        self.prepared(&leads, count).await?;
+        self.status.show(&format!("keys: a start with {count} jobs that wait …"));
+        let started = Instant::now();
+        let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
+        self.load(subject.intake(), Duration::from_millis(1)).await?;
+        let recovery = started.elapsed();
+        self.status.show(&format!("keys: {count} of them …"));
+        let many = self.accept_of(&subject).await?;
+        subject.end().await?;
+        self.status.show("keys: an empty ledger again …");
+        let last = self.accept_at("keys-none-2").await?;
+        let memory = [first.memory, last.memory]
+            .into_iter()
+            .fold(many.memory, |a, b| Memory { resident_kib: a.resident_kib, ..a.then(b) });
+        Ok(Keys {
+            keys: count,
+            empty_per_second: (first.per_second + last.per_second) / 2.0,
+            per_second: many.per_second,
+            recovery_seconds: recovery.as_secs_f64(),
+            memory,
+        })
+    }
+}

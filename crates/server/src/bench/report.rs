@@ -1,0 +1,278 @@
+//! What was measured, as numbers and as text.
+
+use std::fmt;
+
+use serde::Serialize;
+use sluice_ledger::bench::Measured;
+use sluice_simulator::load::Loaded;
+
+use super::Settings;
+use crate::stage::Memory;
+
+const ACCEPT_FLOOR: f64 = 0.35;
+const END_TO_END_FLOOR: f64 = 0.15;
+const KEYS_FLOOR: f64 = 0.9;
+const MEMORY_MAX_KIB: u64 = 128 * 1024;
+
+/// Latency of answers, in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Latency {
+    /// Half of the answers were faster.
+    pub p50_ms: f64,
+    /// All but one in a hundred were faster.
+    pub p99_ms: f64,
+}
+
+impl Latency {
+    pub(super) fn of(loaded: &Loaded) -> Latency {
+        Latency { p50_ms: loaded.latency_ms(0.5), p99_ms: loaded.latency_ms(0.99) }
+    }
+}
+
+/// What the machine can do.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ceilings {
+    /// A bare HTTP server that verifies and parses, and keeps nothing.
+    pub http_per_second: f64,
+    /// Its latency.
+    pub http_latency: Latency,
+    /// Rows of events through bare SQLite in batches.
+    pub rows_per_second: f64,
+    /// Appends of 4 KiB, each flushed.
+    pub flushes_per_second: f64,
+}
+
+impl Ceilings {
+    pub(super) fn new(http: &Loaded, rows: Measured, flushes: Measured) -> Ceilings {
+        Ceilings {
+            http_per_second: http.per_second(),
+            http_latency: Latency::of(http),
+            rows_per_second: rows.per_second(),
+            flushes_per_second: flushes.per_second(),
+        }
+    }
+}
+
+/// Durable accept alone.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Accept {
+    /// Events accepted.
+    pub per_second: f64,
+    /// From the request to its 202.
+    pub latency: Latency,
+    /// Operations in a transaction, on average.
+    pub batch: f64,
+    /// Of the node.
+    pub memory: Memory,
+}
+
+/// From the request to the applied effect.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EndToEnd {
+    /// Events whose effect was applied, from the first request to the last effect.
+    pub per_second: f64,
+    /// Events accepted, and effects applied: the same number, or there is no report.
+    pub accepted: u64,
+    /// Events accepted a second meanwhile.
+    pub accept_per_second: f64,
+    /// From the request to its 202, meanwhile.
+    pub latency: Latency,
+    /// From the last accept to the last effect.
+    pub drain_seconds: f64,
+    /// Of the node.
+    pub memory: Memory,
+}
+
+/// A ledger with many keys against an empty one.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Keys {
+    /// How many.
+    pub keys: u64,
+    /// Events accepted by an empty ledger: the mean of a run before and one after.
+    pub empty_per_second: f64,
+    /// Events accepted with so many keys.
+    pub per_second: f64,
+    /// From the start of the process with as many waiting jobs to the first accepted event.
+    pub recovery_seconds: f64,
+    /// Of the node.
+    pub memory: Memory,
+}
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Floor {
+    /// Which figure.
+    pub name: &'static str,
+    /// What it is.
+    pub value: f64,
+    /// What it should be.
+    pub wanted: f64,
+    /// Whether it is.
+    pub reached: bool,
+}
+
+/// Everything that was measured in one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Cores of this machine.
+    pub cores: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// Bytes of a body, at least.
+    pub body_bytes: usize,
+    /// What the machine can do.
+    pub ceilings: Ceilings,
+    /// Durable accept alone.
+    pub accept: Option<Accept>,
+    /// From the request to the applied effect.
+    pub end_to_end: Option<EndToEnd>,
+    /// Many keys against none.
+    pub keys: Option<Keys>,
+    /// What should be reached.
+    pub floors: Vec<Floor>,
+}
+
+impl Report {
+    pub(super) fn new(
+        settings: &Settings,
+        ceilings: Ceilings,
+        accept: Option<Accept>,
+        end_to_end: Option<EndToEnd>,
+        keys: Option<Keys>,
+    ) -> Report {
+        let at_least = |name, value: f64, wanted: f64| Floor { name, value, wanted, reached: value >= wanted };
+        let http = ceilings.http_per_second;
+        let mut floors = Vec::new();
+        floors.extend(accept.map(|accept| at_least("accept of bare HTTP", accept.per_second / http, ACCEPT_FLOOR)));
+        floors
+            .extend(end_to_end.map(|end| at_least("end to end of bare HTTP", end.per_second / http, END_TO_END_FLOOR)));
+        floors.extend(
+            keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
+        );
+        let memories = [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory)];
+        // A node in this process shares its memory with the client.
+        if settings.home != super::Home::Here
+            && let Some(peak) = memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
+        {
+            let mib = |kib: u64| kib as f64 / 1024.0;
+            let (value, wanted) = (mib(peak), mib(MEMORY_MAX_KIB));
+            floors.push(Floor { name: "peak memory, MiB", value, wanted, reached: peak < MEMORY_MAX_KIB });
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (connections, body_bytes) = (settings.connections, settings.body_bytes);
+        Report { cores, connections, body_bytes, ceilings, accept, end_to_end, keys, floors }
+    }
+
+    /// Whether every figure is what it should be.
+    pub fn all_reached(&self) -> bool {
+        self.floors.iter().all(|floor| floor.reached)
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, figure: String, rest: &str) -> fmt::Result {
+    writeln!(f, "  {name:<28}{figure:>12}   {rest}")
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{per_second:.0}/s")
+}
+
+fn latency(latency: &Latency) -> String {
+    format!("p50 {:.2} ms, p99 {:.2} ms", latency.p50_ms, latency.p99_ms)
+}
+
+fn memory(memory: &Memory) -> String {
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    format!("memory {:.0} MiB, at most {:.0} MiB", mib(memory.resident_kib), mib(memory.peak_kib))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ceilings { http_per_second: http, rows_per_second: rows, flushes_per_second: flushes, .. } = self.ceilings;
+        writeln!(
+            f,
+            "This machine ({} cores), {} connections, bodies of {} bytes:",
+            self.cores, self.connections, self.body_bytes
+        )?;
+        row(f, "bare HTTP, nothing kept", rate(http), &latency(&self.ceilings.http_latency))?;
+        row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
+        row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
+        writeln!(f, "\nThe node, in the same run:")?;
+        if let Some(accept) = &self.accept {
+            let shares =
+                format!("{:.2} of bare HTTP, {:.2} of bare SQLite", accept.per_second / http, accept.per_second / rows);
+            row(f, "accept, durable", rate(accept.per_second), &shares)?;
+            row(f, "", String::new(), &format!("{}, {:.0} in a commit", latency(&accept.latency), accept.batch))?;
+            row(f, "", String::new(), &memory(&accept.memory))?;
+        }
+        if let Some(end) = &self.end_to_end {
+            let shares =
+                format!("{:.2} of bare HTTP; {} events, {} effects", end.per_second / http, end.accepted, end.accepted);
+            row(f, "end to end, effect applied", rate(end.per_second), &shares)?;
+            let meanwhile = format!(
+                "accepted at {} meanwhile ({}), the rest drained in {:.1} s",
+                rate(end.accept_per_second),
+                latency(&end.latency),
+                end.drain_seconds
+            );
+            row(f, "", String::new(), &meanwhile)?;
+            row(f, "", String::new(), &memory(&end.memory))?;
+        }
+        if let Some(keys) = &self.keys {
+            let share = keys.per_second / keys.empty_per_second;
+            let shares = format!("{share:.2} of an empty ledger ({})", rate(keys.empty_per_second));
+            row(f, &format!("accept with {} keys", keys.keys), rate(keys.per_second), &shares)?;
+            let recovery = format!("{:.2} s", keys.recovery_seconds);
+            row(f, "start with as many jobs", recovery, "from the start of the process to the first 202")?;
+            row(f, "", String::new(), &memory(&keys.memory))?;
+        }
+        writeln!(f)?;
+        for floor in &self.floors {
+            let word = if floor.reached { "reached" } else { "BELOW" };
+            let wanted = if floor.wanted > 1.0 {
+                format!("below {:.0}", floor.wanted)
+            } else {
+                format!("at least {:.2}", floor.wanted)
+            };
+            row(f, floor.name, format!("{:.2}", floor.value), &format!("{word} ({wanted})"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Home, What};
+    use std::time::Duration;
+
+    fn report(accept_per_second: f64, peak_kib: u64) -> Report {
+        let settings = Settings {
+            what: What::Accept,
+            time: Duration::from_secs(1),
+            connections: 64,
+            body_bytes: 700,
+            keys: 0,
+            home: Home::Process("sluice".into()),
+        };
+        let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };
+        let ceilings = Ceilings {
+            http_per_second: 1_000.0,
+            http_latency: quick,
+            rows_per_second: 2_000.0,
+            flushes_per_second: 500.0,
+        };
+        let memory = Memory { resident_kib: peak_kib, peak_kib };
+        let accept = Accept { per_second: accept_per_second, latency: quick, batch: 8.0, memory };
+        Report::new(&settings, ceilings, Some(accept), None, None)
+    }
+
+    #[test]
+    fn a_figure_below_its_floor_is_said_and_fails_the_check() {
+        assert!(report(350.0, 1024).all_reached());
+        assert!(!report(349.0, 1024).all_reached());
+        assert!(!report(350.0, MEMORY_MAX_KIB).all_reached());
+        let text = report(349.0, 1024).to_string();
+        assert!(text.contains("BELOW (at least 0.35)") && text.contains("0.17 of bare SQLite"), "{text}");
+    }
+}

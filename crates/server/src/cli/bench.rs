@@ -1,0 +1,76 @@
+//! `sluice bench`: how fast a node is on this machine, against the machine's own limits.
+
+use std::time::Duration;
+
+use super::{Failed, exit};
+use crate::bench::{self, Home, Settings, What};
+use crate::stage::StatusLine;
+
+/// Measure a node on this machine against the machine's own limits
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Every figure is a share of what a bare server and a bare ledger reach in the same run with the same client, \
+so that runs on different machines can be compared. Everything stays on loopback and in a temporary directory."
+)]
+pub(super) struct Bench {
+    /// What to measure
+    #[arg(value_enum, default_value_t = What::All)]
+    what: What,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Connections at once
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4000))]
+    connections: u16,
+    /// Bytes of each body
+    #[arg(long, default_value_t = 700, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    body: u32,
+    /// Keys in the ledger for the measurement of keys
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Run the node in this process; its memory then is not told apart from the client's
+    #[arg(long)]
+    in_process: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// End with code 1 if a figure is below what it should be
+    #[arg(long)]
+    check: bool,
+}
+
+impl Bench {
+    pub fn run(self) -> Result<(), Failed> {
+        let failed =
+            |error: &dyn std::fmt::Display| Failed::new(exit::UNAVAILABLE, format!("the bench failed: {error}"));
+        let home = if self.in_process {
+            Home::Here
+        } else {
+            Home::Process(std::env::current_exe().map_err(|error| failed(&error))?)
+        };
+        let settings = Settings {
+            what: self.what,
+            time: Duration::from_secs(self.seconds),
+            connections: usize::from(self.connections),
+            body_bytes: self.body as usize,
+            keys: self.keys,
+            home,
+        };
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
+        let report = runtime.block_on(bench::run(settings, StatusLine::new())).map_err(|error| failed(&error))?;
+        if self.json {
+            let text = serde_json::to_string_pretty(&report).map_err(|error| failed(&error))?;
+            anstream::println!("{text}");
+        } else {
+            if cfg!(debug_assertions) {
+                anstream::println!("This is a debug build: the figures say nothing. Build with --release.\n");
+            }
+            anstream::print!("{report}");
+        }
+        if self.check && !report.all_reached() {
+            return Err(Failed::new(exit::NO, "a figure is below what it should be"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! `sluice dlq`: jobs that failed for good, or whose outcome nobody knows.
+
+use serde_json::json;
+use sluice_domain::job::JobState;
+
+use super::Failed;
+use super::jobs::Show;
+use super::lists::{JobFilters, Paging, footer};
+use super::print::{self, ago, hint};
+use super::reach::Reach;
+use super::selection::{Act, Verb};
+use super::table::{Cell, Column, Table, state};
+use crate::operate::view::{JobView, List, ReasonView};
+
+/// See dead letters, why they died, and give them up
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  sluice dlq top --since 1h\n  sluice dlq --class permanent --worker lead-to-crm\n  sluice replay --filter code=timeout --reason \"the CRM is back\"\n  sluice dlq drop job_17 job_18 --reason \"test data\"\n  sluice dlq drop --filter source=website --reason \"spam\" --dry-run"
+)]
+pub(super) struct Dlq {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListDead,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Newest first
+    List(ListDead),
+    /// One dead letter with its effects and attempts
+    Show(Show),
+    /// Why jobs died, most frequent first
+    Top(Top),
+    /// Give dead or unknown jobs up for good
+    Drop(Act),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListDead {
+    #[command(flatten)]
+    filters: JobFilters,
+    #[command(flatten)]
+    paging: Paging,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+struct Top {
+    /// Within this span (1h) or since this time
+    #[arg(long, default_value = "1h")]
+    since: String,
+    /// At most so many
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
+    limit: u32,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const DROP: Verb = Verb {
+    path: "/dead-letters/drop",
+    infinitive: "drop",
+    participle: "dropped",
+    states: &[JobState::Dead, JobState::Unknown],
+};
+
+impl Dlq {
+    pub fn run(self) -> Result<(), Failed> {
+        match self.command {
+            None => self.list.run(),
+            Some(Command::List(list)) => list.run(),
+            Some(Command::Show(show)) => show.run(),
+            Some(Command::Top(top)) => top.run(),
+            Some(Command::Drop(act)) => act.reach.run(async |desk| act.perform(desk, DROP, json!({})).await),
+        }
+    }
+}
+
+impl ListDead {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let mut query = self.filters.query();
+            query.extend(self.paging.query());
+            let answer = desk.get("/dead-letters", &query).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let list: List<JobView> = print::understood(&answer)?;
+            if list.items.is_empty() {
+                return print::print(match self.filters.is_empty() {
+                    true => "No dead letters. Jobs that are still tried again: `sluice jobs --state retrying,waiting`.",
+                    false => "No dead letters match. `sluice dlq` lists them all.",
+                });
+            }
+            print::print(&told(&list))
+        })
+    }
+}
+
+fn told(list: &List<JobView>) -> String {
+    let mut table = Table::new([
+        Column::Whole("JOB"),
+        Column::Whole("STATE"),
+        Column::Cut("WORKER"),
+        Column::Cut("SOURCE"),
+        Column::Whole("DIED"),
+        Column::Number("TRIES"),
+        Column::Cut("CODE"),
+        Column::Cut("WHAT HAPPENED"),
+    ]);
+    for job in &list.items {
+        let failure = job.failure.as_ref();
+        table.row([
+            Cell::from(job.id.as_str()),
+            state(&job.state),
+            job.worker.as_str().into(),
+            job.source.as_str().into(),
+            ago(&job.updated_at).into(),
+            job.tries.into(),
+            failure.map_or("", |failure| &failure.code).into(),
+            failure.map_or("", |failure| &failure.message).into(),
+        ]);
+    }
+    let mut text = table.render() + &footer(list.next.as_deref(), "sluice dlq show JOB");
+    text.push_str(&hint("Try again: sluice replay JOB --reason \"…\"   Give up: sluice dlq drop JOB --reason \"…\""));
+    text
+}
+
+impl Top {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let query = [("since", Some(self.since.clone())), ("limit", Some(self.limit.to_string()))];
+            let answer = desk.get("/dead-letters/top", &query).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let reasons: Vec<ReasonView> = print::understood(&answer)?;
+            if reasons.is_empty() {
+                return print::print(&format!("Nothing died since {}. A longer look back: --since 7d.", self.since));
+            }
+            let mut table = Table::new([
+                Column::Number("COUNT"),
+                Column::Whole("CLASS"),
+                Column::Cut("CODE"),
+                Column::Whole("NEWEST"),
+                Column::Cut("SUCH AS"),
+            ]);
+            for reason in &reasons {
+                table.row([
+                    Cell::from(reason.count),
+                    reason.class.as_str().into(),
+                    reason.code.as_str().into(),
+                    ago(&reason.last_at).into(),
+                    reason.message.as_str().into(),
+                ]);
+            }
+            print::print(&(table.render() + &footer(None, "sluice dlq --code CODE, then sluice dlq show JOB")))
+        })
+    }
+}

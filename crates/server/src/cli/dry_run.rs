@@ -1,0 +1,149 @@
+//! `sluice try`: what a node would make of one payload. Nothing is written and nothing is sent.
+
+mod report;
+mod steps;
+
+use std::path::PathBuf;
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::Value;
+use sluice_domain::flow::Flow;
+use sluice_domain::key::PartValue;
+use sluice_domain::mask;
+use sluice_domain::time::Time;
+use sluice_domain::unit::format_duration;
+
+use super::{Failed, exit, flow, print};
+use crate::intake::{self, Arrival, Prepared, Problem};
+use crate::live::Live;
+use report::{EventReport, KeyReport, PartReport, QueueReport, Report};
+
+/// See what one payload would become: key, event, jobs, requests; nothing is sent
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The payload is signed as the flow's sender would, so that keys which come from a header are found too.\n\
+Personal data is masked unless --reveal; secrets are *** always. Exit code 1: it would be refused, kept for a person, or die.\n\n\
+Examples:\n  sluice try website-leads lead.json\n  sluice try /in/website - < lead.json\n  sluice try website-leads lead.json --header 'Idempotency-Key: 42' --json"
+)]
+pub(super) struct Try {
+    /// The flow, by its name or its path
+    flow: String,
+    /// The payload; - reads standard input
+    file: PathBuf,
+    /// The configuration: a directory or a file
+    #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
+    config: PathBuf,
+    /// A header that the sender sets; may be given more than once
+    #[arg(long, value_name = "NAME: VALUE", value_parser = flow::header)]
+    header: Vec<(String, String)>,
+    /// The event id that the sender gives it, where that stands in a header
+    #[arg(long, default_value = "try", value_name = "ID")]
+    id: String,
+    /// Show personal data
+    #[arg(long)]
+    reveal: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Try {
+    pub fn run(self) -> Result<(), Failed> {
+        let live = flow::load(&self.config)?;
+        let flow = flow::find(&live, &self.flow)?.clone();
+        let body = flow::payload(&self.file, &flow)?;
+        let mut request = flow::signed(&flow, &self.id, &body)?;
+        flow::set_headers(&mut request.headers, &self.header);
+        let mut headers = HeaderMap::new();
+        for (name, value) in &request.headers {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value.expose()))
+            {
+                headers.insert(name, value);
+            }
+        }
+        let now = Time::from(jiff::Timestamp::now());
+        let arrival = Arrival { received_at: now, verified_by: None, trace: steps::TRACE };
+        let prepared = intake::prepare_all(&live, &flow, &headers, &request.body, arrival).map_err(refused)?;
+        let report = Report {
+            flow: flow.name.clone(),
+            source: flow.source.clone(),
+            route: format!("{} {}", flow.method, flow.path),
+            verify: flow.verify.as_ref().map_or("nobody is verified", |verifier| verifier.scheme().name()).to_owned(),
+            events: prepared.iter().map(|prepared| self.event(&live, &flow, prepared, now)).collect(),
+            revealed: self.reveal,
+        };
+        let text = if self.json { print::pretty(&report) } else { report.told() };
+        print::print(&report.without_ids(text))?;
+        match report.problem() {
+            Some(problem) => Err(Failed::new(exit::NO, problem)),
+            None => Ok(()),
+        }
+    }
+
+    fn event(&self, live: &Live, flow: &Flow, prepared: &Prepared, now: Time) -> EventReport {
+        let quarantine = prepared.new.quarantine.as_ref().map(|quarantine| &quarantine.failure);
+        // Jobs of an event that waits for a person do nothing until it is mended.
+        let jobs = if quarantine.is_some() { &[][..] } else { &prepared.new.jobs };
+        EventReport {
+            key: self.key(flow, prepared),
+            event_id: steps::event_id(prepared).to_string(),
+            event_type: prepared.event.event_type.clone(),
+            normalized: self.cover().value(&serde_json::to_value(&prepared.event).unwrap_or_default()),
+            unknown_fields: prepared.unknown_fields.clone(),
+            quarantine: quarantine.map(|failure| self.cover().text(&format!("{}: {}", failure.code, failure.message))),
+            queues: flow
+                .enqueue
+                .iter()
+                .map(|enqueue| QueueReport {
+                    step: enqueue.step.clone(),
+                    queue: enqueue.queue.clone(),
+                    condition: enqueue.condition.as_ref().map(|condition| condition.source().to_owned()),
+                    taken: prepared.queues.iter().any(|(step, _)| *step == enqueue.step),
+                    workers: live.config.consumers(&enqueue.queue).map(|worker| worker.name.clone()).collect(),
+                })
+                .collect(),
+            jobs: jobs.iter().map(|job| steps::job(live, prepared, job, now, self.cover())).collect(),
+        }
+    }
+
+    /// The key, and what each of its parts was in this request.
+    fn key(&self, flow: &Flow, prepared: &Prepared) -> KeyReport {
+        let key = &prepared.key;
+        let part = |part: &PartValue| PartReport { from: part.part.clone(), value: part.value.clone() };
+        KeyReport {
+            strategy: key.strategy.clone(),
+            parts: key.parts.iter().map(part).collect(),
+            passed_over: key.passed_over.clone(),
+            text: self.cover().text(&key.text),
+            kept_for: format_duration(flow.idempotency.ttl),
+        }
+    }
+
+    fn cover(&self) -> Cover {
+        if self.reveal { Cover::Off } else { Cover::On }
+    }
+}
+
+fn refused(problem: Problem) -> Failed {
+    let message = format!("refused: {} {}: {}", problem.status.as_u16(), problem.code, problem.detail);
+    Failed::new(exit::NO, mask::text(&message))
+}
+
+/// Whether personal data is covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cover {
+    On,
+    Off,
+}
+
+impl Cover {
+    fn value(self, value: &Value) -> Value {
+        if self == Cover::On { mask::value(value) } else { value.clone() }
+    }
+
+    fn text(self, text: &str) -> String {
+        if self == Cover::On { mask::text(text).into_owned() } else { text.to_owned() }
+    }
+}

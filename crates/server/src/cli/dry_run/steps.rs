@@ -1,0 +1,193 @@
+//! The steps of a job that does not exist: the same expressions, templates and requests as in earnest.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_connectors::Call;
+use sluice_domain::event::EventId;
+use sluice_domain::job::{EffectKey, JobId};
+use sluice_domain::template::{Expression, Scope, Secrets};
+use sluice_domain::time::Time;
+use sluice_domain::verify::SecretValue;
+use sluice_domain::worker::{Step, Worker};
+use sluice_ledger::{EventRecord, NewJob};
+
+use super::Cover;
+use super::report::{JobReport, RequestReport, Runs, StepReport};
+use crate::config::SecretStore;
+use crate::intake::Prepared;
+use crate::live::Live;
+use crate::work::scope_of;
+
+/// Stands for the trace that an accepted event would be given.
+pub(super) const TRACE: &str = "00000000000000000000000000000001";
+
+/// The id that the event would have, if its key is new.
+pub(super) fn event_id(prepared: &Prepared) -> EventId {
+    EventId::new(prepared.new.key, 0)
+}
+
+/// What a job would do.
+pub(super) fn job(live: &Live, prepared: &Prepared, job: &NewJob, now: Time, cover: Cover) -> JobReport {
+    let mut report =
+        JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
+    let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
+    let scope = match scope_of(live, &record(prepared), &prepared.new.body, &job.queue) {
+        Ok(scope) => scope,
+        Err(failure) => {
+            report.problem = Some(cover.text(&failure.message));
+            return report;
+        }
+    };
+    let secrets = Covered::new(&live.secrets);
+    let rehearsal = Rehearsal { live, worker, scope, secrets, event: event_id(prepared), now, cover };
+    let mut would_run = BTreeSet::new();
+    for step in &worker.steps {
+        let report_of_step = rehearsal.step(step, &would_run);
+        if report_of_step.runs != Runs::No {
+            would_run.insert(step.id.clone());
+        }
+        let ends_here = report_of_step.problem.is_some();
+        report.steps.push(report_of_step);
+        if ends_here {
+            break;
+        }
+    }
+    report
+}
+
+struct Rehearsal<'a> {
+    live: &'a Live,
+    worker: &'a Worker,
+    scope: Scope,
+    secrets: Covered,
+    event: EventId,
+    now: Time,
+    cover: Cover,
+}
+
+impl Rehearsal<'_> {
+    fn step(&self, step: &Step, would_run: &BTreeSet<String>) -> StepReport {
+        let mut expressions = Vec::new();
+        step.with.visit_expressions(&mut |expression| expressions.push(expression));
+        let condition_needs = needs(step.condition.iter(), would_run);
+        let with_needs = needs(expressions, would_run);
+        let mut report = StepReport {
+            step: step.id.clone(),
+            action: step.action.name(),
+            destination: step.destination.clone(),
+            class: step.class.as_str(),
+            effect_key: EffectKey::new(self.event, &self.worker.name, &step.id).to_string(),
+            condition: step.condition.as_ref().map(|condition| condition.source().to_owned()),
+            runs: Runs::Yes,
+            needs: condition_needs.union(&with_needs).cloned().collect(),
+            request: None,
+            problem: None,
+        };
+        if !condition_needs.is_empty() {
+            report.runs = Runs::Depends;
+            return report;
+        }
+        match step.condition.as_ref().map_or(Ok(true), |condition| condition.holds(&self.scope)) {
+            Ok(true) => {}
+            Ok(false) => {
+                report.runs = Runs::No;
+                report.needs.clear();
+                return report;
+            }
+            Err(problem) => {
+                report.problem = Some(self.cover.text(&format!("if: {problem}")));
+                return report;
+            }
+        }
+        if with_needs.is_empty() {
+            match self.request(step, &report.effect_key) {
+                Ok(request) => report.request = Some(request),
+                Err(problem) => report.problem = Some(self.cover.text(&problem)),
+            }
+        }
+        report
+    }
+
+    fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
+        let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
+        let traceparent = format!("00-{TRACE}-0000000000000001-01");
+        let call = Call {
+            action: step.action,
+            destination: &step.destination,
+            with: &with.unwrap_or(Value::Null),
+            effect_key,
+            attempt: 1,
+            traceparent: Some(&traceparent),
+            timeout: Duration::from_secs(1),
+            now: self.now,
+        };
+        let preview = self.live.connectors.preview(&call).map_err(|failure| failure.message)?;
+        let header = |(name, value): (String, String)| match name.as_str() {
+            "traceparent" => (name, "(another one for each attempt)".to_owned()),
+            _ => (name, self.cover.text(&value)),
+        };
+        Ok(RequestReport {
+            method: preview.method,
+            url: self.cover.text(&preview.url),
+            headers: preview.headers.into_iter().map(header).collect(),
+            body: self.cover.value(&preview.body),
+        })
+    }
+}
+
+/// The steps whose outputs these expressions wait for. One that is passed over has no output to wait for.
+fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut needs = BTreeSet::new();
+    for expression in expressions {
+        let named = expression.steps();
+        if named.is_empty() && expression.roots().contains("steps") {
+            needs.extend(would_run.iter().cloned());
+        }
+        needs.extend(named.into_iter().filter(|step| would_run.contains(step)));
+    }
+    needs
+}
+
+/// The event as the ledger would hand it out again.
+fn record(prepared: &Prepared) -> EventRecord {
+    let new = &prepared.new;
+    EventRecord {
+        ord: 0,
+        id: event_id(prepared),
+        generation: 0,
+        key_text: new.key_text.clone(),
+        flow: new.flow.to_string(),
+        source: new.source.to_string(),
+        event_type: new.event_type.clone(),
+        received_at: new.received_at,
+        persisted_at: new.received_at,
+        occurred_at: new.occurred_at,
+        expires_at: new.expires_at,
+        revision: new.revision.to_string(),
+        verified_by: None,
+        trace: new.trace.clone(),
+        first_job: JobId(0),
+        jobs: new.jobs.len() as u32,
+        variant_of: None,
+    }
+}
+
+/// Every secret that the steps may use, with its value covered.
+struct Covered {
+    names: BTreeSet<String>,
+    value: SecretValue,
+}
+
+impl Covered {
+    fn new(secrets: &SecretStore) -> Covered {
+        Covered { names: secrets.names().map(str::to_owned).collect(), value: SecretValue::from("***") }
+    }
+}
+
+impl Secrets for Covered {
+    fn secret(&self, name: &str) -> Option<&SecretValue> {
+        self.names.contains(name).then_some(&self.value)
+    }
+}

@@ -1,0 +1,192 @@
+//! `sluice events`: what was accepted.
+
+use serde_json::Value;
+
+use super::Failed;
+use super::lists::{Paging, footer};
+use super::print::{self, ago, heading, hint, moment, pretty};
+use super::reach::Reach;
+use super::selection::Actor;
+use super::table::{Cell, Column, Table, pairs, state};
+use crate::operate::view::{EventDetail, EventView, List};
+
+/// See accepted events
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal   (leaves a line in the audit trail)"
+)]
+pub(super) struct Events {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListEvents,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Newest first
+    List(ListEvents),
+    /// One event with its jobs and its body
+    Show(Show),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListEvents {
+    /// Only from this source
+    #[arg(long)]
+    source: Option<String>,
+    /// Only of this type, such as lead.created
+    #[arg(long, value_name = "TYPE")]
+    r#type: Option<String>,
+    #[command(flatten)]
+    paging: Paging,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// The event: evt_…
+    id: String,
+    /// Show personal data; leaves a line in the audit trail
+    #[arg(long)]
+    reveal: bool,
+    #[command(flatten)]
+    actor: Actor,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Events {
+    pub fn run(self) -> Result<(), Failed> {
+        match self.command {
+            None => self.list.run(),
+            Some(Command::List(list)) => list.run(),
+            Some(Command::Show(show)) => show.run(),
+        }
+    }
+}
+
+impl ListEvents {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let mut query = vec![("source", self.source.clone()), ("type", self.r#type.clone())];
+            query.extend(self.paging.query());
+            let answer = desk.get("/events", &query).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let list: List<EventView> = print::understood(&answer)?;
+            print::print(&self.told(&list))
+        })
+    }
+
+    fn told(&self, list: &List<EventView>) -> String {
+        if list.items.is_empty() {
+            return match (&self.source, &self.r#type) {
+                (None, None) => "No events yet. Post one with `sluice send FLOW FILE`.\n".to_owned(),
+                _ => "No events match. `sluice sources` shows who has sent anything.\n".to_owned(),
+            };
+        }
+        let mut table = Table::new([
+            Column::Whole("EVENT"),
+            Column::Whole("RECEIVED"),
+            Column::Cut("SOURCE"),
+            Column::Cut("TYPE"),
+            Column::Whole("STATUS"),
+            Column::Cut("KEY"),
+        ]);
+        for event in &list.items {
+            table.row([
+                Cell::from(event.id.as_str()),
+                ago(&event.received_at).into(),
+                event.source.as_str().into(),
+                event.event_type.as_str().into(),
+                state(&event.status),
+                event.idempotency_key.as_str().into(),
+            ]);
+        }
+        table.render() + &footer(list.next.as_deref(), "sluice events show EVENT")
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let query =
+                [("reveal", self.reveal.then(|| "true".to_owned())), ("actor", self.reveal.then(|| self.actor.name()))];
+            let answer = desk.get(&format!("/events/{}", escaped(&self.id)), &query).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            print::print(&told(&print::understood(&answer)?))
+        })
+    }
+}
+
+fn told(detail: &EventDetail) -> String {
+    let event = &detail.event;
+    let mut text = pairs([
+        ("event", event.id.clone()),
+        ("status", event.status.clone()),
+        ("type", event.event_type.clone()),
+        ("source", format!("{} (flow {})", event.source, event.flow)),
+        ("key", event.idempotency_key.clone()),
+        ("received", moment(&event.received_at)),
+        ("occurred", event.occurred_at.as_deref().map(moment).unwrap_or_default()),
+        ("key kept until", moment(&event.expires_at)),
+        ("verified by", event.verified_by.clone().unwrap_or_else(|| "nobody".to_owned())),
+        ("configuration", event.revision.clone()),
+        ("trace", event.trace.clone()),
+    ]);
+    if event.jobs.is_empty() {
+        text.push_str("\nNo worker took it: it has no jobs.\n");
+    } else {
+        text.push_str(&heading("Jobs"));
+        let mut table =
+            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("TRIES")]);
+        for job in &event.jobs {
+            table.row([
+                Cell::from(job.id.as_str()),
+                state(&job.state),
+                job.worker.as_str().into(),
+                job.attempts.into(),
+            ]);
+        }
+        text.push_str(&table.render());
+    }
+    let mut body = |title: &str, value: &Option<Value>| {
+        if let Some(value) = value {
+            text.push_str(&heading(title));
+            text.push_str(&pretty(value));
+            text.push('\n');
+        }
+    };
+    body("Normalized", &detail.normalized);
+    body("Request body", &detail.raw);
+    body("Request headers", &detail.headers);
+    if detail.normalized.is_none() && detail.raw.is_none() {
+        text.push_str("\nIts body is past its retention.\n");
+    }
+    text.push_str(&hint("\nSee a job: sluice jobs show JOB"));
+    if !detail.revealed && detail.raw.is_some() {
+        text.push_str(&hint("Personal data is masked; --reveal shows it and leaves a line in the audit trail."));
+    }
+    text
+}
+
+/// An id in a path: whatever was typed stays one segment of it.
+pub(super) fn escaped(id: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    id.trim()
+        .bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

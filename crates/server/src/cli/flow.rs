@@ -1,0 +1,117 @@
+//! What `try` and `send` share: a flow of the configuration, and a payload as its sender would post it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluice_domain::flow::Flow;
+use sluice_domain::verify::{SecretValue, UnsignedRequest, sign};
+
+use super::up::explain;
+use super::{Failed, exit};
+use crate::config::{self, EnvironmentThenFiles, did_you_mean};
+use crate::live::Live;
+use crate::run::StartError;
+
+pub(super) const CONTENT_TYPE: &str = "application/json";
+
+/// The directory that holds a configuration, which may be one file.
+pub(super) fn directory(config: &Path) -> PathBuf {
+    if config.is_dir() { config.to_owned() } else { config.parent().unwrap_or(Path::new(".")).to_owned() }
+}
+
+/// Reads a configuration. Its warnings are `sluice check`'s to tell.
+pub(super) fn load(path: &Path) -> Result<Live, Failed> {
+    let files = config::read(path).map_err(|error| explain(error.into()))?;
+    let mut compiled = config::compile(&files, &EnvironmentThenFiles::new(directory(path)));
+    match compiled.config.take() {
+        Some(config) => Live::new(config, compiled.secrets).map_err(|error| explain(error.into())),
+        None => Err(explain(StartError::Config(Box::new(compiled), files))),
+    }
+}
+
+/// The flow with this name, or the one behind this path.
+pub(super) fn find<'a>(live: &'a Live, wanted: &str) -> Result<&'a Arc<Flow>, Failed> {
+    let flows = &live.config.flows;
+    let mut at_path = flows.values().filter(|flow| flow.path == wanted);
+    if let Some(flow) = flows.get(wanted).or_else(|| at_path.next()) {
+        return Ok(flow);
+    }
+    let paths = flows.values().map(|flow| flow.path.as_str());
+    let names: Vec<&str> = flows.keys().map(String::as_str).collect();
+    let hint = match did_you_mean(wanted, names.iter().copied().chain(paths)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names.is_empty() => "this configuration has no flows; name another one with --config DIR".to_owned(),
+        None => format!("there are {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    };
+    Err(Failed::new(exit::NO, format!("there is no flow `{wanted}`; {hint}")))
+}
+
+/// A payload from a file, or from standard input for `-`.
+pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, Failed> {
+    let unreadable =
+        |error: std::io::Error| Failed::new(exit::USAGE, format!("{} cannot be read: {error}", file.display()));
+    // One byte over the limit is enough to know that it is over.
+    let limit = flow.body_bytes_max.saturating_add(1);
+    let mut body = Vec::new();
+    if file == Path::new("-") {
+        std::io::stdin().lock().take(limit).read_to_end(&mut body).map_err(unreadable)?;
+    } else {
+        std::fs::File::open(file).map_err(unreadable)?.take(limit).read_to_end(&mut body).map_err(unreadable)?;
+    }
+    if body.len() as u64 > flow.body_bytes_max {
+        return Err(Failed::new(
+            exit::NO,
+            format!(
+                "refused: 413 body-too-large: the payload has more than the {} bytes that this flow takes",
+                flow.body_bytes_max
+            ),
+        ));
+    }
+    Ok(body)
+}
+
+/// A request as the flow's sender would make it.
+#[derive(Debug)]
+pub(super) struct Signed {
+    /// Names in lower case, and values.
+    pub headers: Vec<(String, SecretValue)>,
+    /// The query that carries the proof, where it does.
+    pub query: Option<SecretValue>,
+    pub body: Vec<u8>,
+}
+
+/// Signs a payload as the flow's sender would, now. Without a verifier it stays as it is.
+pub(super) fn signed(flow: &Flow, id: &str, body: &[u8]) -> Result<Signed, Failed> {
+    let content_type = ("content-type".to_owned(), SecretValue::from(CONTENT_TYPE));
+    let Some(verifier) = &flow.verify else {
+        return Ok(Signed { headers: vec![content_type], query: None, body: body.to_vec() });
+    };
+    let unsigned = UnsignedRequest { method: &flow.method, id, content_type: CONTENT_TYPE, body };
+    let signed = sign(verifier, &unsigned, jiff::Timestamp::now()).map_err(|problem| {
+        Failed::new(
+            exit::NO,
+            format!("this payload cannot be signed for `{}` ({}): {problem}", flow.name, verifier.scheme()),
+        )
+    })?;
+    let mut headers = vec![content_type];
+    headers.extend(signed.headers.into_iter().map(|(name, value)| (name.to_lowercase(), value)));
+    Ok(Signed { headers, query: signed.query, body: signed.body })
+}
+
+/// `Name: value`, as a flag.
+pub(super) fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
+    let name = hyper::header::HeaderName::from_bytes(name.trim().as_bytes()).map_err(|error| error.to_string())?;
+    let value = value.trim();
+    hyper::header::HeaderValue::from_str(value).map_err(|error| error.to_string())?;
+    Ok((name.as_str().to_owned(), value.to_owned()))
+}
+
+/// Sets headers that were given by hand, in place of the sender's own where they have the same name.
+pub(super) fn set_headers(headers: &mut Vec<(String, SecretValue)>, given: &[(String, String)]) {
+    for (name, value) in given {
+        headers.retain(|(own, _)| own != name);
+        headers.push((name.clone(), SecretValue::from(value.as_str())));
+    }
+}

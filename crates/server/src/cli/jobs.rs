@@ -1,0 +1,281 @@
+//! `sluice jobs`: what is done with events, step by step.
+
+use serde_json::json;
+
+use super::Failed;
+use super::events::escaped;
+use super::lists::{JobFilters, Paging, footer};
+use super::print::{self, ago, heading, hint, indented, moment, pretty};
+use super::reach::{Desk, Reach};
+use super::selection::Actor;
+use super::table::{Cell, Column, Table, pairs, state};
+use crate::operate::view::{FailureView, JobDetail, JobView, List};
+
+/// See jobs, and say what became of those whose outcome is unknown
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  sluice jobs --state retrying,waiting\n  sluice jobs show job_17\n  sluice jobs resolve job_17 --happened --reason \"found it in the CRM\""
+)]
+pub(super) struct Jobs {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListJobs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Newest first
+    List(ListJobs),
+    /// One job with its effects and attempts
+    Show(Show),
+    /// Say what became of an effect whose outcome is unknown; its job goes on from there
+    Resolve(Resolve),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListJobs {
+    #[command(flatten)]
+    filters: JobFilters,
+    #[command(flatten)]
+    paging: Paging,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// One job.
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// The job: job_17
+    id: String,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("verdict").required(true))]
+struct Resolve {
+    /// The job: job_17
+    id: String,
+    /// The effect is there: the job goes on with its next step
+    #[arg(long, group = "verdict")]
+    happened: bool,
+    /// The effect is not there: the step is tried again
+    #[arg(long, group = "verdict")]
+    did_not_happen: bool,
+    /// How you know; stands in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Jobs {
+    pub fn run(self) -> Result<(), Failed> {
+        match self.command {
+            None => self.list.run(),
+            Some(Command::List(list)) => list.run(),
+            Some(Command::Show(show)) => show.run(),
+            Some(Command::Resolve(resolve)) => resolve.run(),
+        }
+    }
+}
+
+impl ListJobs {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let mut query = self.filters.query();
+            query.extend(self.paging.query());
+            let answer = desk.get("/jobs", &query).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let list: List<JobView> = print::understood(&answer)?;
+            if list.items.is_empty() {
+                return print::print(match self.filters.is_empty() {
+                    true => "No jobs yet: every accepted event makes one for each worker of its queue.",
+                    false => "No jobs match. `sluice status` counts them by state.",
+                });
+            }
+            print::print(&told_list(&list))
+        })
+    }
+}
+
+fn told_list(list: &List<JobView>) -> String {
+    let mut table = Table::new([
+        Column::Whole("JOB"),
+        Column::Whole("STATE"),
+        Column::Cut("WORKER"),
+        Column::Cut("SOURCE"),
+        Column::Cut("TYPE"),
+        Column::Number("TRIES"),
+        Column::Whole("CHANGED"),
+        Column::Cut("LAST FAILURE"),
+    ]);
+    for job in &list.items {
+        table.row([
+            Cell::from(job.id.as_str()),
+            state(&job.state),
+            job.worker.as_str().into(),
+            job.source.as_str().into(),
+            job.event_type.as_str().into(),
+            job.tries.into(),
+            ago(&job.updated_at).into(),
+            job.failure.as_ref().map(short).unwrap_or_default().into(),
+        ]);
+    }
+    table.render() + &footer(list.next.as_deref(), "sluice jobs show JOB")
+}
+
+fn short(failure: &FailureView) -> String {
+    match failure.status {
+        Some(status) => format!("{} {} ({status})", failure.class, failure.code),
+        None => format!("{} {}", failure.class, failure.code),
+    }
+}
+
+impl Show {
+    pub fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let answer = desk.get(&format!("/jobs/{}", escaped(&self.id)), &[]).await?;
+            if self.json { print::json(&answer) } else { print::print(&told(&print::understood(&answer)?, desk)) }
+        })
+    }
+}
+
+impl Resolve {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let verdict = if self.happened { "happened" } else { "did-not-happen" };
+            let order = json!({ "verdict": verdict, "reason": self.reason, "actor": self.actor.name() });
+            let answer = desk.post(&format!("/jobs/{}/resolve", escaped(&self.id)), &order).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            print::print(&told(&print::understood(&answer)?, desk))
+        })
+    }
+}
+
+/// A job with everything about it.
+fn told(detail: &JobDetail, desk: &Desk) -> String {
+    let job = &detail.job;
+    let due = matches!(job.state.as_str(), "retrying" | "waiting");
+    let mut text = pairs([
+        ("job", job.id.clone()),
+        ("state", job.state.clone()),
+        (
+            "failure",
+            job.failure.as_ref().map(|failure| format!("{}: {}", short(failure), failure.message)).unwrap_or_default(),
+        ),
+        ("worker", format!("{} (queue {})", job.worker, job.queue)),
+        ("dead-letter queue", job.dead_letter_queue.clone().unwrap_or_default()),
+        ("event", format!("{} ({} from {})", job.event_id, job.event_type, job.source)),
+        ("key", job.idempotency_key.clone()),
+        ("received", moment(&job.first_received_at)),
+        ("changed", moment(&job.updated_at)),
+        ("due", if due { moment(&job.due_at) } else { String::new() }),
+        ("finished", job.finished_at.as_deref().map(moment).unwrap_or_default()),
+        ("tries", format!("{} in all, {} at this step since it was last replayed", job.tries, job.attempts)),
+        ("replays", if job.replays > 0 { job.replays.to_string() } else { String::new() }),
+        ("configuration", job.revision.clone()),
+        ("trace", job.trace.clone()),
+    ]);
+    if let Some(result) = &job.result {
+        text.push_str(&heading("Result"));
+        text.push_str(&format!("{}\n", pretty(result)));
+    }
+    if !detail.effects.is_empty() {
+        text.push_str(&heading("Effects"));
+        let mut table = Table::new([
+            Column::Cut("STEP"),
+            Column::Whole("STATE"),
+            Column::Cut("ACTION"),
+            Column::Cut("TO"),
+            Column::Whole("CLASS"),
+            Column::Number("TRIES"),
+            Column::Whole("EFFECT KEY"),
+        ]);
+        for effect in &detail.effects {
+            table.row([
+                Cell::from(effect.step.as_str()),
+                state(&effect.state),
+                effect.action.as_str().into(),
+                effect.destination.as_str().into(),
+                effect.class.as_str().into(),
+                effect.attempts.into(),
+                effect.key.as_str().into(),
+            ]);
+        }
+        text.push_str(&table.render());
+    }
+    if !detail.attempts_made.is_empty() {
+        text.push_str(&heading("Attempts"));
+        let mut table = Table::new([
+            Column::Number("#"),
+            Column::Cut("STEP"),
+            Column::Whole("KIND"),
+            Column::Whole("STARTED"),
+            Column::Number("TOOK"),
+            Column::Whole("OUTCOME"),
+            Column::Cut("FAILURE"),
+        ]);
+        for attempt in &detail.attempts_made {
+            table.row([
+                Cell::from(attempt.n),
+                attempt.step.as_str().into(),
+                attempt.kind.as_str().into(),
+                ago(&attempt.started_at).into(),
+                format!("{} ms", attempt.took_ms).into(),
+                state(&attempt.outcome),
+                attempt
+                    .failure
+                    .as_ref()
+                    .map(|failure| format!("{}: {}", short(failure), failure.message))
+                    .unwrap_or_default()
+                    .into(),
+            ]);
+        }
+        text.push_str(&table.render());
+    }
+    if !detail.preview.is_empty() {
+        text.push_str(&heading("Payload"));
+        text.push_str(&indented(&detail.preview.join("\n"), 0));
+    }
+    text.push_str(&next(detail, desk));
+    text
+}
+
+/// What a person can do about it.
+fn next(detail: &JobDetail, desk: &Desk) -> String {
+    let id = &detail.job.id;
+    let mut text = hint(&format!("\nIts event: sluice events show {}", detail.job.event_id));
+    match detail.job.state.as_str() {
+        "dead" => {
+            text.push_str(&hint(&format!("Try it again: sluice replay {id} --reason \"…\"")));
+            text.push_str(&hint(&format!("Give it up:   sluice dlq drop {id} --reason \"…\"")));
+        }
+        "unknown" => text.push_str(&hint(&format!(
+            "Look in the destination whether the effect is there, then say so:\n\
+             sluice jobs resolve {id} --happened (or --did-not-happen) --reason \"…\""
+        ))),
+        "queued" | "retrying" | "waiting" if desk.is_offline() => {
+            text.push_str(&hint("No node runs: it goes on when one does (`sluice up`)."));
+        }
+        _ => {}
+    }
+    text
+}

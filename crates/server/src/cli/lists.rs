@@ -1,0 +1,78 @@
+//! What every list has: pages, and filters for jobs.
+
+use super::print::hint;
+
+/// A stretch of a list.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Paging {
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
+    limit: u32,
+    /// Go on after this one: the last of the page before
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+}
+
+impl Paging {
+    pub fn query(&self) -> [(&'static str, Option<String>); 2] {
+        [("limit", Some(self.limit.to_string())), ("after", self.after.clone())]
+    }
+}
+
+/// Which jobs.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct JobFilters {
+    /// Only in these states, separated by commas: queued, running, retrying, waiting, succeeded, noop, dead, unknown, dropped
+    #[arg(long)]
+    state: Option<String>,
+    /// Only of this worker
+    #[arg(long)]
+    worker: Option<String>,
+    /// Only in this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// Only in this dead-letter queue
+    #[arg(long, value_name = "QUEUE")]
+    dead_letter_queue: Option<String>,
+    /// Only from this source
+    #[arg(long)]
+    source: Option<String>,
+    /// Only with this failure class, such as permanent or auth
+    #[arg(long)]
+    class: Option<String>,
+    /// Only with this failure code
+    #[arg(long)]
+    code: Option<String>,
+    /// Only changed within this span (1h) or since this time
+    #[arg(long)]
+    since: Option<String>,
+}
+
+impl JobFilters {
+    pub fn query(&self) -> Vec<(&'static str, Option<String>)> {
+        vec![
+            ("state", self.state.clone()),
+            ("worker", self.worker.clone()),
+            ("queue", self.queue.clone()),
+            ("dead_letter_queue", self.dead_letter_queue.clone()),
+            ("source", self.source.clone()),
+            ("class", self.class.clone()),
+            ("code", self.code.clone()),
+            ("since", self.since.clone()),
+        ]
+    }
+
+    /// Whether nothing is filtered, so that an empty list is really empty.
+    pub fn is_empty(&self) -> bool {
+        self.query().iter().all(|(_, value)| value.is_none())
+    }
+}
+
+/// The end of a list: how to go on, and how to see one of it.
+pub(super) fn footer(next: Option<&str>, see_one: &str) -> String {
+    let mut text = hint(&format!("\nSee one: {see_one}"));
+    if let Some(next) = next {
+        text.push_str(&hint(&format!("There are more: --after {next}")));
+    }
+    text
+}

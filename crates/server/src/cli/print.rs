@@ -1,0 +1,150 @@
+//! What a person reads: times, counts, colours; and what a script reads: JSON.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Failed, exit};
+
+/// Writes a text and ends its last line. Whoever reads may go away (`| head`): that is no failure.
+pub(super) fn print(text: &str) -> Result<(), Failed> {
+    let mut out = anstream::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failed::new(exit::OK, "")),
+        Err(error) => Err(Failed::new(exit::UNAVAILABLE, format!("standard output cannot be written: {error}"))),
+    }
+}
+
+/// Writes a value as indented JSON.
+pub(super) fn json(value: &impl Serialize) -> Result<(), Failed> {
+    print(&pretty(value))
+}
+
+/// A value as indented JSON.
+pub(super) fn pretty(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("\"{error}\""))
+}
+
+/// Every line, moved to the right.
+pub(super) fn indented(text: &str, by: usize) -> String {
+    text.lines().map(|line| format!("{:by$}{line}\n", "")).collect()
+}
+
+/// `1 job`, `2 jobs`, `1,204 jobs`.
+pub(super) fn plural(count: u64, word: &str) -> String {
+    format!("{} {word}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// `1204` is `1,204`.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How far a time is from now: `3m ago`, `in 12s`.
+pub(super) fn ago(time: &str) -> String {
+    match time.parse::<jiff::Timestamp>() {
+        Ok(at) => distance(jiff::Timestamp::now().as_millisecond() - at.as_millisecond()),
+        Err(_) => time.to_owned(),
+    }
+}
+
+fn distance(milliseconds: i64) -> String {
+    let seconds = milliseconds.unsigned_abs() / 1000;
+    let span = match seconds {
+        0 => return "now".to_owned(),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    };
+    if milliseconds < 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+/// A time to the second, and how far it is from now.
+pub(super) fn moment(time: &str) -> String {
+    match time.parse::<jiff::Timestamp>() {
+        Ok(at) => format!("{} ({})", at.strftime("%Y-%m-%d %H:%M:%S UTC"), ago(time)),
+        Err(_) => time.to_owned(),
+    }
+}
+
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+const GREEN: Style = AnsiColor::Green.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const RED: Style = AnsiColor::Red.on_default();
+
+/// How good or bad a word is that stands for a state, an outcome or a status.
+pub(super) fn style_of(word: &str) -> Style {
+    match word {
+        "succeeded" | "done" | "applied" | "present" | "closed" | "accepted" => GREEN,
+        "dead" | "unknown" | "reject" | "unsure" | "open" | "interrupted" | "auth" => RED,
+        "retrying" | "waiting" | "retry" | "wait" | "half-open" | "paused" | "dropped" | "not_applied" | "unrouted" => {
+            YELLOW
+        }
+        _ => Style::new(),
+    }
+}
+
+/// A text in a style. Print it with [`print`], which takes the style out where nobody can see it.
+pub(super) fn styled(text: &str, style: Style) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// A heading over what follows.
+pub(super) fn heading(text: &str) -> String {
+    format!("\n{}\n", styled(text, BOLD))
+}
+
+/// What to do next, in the background.
+pub(super) fn hint(text: &str) -> String {
+    format!("{}\n", styled(text, DIM))
+}
+
+/// What the node said, in the form that this build knows.
+pub(super) fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Failed> {
+    serde_json::from_value(value.clone()).map_err(|error| {
+        let message =
+            format!("the node's answer is not understood ({error}); is it another version? --json shows it as it is");
+        Failed::new(exit::UNAVAILABLE, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_short_and_point_in_one_direction() {
+        for (milliseconds, text) in [
+            (0, "now"),
+            (-900, "now"),
+            (1_000, "1s ago"),
+            (59_999, "59s ago"),
+            (60_000, "1m ago"),
+            (7_200_000, "2h ago"),
+            (172_800_000, "2d ago"),
+            (-12_000, "in 12s"),
+        ] {
+            assert_eq!(distance(milliseconds), text);
+        }
+    }
+
+    #[test]
+    fn large_counts_are_grouped() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!((plural(1, "job"), plural(2_000, "job")), ("1 job".into(), "2,000 jobs".into()));
+    }
+}

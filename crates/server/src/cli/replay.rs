@@ -1,0 +1,35 @@
+//! `sluice replay`: jobs come back to life, with their own keys.
+
+use serde_json::json;
+use sluice_domain::job::JobState;
+
+use super::selection::{Act, Verb};
+use super::{Failed, exit};
+
+/// Try jobs again; effects that are done stay done
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A filter means dead jobs unless it names other states. It says how many jobs that are and asks, unless --yes.\n\n\
+Examples:\n  sluice replay job_17 --reason \"the field exists now\"\n  sluice replay evt_1a2b… --newest --reason \"mapping mended\"\n  sluice replay --filter code=timeout --filter since=2h --reason \"the CRM is back\"\n  sluice replay --filter worker=lead-to-crm --dry-run"
+)]
+pub(super) struct Replay {
+    #[command(flatten)]
+    act: Act,
+    /// Run them with the configuration in force, not the one they were accepted under
+    #[arg(long, help_heading = None::<&str>)]
+    newest: bool,
+}
+
+const REPLAY: Verb = Verb { path: "/replays", infinitive: "replay", participle: "replayed", states: &[JobState::Dead] };
+
+impl Replay {
+    pub fn run(self) -> Result<(), Failed> {
+        self.act.reach.run(async |desk| {
+            if self.newest && desk.is_offline() {
+                let message = "no node runs, so no configuration is in force; start one with `sluice up`, then replay with --newest";
+                return Err(Failed::new(exit::UNAVAILABLE, message));
+            }
+            self.act.perform(desk, REPLAY, json!({ "newest": self.newest })).await
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! `sluice send`: posts a payload as the flow's sender would.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sluice_connectors::node::{Answered, NodeClient, Posting};
+use sluice_domain::flow::Flow;
+
+use super::print::{self, hint, plural, style_of, styled};
+use super::reach::{self, NodeNote};
+use super::{Failed, data_directory, exit, flow};
+
+/// Sign a payload as the flow's sender would, and post it to the node
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit code 1 means that the node refused it.\n\n\
+Examples:\n  sluice send website-leads lead.json\n  sluice send website-leads lead.json --times 3      the same event three times: one effect\n  sluice send /in/website - --to http://127.0.0.1:8080 < lead.json")]
+pub(super) struct Send {
+    /// The flow, by its name or its path
+    flow: String,
+    /// The payload; - reads standard input
+    file: PathBuf,
+    /// The configuration: a directory or a file
+    #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
+    config: PathBuf,
+    /// The data directory of the node; .sluice beside the configuration when left out
+    #[arg(long, env = "SLUICE_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where to post, when the node is not this machine's; the flow's path is added unless there is one
+    #[arg(long, value_name = "URL")]
+    to: Option<String>,
+    /// The event id that the sender gives it, where that stands in a header; another one each time when left out
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// A header that the sender sets; may be given more than once
+    #[arg(long, value_name = "NAME: VALUE", value_parser = flow::header)]
+    header: Vec<(String, String)>,
+    /// Post the same event so many times
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "N")]
+    times: u32,
+    /// Print JSON: a list of answers
+    #[arg(long)]
+    json: bool,
+}
+
+impl Send {
+    pub fn run(self) -> Result<(), Failed> {
+        let live = flow::load(&self.config)?;
+        let flow = flow::find(&live, &self.flow)?;
+        let body = flow::payload(&self.file, flow)?;
+        let url = self.url(flow)?;
+        let id = self.id.clone().unwrap_or_else(fresh_id);
+        let answers = reach::runtime()?.block_on(async {
+            let mut answers = Vec::new();
+            for _ in 0..self.times {
+                answers.push(self.post(flow, &url, &id, &body).await?);
+            }
+            Ok::<_, Failed>(answers)
+        })?;
+        let refused = answers.iter().filter(|answer| !(200..300).contains(&answer.status)).count();
+        if self.json {
+            print::json(&answers.iter().map(Posted::to_json).collect::<Vec<_>>())?;
+        } else {
+            print::print(&self.told(&answers, refused))?;
+        }
+        if refused == 0 { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+    }
+
+    /// Signs anew each time, as a sender that repeats itself does.
+    async fn post(&self, flow: &Flow, url: &str, id: &str, body: &[u8]) -> Result<Posted, Failed> {
+        let mut signed = flow::signed(flow, id, body)?;
+        flow::set_headers(&mut signed.headers, &self.header);
+        let url = match &signed.query {
+            Some(query) => format!("{url}?{}", query.expose()),
+            None => url.to_owned(),
+        };
+        let posting = Posting { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
+        let answer = NodeClient::send(posting).await.map_err(|error| reach::failed(error, true))?;
+        Ok(Posted::from(answer))
+    }
+
+    fn url(&self, flow: &Flow) -> Result<String, Failed> {
+        if let Some(to) = &self.to {
+            let (scheme, rest) = to.trim().split_once("://").unwrap_or(("http", to.trim()));
+            let has_path = rest.split_once('/').is_some_and(|(_, path)| !path.is_empty());
+            let base = format!("{scheme}://{}", rest.trim_end_matches('/'));
+            return Ok(if has_path { base } else { format!("{base}{}", flow.path) });
+        }
+        let data = data_directory(&self.config, self.data.clone());
+        match NodeNote::read(&data) {
+            Some(note) => Ok(format!("{}{}", note.intake, flow.path)),
+            None => Err(nowhere(&data)),
+        }
+    }
+
+    fn told(&self, answers: &[Posted], refused: usize) -> String {
+        const SHOWN_MAX: usize = 10;
+        let mut text = String::new();
+        for answer in answers.iter().take(SHOWN_MAX) {
+            text.push_str(&answer.told());
+        }
+        if answers.len() > SHOWN_MAX {
+            let repeats = answers.iter().filter(|answer| answer.repeat).count() as u64;
+            let more = plural((answers.len() - SHOWN_MAX) as u64, "more answer");
+            text.push_str(&format!("… and {more}; in all {}, {refused} refused\n", plural(repeats, "repeat")));
+        }
+        if let Some(event) = answers.iter().find_map(Posted::event_id) {
+            text.push_str(&hint(&format!("\nWhat became of it: sluice events show {event}")));
+        }
+        text
+    }
+}
+
+/// What the node said.
+#[derive(Debug)]
+struct Posted {
+    status: u16,
+    repeat: bool,
+    body: Value,
+}
+
+impl From<Answered> for Posted {
+    fn from(answer: Answered) -> Posted {
+        let body = serde_json::from_slice(&answer.body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&answer.body).into_owned()));
+        Posted { status: answer.status, repeat: answer.header("idempotent-replayed") == Some("true"), body }
+    }
+}
+
+impl Posted {
+    fn event_id(&self) -> Option<&str> {
+        self.body.get("event_id")?.as_str()
+    }
+
+    fn to_json(&self) -> Value {
+        json!({ "status": self.status, "repeat": self.repeat, "body": self.body })
+    }
+
+    fn told(&self) -> String {
+        let word = match (self.status, self.repeat) {
+            (200..300, true) => "a repeat: the first answer again",
+            (200..300, false) => "accepted",
+            _ => "refused",
+        };
+        let style = style_of(if self.status < 300 { "accepted" } else { "dead" });
+        format!("{} {word}\n  {}\n", styled(&self.status.to_string(), style), self.body)
+    }
+}
+
+fn nowhere(data: &Path) -> Failed {
+    Failed::new(
+        exit::UNAVAILABLE,
+        format!(
+            "no node runs with its data in {}\nStart one with `sluice up`, or say where to post: --data DIR, or --to http://HOST:PORT.",
+            data.display()
+        ),
+    )
+}
+
+/// Another one each time, so that what is sent is a new event wherever the id makes it one.
+fn fresh_id() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let now = jiff::Timestamp::now();
+    format!("msg_{:x}{:08x}", now.as_millisecond(), RandomState::new().hash_one(now.as_nanosecond()) as u32)
+}

@@ -1,0 +1,85 @@
+//! `sluice status`: the node at a glance.
+
+use super::Failed;
+use super::print::{self, ago, grouped, hint, plural, style_of, styled};
+use super::reach::{Desk, Reach};
+use super::table::pairs;
+use crate::operate::view::Status;
+
+/// See the node at a glance
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
+pub(super) struct StatusCommand {
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl StatusCommand {
+    pub fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let answer = desk.get("/status", &[]).await?;
+            if self.json { print::json(&answer) } else { print::print(&told(&print::understood(&answer)?, desk)) }
+        })
+    }
+}
+
+fn told(status: &Status, desk: &Desk) -> String {
+    let counted = |(state, count): (&String, &u64)| format!("{} {}", grouped(*count), styled(state, style_of(state)));
+    let jobs: Vec<String> = status.jobs.iter().filter(|(_, count)| **count > 0).map(counted).collect();
+    let node = match desk.is_offline() {
+        true => "none runs here; this is what the ledger says".to_owned(),
+        false => format!("up, version {}, configuration {}", status.version, status.revision),
+    };
+    let mut text = pairs([
+        ("node", node),
+        ("intake", if status.intake.is_empty() { String::new() } else { format!("http://{}", status.intake) }),
+        ("events", grouped(status.events)),
+        ("jobs", if jobs.is_empty() { "none".to_owned() } else { jobs.join(", ") }),
+        (
+            "running",
+            if desk.is_offline() {
+                String::new()
+            } else {
+                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_held))
+            },
+        ),
+    ]);
+    for pause in &status.paused {
+        text.push_str(&format!(
+            "{} {} since {}, by {}: {}\n",
+            styled("paused", style_of("paused")),
+            pause.target,
+            ago(&pause.at),
+            pause.actor,
+            pause.reason
+        ));
+    }
+    let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
+    let mut hints = Vec::new();
+    if desk.is_offline() {
+        hints.push("Start the node: sluice up".to_owned());
+    }
+    if status.events == 0 {
+        hints.push("Nothing was accepted yet; post something: sluice send FLOW FILE".to_owned());
+    }
+    if count("dead") > 0 {
+        hints.push(format!("{}: sluice dlq top, then sluice dlq", plural(count("dead"), "dead letter")));
+    }
+    if count("unknown") > 0 {
+        hints.push(format!(
+            "{} a person must decide on: sluice dlq --state unknown",
+            plural(count("unknown"), "outcome")
+        ));
+    }
+    if let Some(pause) = status.paused.first() {
+        hints.push(format!("Let it go on: sluice resume {}", pause.target));
+    }
+    if !hints.is_empty() {
+        text.push('\n');
+        text.extend(hints.iter().map(|line| hint(line)));
+    }
+    text
+}

@@ -1,0 +1,124 @@
+//! `body:` and `dedup:`: what a request's body is, and what counts as the same.
+
+use std::time::Duration;
+
+use sluice_domain::flow::{Body, BodyFormat, DuplicateKeys, OnClash, SecondNet};
+use sluice_domain::path::Path;
+
+use super::fields::Fields;
+use super::node::Node;
+use super::path_list;
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+pub(super) static BODY: Table = Table {
+    title: "a body",
+    about: "What the body is, where the sender's own way is not known or not used.",
+    keys: &[
+        key("format", Shape::OneOf(&["json", "form", "json-or-form"]), "How it is written.")
+            .or("the sender's own; else json-or-form"),
+        key(
+            "events",
+            Shape::Described("a path such as value or entry.changes, or [] when the body is the list"),
+            "Where the events are, when one request carries several. Each is an event with a key of its own, and all go into \
+             one commit.",
+        )
+        .or("the sender's own; else the body is one event"),
+        key("duplicate_keys", Shape::OneOf(&["refuse", "last"]), "What is done with an object that has a name twice.")
+            .or("refuse"),
+    ],
+    later: &[],
+};
+
+pub(super) static DEDUP: Table = Table {
+    title: "dedup",
+    about: "What counts as the same beside the key.",
+    keys: &[
+        key(
+            "second_net",
+            Shape::Described("a duration such as 15m, or off"),
+            "For so long the same content is taken for a repeat although its key is another. The event's own id and moment do \
+             not count.",
+        )
+        .or("15m for requests whose key is the content or a fallback; off for those that carry the sender's own"),
+        key("volatile", Shape::Described("a list of paths into the body"), "Fields that change on a resend and do not count.")
+            .or("what is known of the sender"),
+        key(
+            "on_clash",
+            Shape::OneOf(&["drop", "update", "quarantine"]),
+            "What is done with a repeat of a key that says something else: kept and shown, done as an event of its own, or kept \
+             for a person.",
+        )
+        .or("drop"),
+    ],
+    later: &[],
+};
+
+/// Reads `body:` over what is known of the sender.
+pub(super) fn read(report: Report<'_>, node: &Node, body: &mut Body) {
+    let Some(fields) = Fields::open(report, node, &[&BODY]) else { return };
+    match fields.one_of("format") {
+        Some("json") => body.format = BodyFormat::Json,
+        Some("form") => body.format = BodyFormat::Form,
+        Some(_) => body.format = BodyFormat::JsonOrForm,
+        None => {}
+    }
+    if fields.one_of("duplicate_keys") == Some("last") {
+        body.duplicate_keys = DuplicateKeys::Last;
+    }
+    if let Some(node) = fields.node("events") {
+        body.events = read_events(report, node).or(body.events.take());
+    }
+}
+
+fn read_events(report: Report<'_>, node: &Node) -> Option<Vec<String>> {
+    if node.items().is_some_and(<[Node]>::is_empty) {
+        return Some(vec![]);
+    }
+    let text = node.text().unwrap_or_default();
+    let names: Vec<String> = text.strip_prefix("body.").unwrap_or(text).split('.').map(|name| name.trim_end_matches("[]").to_owned()).collect();
+    if text.is_empty() || names.iter().any(|name| name.is_empty() || name.contains(['[', ']', ' ', '{'])) {
+        report
+            .error(node.span, "bad-path", "`events` is a path of names, or [] when the body is the list")
+            .hint("such as: events: entry.changes");
+        return None;
+    }
+    Some(names)
+}
+
+/// What `dedup:` says.
+#[derive(Default)]
+pub(super) struct Dedup {
+    pub(super) second_net: SecondNet,
+    pub(super) volatile: Vec<Path>,
+    pub(super) on_clash: OnClash,
+}
+
+/// The longest second net: beyond it two equal contents are more likely two events than one.
+const SECOND_NET_MAX: Duration = Duration::from_secs(2 * 86_400);
+
+/// Reads `dedup:`.
+pub(super) fn read_dedup(report: Report<'_>, node: &Node) -> Dedup {
+    let mut dedup = Dedup::default();
+    let Some(fields) = Fields::open(report, node, &[&DEDUP]) else { return dedup };
+    dedup.on_clash = match fields.one_of("on_clash") {
+        Some("update") => OnClash::Update,
+        Some("quarantine") => OnClash::Quarantine,
+        _ => OnClash::Drop,
+    };
+    dedup.volatile = fields.node("volatile").map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
+    match fields.node("second_net").map(|node| (node, node.text())) {
+        // YAML takes a bare `off` for text or for false, as it likes.
+        Some((_, Some("off" | "false"))) => dedup.second_net = SecondNet::Off,
+        Some((node, _)) => {
+            if let Some(window) = fields.duration("second_net") {
+                if window.is_zero() || window > SECOND_NET_MAX {
+                    report.error(node.span, "bad-value", "`second_net` must be from 1ms to 2d, or off");
+                }
+                dedup.second_net = SecondNet::Always(window);
+            }
+        }
+        None => {}
+    }
+    dedup
+}

@@ -1,0 +1,153 @@
+//! The types of destination that are not HTTP with credentials: databases, mail, Slack and scripts.
+
+use std::time::Duration;
+
+use sluice_domain::destination::{
+    PostgresDestination, SlackDestination, SlackWay, SmtpDestination, SmtpLogin, SmtpTls,
+};
+
+use super::destination::{read_revealed, read_url};
+use super::fields::{Fields, Literal, secret_text};
+use super::table::{Shape, Table, key};
+
+/// When a server gives up on a statement, unless the destination says otherwise.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Where Slack's API is.
+const SLACK_URL: &str = "https://slack.com/api";
+
+pub(super) static POSTGRES: Table = Table {
+    title: "a postgres destination",
+    about: "More keys of a destination of `type: postgres`. The table sluice_effects is created there at the first use.",
+    keys: &[
+        key(
+            "url",
+            Shape::Secret,
+            "postgres://USER:PASSWORD@HOST/DATABASE. TLS is used for every host but this machine; sslmode=disable in the URL turns it off.",
+        )
+        .required(),
+        key("statement_timeout", Shape::Duration, "When the server gives up on a statement.").or("10s"),
+        key("ca_certificate", Shape::Text, "Who vouches for the server, in PEM; may be ${secrets.NAME}.")
+            .or("what this machine trusts"),
+    ],
+    later: &[],
+};
+
+pub(super) static SMTP: Table = Table {
+    title: "an smtp destination",
+    about: "More keys of a destination of `type: smtp`.",
+    keys: &[
+        key("host", Shape::Text, "The mail server.").required(),
+        key("port", Shape::Count(1, 65_535), "Its port.").or("587 for starttls, 465 for tls, 25 for none"),
+        key(
+            "tls",
+            Shape::OneOf(&SmtpTls::NAMES),
+            "How the way there is protected. none is only for this machine, unless allow_plaintext is set.",
+        )
+        .or("starttls"),
+        key("allow_plaintext", Shape::Flag, "Mail and password may cross a network unprotected.").or("false"),
+        key("user", Shape::Text, "The user name; may be ${secrets.NAME}."),
+        key("password", Shape::Secret, "The password."),
+        key("from", Shape::Text, "Who mail is from: an address, or Name <address>.").required(),
+        key("ca_certificate", Shape::Text, "Who vouches for the server, in PEM; may be ${secrets.NAME}.")
+            .or("what this machine trusts"),
+    ],
+    later: &[],
+};
+
+pub(super) static SLACK: Table = Table {
+    title: "a slack destination",
+    about: "More keys of a destination of `type: slack`: a bot's `token`, or the `webhook_url` of an incoming webhook.",
+    keys: &[
+        key("token", Shape::Secret, "A bot's token (xoxb-…) with the scopes chat:write and channels:history."),
+        key("webhook_url", Shape::Secret, "The URL of an incoming webhook. A message there cannot be read back."),
+        key("base_url", Shape::Text, "Where the API is.").or("https://slack.com/api"),
+    ],
+    later: &[],
+};
+
+pub(super) static SCRIPT: Table = Table {
+    title: "a script destination",
+    about: "A destination of `type: script` has no keys of its own. It is always there under the name `script`; declare it to \
+            change its concurrency or its rate.",
+    keys: &[],
+    later: &[],
+};
+
+pub(super) fn read_postgres(fields: &Fields<'_, '_>) -> Option<PostgresDestination> {
+    let url = fields.secret("url");
+    let statement_timeout = fields.duration("statement_timeout").unwrap_or(STATEMENT_TIMEOUT);
+    if statement_timeout.is_zero() {
+        fields.report.error(fields.key_span("statement_timeout"), "bad-value", "a statement needs some time");
+    }
+    let ca_certificate = read_certificate(fields);
+    Some(PostgresDestination { url: url?, statement_timeout, ca_certificate })
+}
+
+pub(super) fn read_smtp(fields: &Fields<'_, '_>) -> Option<SmtpDestination> {
+    let report = fields.report;
+    let host = fields.text("host");
+    let tls = fields.one_of("tls").and_then(SmtpTls::parse).unwrap_or(SmtpTls::StartTls);
+    let port = fields.count("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(tls.port());
+    let allowed = fields.flag("allow_plaintext").unwrap_or(false);
+    if let (SmtpTls::None, Some(host), false) = (tls, host, allowed)
+        && !is_this_machine(host)
+    {
+        report
+            .error(fields.key_span("tls"), "plaintext", format!("mail to `{host}` would cross the network unprotected"))
+            .hint("write tls: starttls or tls: tls; if this is meant, add allow_plaintext: true");
+    }
+    let login = match (fields.node("user"), fields.node("password")) {
+        (Some(_), Some(_)) => {
+            let (user, password) = (read_revealed(fields, "user"), fields.secret("password"));
+            Some(SmtpLogin { user: user?, password: password? })
+        }
+        (None, None) => None,
+        (found, _) => {
+            let missing = if found.is_some() { "password" } else { "user" };
+            report.error(fields.span, "missing-key", format!("an smtp destination needs `{missing}` too")).hint(
+                "give user and password, or neither",
+            );
+            None
+        }
+    };
+    let from = fields.text("from");
+    if let Some(text) = from
+        && !text.contains('@')
+    {
+        let span = fields.node("from").map_or(fields.span, |node| node.span);
+        report.error(span, "bad-value", format!("`{text}` is not an address")).hint("such as: Shop <shop@example.com>");
+    }
+    let ca_certificate = read_certificate(fields);
+    Some(SmtpDestination { host: host?.to_owned(), port, tls, login, from: from?.to_owned(), ca_certificate })
+}
+
+pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
+    let base_url = match fields.node("base_url") {
+        Some(_) => read_url(fields, "base_url")?.trim_end_matches('/').to_owned(),
+        None => SLACK_URL.to_owned(),
+    };
+    let way = match (fields.node("token"), fields.node("webhook_url")) {
+        (Some(_), None) => SlackWay::Token(fields.secret("token")?),
+        (None, Some(_)) => SlackWay::Webhook(fields.secret("webhook_url")?),
+        (None, None) => {
+            fields.report.error(fields.span, "missing-key", "a slack destination needs `token` or `webhook_url`");
+            return None;
+        }
+        _ => {
+            fields
+                .report
+                .error(fields.key_span("webhook_url"), "exclusive-keys", "a slack destination has `token` or `webhook_url`, not both")
+                .hint("keep the token: what was sent with it can be read back");
+            return None;
+        }
+    };
+    Some(SlackDestination { base_url, way })
+}
+
+fn read_certificate(fields: &Fields<'_, '_>) -> Option<sluice_domain::verify::SecretValue> {
+    secret_text(fields.report, fields.node("ca_certificate")?, "ca_certificate", Literal::Accepted)
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

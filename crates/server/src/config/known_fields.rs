@@ -1,0 +1,95 @@
+//! Which members of a payload a flow knows, so that it can say when a sender starts to send more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_domain::flow::{Admission, Enqueue};
+use sluice_domain::key::{KeyPart, KeyStrategy};
+use sluice_domain::path::Segment;
+use sluice_domain::template::Expression;
+
+use super::trigger::Trigger;
+
+/// The members that the schema names or that anything reads; `None` if the flow takes everything as it comes.
+pub(super) fn of(trigger: &Trigger, admission: &Admission, enqueue: &[Enqueue]) -> Option<Arc<BTreeSet<String>>> {
+    let event = &trigger.event;
+    if event.attributes.is_none() && admission.schema.is_none() {
+        return None;
+    }
+    let mut known = Known { names: BTreeSet::new(), everything: false };
+    known.names.extend(admission.schema.iter().flat_map(|schema| schema.properties().iter().cloned()));
+    let sections = [Some(&event.identity), event.attributes.as_ref(), Some(&event.routing)];
+    let templates = sections.into_iter().flatten().flatten().map(|(_, template)| template);
+    let single = [Some(&event.event_type), event.source_event_id.as_ref(), event.occurred_at.as_ref()];
+    for template in templates.chain(single.into_iter().flatten()) {
+        template.visit_expressions(&mut |expression| known.read(expression));
+    }
+    for strategy in &trigger.idempotency.strategies {
+        match strategy {
+            KeyStrategy::Parts(parts) => known.read_parts(parts),
+            KeyStrategy::Bucket { parts, at, .. } => {
+                known.read_parts(parts);
+                known.read(at);
+            }
+            KeyStrategy::Header(_) | KeyStrategy::Fingerprint { .. } => {}
+        }
+    }
+    for step in enqueue {
+        step.condition.iter().chain(&step.body_from).for_each(|expression| known.read(expression));
+    }
+    for path in trigger.body.dropped.iter().chain(&trigger.idempotency.volatile) {
+        if let Some(Segment::Key(name)) = path.0.first() {
+            known.names.insert(name.clone());
+        }
+    }
+    (!known.everything).then(|| Arc::new(known.names))
+}
+
+struct Known {
+    names: BTreeSet<String>,
+    everything: bool,
+}
+
+impl Known {
+    fn read_parts(&mut self, parts: &[KeyPart]) {
+        for part in parts {
+            if let KeyPart::Value(expression) = part {
+                self.read(expression);
+            }
+        }
+    }
+
+    fn read(&mut self, expression: &Expression) {
+        match expression.place() {
+            Some(("body", path)) => match path.0.first() {
+                Some(Segment::Key(name)) => {
+                    self.names.insert(name.clone());
+                }
+                _ => self.everything = true,
+            },
+            Some(_) => {}
+            None => self.scan(expression.source()),
+        }
+    }
+
+    /// In an expression of many parts, every `body.NAME` is read; a `body` without a name reads everything.
+    fn scan(&mut self, source: &str) {
+        for (at, word) in source.match_indices("body") {
+            let before = source[..at].chars().next_back();
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+                continue;
+            }
+            let rest = &source[at + word.len()..];
+            let name: String = match (rest.strip_prefix('.'), rest.strip_prefix("['").or(rest.strip_prefix("[\""))) {
+                (Some(rest), _) => rest.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect(),
+                (None, Some(rest)) => rest.chars().take_while(|c| !matches!(c, '\'' | '"')).collect(),
+                (None, None) => String::new(),
+            };
+            if name.is_empty() {
+                self.everything = true;
+            } else {
+                self.names.insert(name);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What is known of a sender, put where the flow says nothing of its own.
+
+use sluice_domain::event::EventMapping;
+use sluice_domain::flow::{Body, BodyFormat};
+use sluice_domain::key::{KeyPart, KeyStrategy};
+use sluice_domain::path::{Path, Segment};
+use sluice_domain::template::{Expression, Template, Ways};
+use sluice_domain::verify::{self, BodyForm, FieldPath, Preset, Source, Verifier};
+
+/// What is known of whoever signs so.
+pub(super) fn of(verifier: Option<&Verifier>) -> Option<&'static Preset> {
+    verifier.map(|verifier| verify::preset(verifier.scheme()))
+}
+
+/// The event id, type and moment, where the flow does not say where they are.
+pub(super) fn fill(mapping: &mut EventMapping, preset: &Preset, type_written: bool) {
+    if !type_written && !preset.event_type.is_empty() {
+        let otherwise = match &mapping.event_type {
+            Template::Literal(name) => name.as_str().map(str::to_owned),
+            _ => None,
+        };
+        mapping.event_type = Template::Ways(ways(preset.event_type.iter().copied(), '.', otherwise));
+    }
+    if mapping.source_event_id.is_none() && !preset.event_id.is_empty() {
+        mapping.source_event_id = Some(Template::Ways(ways(preset.event_id.iter().copied(), '|', None)));
+    }
+    if mapping.occurred_at.is_none() && !preset.occurred_at.is_empty() {
+        let single = preset.occurred_at.iter().map(|(source, _)| std::slice::from_ref(source));
+        mapping.occurred_at = Some(Template::Ways(ways(single, ' ', None)));
+    }
+}
+
+fn ways<'a>(all: impl Iterator<Item = &'a [Source]>, joint: char, otherwise: Option<String>) -> Ways {
+    let ways = all.map(|parts| parts.iter().filter_map(expression).collect()).collect();
+    Ways { ways, joint, otherwise }
+}
+
+fn expression(source: &Source) -> Option<Expression> {
+    let text = match source {
+        Source::Header(name) => format!("headers[\"{name}\"]"),
+        Source::Body(path) => names(path).iter().fold("body".to_owned(), |text, name| format!("{text}[\"{name}\"]")),
+    };
+    Expression::parse(&text).ok()
+}
+
+/// The member names of a field. `data[id]`, as a form has it, is `id` in `data`.
+fn names(path: FieldPath) -> Vec<&'static str> {
+    path.iter().flat_map(|name| name.split(['[', ']']).filter(|part| !part.is_empty())).collect()
+}
+
+/// Fields as paths into the body of one event.
+pub(super) fn paths(fields: &[FieldPath]) -> Vec<Path> {
+    let path = |field: &FieldPath| Path(names(field).into_iter().map(|name| Segment::Key(name.to_owned())).collect());
+    fields.iter().map(path).collect()
+}
+
+/// Source, type and the sender's own id; the content where a request carries none.
+pub(super) fn by_event_id() -> Vec<KeyStrategy> {
+    vec![
+        KeyStrategy::Parts(vec![KeyPart::Source, KeyPart::EventType, KeyPart::EventId]),
+        KeyStrategy::Fingerprint { volatile: vec![] },
+    ]
+}
+
+/// What the body is, and what of it must not be stored.
+pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> Body {
+    let mut body = Body::default();
+    if let Some(preset) = preset {
+        (body.format, body.events) = match preset.body {
+            BodyForm::Json => (BodyFormat::Json, None),
+            BodyForm::Form => (BodyFormat::Form, None),
+            BodyForm::JsonOrForm => (BodyFormat::JsonOrForm, None),
+            BodyForm::Events(path) => (BodyFormat::Json, Some(path.iter().map(|name| (*name).to_owned()).collect())),
+        };
+        body.dropped = paths(preset.secret_fields);
+    }
+    body.dropped_headers.extend(verifier.and_then(Verifier::credential_header).map(str::to_owned));
+    body
+}
+
+/// The places in the body that hold the event's own id and moment, where each is one place: they do not count when two
+/// contents are compared. An id that is composed of several fields says what the event is about, and counts.
+pub(super) fn own_places(mapping: &EventMapping) -> Vec<Path> {
+    let mut places = vec![];
+    for template in [&mapping.source_event_id, &mapping.occurred_at].into_iter().flatten() {
+        let single: Vec<&Expression> = match template {
+            Template::Expression(expression) => vec![expression],
+            Template::Ways(ways) => ways.ways.iter().filter(|way| way.len() == 1).flatten().collect(),
+            _ => vec![],
+        };
+        let in_body = single.into_iter().filter_map(Expression::place).filter(|(root, _)| *root == "body");
+        places.extend(in_body.map(|(_, path)| path.clone()));
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_domain::verify::Scheme;
+
+    #[test]
+    fn every_field_that_is_known_of_a_sender_can_be_looked_up() {
+        for scheme in Scheme::ALL {
+            let preset = verify::preset(*scheme);
+            let parts = preset.event_id.iter().chain(preset.event_type).flat_map(|way| way.iter());
+            let sources = parts.chain(preset.occurred_at.iter().map(|(source, _)| source));
+            for source in sources {
+                assert!(expression(source).and_then(|found| found.place().map(|_| ())).is_some(), "{scheme}: {source:?}");
+            }
+        }
+        assert_eq!(paths(&[&["data[id]"]])[0].to_string(), "data.id");
+    }
+}

@@ -1,0 +1,152 @@
+//! A step that runs a script: `uses: node:18` and `script:`, or `run: script` and `command:`.
+
+use std::time::Duration;
+
+use sluice_domain::action::Action;
+use sluice_domain::script::Runtime;
+use sluice_domain::unit;
+
+use super::fields::Fields;
+use super::node::{Entry, Kind, Node, Scalar, Span};
+use super::report::Report;
+
+/// When a script is killed, unless its step says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A longer program does not fit the command line of its runtime, and belongs into a file of its own.
+const SCRIPT_BYTES_MAX: usize = 100 * 1024;
+/// What we put into the environment ourselves.
+const OURS: [&str; 4] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY"];
+/// Keys that may stand on the step instead of under `with:`.
+const ON_STEP: [&str; 3] = ["script", "command", "env"];
+
+/// A runtime that a step needs, and where that was said.
+#[derive(Clone, Debug)]
+pub struct NeededRuntime {
+    /// What is needed.
+    pub runtime: Runtime,
+    pub(super) file: String,
+    pub(super) span: Span,
+}
+
+/// Everything that a script needs, under one `with:`, and how long it may take.
+pub(super) struct ReadScript {
+    pub(super) with: Node,
+    pub(super) timeout: Duration,
+    pub(super) needed: Option<NeededRuntime>,
+}
+
+/// Says so if the step has keys of a script and is none.
+pub(super) fn refuse_keys(fields: &Fields<'_, '_>, action: Action) {
+    for name in ON_STEP {
+        if fields.node(name).is_some() {
+            fields
+                .report
+                .error(fields.key_span(name), "unknown-parameter", format!("{} has no use for `{name}`", action.name()))
+                .hint("`script`, `command` and `env` go with `uses: node:18` or `run: script`");
+        }
+    }
+}
+
+/// Joins what stands on the step with what stands under `with:`, and adds what is not said.
+pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&Node>, named: &str, span: Span) -> ReadScript {
+    let report = fields.report;
+    let mut entries: Vec<Entry> = with.and_then(Node::entries).unwrap_or_default().to_vec();
+    for name in ON_STEP {
+        let Some(node) = fields.node(name) else { continue };
+        if entries.iter().any(|entry| entry.key == name) {
+            report
+                .error(fields.key_span(name), "exclusive-keys", format!("`{name}` stands on the step and under `with`"))
+                .hint("keep one of them");
+            continue;
+        }
+        entries.push(Entry { key: name.to_owned(), key_span: fields.key_span(name), value: node.clone() });
+    }
+    if named != Action::Script.name() {
+        entries.retain(|entry| entry.key != "runtime");
+        entries.push(written("runtime", named, span));
+    }
+    for name in ["body", "event"] {
+        if !entries.iter().any(|entry| entry.key == name) {
+            entries.push(written(name, &format!("{{{{ {name} }}}}"), span));
+        }
+    }
+    let with = Node { span: with.map_or(span, |node| node.span), kind: Kind::Map(entries) };
+    let needed = check(report, &with, span);
+    let timeout = with.get("timeout").and_then(Node::text).and_then(|text| unit::duration(text).ok()).unwrap_or(TIMEOUT);
+    ReadScript { with, timeout, needed }
+}
+
+fn written(key: &str, text: &str, span: Span) -> Entry {
+    let value = Node { span, kind: Kind::Scalar(Scalar { text: text.to_owned(), quoted: true }) };
+    Entry { key: key.to_owned(), key_span: span, value }
+}
+
+/// What the catalogue cannot say.
+fn check(report: Report<'_>, with: &Node, span: Span) -> Option<NeededRuntime> {
+    for entry in with.get("env").and_then(Node::entries).unwrap_or_default() {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if entry.key.is_empty() || !entry.key.chars().all(good) || entry.key.starts_with(|c: char| c.is_ascii_digit()) {
+            report.error(entry.key_span, "bad-name", format!("`{}` cannot be the name of a variable", entry.key));
+        } else if OURS.contains(&entry.key.as_str()) {
+            report
+                .error(entry.key_span, "bad-name", format!("`{}` is set by Sluice", entry.key))
+                .hint("give it another name, or set `body` or `event` under `with`");
+        }
+    }
+    let runtime = with.get("runtime").and_then(|node| {
+        let found = node.text().and_then(Runtime::parse);
+        if found.is_none() {
+            unknown_runtime(report, node.span, node.text().unwrap_or_default());
+        }
+        Some(NeededRuntime { runtime: found?, file: report.file().to_owned(), span: node.span })
+    });
+    match (with.get("script"), with.get("command")) {
+        (Some(script), None) => {
+            if with.get("runtime").is_none() {
+                report
+                    .error(script.span, "missing-parameter", "nothing says what runs this script")
+                    .hint("write uses: node:18, uses: python:3 or uses: bash instead of run: script");
+            }
+            if script.text().is_none_or(|text| text.trim().is_empty()) {
+                report.error(script.span, "wrong-type", "`script` must be the text of a program");
+            }
+            if script.text().is_some_and(|text| text.len() > SCRIPT_BYTES_MAX) {
+                report
+                    .error(script.span, "bad-value", format!("the script has more than {SCRIPT_BYTES_MAX} bytes"))
+                    .hint("put it into a file beside this one, and import it from there");
+            }
+        }
+        (None, Some(command)) => {
+            let empty = match command.items() {
+                Some(items) => items.is_empty(),
+                None => command.text().is_none_or(|text| text.trim().is_empty()),
+            };
+            if empty {
+                report.error(command.span, "bad-value", "`command` names no program");
+            }
+            if let Some(node) = with.get("runtime") {
+                report.error(node.span, "exclusive-keys", "a `command` names its own program").hint("write run: script");
+            }
+        }
+        (Some(_), Some(command)) => {
+            report
+                .error(command.span, "exclusive-keys", "a step runs a `script` or a `command`, not both")
+                .hint("keep one of them");
+        }
+        (None, None) => {
+            report
+                .error(span, "missing-parameter", "there is nothing to run")
+                .hint("add script: | with the program, or command: [program, argument]");
+        }
+    }
+    runtime.filter(|_| with.get("script").is_some())
+}
+
+/// Says what may run a script.
+pub(super) fn unknown_runtime(report: Report<'_>, span: Span, written: &str) {
+    report.error(span, "unknown-runtime", format!("nothing called `{written}` runs scripts")).meant(
+        written,
+        Runtime::EXAMPLES,
+        "scripts run with node:18, python:3 or bash; for any other program write run: script and command: […]",
+    );
+}

@@ -1,0 +1,84 @@
+//! From the bytes of a request to what they say.
+
+use std::borrow::Cow;
+
+use hyper::{HeaderMap, StatusCode};
+use serde_json::Value;
+use sluice_domain::flow::{BodyFormat, Flow};
+use sluice_domain::payload::{self, PayloadProblem};
+
+use super::answer::Problem;
+use super::decode::decode;
+
+/// What a request says.
+pub(super) struct Payload<'b> {
+    pub value: Value,
+    /// The JSON text that it was read from, if it was JSON as it arrived.
+    pub text: Option<Cow<'b, [u8]>>,
+}
+
+const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Reads a body by its content type and encoding.
+pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Result<Payload<'b>, Problem> {
+    let content_type = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut parameters = content_type.split(';').map(str::trim);
+    let essence = parameters.next().unwrap_or_default().to_ascii_lowercase();
+    for parameter in parameters {
+        check_charset(parameter)?;
+    }
+    let is_form = match (flow.body.format, essence.as_str()) {
+        (BodyFormat::Form, "") => true,
+        (BodyFormat::Json | BodyFormat::JsonOrForm, "") => false,
+        (BodyFormat::Form | BodyFormat::JsonOrForm, FORM) => true,
+        (BodyFormat::Json | BodyFormat::JsonOrForm, essence) if essence == JSON || essence.ends_with("+json") => false,
+        _ => return Err(wrong_type(flow.body.format, &essence)),
+    };
+    let text = decode(headers, body, flow.body_bytes_max)?;
+    if text.is_empty() {
+        return Err(problem(PayloadProblem::Empty));
+    }
+    if is_form {
+        let value = payload::parse_form(&text, flow.body.duplicate_keys).map_err(problem)?;
+        return Ok(Payload { value, text: None });
+    }
+    let value = payload::parse_json(&text, flow.body.duplicate_keys).map_err(problem)?;
+    // A byte order mark is no JSON, and what is stored has to be.
+    let text = Some(text).filter(|text| !text.starts_with(b"\xef\xbb\xbf"));
+    Ok(Payload { value, text })
+}
+
+fn wrong_type(format: BodyFormat, essence: &str) -> Problem {
+    let taken = match format {
+        BodyFormat::Json => JSON.to_owned(),
+        BodyFormat::Form => FORM.to_owned(),
+        BodyFormat::JsonOrForm => format!("{JSON} and {FORM}"),
+    };
+    let essence: String = essence.chars().take(80).collect();
+    Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "content-type-unsupported",
+        format!("the body is {essence}; this flow takes {taken}"),
+    )
+}
+
+fn check_charset(parameter: &str) -> Result<(), Problem> {
+    let Some((name, value)) = parameter.split_once('=') else { return Ok(()) };
+    let value = value.trim().trim_matches('"');
+    let known = ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|name| name.eq_ignore_ascii_case(value));
+    if !name.trim().eq_ignore_ascii_case("charset") || known {
+        return Ok(());
+    }
+    let value: String = value.chars().take(40).collect();
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "charset-unsupported",
+        format!("the body is in the charset {value}; send it in UTF-8"),
+    ))
+}
+
+/// A body that cannot be read, in the words of the answer.
+pub(super) fn problem(problem: PayloadProblem) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, problem.code(), problem.to_string())
+}
