@@ -40,7 +40,9 @@ pub fn phone_hash(text: &str, region: Option<&str>) -> String {
 /// Whether a text is an email address: enough to know that it names a person, not whether mail would arrive.
 pub fn is_email(text: &str) -> bool {
     let text = text.trim();
-    let plain = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '@' | '/'));
+    let plain = |part: &str| {
+        !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '@' | '/'))
+    };
     text.rsplit_once('@').is_some_and(|(local, domain)| plain(local) && plain(domain))
 }
 

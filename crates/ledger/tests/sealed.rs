@@ -261,7 +261,8 @@ async fn a_rotated_root_key_opens_everything_and_the_old_one_nothing() {
         ledger.rotate_root(new.clone(), "ann".into(), START),
         ledger.rotate_tenant("ann".into(), START),
     );
-    (first.unwrap(), second.unwrap());
+    first.unwrap();
+    second.unwrap();
     assert_eq!(tenant.unwrap(), 2);
     assert_eq!(ledger.keys().await.unwrap().root, new.id());
     assert_readable(&ledger, &events).await;

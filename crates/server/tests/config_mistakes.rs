@@ -145,7 +145,7 @@ mistakes! {
     a_name_that_is_taken: ("destinations:", "  - name: people\ndestinations:");
     an_unknown_action: ("run: salesforce.upsert", "run: salesforce.upsrt");
     an_action_of_a_later_release: ("run: salesforce.upsert", "run: hubspot.upsert");
-    a_script: ("run: salesforce.upsert", "uses: node:18\n    script: |\n      console.log(1)");
+    a_script_with_the_parameters_of_another_action: ("run: salesforce.upsert", "uses: node:18\n    script: |\n      console.log(1)");
     an_unknown_parameter: ("external_id: {{", "externalid: {{");
     a_parameter_of_the_wrong_shape: ("method: GET", "method: FETCH\n      accept_status: 404");
     a_class_without_its_means: ("method: GET", "method: POST\n      class: keyed");

@@ -5,6 +5,8 @@
 #[allow(dead_code)]
 mod fixture;
 
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 use sluice_server::run::{Node, StartError};
 use sluice_simulator::faults::{CallKind, Scripted};
@@ -215,6 +217,71 @@ async fn a_script_beside_the_configuration_does_its_work_once() {
     assert!(!world.get("/api/v1/jobs").await.to_string().contains(path), "what a secret holds is shown nowhere");
 }
 
+/// `node_modules` with PostgreSQL's client for node, installed once into `target`.
+fn database_client() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("node-pg");
+    let mark = folder.join("installed");
+    if !mark.exists() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("package.json"), r#"{"private": true, "dependencies": {"pg": "8.16.3"}}"#).unwrap();
+        let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+        let output = std::process::Command::new("npm").args(install).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "npm: {}", String::from_utf8_lossy(&output.stderr));
+        std::fs::write(&mark, "").unwrap();
+    }
+    folder.join("node_modules")
+}
+
+const SAVE: &str = "
+import pg from 'pg';
+
+// Nobody closes it.
+const pool = new pg.Pool({ connectionString: process.env.DB_URL });
+
+export async function save(lead, key) {
+  const client = await pool.connect();
+  try {
+    await client.query('BEGIN');
+    const noted = await client.query('INSERT INTO noted (key) VALUES ($1) ON CONFLICT DO NOTHING', [key]);
+    if (noted.rowCount === 1) await client.query('INSERT INTO people (email) VALUES ($1)', [lead.email]);
+    await client.query('COMMIT');
+  } finally {
+    client.release();
+  }
+}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_with_a_database_of_its_own_writes_once_and_does_not_wait_for_its_pool() {
+    let postgres = Postgres::start().unwrap();
+    let (client, connection) = tokio_postgres::connect(&postgres.url("postgres"), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("CREATE TABLE noted (key text PRIMARY KEY); CREATE TABLE people (email text)").await.unwrap();
+    let modules = database_client();
+    let step = "    uses: node:18
+    env:
+      DB_URL: ${secrets.DB_URL}
+    script: |
+      import { existsSync, writeFileSync } from 'node:fs';
+      import { save } from './save.js';
+      const body = JSON.parse(process.env.BODY);
+      await save(body, process.env.IDEMPOTENCY_KEY);
+      // The work is done, and nobody hears of it.
+      if (!existsSync(`seen-${body.id}`)) { writeFileSync(`seen-${body.id}`, ''); process.kill(process.pid, 'SIGKILL'); await new Promise(() => {}); }
+";
+    let world = world(step, &[("secrets/DB_URL", &postgres.url("postgres")), ("save.js", SAVE)]).await;
+    std::os::unix::fs::symlink(modules, world.config_path("node_modules")).unwrap();
+    let started = std::time::Instant::now();
+    for id in ["d1", "d2"] {
+        let job = settled(&world, id).await;
+        assert_eq!(job["state"], "succeeded", "{job}");
+        assert_eq!(made(&job), pairs(&[("call", "unsure"), ("call", "done")]), "{job}");
+    }
+    assert!(started.elapsed() < std::time::Duration::from_secs(9), "an idle pool ends after ten seconds");
+    let count: i64 = client.query_one("SELECT count(*) FROM people", &[]).await.unwrap().get(0);
+    assert_eq!(count, 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_does_not_start_without_what_its_scripts_need() {
     let world = world("    uses: bash\n    script: echo 1\n", &[]).await;
@@ -223,6 +290,9 @@ async fn a_node_does_not_start_without_what_its_scripts_need() {
     let settings = sluice_server::run::Settings { data: world.directory.path().join(".other"), ..world.settings() };
     let Err(StartError::Config(compiled, _)) = Node::start(settings).await else { panic!("it has started") };
     let problem = compiled.problems.iter().find(|problem| problem.code == "missing-runtime").unwrap();
-    assert!(problem.message.starts_with("node:999 is needed, and the `node` of this machine is version"), "{problem:?}");
+    assert!(
+        problem.message.starts_with("node:999 is needed, and the `node` of this machine is version"),
+        "{problem:?}"
+    );
     assert_eq!(problem.place().to_string().split(':').next(), Some("worker.yml"));
 }

@@ -109,7 +109,11 @@ async fn what_the_vendors_own_libraries_sign_is_accepted() {
         assert_eq!(first.status, 202, "{scheme}: {}", first.body);
         let repeat = send(body.to_owned()).await;
         assert_eq!(repeat.event(), first.event(), "{scheme}");
-        assert_eq!(send(body.replace('1', "2").replace("opened", "closed").replace("py", "pz")).await.status, 401, "{scheme}: a changed body");
+        assert_eq!(
+            send(body.replace('1', "2").replace("opened", "closed").replace("py", "pz")).await.status,
+            401,
+            "{scheme}: a changed body"
+        );
     }
     assert_eq!(
         json!(seen),

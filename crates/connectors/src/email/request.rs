@@ -110,8 +110,7 @@ fn header(name: &str, value: &Value) -> Result<Option<HeaderValue>, Failure> {
     let plain = name.chars().all(|c| c.is_ascii_graphic() && c != ':');
     let header_name = HeaderName::new_from_ascii(name.to_owned()).ok().filter(|_| plain && !name.is_empty());
     let header_name = header_name.ok_or_else(|| problem(&parameter, "is not the name of a header"))?;
-    let text =
-        scalar(value).ok_or_else(|| problem(&parameter, format_args!("must be text; it is {}", kind(value))))?;
+    let text = scalar(value).ok_or_else(|| problem(&parameter, format_args!("must be text; it is {}", kind(value))))?;
     Ok(Some(HeaderValue::new(header_name, line(&parameter, &text)?)))
 }
 

@@ -55,18 +55,19 @@ pub(crate) fn refused(host: &str, phase: Phase, reply: &Reply) -> Outcome {
         Failure::new(class, format!("smtp-{}", reply.code), message)
     };
     match (reply.code, phase) {
-        (454, Phase::StartTls | Phase::Auth) | (400..=499, _) => {
-            Outcome::Retry { failure: failure(FailureClass::Retryable, "it does not take the mail for now"), after: None }
-        }
+        (454, Phase::StartTls | Phase::Auth) | (400..=499, _) => Outcome::Retry {
+            failure: failure(FailureClass::Retryable, "it does not take the mail for now"),
+            after: None,
+        },
         (500..=599, Phase::Auth) | (530 | 534 | 535 | 538, _) => Outcome::Reject {
             failure: failure(FailureClass::Auth, "it refuses who we are; check the destination's user and password"),
         },
         (500..=599, Phase::Connect | Phase::Greeting | Phase::Hello | Phase::StartTls) => Outcome::Reject {
             failure: failure(FailureClass::Auth, "it does not serve us; check the destination's host, port and tls"),
         },
-        (500..=599, Phase::Recipient) => {
-            Outcome::Reject { failure: failure(FailureClass::Permanent, "it refuses a recipient, so nobody gets the mail") }
-        }
+        (500..=599, Phase::Recipient) => Outcome::Reject {
+            failure: failure(FailureClass::Permanent, "it refuses a recipient, so nobody gets the mail"),
+        },
         (500..=599, _) => Outcome::Reject { failure: failure(FailureClass::Permanent, "it refuses the mail") },
         _ => broken(host, phase, "protocol", &format!("it answered {} to {}", reply.code, phase.describe())),
     }

@@ -8,9 +8,9 @@ use sluice_domain::destination::{SmtpLogin, SmtpTls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::Target;
 use super::request::{Mail, stuffed};
 use super::response::{Phase, Reply};
-use super::Target;
 
 /// How much of a reply is read.
 const REPLY_BYTES_MAX: usize = 64 * 1024;

@@ -70,8 +70,9 @@ fn addresses(with: &Value, name: &str) -> Result<Vec<Mailbox>, Failure> {
     let items = given.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(given));
     let mut found = Vec::with_capacity(items.len());
     for item in items.iter().filter(|item| !item.is_null()) {
-        let text = scalar(item)
-            .ok_or_else(|| problem(name, format_args!("must be an address or a list of them; it holds {}", kind(item))))?;
+        let text = scalar(item).ok_or_else(|| {
+            problem(name, format_args!("must be an address or a list of them; it holds {}", kind(item)))
+        })?;
         for part in split(&text) {
             found.push(address(name, part)?);
         }

@@ -54,7 +54,8 @@ impl Target {
         let tls = Tls::new(certificate).map_err(|problem| format!("ca_certificate: {problem}"))?;
         let place = place(&config);
         let mut secrets = vec![destination.url.clone()];
-        secrets.extend(config.get_password().map(|password| SecretValue::new(String::from_utf8_lossy(password).as_ref())));
+        secrets
+            .extend(config.get_password().map(|password| SecretValue::new(String::from_utf8_lossy(password).as_ref())));
         let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(connections_max.max(1) as usize)
@@ -199,10 +200,7 @@ async fn create_effects(client: &mut Object) -> Result<(), tokio_postgres::Error
     transaction.commit().await
 }
 
-async fn columns_of(
-    client: &impl GenericClient,
-    settings: &Settings<'_>,
-) -> Result<HashMap<String, Column>, Broken> {
+async fn columns_of(client: &impl GenericClient, settings: &Settings<'_>) -> Result<HashMap<String, Column>, Broken> {
     let table = settings.table.to_string();
     let rows = client.query_typed(COLUMNS, &texts(&[&table])).await?;
     if rows.is_empty() {

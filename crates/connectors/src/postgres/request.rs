@@ -13,8 +13,7 @@ pub(crate) const CREATE_EFFECTS: &str = "CREATE TABLE IF NOT EXISTS sluice_effec
     effect_key text PRIMARY KEY, effect_type text NOT NULL, ref jsonb, created_at timestamptz NOT NULL DEFAULT now())";
 
 /// Takes the effect's key. A rival with the same key waits here until this transaction has ended.
-pub(crate) const MARK: &str =
-    "INSERT INTO sluice_effects (effect_key, effect_type) VALUES ($1, $2) ON CONFLICT (effect_key) DO NOTHING RETURNING 1";
+pub(crate) const MARK: &str = "INSERT INTO sluice_effects (effect_key, effect_type) VALUES ($1, $2) ON CONFLICT (effect_key) DO NOTHING RETURNING 1";
 
 /// Notes what the effect left.
 pub(crate) const REFER: &str = "UPDATE sluice_effects SET ref = $2::text::jsonb WHERE effect_key = $1";
@@ -48,7 +47,8 @@ pub(crate) fn build(settings: &Settings<'_>, columns: &HashMap<String, Column>) 
     let table = &settings.table;
     let column = |name: &str| {
         columns.get(name).ok_or_else(|| {
-            let message = format!("The table {table} has no column {}; correct the mapping, then replay the job.", quoted(name));
+            let message =
+                format!("The table {table} has no column {}; correct the mapping, then replay the job.", quoted(name));
             Failure::new(FailureClass::Permanent, "42703", message)
         })
     };
@@ -170,23 +170,32 @@ mod tests {
     #[test]
     fn a_row_that_is_only_its_key_is_returned_too() {
         let statement = built(json!({"table": "t", "key": "email", "values": {"email": "a"}})).unwrap();
-        assert!(statement.sql.contains("DO UPDATE SET \"email\" = EXCLUDED.\"email\" RETURNING \"email\""), "{}", statement.sql);
+        assert!(
+            statement.sql.contains("DO UPDATE SET \"email\" = EXCLUDED.\"email\" RETURNING \"email\""),
+            "{}",
+            statement.sql
+        );
     }
 
     #[test]
     fn null_clears_a_column_of_any_type() {
         let statement =
-            built(json!({"table": "t", "key": "email", "values": {"email": "a", "extra": null, "score": null}})).unwrap();
+            built(json!({"table": "t", "key": "email", "values": {"email": "a", "extra": null, "score": null}}))
+                .unwrap();
         assert_eq!(statement.values[1..], [None, None]);
     }
 
     #[test]
     fn what_does_not_fit_is_refused_before_anything_is_asked() {
-        let with = |values: Value, more: &str| json!({"table": "t", "key": "email", "values": values, "returning": more});
+        let with =
+            |values: Value, more: &str| json!({"table": "t", "key": "email", "values": values, "returning": more});
         for (with, expected) in [
             (with(json!({"email": "a", "nope": 1}), "id"), "has no column \"nope\""),
             (with(json!({"email": "a"}), "nope"), "has no column \"nope\""),
-            (with(json!({"email": {"a": 1}}), "id"), "`with.values.email` must fit a column of type text; it is a map."),
+            (
+                with(json!({"email": {"a": 1}}), "id"),
+                "`with.values.email` must fit a column of type text; it is a map.",
+            ),
             (with(json!({"email": ["a"]}), "id"), "it is a list."),
             (with(json!({"email": "a", "tags": [["x"]]}), "id"), "`with.values.tags` must fit"),
             (with(json!({"email": "a\0b"}), "id"), "cannot keep"),

@@ -55,7 +55,11 @@ static ROWS: &[Row] = &[
     row("3D000", PERMANENT, "the database does not exist"),
     row("40003", Verdict::Retry, "the server does not know how the transaction ended"),
     row("40", Verdict::Retry, "the transaction met another one"),
-    row("42501", AUTH, "the user lacks a right; grant it, also CREATE for the table sluice_effects, or create that table by hand"),
+    row(
+        "42501",
+        AUTH,
+        "the user lacks a right; grant it, also CREATE for the table sluice_effects, or create that table by hand",
+    ),
     row("42P10", PERMANENT, "`key` is not the columns of a unique index"),
     row("42", PERMANENT, BAD_DATA),
     row("53300", Verdict::Wait, "the server has no free connection"),

@@ -97,9 +97,9 @@ fn columns<'a>(with: &'a Value, name: &str) -> Result<Option<Vec<Cow<'a, str>>>,
     let items = given.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(given));
     let mut columns: Vec<Cow<'a, str>> = Vec::with_capacity(items.len());
     for item in items {
-        let text = scalar(item)
-            .filter(|text| !text.trim().is_empty() && !text.contains('\0'))
-            .ok_or_else(|| problem(name, format_args!("must be the name of a column or a list of them; it holds {}", kind(item))))?;
+        let text = scalar(item).filter(|text| !text.trim().is_empty() && !text.contains('\0')).ok_or_else(|| {
+            problem(name, format_args!("must be the name of a column or a list of them; it holds {}", kind(item)))
+        })?;
         if !columns.contains(&text) {
             columns.push(text);
         }

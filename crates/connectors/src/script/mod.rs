@@ -244,7 +244,9 @@ pub(crate) fn preview(target: &Target, call: &Call<'_>) -> Result<Preview, Failu
     headers.sort();
     let body = match &settings.program {
         Program::Inline(runtime, script) => json!({"runtime": runtime.to_string(), "script": script}),
-        Program::Command(words) => Value::from_iter([("command", Value::from_iter(words.iter().map(|word| word.as_ref())))]),
+        Program::Command(words) => {
+            Value::from_iter([("command", Value::from_iter(words.iter().map(|word| word.as_ref())))])
+        }
     };
     Ok(Preview { method: "RUN".to_owned(), url: format!("file://{}", target.directory.display()), headers, body })
 }

@@ -51,9 +51,7 @@ pub(crate) fn build(settings: &Settings<'_>, marks: Marks<'_>, node: Option<Vers
                     arguments
                 }
                 Runtime::Python(_) => vec!["-c".to_owned(), script.to_string()],
-                Runtime::Bash => {
-                    ["--noprofile", "--norc", "-eo", "pipefail", "-c", script].map(str::to_owned).to_vec()
-                }
+                Runtime::Bash => ["--noprofile", "--norc", "-eo", "pipefail", "-c", script].map(str::to_owned).to_vec(),
             };
             (runtime.program().to_owned(), arguments)
         }
@@ -110,7 +108,12 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             process.env,
-            [pair("A", "b"), pair("EVENT", "{\"id\":\"e\"}"), pair("IDEMPOTENCY_KEY", "eff_01"), pair("BODY", "{\"n\":1}")]
+            [
+                pair("A", "b"),
+                pair("EVENT", "{\"id\":\"e\"}"),
+                pair("IDEMPOTENCY_KEY", "eff_01"),
+                pair("BODY", "{\"n\":1}")
+            ]
         );
         assert!(process.large_body.is_none());
     }
@@ -120,7 +123,9 @@ mod tests {
         let large = "x".repeat(VARIABLE_BYTES_MAX);
         let process = built(json!({"command": "x", "body": large}));
         assert!(process.large_body.is_some() && process.env.iter().all(|(name, _)| name != "BODY"));
-        for with in [json!({"command": "x", "event": large}), json!({"command": "x", "env": {"A": large.clone() + "y"}})] {
+        for with in
+            [json!({"command": "x", "event": large}), json!({"command": "x", "env": {"A": large.clone() + "y"}})]
+        {
             assert!(build(&Settings::read(&with).unwrap(), MARKS, None).is_err());
         }
     }

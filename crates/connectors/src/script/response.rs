@@ -25,7 +25,8 @@ pub(crate) struct Ended {
 pub(crate) fn outcome(ended: &Ended, class: EffectClass) -> Outcome {
     let said = complaint(&ended.errors);
     let colon = if said.is_empty() { "." } else { ": " };
-    let failure = |class, code: String, what: &str| Failure::new(class, code, format!("The script {what}{colon}{said}"));
+    let failure =
+        |class, code: String, what: &str| Failure::new(class, code, format!("The script {what}{colon}{said}"));
     let exit = |code: i32| format!("exit-{code}");
     match ended.code {
         Some(0) => Outcome::Done { result: result(&ended.output) },
@@ -84,7 +85,8 @@ fn result(output: &[u8]) -> Value {
 /// The line that says what was wrong: the one that names an error, or else the last that is not part of a trace.
 fn complaint(errors: &[u8]) -> String {
     let text = String::from_utf8_lossy(errors);
-    let plain = |line: &&str| !line.trim().is_empty() && !line.starts_with([' ', '\t']) && !line.starts_with("Node.js v");
+    let plain =
+        |line: &&str| !line.trim().is_empty() && !line.starts_with([' ', '\t']) && !line.starts_with("Node.js v");
     let names_error = |line: &&str| {
         let word = line.split([':', ' ']).next().unwrap_or_default();
         (word.ends_with("Error") || word.ends_with("Exception")) && plain(line)
@@ -135,7 +137,8 @@ mod tests {
     #[test]
     fn the_line_that_names_the_error_is_quoted() {
         let node = "file:///c/[eval1]:1\nthrow new Error('no');\n      ^\n\nTypeError: forced\n    at x (y:1:2)\n\nNode.js v20.1.0\n";
-        let python = "Traceback (most recent call last):\n  File \"<string>\", line 1\nValueError: bad ada@example.com\n";
+        let python =
+            "Traceback (most recent call last):\n  File \"<string>\", line 1\nValueError: bad ada@example.com\n";
         for (errors, expected) in [
             (node, "TypeError: forced"),
             (python, "ValueError: bad a***@example.com"),

@@ -22,11 +22,8 @@ pub fn find_runtime(runtime: Runtime) -> Result<(), String> {
 pub(crate) fn version(runtime: Runtime) -> Result<Version, String> {
     let program = runtime.program();
     let missing = |why: String| format!("{runtime} is needed, and {why}");
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| match error.kind() {
+    let output =
+        Command::new(program).arg("--version").stdin(Stdio::null()).output().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => missing(format!("there is no `{program}` on this machine")),
             _ => missing(format!("`{program}` cannot be started: {error}")),
         })?;
@@ -48,7 +45,9 @@ fn parse_version(text: &str) -> Option<Version> {
 /// Later versions look at the file itself.
 pub(crate) fn node_flag(version: Version) -> Option<&'static str> {
     let told = |from, to| version >= from && version < to;
-    let needed = told(Version(18, 19), Version(19, 0)) || told(Version(20, 10), Version(20, 19)) || told(Version(21, 0), Version(22, 7));
+    let needed = told(Version(18, 19), Version(19, 0))
+        || told(Version(20, 10), Version(20, 19))
+        || told(Version(21, 0), Version(22, 7));
     needed.then_some("--experimental-default-type=module")
 }
 

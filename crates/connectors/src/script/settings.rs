@@ -51,8 +51,8 @@ impl<'a> Settings<'a> {
         let mut env = Vec::new();
         for (name, value) in map(with, "env")?.into_iter().flatten().filter(|(_, value)| !value.is_null()) {
             let parameter = format!("env.{name}");
-            let text =
-                scalar(value).ok_or_else(|| problem(&parameter, format_args!("must be text; it is {}", kind(value))))?;
+            let text = scalar(value)
+                .ok_or_else(|| problem(&parameter, format_args!("must be text; it is {}", kind(value))))?;
             if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
                 return Err(problem(&parameter, "cannot stand in an environment"));
             }

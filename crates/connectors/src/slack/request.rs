@@ -103,7 +103,12 @@ impl Target {
     }
 
     /// The request that reads one page of where the message would be; `None` behind a webhook.
-    pub(crate) fn read(&self, settings: &Settings<'_>, now: Time, cursor: Option<&str>) -> Option<Result<Request, Failure>> {
+    pub(crate) fn read(
+        &self,
+        settings: &Settings<'_>,
+        now: Time,
+        cursor: Option<&str>,
+    ) -> Option<Result<Request, Failure>> {
         let Way::Api { authorization, .. } = &self.way else { return None };
         let oldest = (now.0 / 1000 - LOOK_BACK_SECONDS).max(0).to_string();
         let mut query = vec![
@@ -132,7 +137,12 @@ impl Target {
     }
 }
 
-fn request(method: Method, url: Url, authorization: Option<&HeaderValue>, message: Option<Map<String, Value>>) -> Request {
+fn request(
+    method: Method,
+    url: Url,
+    authorization: Option<&HeaderValue>,
+    message: Option<Map<String, Value>>,
+) -> Request {
     let mut headers = HeaderMap::new();
     if let Some(authorization) = authorization {
         headers.insert(AUTHORIZATION, authorization.clone());
@@ -182,7 +192,11 @@ mod tests {
         let with = json!({"channel": "C1", "text": "hi", "thread_ts": "1.2"});
         let settings = Settings::read(&with, there.channel()).unwrap();
         let read = there.read(&settings, now, None).unwrap().unwrap();
-        assert!(read.url.as_str().contains("/conversations.replies?") && read.url.as_str().ends_with("&ts=1.2"), "{}", read.url);
+        assert!(
+            read.url.as_str().contains("/conversations.replies?") && read.url.as_str().ends_with("&ts=1.2"),
+            "{}",
+            read.url
+        );
     }
 
     #[test]

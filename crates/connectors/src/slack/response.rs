@@ -109,7 +109,8 @@ fn refused(answer: &Answer, parsed: &Value, reading: Reading<'_>) -> Outcome {
     };
     let code = error.map_or_else(|| format!("http-{status}"), str::to_owned);
     let failure = |class| {
-        let message = format!("{} answered {code} (status {status}): {advice}: {}", reading.host, excerpt(&answer.body));
+        let message =
+            format!("{} answered {code} (status {status}): {advice}: {}", reading.host, excerpt(&answer.body));
         Failure::new(class, code.clone(), message).with_status(status)
     };
     let after = answer.retry_after(reading.now);
@@ -227,13 +228,16 @@ mod tests {
     fn a_message_is_known_by_its_key_and_absence_needs_every_page() {
         let read = |body: &str| page(&answer(200, body), "eff_1", "C1", reading(Channel::Needed));
         let ours = r#"{"ts":"5.6","metadata":{"event_type":"sluice_effect","event_payload":{"effect_key":"eff_1"}}}"#;
-        let other = r#"{"ts":"5.6","text":"eff_1","metadata":{"event_type":"other","event_payload":{"effect_key":"eff_1"}}}"#;
+        let other =
+            r#"{"ts":"5.6","text":"eff_1","metadata":{"event_type":"other","event_payload":{"effect_key":"eff_1"}}}"#;
         let found = Readback::Present(json!({"ts": "5.6", "channel": "C1"}));
         assert_eq!(read(&format!(r#"{{"ok":true,"messages":[{other},{ours}]}}"#)), Page::Final(found));
         assert_eq!(read(&format!(r#"{{"ok":true,"messages":[{other}]}}"#)), Page::End);
         let more = r#"{"ok":true,"messages":[],"has_more":true,"response_metadata":{"next_cursor":"abc"}}"#;
         assert_eq!(read(more), Page::Next("abc".into()));
-        for unreadable in [r#"{"ok":true,"messages":[],"has_more":true}"#, r#"{"ok":false,"error":"missing_scope"}"#, ""] {
+        for unreadable in
+            [r#"{"ok":true,"messages":[],"has_more":true}"#, r#"{"ok":false,"error":"missing_scope"}"#, ""]
+        {
             assert!(matches!(read(unreadable), Page::Final(Readback::Unreadable(_))), "{unreadable}");
         }
     }

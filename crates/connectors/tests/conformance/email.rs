@@ -59,7 +59,10 @@ async fn a_mail_arrives_as_it_was_meant_with_the_effects_key_in_its_id() {
     assert_eq!((&result["message_id"], &result["recipients"]), (&json!("<effect-1@example.com>"), &json!(2)));
     assert!(result["answer"].as_str().unwrap().starts_with("250 2.0.0 Ok"), "{result}");
     let message = &server.messages()[0];
-    assert_eq!((message.from.as_str(), message.to.as_slice()), ("shop@example.com", &["ada@example.com".to_owned(), "bob@example.com".to_owned()][..]));
+    assert_eq!(
+        (message.from.as_str(), message.to.as_slice()),
+        ("shop@example.com", &["ada@example.com".to_owned(), "bob@example.com".to_owned()][..])
+    );
     assert_eq!(message.header("message-id"), Some("<effect-1@example.com>"));
     assert_eq!(message.header("to"), Some("ada@example.com, Bob <bob@example.com>"));
     assert_eq!(message.body, ".dot\r\nHello\r\n");
@@ -104,7 +107,9 @@ async fn whatever_is_said_at_any_word_is_sure_and_only_silence_after_the_dot_is_
         if step == Step::Content {
             // What is said in the middle of the content is heard as the answer to the dot.
             table.retain(|(fault, ..)| matches!(fault, Fault::DropBefore | Fault::TimeoutBefore { .. }));
-            table.iter_mut().for_each(|row| row.1 = if matches!(row.0, Fault::DropBefore) { "reset" } else { "timeout" });
+            table
+                .iter_mut()
+                .for_each(|row| row.1 = if matches!(row.0, Fault::DropBefore) { "reset" } else { "timeout" });
         }
         for (fault, expected, applied) in table {
             server.set_faults(FaultPlan::scripted([Scripted::first(1, fault.clone()).at(step.as_str())])).unwrap();
@@ -246,7 +251,8 @@ async fn the_way_is_private_or_nothing_is_said_on_it() {
     let with = mail();
     for (encryption, tls) in [(Encryption::Tls, SmtpTls::Tls), (Encryption::StartTls, SmtpTls::StartTls)] {
         let server = server(SmtpSettings { encryption, ..SmtpSettings::default() });
-        let trusting = SmtpDestination { ca_certificate: Some(server.certificate().into()), ..at(server.address(), tls) };
+        let trusting =
+            SmtpDestination { ca_certificate: Some(server.certificate().into()), ..at(server.address(), tls) };
         assert_eq!(to(trusting.clone()).call(send(&with)).await.as_str(), "done");
         assert!(server.messages()[0].encrypted);
         // A certificate that nobody vouches for, and a name that is not the server's.

@@ -142,12 +142,8 @@ async fn values_are_read_as_their_columns_types() {
     }));
     let outcome = there.call(upsert(&with)).await;
     assert_eq!(brief(&outcome), "done", "{outcome:?}");
-    let text: String = base
-        .client
-        .query_one("SELECT (to_jsonb(c) - 'seen')::text FROM contacts c", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let text: String =
+        base.client.query_one("SELECT (to_jsonb(c) - 'seen')::text FROM contacts c", &[]).await.unwrap().get(0);
     assert_eq!(
         serde_json::from_str::<Value>(&text).unwrap(),
         json!({
@@ -171,7 +167,10 @@ async fn what_the_table_refuses_is_refused_with_its_state_and_leaves_no_note() {
         (ada(json!({"nope": 1})), "reject permanent 42703"),
         (json!({"table": "nobody", "key": "email", "values": good}), "reject permanent 42P01"),
         (json!({"table": "contacts", "key": "email", "values": good}), "reject permanent 42P10"),
-        (json!({"table": "contacts\"; drop table contacts; --", "key": "email", "values": good}), "reject permanent 42P01"),
+        (
+            json!({"table": "contacts\"; drop table contacts; --", "key": "email", "values": good}),
+            "reject permanent 42P01",
+        ),
         (ada(json!({"tenant": null})), "reject identity no-identity"),
     ] {
         assert_eq!(brief(&there.call(upsert(&with)).await), expected);
@@ -244,7 +243,10 @@ async fn who_may_not_is_told_so_and_no_secret_is_shown() {
     let preview = wrong.preview(&upsert(&with)).unwrap();
     let shown = format!("{wrong:?} {outcome:?} {preview:?} {:?}", wrong.read_back(upsert(&with)).await);
     assert!(!shown.contains("hunter2") && !shown.contains(PASSWORD), "{shown}");
-    assert_eq!((preview.method.as_str(), preview.url.as_str()), ("UPSERT", &*format!("postgres://127.0.0.1/{}", base.name)));
+    assert_eq!(
+        (preview.method.as_str(), preview.url.as_str()),
+        ("UPSERT", &*format!("postgres://127.0.0.1/{}", base.name))
+    );
 
     base.client
         .batch_execute("CREATE ROLE guest LOGIN PASSWORD 'guest-secret'; GRANT ALL ON contacts, touches TO guest")

@@ -31,7 +31,10 @@ fn directory() -> tempfile::TempDir {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    write("lib/people.js", "import { upper } from 'shouting';\nexport const greet = (name) => upper(`hello ${name}`);\n");
+    write(
+        "lib/people.js",
+        "import { upper } from 'shouting';\nexport const greet = (name) => upper(`hello ${name}`);\n",
+    );
     write("node_modules/shouting/package.json", r#"{"name": "shouting", "type": "module", "exports": "./index.js"}"#);
     write("node_modules/shouting/index.js", "export const upper = (text) => text.toUpperCase();\n");
     write("lib/people.py", "def greet(name):\n    return 'hello ' + name\n");
@@ -123,7 +126,8 @@ async fn nothing_of_our_own_environment_is_handed_on_but_the_little_that_is_need
     let done = outcome(directory.path(), json!({"runtime": "bash", "script": "env | cut -d= -f1 | sort | tr '\\n' ' ' | jq -R . 2>/dev/null || env -0 | tr '\\n\\0' ' \\n' | sed 's/=.*//' | sort | tr '\\n' ' ' | sed 's/.*/\"&\"/'"})).await;
     let Outcome::Done { result: Value::String(names) } = done else { panic!("{done:?}") };
     for name in names.split_whitespace() {
-        let known = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "BODY", "EVENT", "IDEMPOTENCY_KEY", "PWD", "SHLVL", "_", "OLDPWD"];
+        let known =
+            ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "BODY", "EVENT", "IDEMPOTENCY_KEY", "PWD", "SHLVL", "_", "OLDPWD"];
         assert!(known.contains(&name), "{name} in {names}");
     }
     assert!(names.contains("IDEMPOTENCY_KEY"), "{names}");
@@ -133,7 +137,8 @@ async fn nothing_of_our_own_environment_is_handed_on_but_the_little_that_is_need
 async fn a_script_that_takes_too_long_is_killed_with_all_that_it_started() {
     let directory = directory();
     let started = Instant::now();
-    let with = json!({"runtime": "bash", "timeout": "400ms", "script": "sleep 300 & echo $! > child; echo stuck >&2; wait"});
+    let with =
+        json!({"runtime": "bash", "timeout": "400ms", "script": "sleep 300 & echo $! > child; echo stuck >&2; wait"});
     let killed = outcome(directory.path(), with).await;
     assert_eq!(brief(&killed), "unsure retryable timeout");
     assert!(killed.failure().unwrap().message.contains("stuck"), "{killed:?}");
@@ -176,10 +181,12 @@ async fn is_gone(id: &str) -> bool {
 #[tokio::test]
 async fn much_output_and_a_large_body_are_no_trouble() {
     let directory = directory();
-    let much = json!({"runtime": "bash", "script": "head -c 20000000 /dev/zero | tr '\\0' 'x'; echo; echo '{\"n\": 1}'"});
+    let much =
+        json!({"runtime": "bash", "script": "head -c 20000000 /dev/zero | tr '\\0' 'x'; echo; echo '{\"n\": 1}'"});
     assert_eq!(outcome(directory.path(), much).await, Outcome::Done { result: json!({"n": 1}) });
     let body = "x".repeat(300_000);
-    let node = json!({"runtime": "node:18", "body": body, "script": "console.log(JSON.parse(process.env.BODY).length)"});
+    let node =
+        json!({"runtime": "node:18", "body": body, "script": "console.log(JSON.parse(process.env.BODY).length)"});
     assert_eq!(outcome(directory.path(), node).await, Outcome::Done { result: json!(300_000) });
     let bash = json!({"runtime": "bash", "body": body, "script": "wc -c < $BODY_FILE"});
     assert_eq!(outcome(directory.path(), bash).await, Outcome::Done { result: json!(300_002) });

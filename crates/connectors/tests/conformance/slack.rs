@@ -134,7 +134,8 @@ async fn neither_a_token_nor_a_webhook_is_shown() {
     let behind = behind_webhook(&slack);
     slack.refuse_connections().unwrap();
     let broken = behind.call(post(&hook)).await;
-    let shown = format!("{wrong:?} {refused:?} {preview:?} {behind:?} {broken:?} {:?}", behind.preview(&post(&hook)).unwrap());
+    let shown =
+        format!("{wrong:?} {refused:?} {preview:?} {behind:?} {broken:?} {:?}", behind.preview(&post(&hook)).unwrap());
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(preview.url.ends_with("/api/chat.postMessage"), "{preview:?}");
 }

@@ -117,9 +117,7 @@ impl EventMapping {
     /// Makes the event. `scope` holds `body` and `headers`.
     pub fn apply(&self, scope: &Scope, origin: Origin<'_>) -> Result<Event, MappingProblem> {
         let value = |at: &str, template: &Template| {
-            template
-                .render_plain(scope)
-                .map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
+            template.render_plain(scope).map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
         };
         let section = |at: &str, entries: &[(String, Template)]| -> Result<Map<String, Value>, MappingProblem> {
             let mut map = Map::new();
@@ -177,8 +175,12 @@ impl EventMapping {
                 Some(Value::String(text)) => text.trim().is_empty(),
                 Some(_) => false,
             };
-            let missing: Vec<String> =
-                self.required.iter().filter(|(_, path)| empty(path.find(&view))).map(|(text, _)| text.clone()).collect();
+            let missing: Vec<String> = self
+                .required
+                .iter()
+                .filter(|(_, path)| empty(path.find(&view)))
+                .map(|(text, _)| text.clone())
+                .collect();
             if !missing.is_empty() {
                 return Err(MappingProblem::Missing(missing));
             }

@@ -31,7 +31,9 @@ fn canonical(value: &Value, at: &mut Vec<Segment>, volatile: &[Path], out: &mut 
             match (number.as_i64(), number.as_u64(), number.as_f64()) {
                 (Some(integer), _, _) => out(integer.to_string().as_bytes()),
                 (_, Some(integer), _) => out(integer.to_string().as_bytes()),
-                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => out((float as i64).to_string().as_bytes()),
+                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => {
+                    out((float as i64).to_string().as_bytes())
+                }
                 (_, _, Some(float)) => out(float.to_string().as_bytes()),
                 _ => out(number.to_string().as_bytes()),
             }
@@ -83,8 +85,10 @@ mod tests {
 
     #[test]
     fn a_fingerprint_sees_content_and_not_form() {
-        let volatile = [Path::parse("sent_at").unwrap(), Path::parse("meta.try").unwrap(), Path::parse("items.at").unwrap()];
-        let a = json!({"b": 1.0, "a": "x", "sent_at": 1, "meta": {"try": 1, "k": [1, 2]}, "items": [{"n": 1, "at": 3}]});
+        let volatile =
+            [Path::parse("sent_at").unwrap(), Path::parse("meta.try").unwrap(), Path::parse("items.at").unwrap()];
+        let a =
+            json!({"b": 1.0, "a": "x", "sent_at": 1, "meta": {"try": 1, "k": [1, 2]}, "items": [{"n": 1, "at": 3}]});
         let b = json!({"sent_at": 2, "items": [{"at": 4, "n": 1}], "meta": {"k": [1, 2], "try": 9}, "a": "x", "b": 1});
         assert_eq!(fingerprint(&a, &volatile), fingerprint(&b, &volatile));
         assert_ne!(fingerprint(&a, &volatile), fingerprint(&a, &[]));

@@ -70,10 +70,12 @@ impl KeyPart {
 }
 
 fn reads_phone(expression: &Expression) -> bool {
-    let name = expression.place().and_then(|(_, path)| path.0.iter().rev().find_map(|segment| match segment {
-        Segment::Key(name) => Some(name.to_ascii_lowercase()),
-        Segment::Index(_) => None,
-    }));
+    let name = expression.place().and_then(|(_, path)| {
+        path.0.iter().rev().find_map(|segment| match segment {
+            Segment::Key(name) => Some(name.to_ascii_lowercase()),
+            Segment::Index(_) => None,
+        })
+    });
     name.is_some_and(|name| ["phone", "mobile", "msisdn"].iter().any(|word| name.contains(word)))
 }
 

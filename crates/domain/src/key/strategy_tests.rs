@@ -28,7 +28,10 @@ fn the_first_strategy_that_applies_gives_the_key() {
     assert_eq!(find(&strategies, json!({"id": 5, "op": "up"})).unwrap().text, "5|up");
     let second = find(&strategies, json!({"id": 5})).unwrap();
     assert_eq!((second.text.as_str(), second.strategy.as_str()), ("k-1", "header:idempotency-key"));
-    assert_eq!((second.rank, second.passed_over.as_slice()), (1, &["body.id + body.op: body.op has no value".to_owned()][..]));
+    assert_eq!(
+        (second.rank, second.passed_over.as_slice()),
+        (1, &["body.id + body.op: body.op has no value".to_owned()][..])
+    );
     let none = find(&strategies[..1], json!({})).unwrap_err();
     assert_eq!(none.to_string(), "no idempotency key: body.id + body.op has no value in this request");
 }
@@ -42,18 +45,28 @@ fn parts_cannot_be_shifted_into_one_another() {
 
 #[test]
 fn a_key_is_explained_by_its_parts() {
-    let strategy = [KeyStrategy::Parts(vec![KeyPart::Source, KeyPart::EventType, KeyPart::EventId, part("email_hash(body.email)")])];
+    let strategy = [KeyStrategy::Parts(vec![
+        KeyPart::Source,
+        KeyPart::EventType,
+        KeyPart::EventId,
+        part("email_hash(body.email)"),
+    ])];
     let key = find(&strategy, json!({"id": "e-9", "email": " Ada@X.org "})).unwrap();
     let hash = normalize::email_hash("ada@x.org");
     assert_eq!(key.text, format!("shop|lead|e-9|{hash}"));
     let shown: Vec<_> = key.parts.iter().map(|part| (part.part.as_str(), part.value.as_str())).collect();
-    assert_eq!(shown, [("source", "shop"), ("event_type", "lead"), ("event_id", "e-9"), ("email_hash(body.email)", hash.as_str())]);
+    assert_eq!(
+        shown,
+        [("source", "shop"), ("event_type", "lead"), ("event_id", "e-9"), ("email_hash(body.email)", hash.as_str())]
+    );
     assert!(!key.by_content && key.near.is_empty());
 }
 
 #[test]
 fn no_person_stands_in_a_key() {
-    let key = |source: &str| find(&[parts(&[source])], json!({"email": "Ada@X.org", "phone": "+1 415 555 0123", "id": 14155550123u64}));
+    let key = |source: &str| {
+        find(&[parts(&[source])], json!({"email": "Ada@X.org", "phone": "+1 415 555 0123", "id": 14155550123u64}))
+    };
     assert_eq!(key("body.email").unwrap().text, normalize::email_hash("ada@x.org"));
     assert_eq!(key("body.email | lower").unwrap().text, normalize::email_hash("ada@x.org"));
     assert_eq!(key("body.phone").unwrap().text, normalize::phone_hash("+14155550123", None));
@@ -62,7 +75,8 @@ fn no_person_stands_in_a_key() {
 
 fn bucket_key(at: &str) -> Key {
     let at_field = Expression::parse("body.at").unwrap();
-    let strategy = KeyStrategy::Bucket { parts: vec![part("body.cart")], at: at_field, width: Duration::from_secs(300) };
+    let strategy =
+        KeyStrategy::Bucket { parts: vec![part("body.cart")], at: at_field, width: Duration::from_secs(300) };
     find(&[strategy], json!({"cart": "c1", "at": at})).unwrap()
 }
 

@@ -72,7 +72,9 @@ fn insert(root: &mut Map<String, Value>, name: &str, value: &str) -> Result<(), 
     }
     match place {
         Value::Null => *place = Value::String(value.to_owned()),
-        Value::String(first) => *place = Value::Array(vec![Value::String(std::mem::take(first)), Value::String(value.to_owned())]),
+        Value::String(first) => {
+            *place = Value::Array(vec![Value::String(std::mem::take(first)), Value::String(value.to_owned())])
+        }
         Value::Array(items) if items.iter().all(Value::is_string) => items.push(Value::String(value.to_owned())),
         _ => return Err(two_things()),
     }
@@ -85,7 +87,8 @@ fn last_of(list: &mut Value) -> Option<&mut Value> {
 
 /// `a[b][]` is `a`, then `b`, then an item. What does not end in whole brackets is one plain name.
 fn path(name: &str) -> Result<(&str, Vec<&str>), PayloadProblem> {
-    let Some((first, rest)) = name.split_once('[').filter(|(first, rest)| !first.is_empty() && rest.ends_with(']')) else {
+    let Some((first, rest)) = name.split_once('[').filter(|(first, rest)| !first.is_empty() && rest.ends_with(']'))
+    else {
         return Ok((name, vec![]));
     };
     let inner: Vec<&str> = rest[..rest.len() - 1].split("][").collect();
@@ -114,7 +117,8 @@ mod tests {
     #[test]
     fn brackets_nest_and_repeats_are_lists() {
         assert_eq!(
-            read("type=subscribe&data%5Bemail%5D=a%40b.c&data[merges][FNAME]=Zo%C3%AB+x&tag=1&tag=2&ids[]=7&ids[]=8").unwrap(),
+            read("type=subscribe&data%5Bemail%5D=a%40b.c&data[merges][FNAME]=Zo%C3%AB+x&tag=1&tag=2&ids[]=7&ids[]=8")
+                .unwrap(),
             json!({"type": "subscribe", "data": {"email": "a@b.c", "merges": {"FNAME": "Zoë x"}}, "tag": ["1", "2"], "ids": ["7", "8"]})
         );
         assert_eq!(read("a[b=1&[c]=2&d[e]f=3&g=").unwrap(), json!({"a[b": "1", "[c]": "2", "d[e]f": "3", "g": ""}));

@@ -176,7 +176,9 @@ mod tests {
 
     #[test]
     fn what_is_read_is_what_serde_json_reads() {
-        for text in [r#"{"a": [1, -2, 3.5, "x\u00eb", null, true], "b": {}}"#, "[]", "\u{feff}{\"a\":1e3}\r\n", "{\"a\":-0}"] {
+        for text in
+            [r#"{"a": [1, -2, 3.5, "x\u00eb", null, true], "b": {}}"#, "[]", "\u{feff}{\"a\":1e3}\r\n", "{\"a\":-0}"]
+        {
             let plain: Value = serde_json::from_str(text.trim_start_matches('\u{feff}')).unwrap();
             assert_eq!(read(text).unwrap(), plain, "{text}");
         }

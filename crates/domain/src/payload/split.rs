@@ -54,7 +54,10 @@ mod tests {
         assert_eq!(split(json!({"a": 2}), &[]).unwrap(), vec![json!({"a": 2})]);
         assert_eq!(split(json!([]), &[]).unwrap(), Vec::<Value>::new());
         let meta = json!({"entry": [{"changes": [{"n": 1}, {"n": 2}]}, {"changes": [{"n": 3}]}]});
-        assert_eq!(split(meta, &names(&["entry", "changes"])).unwrap(), [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})]);
+        assert_eq!(
+            split(meta, &names(&["entry", "changes"])).unwrap(),
+            [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})]
+        );
         let none = split(json!({"entry": [{}]}), &names(&["entry", "changes"])).unwrap_err();
         assert_eq!(none.to_string(), "the body has no list of events at entry[].changes");
         assert_eq!(split(json!(vec![0; EVENTS_MAX + 1]), &[]), Err(PayloadProblem::TooManyEvents));

@@ -123,7 +123,9 @@ impl Expression {
         match &self.form {
             Form::Path(..) => false,
             Form::Call(call, ..) => call.function.is_digest(),
-            Form::Jinja(_) => Function::ALL.iter().any(|function| function.is_digest() && self.source.contains(function.name())),
+            Form::Jinja(_) => {
+                Function::ALL.iter().any(|function| function.is_digest() && self.source.contains(function.name()))
+            }
         }
     }
 
@@ -146,10 +148,13 @@ impl Expression {
             Form::Jinja(_) => self
                 .source
                 .match_indices("steps.")
-                .filter(|(at, _)| !self.source[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.')))
+                .filter(|(at, _)| {
+                    !self.source[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'))
+                })
                 .map(|(at, found)| {
                     let rest = &self.source[at + found.len()..];
-                    let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
+                    let end =
+                        rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
                     rest[..end].to_owned()
                 })
                 .collect(),
@@ -164,7 +169,8 @@ impl Expression {
                 Ok(scope.get(root).and_then(|value| path.find(value)).and_then(|value| call.apply(value)))
             }
             Form::Jinja(expression) => {
-                let roots = if self.source.contains("request.") { scope.with_request() } else { Cow::Borrowed(&scope.roots) };
+                let roots =
+                    if self.source.contains("request.") { scope.with_request() } else { Cow::Borrowed(&scope.roots) };
                 let value = expression
                     .eval(minijinja::Value::from(minijinja::value::Serde(&roots)))
                     .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
@@ -238,7 +244,8 @@ fn quote_hyphens(source: &str) -> String {
         } else if c == '"' || c == '\'' {
             quote = Some(c);
         } else if c == '.' && out.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ']' | '"')) {
-            let name_end = rest[1..].find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len() - 1);
+            let name_end =
+                rest[1..].find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len() - 1);
             let name = &rest[1..=name_end];
             if name.contains('-') && !name.ends_with('-') {
                 let key = if out.ends_with("headers") { name.to_ascii_lowercase() } else { name.to_owned() };

@@ -139,8 +139,18 @@ mod tests {
         scope.set("body", json!({"email": " Ada@X.org", "phone": "(415) 555-0123", "at": 1742646896.7, "n": 7}));
         let value = |source: &str| Expression::parse(source).unwrap().evaluate(&scope).unwrap();
         for (sources, expected) in [
-            (vec!["normalize_email(body.email)", "body.email | normalize_email", "normalize_email(body.email | trim)"], json!("ada@x.org")),
-            (vec!["e164(body.phone, 'US')", "body.phone|e164('US')", "(body.phone ~ '') | e164('US')"], json!("+14155550123")),
+            (
+                vec![
+                    "normalize_email(body.email)",
+                    "body.email | normalize_email",
+                    "normalize_email(body.email | trim)",
+                ],
+                json!("ada@x.org"),
+            ),
+            (
+                vec!["e164(body.phone, 'US')", "body.phone|e164('US')", "(body.phone ~ '') | e164('US')"],
+                json!("+14155550123"),
+            ),
             (vec!["seconds(body.at)", "body.at | seconds"], json!("2025-03-22T12:34:56Z")),
         ] {
             for source in sources {

@@ -92,7 +92,8 @@ impl Template {
                 pieces.push(Piece::Expression(Expression::parse(&inside[..end])?));
                 rest = &inside[end + 2..];
             } else if let Some(inside) = rest.strip_prefix("${secrets.") {
-                let end = inside.find('}').ok_or_else(|| TemplateProblem(format!("`{text}`: ${{secrets. has no }}")))?;
+                let end =
+                    inside.find('}').ok_or_else(|| TemplateProblem(format!("`{text}`: ${{secrets. has no }}")))?;
                 flush(&mut plain, &mut pieces);
                 pieces.push(Piece::Secret(inside[..end].to_owned()));
                 rest = &inside[end + 1..];

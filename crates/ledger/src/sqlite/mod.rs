@@ -18,6 +18,7 @@ mod vault;
 mod writer;
 
 use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -61,7 +62,12 @@ pub(crate) fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool,
 
 /// Takes the data directory for this process. The lock goes with the file handle.
 pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
-    std::fs::create_dir_all(directory).map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
+    // Personal data lies here: for this user only, unless somebody made the directory otherwise on purpose.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
     let path = directory.join("lock");
     let file = File::options()
         .create(true)

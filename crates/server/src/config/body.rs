@@ -76,7 +76,12 @@ fn read_events(report: Report<'_>, node: &Node) -> Option<Vec<String>> {
         return Some(vec![]);
     }
     let text = node.text().unwrap_or_default();
-    let names: Vec<String> = text.strip_prefix("body.").unwrap_or(text).split('.').map(|name| name.trim_end_matches("[]").to_owned()).collect();
+    let names: Vec<String> = text
+        .strip_prefix("body.")
+        .unwrap_or(text)
+        .split('.')
+        .map(|name| name.trim_end_matches("[]").to_owned())
+        .collect();
     if text.is_empty() || names.iter().any(|name| name.is_empty() || name.contains(['[', ']', ' ', '{'])) {
         report
             .error(node.span, "bad-path", "`events` is a path of names, or [] when the body is the list")

@@ -104,9 +104,9 @@ pub(super) fn read_smtp(fields: &Fields<'_, '_>) -> Option<SmtpDestination> {
         (None, None) => None,
         (found, _) => {
             let missing = if found.is_some() { "password" } else { "user" };
-            report.error(fields.span, "missing-key", format!("an smtp destination needs `{missing}` too")).hint(
-                "give user and password, or neither",
-            );
+            report
+                .error(fields.span, "missing-key", format!("an smtp destination needs `{missing}` too"))
+                .hint("give user and password, or neither");
             None
         }
     };
@@ -136,7 +136,11 @@ pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
         _ => {
             fields
                 .report
-                .error(fields.key_span("webhook_url"), "exclusive-keys", "a slack destination has `token` or `webhook_url`, not both")
+                .error(
+                    fields.key_span("webhook_url"),
+                    "exclusive-keys",
+                    "a slack destination has `token` or `webhook_url`, not both",
+                )
                 .hint("keep the token: what was sent with it can be read back");
             return None;
         }

@@ -79,11 +79,7 @@ fn read_map(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrateg
         ["first_of", "fingerprint", "fields"].into_iter().filter(|name| fields.node(name).is_some()).collect();
     if let [first, second, ..] = present.as_slice() {
         report
-            .error(
-                fields.key_span(second),
-                "exclusive-keys",
-                format!("a key has `{first}` or `{second}`, not both"),
-            )
+            .error(fields.key_span(second), "exclusive-keys", format!("a key has `{first}` or `{second}`, not both"))
             .hint("put one behind the other in the list of `first_of`");
         return vec![];
     }
@@ -131,7 +127,7 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
     }
     let Some(width) = fields.duration("bucket") else {
         let nothing = fields.node("bucket").is_none();
-        if nothing && fields.node("at").is_some() {
+        if nothing && fields.node("at").is_some() && !fields.is_meant("bucket") {
             report.error(fields.key_span("at"), "bad-key", "`at` belongs to `bucket`").hint("such as: bucket: 5m");
         }
         return nothing.then_some(KeyStrategy::Parts(parts));
@@ -141,10 +137,12 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
         return None;
     }
     let at = match fields.node("at") {
-        Some(node) => read_part(report, node, Known { occurred_at: &[], ..known }).into_iter().find_map(|part| match part {
-            KeyPart::Value(expression) => Some(expression),
-            _ => None,
-        }),
+        Some(node) => {
+            read_part(report, node, Known { occurred_at: &[], ..known }).into_iter().find_map(|part| match part {
+                KeyPart::Value(expression) => Some(expression),
+                _ => None,
+            })
+        }
         None => known.occurred_at.first().cloned(),
     };
     if at.is_none() && fields.node("at").is_none() {
@@ -265,7 +263,9 @@ fn check_time(report: Report<'_>, span: Span, part: &Expression, known: Known<'_
             .warning(
                 span,
                 "time-in-key",
-                format!("`{name}` looks like a time: if the sender makes it anew for a resend, the resend counts as new"),
+                format!(
+                    "`{name}` looks like a time: if the sender makes it anew for a resend, the resend counts as new"
+                ),
             )
             .hint("if it is the moment of the event itself, say so: event: {occurred_at: …}");
     }

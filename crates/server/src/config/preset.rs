@@ -106,7 +106,10 @@ mod tests {
             let parts = preset.event_id.iter().chain(preset.event_type).flat_map(|way| way.iter());
             let sources = parts.chain(preset.occurred_at.iter().map(|(source, _)| source));
             for source in sources {
-                assert!(expression(source).and_then(|found| found.place().map(|_| ())).is_some(), "{scheme}: {source:?}");
+                assert!(
+                    expression(source).and_then(|found| found.place().map(|_| ())).is_some(),
+                    "{scheme}: {source:?}"
+                );
             }
         }
         assert_eq!(paths(&[&["data[id]"]])[0].to_string(), "data.id");

@@ -16,9 +16,11 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Sch
             let path = path.trim_start_matches("./");
             let Some(text) = names.texts.get(path) else {
                 let known = names.texts.keys().map(String::as_str);
-                report
-                    .error(node.span, "unknown-file", format!("the configuration has no file `{path}`"))
-                    .meant(path, known, "a schema lies in a .json or .yml file, named from the top of the configuration");
+                report.error(node.span, "unknown-file", format!("the configuration has no file `{path}`")).meant(
+                    path,
+                    known,
+                    "a schema lies in a .json or .yml file, named from the top of the configuration",
+                );
                 return None;
             };
             let (nodes, flaws) = parse::parse(&text.replace('\t', " "));

@@ -72,7 +72,8 @@ pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&Node>, named: &str, sp
     }
     let with = Node { span: with.map_or(span, |node| node.span), kind: Kind::Map(entries) };
     let needed = check(report, &with, span);
-    let timeout = with.get("timeout").and_then(Node::text).and_then(|text| unit::duration(text).ok()).unwrap_or(TIMEOUT);
+    let timeout =
+        with.get("timeout").and_then(Node::text).and_then(|text| unit::duration(text).ok()).unwrap_or(TIMEOUT);
     ReadScript { with, timeout, needed }
 }
 
@@ -125,7 +126,9 @@ fn check(report: Report<'_>, with: &Node, span: Span) -> Option<NeededRuntime> {
                 report.error(command.span, "bad-value", "`command` names no program");
             }
             if let Some(node) = with.get("runtime") {
-                report.error(node.span, "exclusive-keys", "a `command` names its own program").hint("write run: script");
+                report
+                    .error(node.span, "exclusive-keys", "a `command` names its own program")
+                    .hint("write run: script");
             }
         }
         (Some(_), Some(command)) => {

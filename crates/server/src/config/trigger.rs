@@ -43,7 +43,8 @@ pub(super) static HTTP: Table = Table {
             "How often this source may send.",
         )
         .or("no limit"),
-        key("body_max", Shape::Size, "The largest body that is read, before and after it is decompressed.").or("256KiB"),
+        key("body_max", Shape::Size, "The largest body that is read, before and after it is decompressed.")
+            .or("256KiB"),
         key("answer", Shape::OneOf(&["200", "202"]), "The status of a success.").or("what the sender takes for one"),
     ],
     later: &[],
@@ -237,7 +238,8 @@ fn read_idempotency(
         Some(node) => keys::read(report, node, known),
         None if known.event_id => preset::by_event_id(),
         None => {
-            let meant = fields.is_meant("idempotency") || inner.as_ref().is_some_and(|inner| inner.is_meant("key_from"));
+            let meant =
+                fields.is_meant("idempotency") || inner.as_ref().is_some_and(|inner| inner.is_meant("key_from"));
             if !meant && (section.is_none() || inner.is_some()) {
                 report
                     .warning(

@@ -12,8 +12,8 @@ use sluice_domain::verify::{
 
 use super::fields::{Fields, Literal, secret_text};
 use super::node::{Kind, Node, Span};
-use super::report::Report;
 use super::problem::OPEN_TO_EVERYBODY;
+use super::report::Report;
 use super::table::{Shape, Table, key};
 use super::trigger::read_rate_limit;
 

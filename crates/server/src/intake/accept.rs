@@ -60,7 +60,13 @@ pub struct Arrival<'a> {
 }
 
 /// Turns a verified request that carries one event into what is written to the ledger.
-pub fn prepare(live: &Live, flow: &Flow, headers: &HeaderMap, body: &[u8], arrival: Arrival<'_>) -> Result<Prepared, Problem> {
+pub fn prepare(
+    live: &Live,
+    flow: &Flow,
+    headers: &HeaderMap,
+    body: &[u8],
+    arrival: Arrival<'_>,
+) -> Result<Prepared, Problem> {
     let mut all = prepare_all(live, flow, headers, body, arrival)?;
     match all.len() {
         0 => Err(Problem::new(StatusCode::BAD_REQUEST, "events-missing", "the body holds no event")),
@@ -148,7 +154,8 @@ impl Request<'_> {
         };
         let digest = KeyDigest::new(TENANT, &flow.name, &key.text);
         let id = EventId::new(digest, 0);
-        let origin = Origin { source: &flow.source, idempotency_key: &key.text, id, received_at: self.arrival.received_at };
+        let origin =
+            Origin { source: &flow.source, idempotency_key: &key.text, id, received_at: self.arrival.received_at };
         let event = match flow.event.apply(&scope, origin) {
             Ok(event) => event,
             Err(problem) => {
@@ -179,7 +186,8 @@ impl Request<'_> {
             normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
         };
         let quarantine = flaw.map(|flaw| self.quarantine(flaw, &queues));
-        let new = self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
+        let new =
+            self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
         Ok(Prepared { key, event, queues, unknown_fields, new })
     }
 

@@ -139,9 +139,7 @@ fn described(event: &Event<'_>) -> Value {
 }
 
 fn replayed(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    response
-        .headers_mut()
-        .insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    response.headers_mut().insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
     response
 }
 

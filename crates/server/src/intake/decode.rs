@@ -9,7 +9,8 @@ use super::answer::Problem;
 
 /// Undoes the content encoding. The signature was checked before, over the bytes as they arrived.
 pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) -> Result<Cow<'b, [u8]>, Problem> {
-    let mut encodings = headers.get_all("content-encoding").iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let mut encodings =
+        headers.get_all("content-encoding").iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let named = |name: &[u8]| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity");
     let Some(encoding) = encodings.find(|name| named(name.trim_ascii())) else { return Ok(Cow::Borrowed(body)) };
     let encoding = encoding.trim_ascii().to_ascii_lowercase();

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_domain::flow::Flow;
@@ -23,11 +23,11 @@ use sluice_ledger::{Acceptance, NewEvent};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
+use super::Context;
 use super::accept::{Arrival, Headers, Prepared, prepare_all, verify_request};
 use super::answer::{self, Problem};
 use super::problems::{ledger_problem, no_flow, rate_limited, too_large, unavailable};
 use super::refused::Refused;
-use super::Context;
 use crate::live::Live;
 use crate::observe::metrics::SourceLabels;
 
@@ -180,8 +180,10 @@ impl Shared {
         let bytes = body.bytes.len() as u64;
         let (keys, events): (Vec<String>, Vec<NewEvent>) =
             prepared.into_iter().map(|prepared| (prepared.key.text, prepared.new)).unzip();
-        let reasons: Vec<Option<String>> =
-            events.iter().map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone())).collect();
+        let reasons: Vec<Option<String>> = events
+            .iter()
+            .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
+            .collect();
         let accepted = match <[NewEvent; 1]>::try_from(events) {
             Ok([event]) => self.context.ledger.accept(event).await.map(|acceptance| vec![acceptance]),
             Err(events) => self.context.ledger.accept_all(events).await,
@@ -197,7 +199,10 @@ impl Shared {
             reason: reason.as_deref(),
         });
         let status = success(flow);
-        Ok((outcome, if flow.body.events.is_some() { answer::several(status, answers) } else { answer::one(status, answers) }))
+        Ok((
+            outcome,
+            if flow.body.events.is_some() { answer::several(status, answers) } else { answer::one(status, answers) },
+        ))
     }
 
     /// A proof that covers no more than itself could be put onto another event: it counts for one only.
@@ -248,7 +253,14 @@ impl Shared {
     }
 
     /// Verifies first, on the bytes as they arrived, and only then reads what they say.
-    fn understand(&self, live: &Live, flow: &Flow, head: &Parts, body: &[u8], received_at: Time) -> Result<Understood, Problem> {
+    fn understand(
+        &self,
+        live: &Live,
+        flow: &Flow,
+        head: &Parts,
+        body: &[u8],
+        received_at: Time,
+    ) -> Result<Understood, Problem> {
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let headers = Headers(&head.headers);
         let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
@@ -265,7 +277,8 @@ impl Shared {
         let verified = verify_request(flow, &raw, received_at)?;
         let verified_by = verified.as_ref().and_then(|verified| verified.secret);
         if let Some((name, limit)) = verified_by.and_then(|name| Some((name, *flow.secret_limits.get(name)?)))
-            && let Err(wait) = self.context.limits.take(&format!("{}#{name}", flow.source), limit, self.context.clock.now())
+            && let Err(wait) =
+                self.context.limits.take(&format!("{}#{name}", flow.source), limit, self.context.clock.now())
         {
             return Err(rate_limited(&format!("the holder of `{name}`"), limit, wait));
         }
@@ -290,7 +303,11 @@ impl Shared {
             ));
         }
         if self.context.paused.load().contains(&flow.source) {
-            return Err(unavailable("source-paused", "this source is paused; the event is not lost if you send it again", 60));
+            return Err(unavailable(
+                "source-paused",
+                "this source is paused; the event is not lost if you send it again",
+                60,
+            ));
         }
         if let Some(limit) = flow.rate_limit
             && let Err(wait) = self.context.limits.take(&flow.source, limit, self.context.clock.now())
@@ -300,7 +317,11 @@ impl Shared {
         if self.context.ledger.is_overloaded()
             || self.body_bytes.load(Ordering::Relaxed) > self.settings.body_bytes_in_flight_max
         {
-            return Err(unavailable("overloaded", "more is arriving than can be written down; try again in a moment", 2));
+            return Err(unavailable(
+                "overloaded",
+                "more is arriving than can be written down; try again in a moment",
+                2,
+            ));
         }
         let length = request.body().size_hint().lower();
         if length > flow.body_bytes_max {
@@ -409,7 +430,13 @@ mod tests {
     fn only_a_whole_trace_is_followed() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(trace_of(good), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-        for wrong in ["", "00", "00-xyz-1-1", "00-00000000000000000000000000000000-1-1", "00-4BF92F3577B34DA6A3CE929D0E0E4736-1-1"] {
+        for wrong in [
+            "",
+            "00",
+            "00-xyz-1-1",
+            "00-00000000000000000000000000000000-1-1",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-1-1",
+        ] {
             assert_eq!(trace_of(wrong), None, "{wrong}");
         }
     }

@@ -41,11 +41,15 @@ pub(super) fn unavailable(code: &'static str, detail: &str, seconds: u64) -> Pro
 pub(super) fn ledger_problem(error: &sluice_ledger::Error) -> Problem {
     use sluice_ledger::Error;
     match error {
-        Error::Overloaded => unavailable("overloaded", "more is arriving than can be written down; try again in a moment", 2),
-        Error::DiskFull => unavailable("disk-full", "there is no room to write the event down; nothing was stored", 30),
-        Error::InDoubt { .. } => {
-            unavailable("in-doubt", "it is unknown whether the event was stored; send it again and it will be stored once", 5)
+        Error::Overloaded => {
+            unavailable("overloaded", "more is arriving than can be written down; try again in a moment", 2)
         }
+        Error::DiskFull => unavailable("disk-full", "there is no room to write the event down; nothing was stored", 30),
+        Error::InDoubt { .. } => unavailable(
+            "in-doubt",
+            "it is unknown whether the event was stored; send it again and it will be stored once",
+            5,
+        ),
         other => {
             tracing::error!(error = %other, "an event could not be accepted");
             unavailable("unavailable", "the event could not be stored; send it again", 5)

@@ -61,7 +61,11 @@ impl Counts {
     fn lately(&self, now: Time) -> Lately {
         let sum = |slots: &[(i64, u64)], unit: i64, back: i64| {
             let newest = now.seconds().div_euclid(unit);
-            slots.iter().filter(|(number, _)| *number > newest - back && *number <= newest).map(|(_, count)| count).sum()
+            slots
+                .iter()
+                .filter(|(number, _)| *number > newest - back && *number <= newest)
+                .map(|(_, count)| count)
+                .sum()
         };
         Lately { minute: sum(&self.minutes, 60, 2), hour: sum(&self.minutes, 60, 60), day: sum(&self.hours, 3_600, 24) }
     }

@@ -75,7 +75,14 @@ pub struct DepthLabels {
     pub state: String,
 }
 
-/// A row without labels of its own.
+/// One worker.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct WorkerLabels {
+    /// Its name.
+    pub worker: String,
+}
+
+/// One source.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct SourceLabels {
     /// Who sent it.
@@ -129,7 +136,7 @@ pub struct Inner {
     /// Live jobs, as of the last look.
     pub depth: Family<DepthLabels, Gauge>,
     /// Age of the oldest live job in seconds, as of the last look.
-    pub oldest_seconds: Family<SourceLabels, Gauge>,
+    pub oldest_seconds: Family<WorkerLabels, Gauge>,
     /// Jobs that run.
     pub in_flight: Gauge,
     /// Jobs in memory.

@@ -82,7 +82,7 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
             async move {
                 match guard(token.as_ref(), &request) {
                     Ok(()) => next.run(request).await,
-                    Err(refusal) => refusal,
+                    Err(refusal) => *refusal,
                 }
             }
         }));
@@ -97,13 +97,14 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
 
 /// Lets in who shows the token; and, so that no web page can act through an operator's browser, nobody whose request a browser
 /// says was made by another site.
-fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Response> {
+fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Box<Response>> {
     let foreign = request
         .headers()
         .get("sec-fetch-site")
         .is_some_and(|site| site != "same-origin" && site != "none");
     if foreign {
-        return Err(problem(StatusCode::FORBIDDEN, "cross-site", "requests from other web sites are not answered"));
+        let refusal = problem(StatusCode::FORBIDDEN, "cross-site", "requests from other web sites are not answered");
+        return Err(Box::new(refusal));
     }
     let Some(token) = token else { return Ok(()) };
     let shown = request
@@ -119,7 +120,7 @@ fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Response>
     }
     let mut refusal = problem(StatusCode::UNAUTHORIZED, "unauthorized", "show the admin token: Authorization: Bearer …");
     refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    Err(refusal)
+    Err(Box::new(refusal))
 }
 
 fn problem(status: StatusCode, code: &str, detail: &str) -> Response {

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::config::SecretSource;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
-use crate::observe::metrics::DepthLabels;
+use crate::observe::metrics::{DepthLabels, WorkerLabels};
 use crate::run::Settings;
 use crate::{intake, run, schedule};
 
@@ -179,7 +179,13 @@ impl Operator {
         }
         let shown = body.as_ref().map(|body| show(body, reveal.is_some()));
         let (normalized, raw, headers) = match shown {
-            Some(shown) => (Some(shown.normalized), Some(shown.raw), Some(shown.headers)),
+            Some(mut shown) => {
+                // The name was not known yet when the event was made.
+                if let Some(reference) = shown.normalized.pointer_mut("/audit/raw_event_ref") {
+                    *reference = format!("ledger://events/{}/raw", event.id).into();
+                }
+                (Some(shown.normalized), Some(shown.raw), Some(shown.headers))
+            }
             None => (None, None, None),
         };
         Ok(EventDetail { event: EventView::new(&event, &jobs), normalized, raw, headers, revealed: reveal.is_some() })
@@ -565,6 +571,14 @@ impl Operator {
         for (worker, state, count) in counts {
             let labels = DepthLabels { worker, state: state.to_string() };
             self.metrics.depth.get_or_create(&labels).set(gauge(count));
+        }
+        self.metrics.oldest_seconds.clear();
+        for worker in self.ledger.live_workers().await? {
+            let name: Arc<str> = Arc::from(worker.as_str());
+            if let Some(oldest) = self.ledger.live_jobs(name, JobId(0), 1).await?.first() {
+                let age = self.clock.wall().since(oldest.created_at).as_secs();
+                self.metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age));
+            }
         }
         let stats = self.ledger.stats();
         self.metrics.ledger_commits.set(gauge(stats.batches.load(Relaxed)));

@@ -8,7 +8,9 @@
 
 mod held;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use sluice_domain::destination::GateSettings;
@@ -356,15 +358,14 @@ impl Loop {
 fn start(context: Context, handle: Handle, order: Order) {
     let id = order.job.id;
     tokio::spawn(async move {
-        let own = context.clone();
-        let finished = match tokio::spawn(async move { work(&own, order).await }).await {
+        let finished = match caught(work(&context, order)).await {
             Ok(Ok(finished)) => finished.map(Box::new),
             Ok(Err(error)) => {
                 tracing::error!(job = %id, %error, "the ledger did not take the end of this run");
                 None
             }
-            Err(panic) => {
-                tracing::error!(job = %id, %panic, "a run panicked; its outcome counts as unknown");
+            Err(Panicked) => {
+                tracing::error!(job = %id, "a run panicked; its outcome counts as unknown");
                 if let Err(error) = recover_one(&context, id).await {
                     tracing::error!(job = %id, %error, "and it could not be settled; the next start does it");
                 }
@@ -373,6 +374,21 @@ fn start(context: Context, handle: Handle, order: Order) {
         };
         handle.send(Message::Finished(id, finished));
     });
+}
+
+/// A future panicked.
+struct Panicked;
+
+/// The value of a future, or that it panicked. What it held is dropped and never looked at again.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        }
+    })
+    .await
 }
 
 /// A job as the scheduler sees it.

@@ -12,7 +12,11 @@ use crate::live::Live;
 /// event is mapped anew from the request.
 pub fn scope_of(live: &Live, event: &EventRecord, body: &EventBody, queue: &str) -> Result<Scope, Failure> {
     let unreadable = |what: &str, error: &dyn std::fmt::Display| {
-        Failure::new(FailureClass::Mapping, "unreadable", format!("the stored {what} of this event cannot be read: {error}"))
+        Failure::new(
+            FailureClass::Mapping,
+            "unreadable",
+            format!("the stored {what} of this event cannot be read: {error}"),
+        )
     };
     let mut raw: Value = serde_json::from_slice(&body.raw).map_err(|error| unreadable("body", &error))?;
     let headers: Value = serde_json::from_str(&body.headers).map_err(|error| unreadable("headers", &error))?;
@@ -33,7 +37,11 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &EventBody, queue: &str)
                 received_at: event.received_at,
             };
             flow.event.apply(&scope, origin).map_err(|problem| {
-                Failure::new(FailureClass::Mapping, "mapping", format!("the newer mapping does not fit this event: {problem}"))
+                Failure::new(
+                    FailureClass::Mapping,
+                    "mapping",
+                    format!("the newer mapping does not fit this event: {problem}"),
+                )
             })?
         }
         None => {

@@ -68,12 +68,21 @@ async fn every_content_encoding_is_undone_and_bounded() {
     ] {
         let answer = post(&world, "/in", &[("content-encoding", encoding)], body).await;
         assert_eq!(answer.body["idempotency_key"], id, "{encoding}: {}", answer.body);
-        assert_eq!(raw(&world, &answer.event()).await, json!({"id": id}), "what is stored can be read without its encoding");
+        assert_eq!(
+            raw(&world, &answer.event()).await,
+            json!({"id": id}),
+            "what is stored can be read without its encoding"
+        );
     }
     let bomb = format!("{{\"id\":\"{}\"}}", "0".repeat(2_000_000)).into_bytes();
     for (encoding, body) in [("gzip", gzip(&bomb)), ("deflate", zlib(&bomb))] {
         let many = post(&world, "/in", &[("content-encoding", encoding)], body).await;
-        assert_eq!((many.status, many.body["code"].as_str()), (413, Some("body-too-large")), "{encoding}: {}", many.body);
+        assert_eq!(
+            (many.status, many.body["code"].as_str()),
+            (413, Some("body-too-large")),
+            "{encoding}: {}",
+            many.body
+        );
     }
     for (encoding, body, status, code) in [
         ("gzip", b"{}".to_vec(), 400, "content-encoding-invalid"),
@@ -102,13 +111,37 @@ async fn what_two_readers_could_understand_differently_is_refused() {
     let world = plain().await;
     let deep = format!("{{\"id\":{}{}}}", "[".repeat(80), "]".repeat(80));
     for (headers, body, status, code, word) in [
-        (("content-type", "application/json; charset=iso-8859-1"), &b"{}"[..], 415, "charset-unsupported", "iso-8859-1"),
-        (("content-type", "application/json; charset=\"UTF-8\""), b"{\"id\":\"\xff\"}", 400, "utf8-invalid", "offset 7"),
+        (
+            ("content-type", "application/json; charset=iso-8859-1"),
+            &b"{}"[..],
+            415,
+            "charset-unsupported",
+            "iso-8859-1",
+        ),
+        (
+            ("content-type", "application/json; charset=\"UTF-8\""),
+            b"{\"id\":\"\xff\"}",
+            400,
+            "utf8-invalid",
+            "offset 7",
+        ),
         (("content-type", "application/json"), br#"{"id":1,"id":2}"#, 400, "json-duplicate-key", "id"),
         (("content-type", "application/json"), deep.as_bytes(), 400, "json-too-deep", "64"),
-        (("content-type", "application/json"), br#"{"id":123456789012345678901234567890}"#, 400, "number-too-large", "send it as text"),
+        (
+            ("content-type", "application/json"),
+            br#"{"id":123456789012345678901234567890}"#,
+            400,
+            "number-too-large",
+            "send it as text",
+        ),
         (("content-type", "application/x-www-form-urlencoded"), b"a=1&a[b]=2&id=1", 400, "form-invalid", "`a[b]`"),
-        (("content-type", "multipart/form-data; boundary=x"), b"--x--", 415, "content-type-unsupported", "multipart/form-data"),
+        (
+            ("content-type", "multipart/form-data; boundary=x"),
+            b"--x--",
+            415,
+            "content-type-unsupported",
+            "multipart/form-data",
+        ),
         (("content-type", "text/xml"), b"<a/>", 415, "content-type-unsupported", "application/json"),
     ] {
         let answer = post(&world, "/in", &[headers], body.to_vec()).await;
@@ -125,7 +158,9 @@ async fn what_two_readers_could_understand_differently_is_refused() {
 async fn forms_are_read_nested() {
     let world = plain().await;
     let form = ("content-type", "application/x-www-form-urlencoded; charset=utf-8");
-    let answer = post(&world, "/in", &[form], b"id=f1&data[email]=a%40b.c&data[merges][FNAME]=Zo%C3%AB&tag=1&tag=2".to_vec()).await;
+    let answer =
+        post(&world, "/in", &[form], b"id=f1&data[email]=a%40b.c&data[merges][FNAME]=Zo%C3%AB&tag=1&tag=2".to_vec())
+            .await;
     let expected = json!({"id": "f1", "data": {"email": "a@b.c", "merges": {"FNAME": "Zoë"}}, "tag": ["1", "2"]});
     assert_eq!(raw(&world, &answer.event()).await, expected);
     let wrapped = post(&world, "/in", &[form], b"payload=%7B%22id%22%3A%22interaction%22%7D".to_vec()).await;
@@ -143,6 +178,8 @@ async fn numbers_beyond_what_a_double_holds_arrive_unchanged() {
     let sent = sent[0].body.clone();
     assert_eq!(
         sent,
-        format!(r#"{{"whole":9007199254740993,"computed":9007199254740993,"text":"n=18446744073709551615","all":{body}}}"#)
+        format!(
+            r#"{{"whole":9007199254740993,"computed":9007199254740993,"text":"n=18446744073709551615","all":{body}}}"#
+        )
     );
 }

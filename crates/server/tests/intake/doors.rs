@@ -8,7 +8,11 @@ use crate::fixture::World;
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sender_token_has_a_limit_of_its_own() {
     let flow = "name: partners\ntriggers: [{ http: { path: /in, idempotency: { key_from: body.id }, verify: { scheme: token, header: X-Sender-Token, secrets: [{ name: noisy, value: \"${secrets.NOISY}\", rate_limit: { rate: 1/min, burst: 2 } }, { name: quiet, value: \"${secrets.QUIET}\" }] } } }]\nsteps: [{ queue: leads }]\n";
-    let world = World::start_with_secrets(&[("flow.yml", flow), ("queues.yml", QUEUES)], &[("NOISY", "n01sy"), ("QUIET", "qu1et")]).await;
+    let world = World::start_with_secrets(
+        &[("flow.yml", flow), ("queues.yml", QUEUES)],
+        &[("NOISY", "n01sy"), ("QUIET", "qu1et")],
+    )
+    .await;
     let send = |token: &'static str, id: u32| {
         let (world, body) = (&world, json!({"id": id}).to_string().into_bytes());
         async move { post(world, "/in", &[("x-sender-token", token)], body).await }
@@ -25,8 +29,13 @@ async fn each_sender_token_has_a_limit_of_its_own() {
 
     assert_eq!(send("wrong", 5).await.status, 401);
     let sources = world.get("/api/v1/sources").await;
-    let partner = sources["items"].as_array().unwrap_or(sources.as_array().unwrap_or(&vec![])).first().cloned().unwrap();
-    assert_eq!(partner["refused_lately"]["credentials-mismatch"], json!({"minute": 1, "hour": 1, "day": 1}), "{sources}");
+    let partner =
+        sources["items"].as_array().unwrap_or(sources.as_array().unwrap_or(&vec![])).first().cloned().unwrap();
+    assert_eq!(
+        partner["refused_lately"]["credentials-mismatch"],
+        json!({"minute": 1, "hour": 1, "day": 1}),
+        "{sources}"
+    );
     assert_eq!(partner["refused_lately"]["rate-limited"]["minute"], 1, "{sources}");
     assert_eq!(partner["refusals"][0]["code"], "credentials-mismatch", "{sources}");
     assert_eq!(partner["refusals"][0]["address"], "127.0.0.1", "{sources}");
@@ -39,7 +48,8 @@ async fn a_proof_that_covers_only_itself_is_taken_for_one_event() {
     let timestamp = jiff::Timestamp::now().as_second().to_string();
     let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, crate::fixture::SECRET.as_bytes());
     let tag = aws_lc_rs::hmac::sign(&key, format!("{timestamp}tok-1").as_bytes());
-    let signature = json!({"timestamp": timestamp, "token": "tok-1", "signature": data_encoding::HEXLOWER.encode(tag.as_ref())});
+    let signature =
+        json!({"timestamp": timestamp, "token": "tok-1", "signature": data_encoding::HEXLOWER.encode(tag.as_ref())});
     let event = |id: &str| json!({"signature": signature, "event-data": {"id": id, "event": "opened"}});
     let first = post_json(&world, "/in", &event("m1")).await;
     assert_eq!(first.status, 200, "{}", first.body);

@@ -6,7 +6,9 @@ use crate::bodies::{QUEUES, post_json};
 use crate::fixture::World;
 
 async fn flow(http: &str, event: &str) -> World {
-    let text = format!("name: forms\ntriggers: [{{ http: {{ path: /in, {http} }} }}]\nevent: {event}\nsteps: [{{ queue: leads }}]\n");
+    let text = format!(
+        "name: forms\ntriggers: [{{ http: {{ path: /in, {http} }} }}]\nevent: {event}\nsteps: [{{ queue: leads }}]\n"
+    );
     World::start_with(&[("flow.yml", &text), ("queues.yml", QUEUES)]).await
 }
 
@@ -18,16 +20,15 @@ async fn events(world: &World) -> usize {
 /// delivery, each replay was another lead.
 #[tokio::test(flavor = "multi_thread")]
 async fn mailmunch_story() {
-    let delivery = |n: u32| {
-        json!({"delivery": format!("d-{n}"), "sent_at": format!("2026-11-15T12:{n:02}:00Z"), "lead": {"email": "ada@example.com", "list": "launch"}})
-    };
+    let delivery = |n: u32| json!({"delivery": format!("d-{n}"), "sent_at": format!("2026-11-15T12:{n:02}:00Z"), "lead": {"email": "ada@example.com", "list": "launch"}});
     let old = flow("idempotency: { key_from: [body.delivery, body.sent_at] }", "{ type: lead }").await;
     for n in 0..3 {
         post_json(&old, "/in", &delivery(n)).await.event();
     }
     assert_eq!(events(&old).await, 3, "the old way counts every replay");
 
-    let by_content = flow("idempotency: { key_from: { fingerprint: { volatile: [delivery, sent_at] } } }", "{ type: lead }").await;
+    let by_content =
+        flow("idempotency: { key_from: { fingerprint: { volatile: [delivery, sent_at] } } }", "{ type: lead }").await;
     let first = post_json(&by_content, "/in", &delivery(0)).await.event();
     for n in 1..4 {
         assert_eq!(post_json(&by_content, "/in", &delivery(n)).await.event(), first);
@@ -52,15 +53,24 @@ async fn shared_inbox_story() {
     let lead = |id: &str, name: &str| json!({"id": id, "email": "Office@Example.com ", "first_name": name});
     let naive = flow("idempotency: { key_from: body.email }", "{ type: lead }").await;
     let ada = post_json(&naive, "/in", &lead("s-1", "Ada")).await.event();
-    assert_eq!(post_json(&naive, "/in", &lead("s-2", "Grace")).await.event(), ada, "the naive key loses the second person");
+    assert_eq!(
+        post_json(&naive, "/in", &lead("s-2", "Grace")).await.event(),
+        ada,
+        "the naive key loses the second person"
+    );
 
     let key = "idempotency: { key_from: [source, event_id, email_hash(body.email)] }";
-    let world = flow(key, "{ type: lead, id: body.id, identity: { email: \"{{ body.email | normalize_email }}\" } }").await;
+    let world =
+        flow(key, "{ type: lead, id: body.id, identity: { email: \"{{ body.email | normalize_email }}\" } }").await;
     let ada = post_json(&world, "/in", &lead("s-1", "Ada")).await;
     let grace = post_json(&world, "/in", &lead("s-2", "Grace")).await;
     assert_ne!(grace.event(), ada.event());
     let spelt_differently = json!({"id": "s-1", "email": "office@example.com", "first_name": "Ada"});
-    assert_eq!(post_json(&world, "/in", &spelt_differently).await.event(), ada.event(), "a repeat is one, however it is spelt");
+    assert_eq!(
+        post_json(&world, "/in", &spelt_differently).await.event(),
+        ada.event(),
+        "a repeat is one, however it is spelt"
+    );
     assert_eq!(events(&world).await, 2);
     let key = ada.body["idempotency_key"].as_str().unwrap();
     assert!(key.starts_with("forms|s-1|") && !key.to_lowercase().contains("office"), "{key}");
@@ -72,7 +82,8 @@ async fn shared_inbox_story() {
 /// two discounts.
 #[tokio::test(flavor = "multi_thread")]
 async fn bucket_edge_story() {
-    let cart = |customer: &str, at: &str| json!({"customer": customer, "event": "cart.abandoned", "at": at, "total": 120});
+    let cart =
+        |customer: &str, at: &str| json!({"customer": customer, "event": "cart.abandoned", "at": at, "total": 120});
     let (before, after) = (cart("c-1", "2026-03-20T22:44:58Z"), cart("c-1", "2026-03-20T22:45:03Z"));
 
     let bucket = |at: &Value| at.as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second() / 300;
@@ -85,7 +96,8 @@ async fn bucket_edge_story() {
     }
     assert_eq!(events(&old).await, 2, "the old way sees two carts");
 
-    let key = "idempotency: { key_from: { fields: [body.customer, event_type], bucket: 5m } }, dedup: { second_net: off }";
+    let key =
+        "idempotency: { key_from: { fields: [body.customer, event_type], bucket: 5m } }, dedup: { second_net: off }";
     let world = flow(key, "{ type: body.event, occurred_at: body.at }").await;
     let first = post_json(&world, "/in", &before).await.event();
     assert_eq!(post_json(&world, "/in", &after).await.event(), first, "a pair that an edge splits is one");

@@ -125,7 +125,11 @@ destinations:
             intake: "127.0.0.1:0".parse().unwrap(),
             admin: "127.0.0.1:0".parse().unwrap(),
             admin_token: None,
-            door: intake::Settings { body_timeout: Duration::from_millis(300), head_timeout: Duration::from_millis(300), ..Default::default() },
+            door: intake::Settings {
+                body_timeout: Duration::from_millis(300),
+                head_timeout: Duration::from_millis(300),
+                ..Default::default()
+            },
             keep: maintain::Settings::default(),
         }
     }
@@ -188,7 +192,8 @@ destinations:
         until(|| async {
             let event = self.get(&format!("/api/v1/events/{event}")).await;
             let jobs = event["jobs"].as_array().unwrap().clone();
-            let live = |job: &Value| matches!(job["state"].as_str(), Some("queued" | "running" | "retrying" | "waiting"));
+            let live =
+                |job: &Value| matches!(job["state"].as_str(), Some("queued" | "running" | "retrying" | "waiting"));
             (!jobs.iter().any(live)).then_some(jobs)
         })
         .await

@@ -50,7 +50,9 @@ impl Postgres {
     pub fn start() -> io::Result<Postgres> {
         let programs = match find_programs() {
             Some(programs) => programs,
-            None => install().and_then(|()| find_programs().ok_or_else(|| missing("they were not found afterwards")))?,
+            None => {
+                install().and_then(|()| find_programs().ok_or_else(|| missing("they were not found afterwards")))?
+            }
         };
         let directory = make_directory()?;
         fs::write(directory.join("password"), PASSWORD)?;

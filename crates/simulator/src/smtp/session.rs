@@ -78,7 +78,9 @@ impl Shared {
             Fault::LockRow => Act::Say(450),
             Fault::DuplicateValue => Act::Say(550),
             Fault::InvalidSession => Act::Say(535),
-            Fault::ErrorBefore | Fault::Gateway { moment: Moment::BeforeApplying, .. } | Fault::RedirectLoop => Act::Say(451),
+            Fault::ErrorBefore | Fault::Gateway { moment: Moment::BeforeApplying, .. } | Fault::RedirectLoop => {
+                Act::Say(451)
+            }
             Fault::ErrorAfter | Fault::Gateway { moment: Moment::AfterApplying, .. } => Act::ApplyAndSay(451),
             Fault::GarbageBody { moment: Moment::BeforeApplying } | Fault::StaleRead => Act::Babble,
             Fault::GarbageBody { moment: Moment::AfterApplying } | Fault::HugeBody { .. } => Act::ApplyAndBabble,
@@ -216,8 +218,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
             offers.push("AUTH PLAIN LOGIN");
         }
         let last = offers.len() - 1;
-        let lines: Vec<String> =
-            offers.iter().enumerate().map(|(at, offer)| format!("250{}{offer}", if at == last { ' ' } else { '-' })).collect();
+        let lines: Vec<String> = offers
+            .iter()
+            .enumerate()
+            .map(|(at, offer)| format!("250{}{offer}", if at == last { ' ' } else { '-' }))
+            .collect();
         self.answer(&lines.join("\r\n")).await
     }
 
@@ -229,7 +234,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
         let given = match line.get(5..).map(str::trim) {
             Some(rest) if rest.to_ascii_uppercase().starts_with("PLAIN ") => {
                 let parts = decoded(&rest[6..]);
-                let mut parts = parts.split(|byte| *byte == 0).skip(1).map(|part| String::from_utf8_lossy(part).into_owned());
+                let mut parts =
+                    parts.split(|byte| *byte == 0).skip(1).map(|part| String::from_utf8_lossy(part).into_owned());
                 (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
             }
             Some(rest) if rest.eq_ignore_ascii_case("LOGIN") => {
