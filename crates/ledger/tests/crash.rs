@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use sluice_domain::event::EventId;
+use sluice_domain::key::KeyDigest;
 use sluice_domain::random::Random;
-use sluice_ledger::{Acceptance, Ledger, Options};
+use sluice_ledger::{Acceptance, Ledger, NewEvent, Options};
 
 use given::{START, event, root_key};
 
@@ -43,7 +45,7 @@ fn sends_until_it_is_killed() {
             senders.spawn(async move {
                 for n in 0.. {
                     let key = format!("{round}.{sender}.{n}");
-                    match ledger.accept(event(&key)).await.unwrap() {
+                    match ledger.accept(about(&key, n)).await.unwrap() {
                         Acceptance::Accepted(accepted) => say(&format!("{key} {}", accepted.id)),
                         Acceptance::Duplicate(_) => panic!("{key} was never sent before"),
                     }
@@ -54,6 +56,12 @@ fn sends_until_it_is_killed() {
             sender.unwrap();
         }
     });
+}
+
+/// An event about one of many contacts, some of whom have been here before.
+fn about(key: &str, n: u64) -> NewEvent {
+    let contact = KeyDigest::new("tenant", "contact", &(n % 1_000).to_string());
+    NewEvent { contact: Some(contact), ..event(key) }
 }
 
 /// One line in one write, which a pipe takes whole or not at all.
@@ -136,7 +144,7 @@ async fn repeat_all(directory: &Path, acknowledged: &HashMap<String, String>) {
             repeats.spawn(async move {
                 match ledger.accept(event(&key)).await.unwrap() {
                     Acceptance::Duplicate(repeat) => {
-                        assert_eq!((repeat.id.to_string(), repeat.jobs.len()), (id, 1));
+                        assert_eq!((repeat.id.to_string(), repeat.key_text, repeat.jobs.len()), (id, key, 1));
                     }
                     Acceptance::Accepted(_) => panic!("{key} was acknowledged and is gone"),
                 }
@@ -157,14 +165,20 @@ fn check_file(directory: &Path, acknowledged: &HashMap<String, String>) {
     let verdict: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");
     let mut owners = HashSet::new();
-    let mut texts = HashSet::new();
-    let mut statement = file.prepare("SELECT key, key_text FROM event").unwrap();
-    let rows = statement.query_map([], |row| Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, String>(1)?))).unwrap();
-    for (key, text) in rows.map(Result::unwrap) {
-        assert!(owners.insert(key), "{text} has two owners");
-        texts.insert(text);
+    let mut ids = HashSet::new();
+    let mut statement = file.prepare("SELECT key, id FROM event").unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get::<_, [u8; 16]>(0)?, EventId(row.get(1)?)))).unwrap();
+    for (key, id) in rows.map(Result::unwrap) {
+        assert!(owners.insert(key), "the key of {id} has two owners");
+        ids.insert(id.to_string());
     }
-    assert!(acknowledged.keys().all(|key| texts.contains(key)));
+    assert!(acknowledged.values().all(|id| ids.contains(id)));
+    assert_eq!(one("SELECT count(*) - count(DISTINCT digest) FROM contact_key"), 0, "a contact has one key");
+    assert_eq!(
+        one("SELECT count(*) FROM event e LEFT JOIN contact_key c ON c.id = e.contact WHERE c.id IS NULL"),
+        0,
+        "what was sealed can be opened"
+    );
     assert_eq!(one("SELECT count(*) FROM event e LEFT JOIN event_body b ON b.ord = e.ord WHERE b.ord IS NULL"), 0);
     assert_eq!(
         one("SELECT count(*) FROM event e LEFT JOIN job j ON j.ord = e.ord AND j.id = e.first_job WHERE j.id IS NULL"),

@@ -157,24 +157,25 @@ pub async fn rotate(
     at: Time,
 ) -> Result<(RootKey, PathBuf), RootKeyError> {
     let origin = origin(data)?;
-    match (origin, to) {
-        (Origin::Own(own), None) => {
-            let (key, next) = (RootKey::generate(), data.join(NEXT_FILE));
-            write(&next, &key)?;
-            ledger.rotate_root(key.clone(), actor.to_owned(), at).await?;
-            std::fs::rename(&next, &own).map_err(failed(&own))?;
-            Ok((key, own))
+    let key = match to {
+        Some(to) if to.exists() => read(to)?,
+        Some(to) => {
+            let key = RootKey::generate();
+            write(to, &key)?;
+            key
         }
-        (origin, None) => Err(RootKeyError::NotOurs { origin }),
-        (_, Some(to)) => {
-            let key = if to.exists() { read(to)? } else { RootKey::generate() };
-            if !to.exists() {
-                write(to, &key)?;
-            }
-            ledger.rotate_root(key.clone(), actor.to_owned(), at).await?;
-            Ok((key, to.to_owned()))
-        }
-    }
+        None if matches!(origin, Origin::Own(_)) => RootKey::generate(),
+        None => return Err(RootKeyError::NotOurs { origin }),
+    };
+    let Origin::Own(own) = origin else {
+        ledger.rotate_root(key.clone(), actor.to_owned(), at).await?;
+        return Ok((key, to.map(Path::to_owned).unwrap_or_default()));
+    };
+    let next = data.join(NEXT_FILE);
+    write(&next, &key)?;
+    ledger.rotate_root(key.clone(), actor.to_owned(), at).await?;
+    std::fs::rename(&next, &own).map_err(failed(&own))?;
+    Ok((key, own))
 }
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> RootKeyError {

@@ -1,5 +1,7 @@
 //! Databases, mail, Slack and scripts in a configuration: what is read, and what `check` says about a mistake.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;

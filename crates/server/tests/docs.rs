@@ -140,7 +140,8 @@ fn problems_of_the_intake() -> BTreeSet<(String, String)> {
     let compact = |path: &str| text(path).split_whitespace().collect::<String>();
     let mut found = BTreeSet::new();
     let mut add = |status: u16, code: &str| found.insert((status.to_string(), code.to_owned()));
-    for path in ["crates/server/src/intake/accept.rs", "crates/server/src/intake/listen.rs"] {
+    for name in ["accept", "body", "decode", "listen", "problems"] {
+        let path = &format!("crates/server/src/intake/{name}.rs");
         let source = compact(path);
         for (between, code) in quoted_after(&source, "Problem::new(StatusCode::") {
             // What stands between is the status and a comma; more than that, and the code is not written there.
@@ -161,6 +162,11 @@ fn problems_of_the_intake() -> BTreeSet<(String, String)> {
                     add(status, code);
                 }
             }
+        }
+    }
+    for (between, code) in quoted_after(&compact("crates/domain/src/payload.rs"), "PayloadProblem::") {
+        if between.ends_with("=>") {
+            add(400, code);
         }
     }
     for (between, code) in quoted_after(&compact("crates/domain/src/verify/refusal.rs"), "Refusal::") {

@@ -1,6 +1,8 @@
 //! Every sender, signed as it signs, meets a real node: the first delivery is accepted, the repeat recognised by the sender's
 //! own id, and a few lines of configuration are enough for that.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it goes wrong")]
+
 #[path = "spine/fixture.rs"]
 #[allow(dead_code, reason = "each test file uses another part")]
 mod fixture;

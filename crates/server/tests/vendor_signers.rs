@@ -3,6 +3,8 @@
 //! They are installed once into `target/vendor-signers`. When that fails, this test fails: a verifier that only our own signer
 //! has tried may share its mistakes.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it goes wrong")]
+
 #[path = "spine/fixture.rs"]
 #[allow(dead_code, reason = "each test file uses another part")]
 mod fixture;

@@ -30,8 +30,7 @@ use crate::{Call, Preview, deadline};
 pub(crate) struct Target {
     host: String,
     port: u16,
-    security: SmtpTls,
-    tls: Tls,
+    security: Security,
     login: Option<SmtpLogin>,
     from: Mailbox,
     /// What we call ourselves.
@@ -40,13 +39,27 @@ pub(crate) struct Target {
     secrets: Vec<SecretValue>,
 }
 
+/// How the way to a mail server is protected, and whom we trust.
+#[derive(Debug)]
+enum Security {
+    None,
+    StartTls(Tls),
+    Tls(Tls),
+}
+
 impl Target {
     /// Prepares a destination, or says which of its keys is wrong. Nothing is connected yet.
     pub(crate) fn new(destination: &SmtpDestination) -> Result<Target, String> {
         let from = address("from", &destination.from)
             .map_err(|_| "from: is not an address such as shop@example.com or Shop <shop@example.com>".to_owned())?;
         let certificate = destination.ca_certificate.as_ref().map(SecretValue::expose);
-        let tls = Tls::new(certificate).map_err(|problem| format!("ca_certificate: {problem}"))?;
+        let tls = || Tls::new(certificate).map_err(|problem| format!("ca_certificate: {problem}"));
+        let security = match destination.tls {
+            // A machine without any certificates may still talk to itself.
+            SmtpTls::None => Security::None,
+            SmtpTls::StartTls => Security::StartTls(tls()?),
+            SmtpTls::Tls => Security::Tls(tls()?),
+        };
         if destination.host.is_empty() || destination.host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err("host: must be the name or address of a mail server".to_owned());
         }
@@ -61,8 +74,7 @@ impl Target {
         Ok(Target {
             host: destination.host.clone(),
             port: destination.port,
-            security: destination.tls,
-            tls,
+            security,
             login: destination.login.clone(),
             hello: from.email.domain().to_owned(),
             from,

@@ -4,13 +4,13 @@
 use std::io;
 
 use data_encoding::BASE64;
-use sluice_domain::destination::{SmtpLogin, SmtpTls};
+use sluice_domain::destination::SmtpLogin;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Target;
 use super::request::{Mail, stuffed};
 use super::response::{Phase, Reply};
+use super::{Security, Target};
 
 /// How much of a reply is read.
 const REPLY_BYTES_MAX: usize = 64 * 1024;
@@ -38,18 +38,18 @@ pub(crate) async fn send(target: &Target, mail: &Mail, phase: &mut Phase) -> Res
     *phase = Phase::Connect;
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
     stream.set_nodelay(true)?;
-    match target.security {
-        SmtpTls::None => {
+    match &target.security {
+        Security::None => {
             let mut session = Session::new(stream);
             session.expect(phase, Phase::Greeting, 220).await?;
             session.deliver(target, mail, phase).await
         }
-        SmtpTls::Tls => {
-            let mut session = Session::new(target.tls.connect(&target.host, stream).await?);
+        Security::Tls(tls) => {
+            let mut session = Session::new(tls.connect(&target.host, stream).await?);
             session.expect(phase, Phase::Greeting, 220).await?;
             session.deliver(target, mail, phase).await
         }
-        SmtpTls::StartTls => {
+        Security::StartTls(tls) => {
             let mut session = Session::new(stream);
             session.expect(phase, Phase::Greeting, 220).await?;
             let offers = session.hello(target, phase).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn send(target: &Target, mail: &Mail, phase: &mut Phase) -> Res
             if !session.buffer.is_empty() {
                 return Err(Trouble::Unable("it went on talking in the clear after STARTTLS"));
             }
-            let mut session = Session::new(target.tls.connect(&target.host, session.stream).await?);
+            let mut session = Session::new(tls.connect(&target.host, session.stream).await?);
             session.deliver(target, mail, phase).await
         }
     }

@@ -16,8 +16,9 @@ use sluice_domain::destination::PostgresDestination;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::verify::SecretValue;
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::GenericClient;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{GenericClient, NoTls};
 
 use request::{COLUMNS, CREATE_EFFECTS, Column, MARK, MARKED, REFER, build};
 use response::{Stage, broken, output, refused};
@@ -50,13 +51,20 @@ impl Target {
     /// Prepares a destination, or says which of its keys is wrong. Nothing is connected yet.
     pub(crate) fn new(destination: &PostgresDestination, connections_max: u32) -> Result<Target, String> {
         let config = parse_url(destination.url.expose())?;
-        let certificate = destination.ca_certificate.as_ref().map(SecretValue::expose);
-        let tls = Tls::new(certificate).map_err(|problem| format!("ca_certificate: {problem}"))?;
         let place = place(&config);
         let mut secrets = vec![destination.url.clone()];
         secrets
             .extend(config.get_password().map(|password| SecretValue::new(String::from_utf8_lossy(password).as_ref())));
-        let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let kept = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = match config.get_ssl_mode() {
+            // A machine without any certificates may still talk to itself.
+            SslMode::Disable => Manager::from_config(config, NoTls, kept),
+            _ => {
+                let certificate = destination.ca_certificate.as_ref().map(SecretValue::expose);
+                let tls = Tls::new(certificate).map_err(|problem| format!("ca_certificate: {problem}"))?;
+                Manager::from_config(config, tls, kept)
+            }
+        };
         let pool = Pool::builder(manager)
             .max_size(connections_max.max(1) as usize)
             .runtime(Runtime::Tokio1)
@@ -117,15 +125,15 @@ async fn within(
     let ran = timeout_at(until, transact(target, &mut client, settings, call, &committing)).await;
     let stage = if committing.load(Ordering::Relaxed) { Stage::Committing } else { Stage::Open };
     match ran {
-        Ok(Ok(result)) => return Outcome::Done { result },
-        Ok(Err(Broken::Refused(failure))) => return Outcome::Reject { failure },
+        Ok(Ok(result)) => Outcome::Done { result },
+        Ok(Err(Broken::Refused(failure))) => Outcome::Reject { failure },
         Ok(Err(Broken::Unmarked(error))) => {
             // Somebody took the table away; the next attempt makes it again.
             target.effects_seen.store(false, Ordering::Relaxed);
             let reason = format!("the table sluice_effects is gone: {}", innermost(&error));
-            return broken(&target.place, Stage::Open, UNDEFINED_TABLE, &reason);
+            broken(&target.place, Stage::Open, UNDEFINED_TABLE, &reason)
         }
-        Ok(Err(Broken::Failed(error))) if error.as_db_error().is_some() => return target.sort(stage, &error),
+        Ok(Err(Broken::Failed(error))) if error.as_db_error().is_some() => target.sort(stage, &error),
         Ok(Err(Broken::Failed(error))) => {
             drop(Object::take(client));
             target.sort(stage, &error)

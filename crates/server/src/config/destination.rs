@@ -147,7 +147,18 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
         "script" => (DestinationKind::Script(ScriptDestination::default()), SCRIPT_TIMEOUT),
         _ => return None,
     };
-    Some(Destination { name: kind.as_str().into(), kind, timeout, gate: GateSettings::default() })
+    let gate = GateSettings { breaker: usual_breaker(&kind), ..GateSettings::default() };
+    Some(Destination { name: kind.as_str().into(), kind, timeout, gate })
+}
+
+/// The scripts of a configuration have nothing in common that could be down: one that fails must not stop the others.
+fn usual_breaker(kind: &DestinationKind) -> BreakerSettings {
+    match kind {
+        DestinationKind::Script(_) => {
+            BreakerSettings { calls_min: u32::MAX, failures_in_a_row: u32::MAX, ..BreakerSettings::default() }
+        }
+        _ => BreakerSettings::default(),
+    }
 }
 
 fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
@@ -184,7 +195,10 @@ fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
         concurrency_max: fields.count("concurrency").unwrap_or(standard.concurrency_max),
         rate: fields.rate("rate"),
         burst: fields.count("burst").unwrap_or(standard.burst),
-        breaker: fields.node("breaker").map(|node| read_breaker(report, node)).unwrap_or_default(),
+        breaker: match fields.node("breaker") {
+            Some(node) => read_breaker(report, node),
+            None => usual_breaker(&kind),
+        },
     };
     if fields.node("burst").is_some() && fields.node("rate").is_none() {
         report.warning(fields.key_span("burst"), "unused-key", "`burst` has no meaning without `rate`");

@@ -33,6 +33,9 @@ impl HeaderSource for Headers<'_> {
 /// Headers that prove who the sender is. They are never stored.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
 
+/// The code of an event about nobody. It is a reason to wait for a person, never an answer.
+const IDENTITY_MISSING: &str = "identity-missing";
+
 /// An event of a request, read and understood.
 #[derive(Debug)]
 pub struct Prepared {
@@ -169,7 +172,7 @@ impl Request<'_> {
         if flaw.is_none() && flow.admission.requires_identity() && !event.has_identity() {
             let names: Vec<&str> = flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
             let detail = format!("nothing says who this is about: {} is empty", names.join(", "));
-            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "identity-missing", detail);
+            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
             flaw = Some((FailureClass::Identity, problem));
         }
         let queues = match self.queues(&mut scope, &event) {

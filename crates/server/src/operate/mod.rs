@@ -6,9 +6,11 @@
 //! Never: SQL, connectors.
 //! If the process dies here: an act is whole, with its audit line, or has not happened.
 
+mod acts;
 mod api;
 pub mod keys;
 mod operator;
+mod questions;
 pub mod view;
 
 pub use api::{Window, openapi};

@@ -39,7 +39,8 @@ async fn a_payload_of_another_shape_is_refused_with_its_places_or_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_fields_are_never_stored() {
     let world = start(&flow()).await;
-    let body = json!({"id": "1", "ssn": "078-05-1120", "people": [{"n": 1, "ip": "10.0.0.1"}], "email": "a@b.c", "extra": 1});
+    let body =
+        json!({"id": "1", "ssn": "078-05-1120", "people": [{"n": 1, "ip": "10.0.0.1"}], "email": "a@b.c", "extra": 1});
     let request = world
         .client
         .post(format!("{}/in", world.intake))

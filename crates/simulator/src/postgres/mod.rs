@@ -35,6 +35,11 @@ set -eu
 server=$!
 trap 'kill -QUIT $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$2/data"' EXIT
 read -r _ || true
+# Nobody needs the logs of a cluster that has served its purpose.
+trap - EXIT
+kill -QUIT $server 2>/dev/null || true
+wait $server 2>/dev/null || true
+cd / && rm -rf "$2"
 "#;
 
 /// A running cluster. It stops when dropped, and when this process ends.
