@@ -23,8 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use error::Error;
 pub use op::{
-    Acceptance, Accepted, AttemptSettlement, Begin, By, DropJobs, Duplicate, EffectSettlement, JobNext, Prune, Replay, Resolve,
-    Settlement, Verdict,
+    Acceptance, Accepted, AttemptSettlement, Begin, By, DropJobs, Duplicate, EffectSettlement, JobNext, Prune, Replay,
+    Resolve, Settlement, Verdict,
 };
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
