@@ -167,7 +167,13 @@ pub fn scalar(value: &Value) -> Option<String> {
 pub fn read_time(value: &Value) -> Option<Time> {
     match value {
         Value::String(text) => Time::parse(text)
-            .or_else(|| text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp().into()))
+            .or_else(|| {
+                text.parse::<jiff::civil::DateTime>()
+                    .ok()?
+                    .to_zoned(jiff::tz::TimeZone::UTC)
+                    .ok()
+                    .map(|at| at.timestamp().into())
+            })
             .or_else(|| read_unix(text.parse().ok()?)),
         Value::Number(number) => read_unix(number.as_f64()?),
         _ => None,
@@ -200,7 +206,10 @@ mod tests {
                 ("contact_external_id".into(), template("facebook_leads:lead:{{ body.id }}")),
                 ("email".into(), template("{{ body.email | lower | trim }}")),
             ],
-            attributes: Some(vec![("first_name".into(), template("{{ body.first }}")), ("gone".into(), template("{{ body.gone }}"))]),
+            attributes: Some(vec![
+                ("first_name".into(), template("{{ body.first }}")),
+                ("gone".into(), template("{{ body.gone }}")),
+            ]),
             routing: vec![("crm".into(), template("salesforce"))],
             required: vec![("identity.email".into(), Path::parse("identity.email").unwrap())],
             ..EventMapping::plain("lead.created")
@@ -211,15 +220,14 @@ mod tests {
         let mut scope = Scope::new();
         scope.set("body", body);
         let id = EventId::new(KeyDigest([7; 16]), 0);
-        mapping().apply(
-            &scope,
-            Origin { source: "facebook_leads", idempotency_key: "k", id, received_at: Time(1_000) },
-        )
+        mapping().apply(&scope, Origin { source: "facebook_leads", idempotency_key: "k", id, received_at: Time(1_000) })
     }
 
     #[test]
     fn the_lead_of_the_seed_is_made_field_for_field() {
-        let event = apply(json!({"id": 987, "at": "2026-03-22T12:34:56Z", "email": " Ada@Example.com ", "first": "Alex"})).unwrap();
+        let event =
+            apply(json!({"id": 987, "at": "2026-03-22T12:34:56Z", "email": " Ada@Example.com ", "first": "Alex"}))
+                .unwrap();
         assert_eq!(event.event_id, "facebook_leads:987");
         assert_eq!(event.occurred_at, Time::parse("2026-03-22T12:34:56Z"));
         assert_eq!(event.identity["email"], "ada@example.com");
@@ -234,7 +242,9 @@ mod tests {
     fn what_is_required_and_missing_is_named() {
         let problem = apply(json!({"id": 1, "at": 1774182896, "email": " "})).unwrap_err();
         assert_eq!(problem.to_string(), "required and not there: identity.email");
-        assert!(apply(json!({"id": 1, "at": "yesterday", "email": "a@b.c"})).unwrap_err().to_string().contains("yesterday"));
+        assert!(
+            apply(json!({"id": 1, "at": "yesterday", "email": "a@b.c"})).unwrap_err().to_string().contains("yesterday")
+        );
     }
 
     #[test]

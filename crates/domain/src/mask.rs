@@ -20,7 +20,28 @@ fn digits(bytes: &[u8]) -> usize {
 }
 
 fn is_local(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '.' | '_' | '%' | '+' | '-' | '\'' | '!' | '#' | '$' | '&' | '*' | '=' | '?' | '^' | '`' | '{' | '|' | '}' | '~')
+    c.is_alphanumeric()
+        || matches!(
+            c,
+            '.' | '_'
+                | '%'
+                | '+'
+                | '-'
+                | '\''
+                | '!'
+                | '#'
+                | '$'
+                | '&'
+                | '*'
+                | '='
+                | '?'
+                | '^'
+                | '`'
+                | '{'
+                | '|'
+                | '}'
+                | '~'
+        )
 }
 
 fn emails(input: &str) -> String {
@@ -28,7 +49,9 @@ fn emails(input: &str) -> String {
     let mut rest = input;
     // `%40` is an at sign that went through a URL.
     while let Some((at, width)) = find_at(rest) {
-        let local_start = rest[..at].rfind(|c: char| !is_local(c)).map_or(0, |i| i + rest[i..].chars().next().map_or(1, char::len_utf8));
+        let local_start = rest[..at]
+            .rfind(|c: char| !is_local(c))
+            .map_or(0, |i| i + rest[i..].chars().next().map_or(1, char::len_utf8));
         let after = &rest[at + width..];
         let domain_end = after.find(|c: char| !(c.is_alphanumeric() || c == '.' || c == '-')).unwrap_or(after.len());
         let local = &rest[local_start..at];
@@ -72,7 +95,9 @@ fn phones(input: &str) -> String {
         let mut end = i;
         let mut last_digit = i;
         let mut count = 0;
-        while end < chars.len() && (chars[end].is_ascii_digit() || matches!(chars[end], '+' | ' ' | '-' | '(' | ')' | '.' | '/')) {
+        while end < chars.len()
+            && (chars[end].is_ascii_digit() || matches!(chars[end], '+' | ' ' | '-' | '(' | ')' | '.' | '/'))
+        {
             if chars[end].is_ascii_digit() {
                 count += 1;
                 last_digit = end;
@@ -114,7 +139,9 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
         Value::Object(members) => Value::Object(
             members
                 .iter()
-                .map(|(name, member)| (name.clone(), if is_secret_name(name) { Value::String("***".into()) } else { named(name, member) }))
+                .map(|(name, member)| {
+                    (name.clone(), if is_secret_name(name) { Value::String("***".into()) } else { named(name, member) })
+                })
                 .collect(),
         ),
         Value::Number(number) if digits(number.to_string().as_bytes()) >= 16 => input.clone(),
@@ -125,7 +152,9 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
 fn named(name: &str, member: &serde_json::Value) -> serde_json::Value {
     let lower = name.to_lowercase();
     match member {
-        serde_json::Value::Number(_) | serde_json::Value::String(_) if lower.contains("phone") || lower.contains("mobile") => {
+        serde_json::Value::Number(_) | serde_json::Value::String(_)
+            if lower.contains("phone") || lower.contains("mobile") =>
+        {
             serde_json::Value::String(match member.to_string().trim_matches('"') {
                 short if short.chars().count() <= 4 => "***".into(),
                 long => format!("***{}", long.chars().skip(long.chars().count() - 2).collect::<String>()),
@@ -138,9 +167,22 @@ fn named(name: &str, member: &serde_json::Value) -> serde_json::Value {
 /// Whether a field of this name holds something that must never be shown.
 pub fn is_secret_name(name: &str) -> bool {
     let lower = name.to_lowercase();
-    ["password", "passwd", "secret", "token", "authorization", "api_key", "apikey", "access_key", "private_key", "signature", "cookie", "google_key"]
-        .iter()
-        .any(|word| lower.contains(word))
+    [
+        "password",
+        "passwd",
+        "secret",
+        "token",
+        "authorization",
+        "api_key",
+        "apikey",
+        "access_key",
+        "private_key",
+        "signature",
+        "cookie",
+        "google_key",
+    ]
+    .iter()
+    .any(|word| lower.contains(word))
 }
 
 #[cfg(test)]
@@ -170,8 +212,12 @@ mod tests {
 
     #[test]
     fn values_are_masked_inside() {
-        let masked = value(&json!({"email": "ada@example.com", "n": [1, "b@c.d"], "api_token": "x", "phone": 14155550123u64}));
-        assert_eq!(masked, json!({"email": "a***@example.com", "n": [1, "b***@c.d"], "api_token": "***", "phone": "***23"}));
+        let masked =
+            value(&json!({"email": "ada@example.com", "n": [1, "b@c.d"], "api_token": "x", "phone": 14155550123u64}));
+        assert_eq!(
+            masked,
+            json!({"email": "a***@example.com", "n": [1, "b***@c.d"], "api_token": "***", "phone": "***23"})
+        );
     }
 
     proptest::proptest! {

@@ -47,9 +47,10 @@ impl EffectClass {
     }
 
     /// Whether the intent must be durable before the first byte leaves. A natural effect may be
-    /// sent meanwhile: should the process die in between, sending it again does no harm.
-    pub fn waits_for_intent(self) -> bool {
-        self != EffectClass::Natural
+    /// sent meanwhile: should the process die in between, sending it again does no harm. Not so in a
+    /// job that was replayed: the ledger may know it as applied, and what came later must stay.
+    pub fn waits_for_intent(self, replays: u32) -> bool {
+        self != EffectClass::Natural || replays > 0
     }
 }
 

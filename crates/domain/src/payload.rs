@@ -30,7 +30,9 @@ pub enum PayloadProblem {
     #[error("the body is nested more than {DEPTH_MAX} deep")]
     TooDeep,
     /// One name, two values.
-    #[error("an object has the name \"{0}\" twice, so it says two things; write `duplicate_keys: last` to take the last one")]
+    #[error(
+        "an object has the name \"{0}\" twice, so it says two things; write `duplicate_keys: last` to take the last one"
+    )]
     DuplicateKey(String),
     /// A whole number that would be rounded.
     #[error("the whole number {0} does not fit into 64 bits and would be rounded; send it as text")]

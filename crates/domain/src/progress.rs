@@ -58,7 +58,9 @@ impl Standing<'_> {
             }
             Next::Retry { due, failure } => self.failed(JobState::Retrying, due, failure),
             Next::Wait { due, failure } => self.failed(JobState::Waiting, due, failure),
-            Next::Verify { due, failure } => JobNext { verifying: true, ..self.failed(JobState::Waiting, due, failure) },
+            Next::Verify { due, failure } => {
+                JobNext { verifying: true, ..self.failed(JobState::Waiting, due, failure) }
+            }
             Next::Park { failure } => self.parked(JobState::Unknown, failure),
             Next::Die { failure } => self.parked(JobState::Dead, failure),
         }
@@ -106,6 +108,14 @@ pub fn attempts_after(attempts: u32, next: &Next) -> u32 {
         Next::Wait { .. } if !Mutant::WaitingCountsAsAttempt.is_on() => attempts,
         _ => attempts + 1,
     }
+}
+
+/// Whether the effect of a step has to be read back before it is sent, by where the ledger says that it stands.
+///
+/// A job's own mark is enough until somebody replays it: then it may stand at another step than the one that nobody knows
+/// the outcome of.
+pub fn must_verify(class: EffectClass, effect: Option<EffectState>) -> bool {
+    class == EffectClass::Verifiable && effect == Some(EffectState::Unknown)
 }
 
 /// Whether somebody saw how an attempt ended.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::mutant::Mutant;
 use crate::random::Random;
 use crate::unit::as_text;
 
@@ -123,6 +124,7 @@ impl RetryPolicy {
     pub fn delay(&self, attempts: u32, retry_after: Option<Duration>, random: &mut Random) -> Duration {
         let ceiling = self.ceiling(attempts);
         let own = match self.jitter {
+            _ if Mutant::JitterMissing.is_on() => ceiling,
             Jitter::Full => ceiling.mul_f64(random.unit()),
             Jitter::Equal => ceiling.mul_f64(0.5 + random.unit() / 2.0),
             Jitter::None => ceiling,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::mutant::Mutant;
 use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use crate::random::Random;
 use crate::retry::RetryPolicy;
@@ -98,8 +99,12 @@ pub fn settle(attempted: Attempted<'_>, outcome: Outcome, random: &mut Random) -
         Outcome::Done { result } => (Next::Advance { result }, Verdict::Healthy),
         Outcome::Noop { reason } => (Next::Skip { reason }, Verdict::Healthy),
         Outcome::Wait { failure, after } => {
+            let after = after.filter(|_| !Mutant::RetryAfterIgnored.is_on());
             let due = attempted.now + after.unwrap_or_default().min(attempted.policy.retry_after_cap);
-            (Next::Wait { due, failure }, Verdict::Throttled { after: after.map(|after| after.min(attempted.policy.retry_after_cap)) })
+            (
+                Next::Wait { due, failure },
+                Verdict::Throttled { after: after.map(|after| after.min(attempted.policy.retry_after_cap)) },
+            )
         }
         Outcome::Retry { failure, after } => {
             let verdict = if failure.class == FailureClass::Retryable { Verdict::Failing } else { Verdict::Healthy };
@@ -119,25 +124,49 @@ pub fn settle(attempted: Attempted<'_>, outcome: Outcome, random: &mut Random) -
 
 /// Decides when nobody saw how an attempt ended: after a time-out, or after the process died in the middle of it.
 pub fn unsure(attempted: Attempted<'_>, failure: Failure, random: &mut Random) -> Next {
+    if Mutant::TimeoutTreatedAsFailure.is_on() {
+        return retry_or_die(attempted, failure, None, random);
+    }
     match attempted.class {
-        EffectClass::Natural | EffectClass::Keyed | EffectClass::Transactional => retry_or_die(attempted, failure, None, random),
+        EffectClass::Natural | EffectClass::Keyed | EffectClass::Transactional => {
+            retry_or_die(attempted, failure, None, random)
+        }
         EffectClass::Verifiable => Next::Verify { due: attempted.now + SETTLE_DELAY, failure },
-        EffectClass::Blind if attempted.repeat_allowed => retry_or_die(attempted, failure, None, random),
+        EffectClass::Blind if attempted.repeat_allowed || Mutant::BlindEffectRepeated.is_on() => {
+            retry_or_die(attempted, failure, None, random)
+        }
         EffectClass::Blind => Next::Park { failure: Failure { class: FailureClass::Unknown, ..failure } },
     }
 }
 
 /// Decides after a read-back. `absent_reads` counts the reads that found nothing, this one included; `reads` all.
-pub fn settle_readback(attempted: Attempted<'_>, readback: Readback, absent_reads: u32, reads: u32, random: &mut Random) -> (Next, Verdict) {
+pub fn settle_readback(
+    attempted: Attempted<'_>,
+    readback: Readback,
+    absent_reads: u32,
+    reads: u32,
+    random: &mut Random,
+) -> (Next, Verdict) {
     match readback {
         Readback::Present(result) => (Next::Advance { result }, Verdict::Healthy),
-        Readback::Absent if absent_reads < ABSENT_READS => {
-            let failure = Failure::new(FailureClass::Retryable, "not-seen-yet", "the destination does not show the effect; it is read once more before it is sent again");
+        Readback::Absent if absent_reads < ABSENT_READS && !Mutant::AbsentBelievedAtFirstRead.is_on() => {
+            let failure = Failure::new(
+                FailureClass::Retryable,
+                "not-seen-yet",
+                "the destination does not show the effect; it is read once more before it is sent again",
+            );
             (Next::Verify { due: attempted.now + SETTLE_DELAY, failure }, Verdict::Healthy)
         }
         Readback::Absent => {
-            let failure = Failure::new(FailureClass::Retryable, "verified-absent", "the destination does not have the effect; it is sent again");
+            let failure = Failure::new(
+                FailureClass::Retryable,
+                "verified-absent",
+                "the destination does not have the effect; it is sent again",
+            );
             (retry_or_die(attempted, failure, Some(Duration::ZERO), random), Verdict::Healthy)
+        }
+        Readback::Unreadable(failure) if Mutant::UnreadableTakenForAbsent.is_on() => {
+            (retry_or_die(attempted, failure, None, random), Verdict::Healthy)
         }
         Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
             (Next::Park { failure: Failure { class: FailureClass::Unknown, ..failure } }, Verdict::Failing)
@@ -155,7 +184,7 @@ fn retry_or_die(attempted: Attempted<'_>, failure: Failure, after: Option<Durati
         FailureClass::Maybe => policy.max_attempts.min(policy.max_attempts_maybe),
         _ => policy.max_attempts,
     };
-    if attempted.attempts >= limit {
+    if attempted.attempts >= limit && !Mutant::AttemptsUnbounded.is_on() {
         let message = format!("{} (gave up after {} attempts)", failure.message, attempted.attempts);
         return Next::Die { failure: Failure { message, ..failure } };
     }
@@ -197,7 +226,9 @@ mod tests {
         let (next, verdict) = decide(EffectClass::Natural, 99, wait);
         assert_eq!(next, Next::Wait { due: Time(1_030_000), failure: failure(FailureClass::Retryable) });
         assert_eq!(verdict, Verdict::Throttled { after: Some(Duration::from_secs(30)) });
-        let conflict = |n| decide(EffectClass::Natural, n, Outcome::Retry { failure: failure(FailureClass::Maybe), after: None }).0;
+        let conflict = |n| {
+            decide(EffectClass::Natural, n, Outcome::Retry { failure: failure(FailureClass::Maybe), after: None }).0
+        };
         assert!(matches!(conflict(2), Next::Retry { .. }));
         assert!(matches!(conflict(3), Next::Die { .. }));
     }
@@ -213,7 +244,14 @@ mod tests {
     fn absence_is_believed_only_the_second_time() {
         let policy = RetryPolicy::standard();
         let read = |readback, absent, reads| {
-            settle_readback(attempted(&policy, EffectClass::Verifiable, 1), readback, absent, reads, &mut Random::seeded(1)).0
+            settle_readback(
+                attempted(&policy, EffectClass::Verifiable, 1),
+                readback,
+                absent,
+                reads,
+                &mut Random::seeded(1),
+            )
+            .0
         };
         assert!(matches!(read(Readback::Absent, 1, 1), Next::Verify { .. }));
         assert!(matches!(read(Readback::Absent, 2, 2), Next::Retry { .. }));

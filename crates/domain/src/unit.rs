@@ -16,9 +16,8 @@ fn split(text: &str) -> (&str, &str) {
 
 /// `250ms`, `90s`, `15m` (or `15min`), `48h`, `7d`, and sums of them such as `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, UnitProblem> {
-    let problem = || {
-        UnitProblem(format!("`{text}` is not a duration; write a number and a unit: 250ms, 90s, 15m, 48h or 7d"))
-    };
+    let problem =
+        || UnitProblem(format!("`{text}` is not a duration; write a number and a unit: 250ms, 90s, 15m, 48h or 7d"));
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(problem());

@@ -5,10 +5,12 @@
 
 pub mod bench;
 mod error;
+pub mod memory;
 mod op;
 mod record;
 mod seal;
 mod sqlite;
+mod view;
 
 use std::fs::File;
 use std::path::Path;
@@ -29,8 +31,9 @@ pub use op::{
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
 pub use seal::{RootKey, RootKeyProblem};
-use sqlite::{Envelope, Reads, Writer, read};
+use sqlite::{Envelope, Writer};
 pub use sqlite::{JobFilter, Page, Reason};
+use view::{self as read, Reads};
 
 /// Where the ledger gets the time from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
@@ -136,7 +139,7 @@ impl Ledger {
             options.recent_keys_max,
             options.root_key,
         )?;
-        let reads = Reads::open(directory, writer.vault())?;
+        let reads = Reads::Sqlite(sqlite::Reads::open(directory, writer.vault())?);
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()
             .name("ledger".into())
@@ -148,6 +151,20 @@ impl Ledger {
             .map_err(|source| Error::Thread { source })?;
         let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
         Ok(Ledger { operations, reads, stats, writer })
+    }
+
+    /// Opens a ledger that lies in memory: nothing outlives the process, and nothing is sealed.
+    pub fn in_memory(place: &memory::Place, options: Options) -> Result<Ledger, Error> {
+        let shared = place.lock()?;
+        let stats = Arc::new(Stats::default());
+        let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
+        let counted = stats.clone();
+        let thread = std::thread::Builder::new()
+            .name("ledger".into())
+            .spawn(move || shared.run(received, options.clock, options.on_fresh, &counted))
+            .map_err(|source| Error::Thread { source })?;
+        let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
+        Ok(Ledger { operations, reads: Reads::Memory(place.clone()), stats, writer })
     }
 
     /// Waits until the writer has written everything and ended. What another clone sends afterwards fails.

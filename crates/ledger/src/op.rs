@@ -126,7 +126,9 @@ pub struct Settlement {
 /// What became of an effect.
 #[derive(Clone, Debug)]
 pub struct EffectSettlement {
-    /// The place of its step.
+    /// Its name for ever.
+    pub key: EffectKey,
+    /// The place of its step in the revision that the job runs under.
     pub step: u32,
     /// Where it stands now.
     pub state: EffectState,

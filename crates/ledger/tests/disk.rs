@@ -133,6 +133,7 @@ async fn succeed(ledger: &Ledger, job: JobId) -> Result<bool, Error> {
         job,
         n: 1,
         effect: Some(EffectSettlement {
+            key: EffectKey([u8::try_from(job.0 % 251).unwrap(); 16]),
             step: 0,
             state: EffectState::Applied,
             result: None,

@@ -73,6 +73,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
         job,
         n,
         effect: Some(EffectSettlement {
+            key,
             step: 0,
             state: if state == JobState::Succeeded { EffectState::Applied } else { EffectState::NotApplied },
             result: result.clone(),

@@ -21,5 +21,6 @@ pub mod operate;
 pub mod root_key;
 pub mod run;
 pub mod schedule;
+pub mod simulate;
 pub mod stage;
 pub mod work;

@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, SecretSource};
-use crate::root_key;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
+use crate::root_key;
 use crate::{intake, maintain, operate, schedule, work};
 
 /// What a node is started with.
@@ -65,7 +65,9 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// The admin listener would be open to anyone.
-    #[error("the admin listener would be open to everybody on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1")]
+    #[error(
+        "the admin listener would be open to everybody on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
+    )]
     AdminOpen(SocketAddr),
 }
 
@@ -91,7 +93,11 @@ pub struct Node {
 /// Reads and compiles a configuration.
 pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + Send + Sync>), StartError> {
     let files = config::read(&settings.config)?;
-    let directory = if settings.config.is_dir() { settings.config.clone() } else { settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned() };
+    let directory = if settings.config.is_dir() {
+        settings.config.clone()
+    } else {
+        settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned()
+    };
     let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
     let mut compiled = config::compile(&files, &*secrets);
     compiled.require_runtimes(sluice_connectors::find_runtime);
@@ -135,7 +141,12 @@ impl Node {
         ledger.keep_revision(revision, kept, "start".into(), clock.wall()).await?;
         let revisions = Revisions::new(live, secrets);
 
-        let context = work::Context { ledger: ledger.clone(), revisions: revisions.clone(), metrics: metrics.clone(), clock: clock.clone() };
+        let context = work::Context {
+            ledger: ledger.clone(),
+            revisions: revisions.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        };
         let interrupted = work::recover(&context).await?;
         if interrupted > 0 {
             tracing::info!(interrupted, "attempts that the last process did not see the end of have been settled");

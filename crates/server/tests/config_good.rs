@@ -163,7 +163,12 @@ fn a_directory_of_flow_worker_queues_and_destinations_means_what_it_says() {
     scope.set("headers", serde_json::json!({"idempotency-key": "k-1"}));
     let body = serde_json::json!({"kind": "lead", "id": 5, "email": "Ada@X.org", "first_name": "Ada", "company": {"name": "ACME"}});
     scope.set("body", body);
-    assert_eq!(key::derive(&flow.idempotency.strategies, &scope, KeyContext { source: &flow.source, mapping: &flow.event }).unwrap().text, "k-1");
+    assert_eq!(
+        key::derive(&flow.idempotency.strategies, &scope, KeyContext { source: &flow.source, mapping: &flow.event })
+            .unwrap()
+            .text,
+        "k-1"
+    );
     let id = EventId::new(KeyDigest([1; 16]), 0);
     let origin = Origin { source: &flow.source, idempotency_key: "k-1", id, received_at: Time(0) };
     let event = flow.event.apply(&scope, origin).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::destination::GateSettings;
+use crate::mutant::Mutant;
 use crate::random::Random;
 use crate::settle::Verdict;
 use crate::time::Time;
@@ -141,10 +142,11 @@ impl Gate {
 
     /// Whether a call may start now.
     pub fn admit(&mut self, now: Time) -> Admission {
-        if self.paused.is_some() {
+        if self.paused.is_some() && !Mutant::DestinationPauseIgnored.is_on() {
             return Admission::Paused;
         }
         match self.breaker {
+            Breaker::Open { .. } if Mutant::BreakerIgnored.is_on() => {}
             Breaker::Open { until } if now < until => return Admission::NotBefore(until),
             Breaker::Open { .. } => self.breaker = Breaker::HalfOpen { probing: false },
             Breaker::HalfOpen { probing: true } => return Admission::Full,
@@ -153,10 +155,10 @@ impl Gate {
         if now < self.not_before {
             return Admission::NotBefore(self.not_before);
         }
-        if f64::from(self.in_flight) >= self.window.floor().max(1.0) {
+        if f64::from(self.in_flight) >= self.window.floor().max(1.0) && !Mutant::DestinationConcurrencyIgnored.is_on() {
             return Admission::Full;
         }
-        if let Some(rate) = self.settings.rate {
+        if let Some(rate) = self.settings.rate.filter(|_| !Mutant::RateIgnored.is_on()) {
             let interval = rate.interval().as_secs_f64() * 1e3;
             let earliest = self.bucket_at - interval * f64::from(self.settings.burst.saturating_sub(1));
             if (now.0 as f64) < earliest {
@@ -175,7 +177,7 @@ impl Gate {
         }
         match &mut self.breaker {
             Breaker::HalfOpen { probing } => {
-                *probing = true;
+                *probing = !Mutant::HalfOpenStampede.is_on();
                 Some(GateChange::HalfOpen)
             }
             _ => None,
@@ -222,6 +224,9 @@ impl Gate {
             Verdict::Unauthorized => {
                 if let Breaker::HalfOpen { probing } = &mut self.breaker {
                     *probing = false;
+                }
+                if Mutant::AuthFailureDoesNotPause.is_on() {
+                    return None;
                 }
                 self.paused = Some(Pause::Auth);
                 Some(GateChange::AuthPaused)
@@ -310,7 +315,8 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept_over_any_interval() {
-        let (mut gate, mut random) = gate(GateSettings { rate: Some(unit::rate("10/s").unwrap()), burst: 3, ..Default::default() });
+        let (mut gate, mut random) =
+            gate(GateSettings { rate: Some(unit::rate("10/s").unwrap()), burst: 3, ..Default::default() });
         let mut sent = Vec::new();
         for ms in 0..5_000 {
             while gate.admit(Time(ms)) == Admission::Go {

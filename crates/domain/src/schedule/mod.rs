@@ -16,14 +16,15 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::destination::GateSettings;
-use crate::job::JobId;
+use crate::job::{JobId, JobState};
+use crate::mutant::Mutant;
 use crate::random::Random;
 use crate::settle::Verdict;
 use crate::time::Time;
 use crate::worker::Order;
 use gate::{Admission, Gate, GateChange, GateView, Pause};
 use window::Window;
-pub use window::{LANE_JOBS_MAX, WINDOW_JOBS_MAX};
+pub use window::{LANE_JOBS_MAX, Limits, WINDOW_JOBS_MAX};
 
 /// A job as the scheduler sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,14 @@ pub struct Pending {
     pub entity: u64,
     /// Not before.
     pub due: Time,
+}
+
+impl Pending {
+    /// When a job in this state may run. One that has not failed is due at once, whatever the wall clock said when it was
+    /// written.
+    pub fn due(state: JobState, due_at: Time) -> Time {
+        if state == JobState::Queued { Time(i64::MIN) } else { due_at }
+    }
 }
 
 /// Something that happened.
@@ -143,6 +152,8 @@ struct Entry {
     due: Time,
     phase: Phase,
     started: Time,
+    /// A load has shown it as alive while it ran. Should it end, it may have come back to life before.
+    seen_alive: bool,
 }
 
 #[derive(Debug)]
@@ -186,12 +197,19 @@ pub struct Scheduler {
     in_flight: usize,
     draining: bool,
     random: Random,
+    limits: Limits,
 }
 
 impl Scheduler {
     /// Knows nothing yet.
     pub fn new(random: Random) -> Scheduler {
+        Scheduler::with_limits(random, Limits::default())
+    }
+
+    /// The same with other limits than a node's.
+    pub fn with_limits(random: Random, limits: Limits) -> Scheduler {
         Scheduler {
+            limits,
             workers: Vec::new(),
             worker_ids: HashMap::new(),
             gates: Vec::new(),
@@ -250,7 +268,12 @@ impl Scheduler {
             jobs_held: self.jobs.len(),
             in_flight: self.in_flight,
             gates: self.gates.iter().map(|(name, gate)| (name.to_string(), gate.view(now))).collect(),
-            workers_paused: self.workers.iter().filter(|worker| worker.paused).map(|worker| worker.name.to_string()).collect(),
+            workers_paused: self
+                .workers
+                .iter()
+                .filter(|worker| worker.paused)
+                .map(|worker| worker.name.to_string())
+                .collect(),
         }
     }
 
@@ -280,7 +303,13 @@ impl Scheduler {
             return *id;
         }
         let id = u32::try_from(self.workers.len()).expect("fewer than 2^32 workers");
-        self.workers.push(WorkerState { name: name.clone(), concurrency: 1, in_flight: 0, paused: false, window: Window::new() });
+        self.workers.push(WorkerState {
+            name: name.clone(),
+            concurrency: 1,
+            in_flight: 0,
+            paused: false,
+            window: Window::new(self.limits),
+        });
         self.worker_ids.insert(name.clone(), id);
         id
     }
@@ -311,13 +340,22 @@ impl Scheduler {
 
     fn lane_of(&mut self, job: &Pending) -> Option<LaneId> {
         let destination = self.gate(&job.destination);
-        (job.order == Order::Fifo).then_some(LaneId(destination, job.entity))
+        (job.order == Order::Fifo && !Mutant::LaneIgnored.is_on()).then_some(LaneId(destination, job.entity))
+    }
+
+    fn is_full(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|jobs| jobs.len() >= self.limits.lane_jobs)
+    }
+
+    /// Whether a job of this lane has to stay in the ledger for now: there is no room, or others wait there before it.
+    fn stays_behind(&self, worker: u32, lane: LaneId) -> bool {
+        self.is_full(lane) || self.workers[worker as usize].window.leaves(lane)
     }
 
     fn take_fresh(&mut self, now: Time, job: Pending) {
         let worker = self.worker(&job.worker);
         let lane = self.lane_of(&job);
-        let full = lane.filter(|lane| self.lanes.get(lane).is_some_and(|jobs| jobs.len() >= LANE_JOBS_MAX));
+        let full = lane.filter(|lane| self.is_full(*lane));
         if self.jobs.contains_key(&job.id) || !self.workers[worker as usize].window.takes_fresh(job.id, lane) {
             return;
         }
@@ -332,11 +370,15 @@ impl Scheduler {
         let worker = self.worker(worker);
         let last = jobs.last().map(|job| job.id);
         for job in jobs {
-            if self.jobs.contains_key(&job.id) {
+            if let Some(entry) = self.jobs.get_mut(&job.id) {
+                entry.seen_alive |= entry.phase == Phase::Running;
+                continue;
+            }
+            if self.workers[worker as usize].window.is_outdated(job.id) {
                 continue;
             }
             if let Some(lane) = self.lane_of(&job)
-                && self.lanes.get(&lane).is_some_and(|jobs| jobs.len() >= LANE_JOBS_MAX)
+                && self.stays_behind(worker, lane)
             {
                 self.workers[worker as usize].window.leave_in(job.id, lane);
                 continue;
@@ -364,7 +406,18 @@ impl Scheduler {
             }
             None => true,
         };
-        self.jobs.insert(job.id, Entry { worker, destination, lane, due: job.due, phase: Phase::InLane, started: Time(0) });
+        self.jobs.insert(
+            job.id,
+            Entry {
+                worker,
+                destination,
+                lane,
+                due: job.due,
+                phase: Phase::InLane,
+                started: Time(0),
+                seen_alive: false,
+            },
+        );
         if head {
             self.promote(now, job.id);
         }
@@ -378,6 +431,9 @@ impl Scheduler {
             self.ready.entry((entry.worker, entry.destination)).or_default().push_back(id);
         } else {
             entry.phase = Phase::Timed;
+            if Mutant::TimerLost.is_on() && id.0 % 16 == 0 {
+                return;
+            }
             self.timers.push(Reverse((entry.due, id)));
         }
     }
@@ -403,14 +459,17 @@ impl Scheduler {
             return None;
         }
         self.turn = self.turn.wrapping_add(1);
-        let mut open: VecDeque<(u32, u32)> = keys.iter().cycle().skip(self.turn % keys.len()).take(keys.len()).copied().collect();
+        let mut open: VecDeque<(u32, u32)> =
+            keys.iter().cycle().skip(self.turn % keys.len()).take(keys.len()).copied().collect();
         // One from each in turn, so that no worker waits behind another's backlog.
         while let Some(key) = open.pop_front() {
-            if self.in_flight >= IN_FLIGHT_MAX {
+            if self.in_flight >= self.limits.in_flight {
                 break;
             }
             let worker = &mut self.workers[key.0 as usize];
-            if worker.paused || worker.in_flight >= worker.concurrency {
+            let paused = worker.paused && !Mutant::WorkerPauseIgnored.is_on();
+            let full = worker.in_flight >= worker.concurrency && !Mutant::WorkerConcurrencyIgnored.is_on();
+            if paused || full {
                 continue;
             }
             let (name, gate) = &mut self.gates[key.1 as usize];
@@ -442,7 +501,14 @@ impl Scheduler {
         wake
     }
 
-    fn settle(&mut self, now: Time, id: JobId, verdict: Option<Verdict>, again: Option<Pending>, actions: &mut Vec<Action>) {
+    fn settle(
+        &mut self,
+        now: Time,
+        id: JobId,
+        verdict: Option<Verdict>,
+        again: Option<Pending>,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.phase == Phase::Running) else {
             return;
         };
@@ -454,19 +520,37 @@ impl Scheduler {
             actions.push(Action::Gate(name.clone(), change));
         }
         match again {
-            Some(job) if self.lane_of(&job) == self.jobs[&id].lane && self.gate(&job.destination) == destination => {
+            Some(job)
+                if self.lane_of(&job) == self.jobs[&id].lane
+                    && self.gate(&job.destination) == destination
+                    && !Mutant::RetryGoesToTheBackOfTheLane.is_on() =>
+            {
                 // It keeps the head of its lane: those behind it were accepted later.
                 let entry = self.jobs.get_mut(&id).expect("it was there a moment ago");
-                entry.due = job.due;
+                (entry.due, entry.seen_alive) = (job.due, false);
                 self.promote(now, id);
             }
             Some(job) => {
                 self.leave_lane(now, id);
-                self.place(now, worker, job);
+                let lane = self.lane_of(&job);
+                let full = lane.is_some_and(|lane| self.is_full(lane));
+                let window = &mut self.workers[worker as usize].window;
+                // Without a verdict it was only handed on: the ledger does not know its new lane, and could not bring it back
+                // to it.
+                if verdict.is_some() && lane.is_some_and(|lane| !window.takes_moved(job.id, lane, full)) {
+                    window.left_memory(job.id);
+                } else {
+                    self.place(now, worker, job);
+                }
             }
             None => {
+                let seen_alive = self.jobs.get(&id).is_some_and(|entry| entry.seen_alive);
                 self.leave_lane(now, id);
-                self.workers[worker as usize].window.held -= 1;
+                let window = &mut self.workers[worker as usize].window;
+                window.left_memory(id);
+                if seen_alive {
+                    window.rewind(id);
+                }
             }
         }
     }
@@ -483,7 +567,10 @@ impl Scheduler {
         if next.is_none() {
             self.lanes.remove(&lane);
         }
-        self.workers[entry.worker as usize].window.lane_shrank(lane, left);
+        // Whoever left jobs of this lane in the ledger: it need not be the worker whose job has just gone.
+        for worker in &mut self.workers {
+            worker.window.lane_shrank(lane, left);
+        }
         if let Some(next) = next {
             self.promote(now, next);
         }

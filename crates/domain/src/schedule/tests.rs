@@ -17,7 +17,10 @@ fn scheduler(concurrency: u32) -> Scheduler {
     let mut actions = Vec::new();
     scheduler.step(
         Time(0),
-        Input::Configured { workers: vec![(name("w"), concurrency), (name("v"), concurrency)], destinations: vec![(name("crm"), gate.clone()), (name("ads"), gate)] },
+        Input::Configured {
+            workers: vec![(name("w"), concurrency), (name("v"), concurrency)],
+            destinations: vec![(name("crm"), gate.clone()), (name("ads"), gate)],
+        },
         &mut actions,
     );
     for worker in ["w", "v"] {
@@ -29,7 +32,8 @@ fn scheduler(concurrency: u32) -> Scheduler {
 fn step(scheduler: &mut Scheduler, now: i64, input: Input) -> (Vec<JobId>, Vec<Action>) {
     let mut actions = Vec::new();
     scheduler.step(Time(now), input, &mut actions);
-    let runs = actions.iter().filter_map(|action| if let Action::Run(id) = action { Some(*id) } else { None }).collect();
+    let runs =
+        actions.iter().filter_map(|action| if let Action::Run(id) = action { Some(*id) } else { None }).collect();
     (runs, actions)
 }
 
@@ -51,7 +55,8 @@ fn a_failed_job_keeps_the_head_of_its_lane() {
     let mut scheduler = scheduler(8);
     step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7)]));
     let again = Pending { due: Time(500), ..pending(1, 7) };
-    let (runs, actions) = step(&mut scheduler, 1, Input::Settled { job: JobId(1), verdict: Some(Verdict::Failing), again: Some(again) });
+    let (runs, actions) =
+        step(&mut scheduler, 1, Input::Settled { job: JobId(1), verdict: Some(Verdict::Failing), again: Some(again) });
     assert_eq!(runs, []);
     assert!(actions.contains(&Action::WakeAt(Time(500))));
     assert_eq!(step(&mut scheduler, 499, Input::Tick).0, []);
@@ -88,7 +93,9 @@ fn a_backlog_stays_in_the_ledger_beyond_the_window() {
     let mut id = 1;
     while asked.is_none() {
         let (_, actions) = step(&mut scheduler, id, done(id));
-        asked = actions.iter().find_map(|action| if let Action::Load { after, limit, .. } = action { Some((*after, *limit)) } else { None });
+        asked = actions.iter().find_map(|action| {
+            if let Action::Load { after, limit, .. } = action { Some((*after, *limit)) } else { None }
+        });
         id += 1;
     }
     let (after, limit) = asked.unwrap();
@@ -99,10 +106,12 @@ fn a_backlog_stays_in_the_ledger_beyond_the_window() {
 #[test]
 fn a_job_accepted_while_loading_is_not_lost() {
     let mut scheduler = Scheduler::new(Random::seeded(1));
-    let (_, actions) = step(&mut scheduler, 0, Input::Configured { workers: vec![(name("w"), 4)], destinations: vec![] });
+    let (_, actions) =
+        step(&mut scheduler, 0, Input::Configured { workers: vec![(name("w"), 4)], destinations: vec![] });
     assert!(matches!(actions[0], Action::Load { after: JobId(0), .. }));
     assert_eq!(step(&mut scheduler, 0, Input::Accepted(vec![pending(5, 5)])).0, []);
-    let (_, actions) = step(&mut scheduler, 0, Input::Loaded { worker: name("w"), jobs: vec![pending(4, 4)], more: false });
+    let (_, actions) =
+        step(&mut scheduler, 0, Input::Loaded { worker: name("w"), jobs: vec![pending(4, 4)], more: false });
     assert!(actions.contains(&Action::Run(JobId(4))));
     assert!(actions.iter().any(|action| matches!(action, Action::Load { after: JobId(4), .. })), "{actions:?}");
 }
@@ -143,7 +152,8 @@ fn a_step_to_another_destination_changes_lanes() {
     let mut scheduler = scheduler(8);
     step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7)]));
     let again = Pending { destination: name("ads"), ..pending(1, 7) };
-    let (runs, _) = step(&mut scheduler, 1, Input::Settled { job: JobId(1), verdict: Some(Verdict::Healthy), again: Some(again) });
+    let (runs, _) =
+        step(&mut scheduler, 1, Input::Settled { job: JobId(1), verdict: Some(Verdict::Healthy), again: Some(again) });
     assert_eq!(runs.into_iter().collect::<HashSet<_>>(), HashSet::from([JobId(1), JobId(2)]));
 }
 

@@ -6,7 +6,7 @@ use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 
-use super::{AttemptRow, EffectRow, EventRow, JobRow, Store};
+use super::{AttemptRow, EffectRow, EventRow, Store};
 use crate::op::{Begin, DropJobs, Op, Prune, Replay, Reply, Resolve, Settlement, Verdict};
 use crate::record::{AuditRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally};
 
@@ -141,11 +141,11 @@ impl Store {
         record.finished_at = (!next.state.is_live()).then_some(at);
         let worker = record.worker.clone();
         if let Some(settled) = effect
-            && let Some(effect) = job.effect_at(settled.step)
+            && let Some(effect) = job.effects.iter_mut().find(|effect| effect.begin.key == settled.key)
             && !effect.state.is_final()
         {
             (effect.state, effect.last_at) = (settled.state, at);
-            (effect.absent_reads, effect.reads) = (settled.absent_reads, settled.reads);
+            (effect.begin.step, effect.absent_reads, effect.reads) = (settled.step, settled.absent_reads, settled.reads);
             if settled.result.is_some() {
                 effect.result = settled.result;
             }

@@ -23,7 +23,6 @@ use crate::record::{
     Variants,
 };
 pub use writer::Place;
-pub(crate) use writer::Shared;
 
 /// A ledger in memory.
 #[derive(Clone, Debug, Default)]
@@ -98,13 +97,6 @@ struct JobRow {
     record: JobRecord,
     effects: Vec<EffectRow>,
     attempts: Vec<AttemptRow>,
-}
-
-impl JobRow {
-    /// The effect of a step: the one that was begun last, where it had several under different revisions.
-    fn effect_at(&mut self, step: u32) -> Option<&mut EffectRow> {
-        self.effects.iter_mut().filter(|effect| effect.begin.step == step).max_by_key(|effect| effect.begin.n)
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -58,6 +58,17 @@ impl Store {
         self.jobs.values().map(|job| &job.record)
     }
 
+    /// The jobs of the event in this place.
+    pub fn jobs_of(&self, ord: Ord) -> impl Iterator<Item = &JobRecord> {
+        let event = self.events.get(&ord);
+        event.into_iter().flat_map(super::EventRow::job_ids).filter_map(|id| self.job(id))
+    }
+
+    /// The newest job that there ever was.
+    pub fn last_job(&self) -> JobId {
+        JobId(self.last_job)
+    }
+
     /// All jobs by state.
     pub fn job_counts(&self) -> Vec<(JobState, u64)> {
         let mut counts = BTreeMap::<i64, (JobState, u64)>::new();

@@ -235,23 +235,17 @@ impl Batch<'_> {
         sealer: &Sealer,
     ) -> rusqlite::Result<()> {
         let job = settlement.job.0;
-        let result = match &effect.result {
-            None => None,
-            Some(result) => {
-                let mut key = self.cached(include_str!("sql/effect_key.sql"))?;
-                let key: Option<[u8; 16]> =
-                    key.query_row([job, i64::from(effect.step)], |row| row.get(0)).optional()?;
-                key.and_then(|key| sealed_json(sealer, place::effect_result(job, &key), Some(result)))
-            }
-        };
+        let result = effect.result.as_ref();
+        let result = result.and_then(|result| sealed_json(sealer, place::effect_result(job, &effect.key.0), Some(result)));
         self.cached(include_str!("sql/settle_effect.sql"))?.execute(params![
             job,
-            effect.step,
+            effect.key.0,
             effect.state.as_str(),
             result,
             effect.absent_reads,
             effect.reads,
-            settlement.at.0
+            settlement.at.0,
+            effect.step
         ])?;
         Ok(())
     }

@@ -28,9 +28,9 @@ use rusqlite::{Connection, OpenFlags};
 use crate::Error;
 use crate::seal::RootKey;
 pub use read::{JobFilter, Page, Reason};
-pub(crate) use reads::Reads;
+pub(crate) use reads::{Reader, Reads};
 use vault::Vault;
-pub(crate) use writer::{Envelope, Writer};
+pub(crate) use writer::{Envelope, OnFresh, Writer};
 
 /// Older ones can corrupt a WAL that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;

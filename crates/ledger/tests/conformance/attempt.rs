@@ -55,7 +55,7 @@ pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
         let job = fixture.job(key).await;
         fixture.begin(job.id, 1).await;
         let mut advance = settlement(job.id, 1, JobState::Queued);
-        advance.effect = Some(EffectSettlement { step: 0, state: end, result: None, absent_reads: 0, reads: 0 });
+        advance.effect = Some(EffectSettlement { key: effect_key(job.id), step: 0, state: end, result: None, absent_reads: 0, reads: 0 });
         assert!(fixture.ledger.settle(advance).await.unwrap());
         assert_eq!(fixture.begin(job.id, 2).await, Begun::AlreadyApplied);
         let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
@@ -157,6 +157,7 @@ pub async fn applied_stays_applied<D: Driver>() {
     let mut applied = settlement(job.id, 1, JobState::Waiting);
     let result = Some(serde_json::json!({ "id": "003" }));
     applied.effect = Some(EffectSettlement {
+        key: effect_key(job.id),
         step: 0,
         state: EffectState::Applied,
         result: result.clone(),
@@ -178,7 +179,7 @@ pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
     let mut unseen = settlement(job.id, 1, JobState::Waiting);
     unseen.next.verifying = true;
     unseen.effect =
-        Some(EffectSettlement { step: 0, state: EffectState::Unknown, result: None, absent_reads: 1, reads: 2 });
+        Some(EffectSettlement { key: effect_key(job.id), step: 0, state: EffectState::Unknown, result: None, absent_reads: 1, reads: 2 });
     assert!(fixture.ledger.settle(unseen).await.unwrap());
     let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
     assert_eq!((effect.absent_reads, effect.reads), (1, 2));
@@ -209,7 +210,8 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
         "the one begun last is first"
     );
     let mut greeted = settlement(job.id, 2, JobState::Queued);
-    greeted.effect.as_mut().unwrap().state = EffectState::NotApplied;
+    let effect = greeted.effect.as_mut().unwrap();
+    (effect.key, effect.state) = (sluice_domain::job::EffectKey([200; 16]), EffectState::NotApplied);
     assert!(fixture.ledger.settle(greeted).await.unwrap());
     let create = Begin { step: 1, ..begin(job.id, 3) };
     assert_eq!(fixture.ledger.begin(create).await.unwrap(), Begun::AlreadyApplied);

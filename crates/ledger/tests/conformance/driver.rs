@@ -38,6 +38,21 @@ impl Driver for Sqlite {
     }
 }
 
+/// The driver without a disk.
+pub struct Memory;
+
+impl Driver for Memory {
+    type Place = sluice_ledger::memory::Place;
+
+    fn place() -> sluice_ledger::memory::Place {
+        sluice_ledger::memory::Place::new()
+    }
+
+    fn open(place: &sluice_ledger::memory::Place, options: Options) -> Result<Ledger, sluice_ledger::Error> {
+        Ledger::in_memory(place, options)
+    }
+}
+
 /// A clock that stands still until it is moved.
 #[derive(Clone)]
 pub struct StillClock(Arc<AtomicI64>);
@@ -240,7 +255,14 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
     Settlement {
         job,
         n,
-        effect: Some(EffectSettlement { step: 0, state: effect, result: None, absent_reads: 0, reads: 0 }),
+        effect: Some(EffectSettlement {
+            key: effect_key(job),
+            step: 0,
+            state: effect,
+            result: None,
+            absent_reads: 0,
+            reads: 0,
+        }),
         attempt: Some(AttemptSettlement {
             step_id: "create".into(),
             kind: AttemptKind::Call,

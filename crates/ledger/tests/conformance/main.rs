@@ -138,3 +138,4 @@ macro_rules! suite {
 }
 
 suite!(sqlite, crate::driver::Sqlite);
+suite!(memory, crate::driver::Memory);

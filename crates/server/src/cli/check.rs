@@ -22,7 +22,11 @@ pub(super) struct Check {
 impl Check {
     pub fn run(self) -> Result<(), Failed> {
         let files = config::read(&self.config).map_err(|error| Failed::new(exit::NO, error.to_string()))?;
-        let directory = if self.config.is_dir() { self.config.clone() } else { self.config.parent().map(PathBuf::from).unwrap_or_default() };
+        let directory = if self.config.is_dir() {
+            self.config.clone()
+        } else {
+            self.config.parent().map(PathBuf::from).unwrap_or_default()
+        };
         let mut compiled = config::compile(&files, &EnvironmentThenFiles::new(directory));
         compiled.require_runtimes(sluice_connectors::find_runtime);
         let problems = &compiled.problems;

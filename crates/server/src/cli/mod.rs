@@ -26,6 +26,7 @@ mod replay;
 mod selection;
 mod send;
 mod sim;
+mod simulate;
 mod status;
 mod table;
 mod up;
@@ -112,6 +113,8 @@ enum Command {
     Bench(bench::Bench),
     /// Kill a node again and again under load and faults, then check that the books balance
     Chaos(chaos::Chaos),
+    /// Run the engine against simulated senders, destinations, operators, disks and crashes
+    Simulate(simulate::Simulate),
     /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
     Demo(demo::Demo),
 }
@@ -170,6 +173,7 @@ pub fn main() -> ExitCode {
         Command::Completions(command) => command.run(),
         Command::Bench(bench) => bench.run(),
         Command::Chaos(chaos) => chaos.run(),
+        Command::Simulate(simulate) => simulate.run(),
         Command::Demo(demo) => demo.run(),
     };
     match done {

@@ -81,7 +81,8 @@ impl Up {
     }
 
     async fn wait(&self, node: &Node) -> Result<(), Failed> {
-        let listen = |kind| signal(kind).map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no signals: {error}")));
+        let listen =
+            |kind| signal(kind).map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no signals: {error}")));
         let (mut interrupt, mut terminate, mut hangup) =
             (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
         let mut look = tokio::time::interval(Duration::from_secs(2));
@@ -123,7 +124,9 @@ pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<Secre
         None => std::env::var("SLUICE_ADMIN_TOKEN").ok(),
     };
     match text.as_deref().map(str::trim) {
-        Some(token) if token.len() < 16 => Err(Failed::new(exit::USAGE, "the admin token has fewer than 16 characters")),
+        Some(token) if token.len() < 16 => {
+            Err(Failed::new(exit::USAGE, "the admin token has fewer than 16 characters"))
+        }
         Some(token) => Ok(Some(SecretValue::from(token))),
         None => Ok(None),
     }

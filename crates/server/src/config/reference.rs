@@ -6,7 +6,9 @@ use sluice_domain::action::Action;
 use sluice_domain::verify::Scheme;
 
 use super::table::{Absent, Table};
-use super::{body, destination, destination_kinds, document, event, flow, key, queue, retry, step, trigger, verify, with, worker};
+use super::{
+    body, destination, destination_kinds, document, event, flow, key, queue, retry, step, trigger, verify, with, worker,
+};
 
 /// Every table, in the order of the page.
 pub(super) fn tables() -> Vec<&'static Table> {

@@ -41,7 +41,13 @@ impl Default for Settings {
 const SLICE_ROWS: u32 = 500;
 
 /// Goes round until told to stop.
-pub async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, settings: Settings, mut stop: watch::Receiver<bool>) {
+pub async fn run(
+    ledger: Ledger,
+    revisions: Revisions,
+    clock: Clock,
+    settings: Settings,
+    mut stop: watch::Receiver<bool>,
+) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(settings.interval) => {}
@@ -54,7 +60,12 @@ pub async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, settings: S
 }
 
 /// One round: everything that is past its time now.
-pub async fn round(ledger: &Ledger, revisions: &Revisions, clock: &Clock, settings: &Settings) -> Result<u64, sluice_ledger::Error> {
+pub async fn round(
+    ledger: &Ledger,
+    revisions: &Revisions,
+    clock: &Clock,
+    settings: &Settings,
+) -> Result<u64, sluice_ledger::Error> {
     let now = clock.wall();
     // What a rotation of the tenant's key had not come to when the last process ended.
     while ledger.rewrap_contacts(SLICE_ROWS, now).await? > 0 {}
@@ -74,7 +85,11 @@ pub async fn round(ledger: &Ledger, revisions: &Revisions, clock: &Clock, settin
     }
 }
 
-async fn drop_old_dead_letters(ledger: &Ledger, revisions: &Revisions, clock: &Clock) -> Result<u64, sluice_ledger::Error> {
+async fn drop_old_dead_letters(
+    ledger: &Ledger,
+    revisions: &Revisions,
+    clock: &Clock,
+) -> Result<u64, sluice_ledger::Error> {
     let live = revisions.current();
     let mut dropped = 0;
     for queue in live.config.queues.values() {
@@ -89,7 +104,11 @@ async fn drop_old_dead_letters(ledger: &Ledger, revisions: &Revisions, clock: &C
             if jobs.is_empty() {
                 break;
             }
-            let reason = format!("older than the {} that {} keeps", sluice_domain::unit::format_duration(queue.retention), queue.name);
+            let reason = format!(
+                "older than the {} that {} keeps",
+                sluice_domain::unit::format_duration(queue.retention),
+                queue.name
+            );
             let order = DropJobs { jobs, actor: "retention".into(), reason, at: clock.wall() };
             let gone = ledger.drop_jobs(order).await?.len() as u64;
             dropped += gone;

@@ -198,7 +198,11 @@ impl Metrics {
         r.register("intake_body_bytes", "Bytes of accepted bodies", inner.intake_bytes.clone());
         r.register("duplicates", "Repeats answered with the first answer", inner.duplicates.clone());
         r.register("key_clashes", "Repeats with another content than the first", inner.clashes.clone());
-        r.register("unknown_fields", "Members of payloads that neither schema nor mapping knows", inner.unknown_fields.clone());
+        r.register(
+            "unknown_fields",
+            "Members of payloads that neither schema nor mapping knows",
+            inner.unknown_fields.clone(),
+        );
         r.register("quarantined", "Events whose jobs wait for a person from the start", inner.quarantined.clone());
         r.register("attempts", "Attempts, by destination and outcome", inner.attempts.clone());
         r.register("attempt_seconds", "How long destinations take", inner.attempt_seconds.clone());
@@ -229,7 +233,9 @@ impl Metrics {
     /// An attempt has ended.
     pub fn attempt(&self, destination: &str, outcome: &str, took: Duration) {
         let destination = destination.to_owned();
-        self.attempts.get_or_create(&AttemptLabels { destination: destination.clone(), outcome: outcome.to_owned() }).inc();
+        self.attempts
+            .get_or_create(&AttemptLabels { destination: destination.clone(), outcome: outcome.to_owned() })
+            .inc();
         self.attempt_seconds.get_or_create(&DestinationLabels { destination }).observe(took.as_secs_f64());
     }
 

@@ -37,7 +37,9 @@ impl Operator {
                 after = *last;
                 jobs.extend(slice);
                 if jobs.len() > ACT_MAX {
-                    return Err(OperateError::Invalid(format!("more than {ACT_MAX} jobs match; narrow the filter and go in steps")));
+                    return Err(OperateError::Invalid(format!(
+                        "more than {ACT_MAX} jobs match; narrow the filter and go in steps"
+                    )));
                 }
             }
         }
@@ -86,7 +88,13 @@ impl Operator {
     }
 
     /// Gives dead or parked jobs up.
-    pub async fn drop_jobs(&self, selection: &Selection, actor: &str, reason: &str, dry_run: bool) -> Result<Acted, OperateError> {
+    pub async fn drop_jobs(
+        &self,
+        selection: &Selection,
+        actor: &str,
+        reason: &str,
+        dry_run: bool,
+    ) -> Result<Acted, OperateError> {
         need(reason, "to drop a job needs a reason: somebody signs it off")?;
         let jobs = self.select(selection).await?;
         let mut acted = Acted { matched: jobs.len() as u64, dry_run, ..Acted::default() };
@@ -94,7 +102,10 @@ impl Operator {
         for id in jobs {
             match self.job_record(id).await?.state {
                 JobState::Dead | JobState::Unknown => wanted.push(id),
-                state => acted.left.push(Left { job: id.to_string(), reason: format!("it is {state}; only dead and unknown jobs are dropped") }),
+                state => acted.left.push(Left {
+                    job: id.to_string(),
+                    reason: format!("it is {state}; only dead and unknown jobs are dropped"),
+                }),
             }
         }
         if dry_run {
@@ -102,21 +113,35 @@ impl Operator {
             return Ok(acted);
         }
         for slice in wanted.chunks(ACT_SLICE) {
-            let order = DropJobs { jobs: slice.to_vec(), actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
+            let order = DropJobs {
+                jobs: slice.to_vec(),
+                actor: or_unknown(actor),
+                reason: reason.to_owned(),
+                at: self.clock.wall(),
+            };
             acted.changed += self.ledger.drop_jobs(order).await?.len() as u64;
         }
         Ok(acted)
     }
 
     /// Records what a person found out about a parked effect, and lets the job go on.
-    pub async fn resolve(&self, id: &str, verdict: Verdict, actor: &str, reason: &str) -> Result<JobDetail, OperateError> {
+    pub async fn resolve(
+        &self,
+        id: &str,
+        verdict: Verdict,
+        actor: &str,
+        reason: &str,
+    ) -> Result<JobDetail, OperateError> {
         need(reason, "to resolve a job needs a reason: how do you know?")?;
         let job = job_id(id)?;
         let state = self.job_record(job).await?.state;
         if state != JobState::Unknown {
-            return Err(OperateError::Invalid(format!("{job} is {state}; only a job whose outcome is unknown can be resolved")));
+            return Err(OperateError::Invalid(format!(
+                "{job} is {state}; only a job whose outcome is unknown can be resolved"
+            )));
         }
-        let order = Resolve { job, verdict, actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
+        let order =
+            Resolve { job, verdict, actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
         let changed = self.ledger.resolve(order).await?;
         self.scheduler.revived(changed);
         self.job(id).await
@@ -160,7 +185,8 @@ impl Operator {
         if names.contains(&name) {
             return Ok(());
         }
-        let hint = crate::config::did_you_mean(name, names.iter().copied()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        let hint = crate::config::did_you_mean(name, names.iter().copied())
+            .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         Err(OperateError::NotFound(format!("there is no {kind} `{name}`{hint}")))
     }
 

@@ -74,10 +74,8 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/keys", get(keys::show))
         .route("/keys/rotate", post(keys::rotate))
         .route("/audit", get(audit));
-    let guarded = Router::new()
-        .nest("/api/v1", api)
-        .route("/metrics", get(metrics))
-        .layer(middleware::from_fn(move |request: Request, next: Next| {
+    let guarded = Router::new().nest("/api/v1", api).route("/metrics", get(metrics)).layer(middleware::from_fn(
+        move |request: Request, next: Next| {
             let token = token.clone();
             async move {
                 match guard(token.as_ref(), &request) {
@@ -85,7 +83,8 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
                     Err(refusal) => *refusal,
                 }
             }
-        }));
+        },
+    ));
     Router::new()
         .merge(guarded)
         .route("/healthz", get(|| async { Json(json!({ "status": "alive" })) }))
@@ -98,10 +97,7 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
 /// Lets in who shows the token; and, so that no web page can act through an operator's browser, nobody whose request a browser
 /// says was made by another site.
 fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Box<Response>> {
-    let foreign = request
-        .headers()
-        .get("sec-fetch-site")
-        .is_some_and(|site| site != "same-origin" && site != "none");
+    let foreign = request.headers().get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
     if foreign {
         let refusal = problem(StatusCode::FORBIDDEN, "cross-site", "requests from other web sites are not answered");
         return Err(Box::new(refusal));
@@ -118,7 +114,8 @@ fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Box<Respo
     if matches {
         return Ok(());
     }
-    let mut refusal = problem(StatusCode::UNAUTHORIZED, "unauthorized", "show the admin token: Authorization: Bearer …");
+    let mut refusal =
+        problem(StatusCode::UNAUTHORIZED, "unauthorized", "show the admin token: Authorization: Bearer …");
     refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     Err(Box::new(refusal))
 }
@@ -187,7 +184,10 @@ struct EventsQuery {
 
 /// Accepted events, newest first.
 #[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = 200, body = view::List<view::EventView>)))]
-async fn events(State(operator): State<Operator>, Asked(query): Asked<EventsQuery>) -> Answer<view::List<view::EventView>> {
+async fn events(
+    State(operator): State<Operator>,
+    Asked(query): Asked<EventsQuery>,
+) -> Answer<view::List<view::EventView>> {
     Ok(Json(operator.events(query.source, query.r#type, query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
@@ -202,7 +202,11 @@ struct EventQuery {
 
 /// One event with its jobs and its body, masked unless revealed.
 #[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = view::EventDetail), (status = 404)))]
-async fn event(State(operator): State<Operator>, Path(id): Path<String>, Asked(query): Asked<EventQuery>) -> Answer<view::EventDetail> {
+async fn event(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    Asked(query): Asked<EventQuery>,
+) -> Answer<view::EventDetail> {
     let actor = query.actor.unwrap_or_else(|| "unknown".to_owned());
     let reveal = query.reveal.unwrap_or(false).then_some(actor.as_str());
     Ok(Json(operator.event(&id, reveal).await?))
@@ -279,7 +283,10 @@ async fn jobs(State(operator): State<Operator>, Asked(query): Asked<JobsQuery>) 
 
 /// Jobs that failed for good or whose outcome is unknown, newest first.
 #[utoipa::path(get, path = "/api/v1/dead-letters", params(JobsQuery), responses((status = 200, body = view::List<view::JobView>)))]
-async fn dead_letters(State(operator): State<Operator>, Asked(query): Asked<JobsQuery>) -> Answer<view::List<view::JobView>> {
+async fn dead_letters(
+    State(operator): State<Operator>,
+    Asked(query): Asked<JobsQuery>,
+) -> Answer<view::List<view::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
     Ok(Json(operator.jobs(query.filter(vec![JobState::Dead, JobState::Unknown])?, after, limit).await?))
 }
@@ -295,7 +302,10 @@ struct TopQuery {
 
 /// Why jobs died, most frequent first.
 #[utoipa::path(get, path = "/api/v1/dead-letters/top", params(TopQuery), responses((status = 200, body = Vec<view::ReasonView>)))]
-async fn dead_reasons(State(operator): State<Operator>, Asked(query): Asked<TopQuery>) -> Answer<Vec<view::ReasonView>> {
+async fn dead_reasons(
+    State(operator): State<Operator>,
+    Asked(query): Asked<TopQuery>,
+) -> Answer<Vec<view::ReasonView>> {
     let since = moment(query.since.as_deref().unwrap_or("1h"))?;
     Ok(Json(operator.dead_reasons(since, query.limit.unwrap_or(10)).await?))
 }
@@ -320,7 +330,11 @@ struct ResolveOrder {
 
 /// Say what became of an effect whose outcome is unknown; its job goes on from there.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveOrder, responses((status = 200, body = view::JobDetail)))]
-async fn resolve(State(operator): State<Operator>, Path(id): Path<String>, Body(order): Body<ResolveOrder>) -> Answer<view::JobDetail> {
+async fn resolve(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    Body(order): Body<ResolveOrder>,
+) -> Answer<view::JobDetail> {
     let verdict = match order.verdict.as_str() {
         "happened" => Verdict::Happened,
         "did-not-happen" => Verdict::DidNotHappen,
@@ -425,7 +439,10 @@ struct AuditQuery {
 
 /// Who did what and why, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = view::List<view::AuditView>)))]
-async fn audit(State(operator): State<Operator>, Asked(query): Asked<AuditQuery>) -> Answer<view::List<view::AuditView>> {
+async fn audit(
+    State(operator): State<Operator>,
+    Asked(query): Asked<AuditQuery>,
+) -> Answer<view::List<view::AuditView>> {
     Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
@@ -438,17 +455,38 @@ async fn ready(State(operator): State<Operator>) -> Response {
     if operator.is_ready() {
         return Json(json!({ "status": "ready" })).into_response();
     }
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "more is arriving than can be written down");
+    let mut response =
+        problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "more is arriving than can be written down");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
     response
 }
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Sluice admin API", description = "What operators can see and do. Times are RFC 3339; errors are application/problem+json with a stable code."),
+    info(
+        title = "Sluice admin API",
+        description = "What operators can see and do. Times are RFC 3339; errors are application/problem+json with a stable code."
+    ),
     paths(
-        status, events, event, jobs, job, resolve, dead_letters, dead_reasons, drop_jobs, replay, sources, destinations, pauses,
-        pause, resume, reload, audit, keys::show, keys::rotate
+        status,
+        events,
+        event,
+        jobs,
+        job,
+        resolve,
+        dead_letters,
+        dead_reasons,
+        drop_jobs,
+        replay,
+        sources,
+        destinations,
+        pauses,
+        pause,
+        resume,
+        reload,
+        audit,
+        keys::show,
+        keys::rotate
     )
 )]
 struct Document;

@@ -127,18 +127,24 @@ impl Operator {
     }
 
     pub(super) async fn find(&self, id: &str) -> Result<EventRecord, OperateError> {
-        let parsed = EventId::parse(id).ok_or_else(|| OperateError::Invalid(format!("`{id}` is not an event id; those look like evt_…")))?;
+        let parsed = EventId::parse(id)
+            .ok_or_else(|| OperateError::Invalid(format!("`{id}` is not an event id; those look like evt_…")))?;
         let found = self.ledger.find_event(parsed).await?;
         found.ok_or_else(|| OperateError::NotFound(format!("there is no event {id}; it may be past its retention")))
     }
 
     pub(super) async fn job_record(&self, id: JobId) -> Result<JobRecord, OperateError> {
-        self.ledger.job(id).await?.ok_or_else(|| OperateError::NotFound(format!("there is no {id}; it may be past its retention")))
+        self.ledger
+            .job(id)
+            .await?
+            .ok_or_else(|| OperateError::NotFound(format!("there is no {id}; it may be past its retention")))
     }
 
     pub(super) async fn put_paused_sources_in_force(&self) -> Result<(), OperateError> {
         let pauses = self.ledger.pauses().await?;
-        self.door.set_paused(pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect());
+        self.door.set_paused(
+            pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect(),
+        );
         Ok(())
     }
 }

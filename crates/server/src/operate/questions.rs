@@ -13,8 +13,8 @@ use sluice_ledger::{JobFilter, JobRecord, Page};
 
 use super::operator::{OperateError, Operator, job_id};
 use super::view::{
-    AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List, PauseView,
-    ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
+    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::observe::metrics::{DepthLabels, WorkerLabels};
@@ -26,7 +26,13 @@ const REFUSALS_MAX: usize = 20;
 
 impl Operator {
     /// Events, newest first.
-    pub async fn events(&self, source: Option<String>, event_type: Option<String>, after: Option<String>, limit: u32) -> Result<List<EventView>, OperateError> {
+    pub async fn events(
+        &self,
+        source: Option<String>,
+        event_type: Option<String>,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<List<EventView>, OperateError> {
         let after = match after {
             Some(id) => Some(self.find(&id).await?.ord),
             None => None,
@@ -65,7 +71,12 @@ impl Operator {
     }
 
     /// Jobs that match, newest first.
-    pub async fn jobs(&self, filter: JobFilter, after: Option<String>, limit: u32) -> Result<List<JobView>, OperateError> {
+    pub async fn jobs(
+        &self,
+        filter: JobFilter,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<List<JobView>, OperateError> {
         let after = after.map(|id| job_id(&id)).transpose()?.map(|id| id.0);
         let limit = limit.clamp(1, LIST_MAX);
         let jobs = self.ledger.list_jobs(filter, Page { after, limit }).await?;
@@ -110,9 +121,13 @@ impl Operator {
         match (&gate.paused, gate.open_until, gate.not_before) {
             (Some(Pause::Auth), ..) => Some(format!("destination:{destination} is paused: it refused our credentials")),
             (Some(Pause::Operator), ..) => Some(format!("destination:{destination} is paused")),
-            (None, Some(until), _) => Some(format!("destination:{destination} keeps failing; its breaker is open until {until}")),
+            (None, Some(until), _) => {
+                Some(format!("destination:{destination} keeps failing; its breaker is open until {until}"))
+            }
             (None, None, Some(until)) => Some(format!("destination:{destination} asked to wait until {until}")),
-            (None, None, None) if job.verifying => Some("the outcome of the last attempt is read back first".to_owned()),
+            (None, None, None) if job.verifying => {
+                Some("the outcome of the last attempt is read back first".to_owned())
+            }
             (None, None, None) => None,
         }
     }
@@ -139,7 +154,9 @@ impl Operator {
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: self.revisions.current().revision.to_string(),
-            intake: Some(self.settings.intake).filter(|intake| intake.port() != 0).map_or(String::new(), |intake| intake.to_string()),
+            intake: Some(self.settings.intake)
+                .filter(|intake| intake.port() != 0)
+                .map_or(String::new(), |intake| intake.to_string()),
             events: self.ledger.event_count().await?,
             jobs: jobs.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
             jobs_held: view.jobs_held as u64,
@@ -153,7 +170,12 @@ impl Operator {
         let pauses = self.ledger.pauses().await?;
         Ok(pauses
             .into_iter()
-            .map(|pause| PauseView { target: pause.target, at: pause.at.to_string(), actor: pause.actor, reason: pause.reason })
+            .map(|pause| PauseView {
+                target: pause.target,
+                at: pause.at.to_string(),
+                actor: pause.actor,
+                reason: pause.reason,
+            })
             .collect())
     }
 
@@ -175,7 +197,8 @@ impl Operator {
 
     /// Every source, what it sent and what was refused.
     pub async fn sources(&self) -> Result<Vec<SourceView>, OperateError> {
-        let since = (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
+        let since =
+            (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
         let tallies = self.ledger.tallies(since).await?;
         let refused = self.door.refused();
         let paused = self.door.paused();
@@ -196,7 +219,11 @@ impl Operator {
             source.flows.push(FlowView {
                 name: flow.name.clone(),
                 route: format!("{} {}", flow.method, flow.path),
-                verify: flow.verify.as_ref().map_or("nobody is verified", |verifier| verifier.scheme().name()).to_owned(),
+                verify: flow
+                    .verify
+                    .as_ref()
+                    .map_or("nobody is verified", |verifier| verifier.scheme().name())
+                    .to_owned(),
                 open: flow.verify.as_ref().is_some_and(|verifier| verifier.scheme() == Scheme::None),
             });
         }
@@ -215,7 +242,8 @@ impl Operator {
             }
         }
         for refusal in refused {
-            if let Some(source) = sources.get_mut(&refusal.source).filter(|source| source.refusals.len() < REFUSALS_MAX) {
+            if let Some(source) = sources.get_mut(&refusal.source).filter(|source| source.refusals.len() < REFUSALS_MAX)
+            {
                 source.refusals.push(RefusalView {
                     at: refusal.at.to_string(),
                     address: refusal.address,

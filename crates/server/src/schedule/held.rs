@@ -73,6 +73,8 @@ impl Held {
         if let Some(entry) = self.jobs.get_mut(&job.id) {
             let bytes = entry.event.take().map_or(0, |(_, body)| body.bytes());
             self.body_bytes -= bytes;
+            // The scheduler may leave it in the ledger for now.
+            self.new.push(job.id);
             entry.job = job;
             entry.destination = place.destination.clone();
         }

@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sluice_domain::destination::GateSettings;
-use sluice_domain::job::{JobId, JobState};
+use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::schedule::gate::GateChange;
 use sluice_domain::schedule::{Action, Input, Pending, Scheduler, Target, View};
@@ -39,13 +39,22 @@ pub struct Handle {
 enum Message {
     Fresh(Vec<Fresh>),
     Loaded(Arc<str>, Result<(Vec<JobRecord>, bool), sluice_ledger::Error>),
-    Finished(JobId, Option<Box<Finished>>),
+    Finished(JobId, Ended),
     Reconfigured,
     Revived(Vec<(JobId, Arc<str>)>),
     Pause(Target),
     Resume(Target),
     View(oneshot::Sender<View>),
     Stop,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+enum Ended {
+    /// As the run itself says.
+    Told(Box<Finished>),
+    /// The run was lost, or the ledger knew better: this is what the ledger says now. `None` if it has no such job.
+    Read(Option<Box<JobRecord>>),
 }
 
 impl Handle {
@@ -120,22 +129,22 @@ pub struct Loop {
     inbox: Inbox,
     scheduler: Scheduler,
     held: Held,
+    paused: Vec<Target>,
     stopping: bool,
 }
 
 impl Loop {
     /// Prepares the loop. `paused` is what the ledger says is paused.
     pub fn new(context: Context, handle: Handle, inbox: Inbox, paused: Vec<Target>) -> Loop {
-        let mut scheduler = Scheduler::new(Random::seeded(context.clock.wall().0 as u64));
-        let mut actions = Vec::new();
-        for target in paused {
-            scheduler.step(context.clock.now(), Input::Pause(target), &mut actions);
-        }
-        Loop { context, handle, inbox, scheduler, held: Held::default(), stopping: false }
+        let scheduler = Scheduler::new(Random::seeded(context.clock.wall().0 as u64));
+        Loop { context, handle, inbox, scheduler, held: Held::default(), paused, stopping: false }
     }
 
     /// Runs until it is told to stop and the last job has ended.
     pub async fn run(mut self, more_workers: Vec<String>) {
+        for target in std::mem::take(&mut self.paused) {
+            self.step(Input::Pause(target));
+        }
         let mut wake = self.configure(more_workers);
         loop {
             let timer = wake.map(|at| tokio::time::Instant::from_std(self.context.clock.instant(at)));
@@ -219,19 +228,19 @@ impl Loop {
         }
     }
 
-    /// A run has ended. `None` means that memory does not know how: the job is read anew from the ledger, in a moment.
-    fn finished(&mut self, id: JobId, finished: Option<Box<Finished>>) -> Input {
-        let Some(finished) = finished else {
-            if let Some(worker) = self.held.remove(id).filter(|_| !self.stopping) {
-                let handle = self.handle.clone();
-                tokio::spawn(async move {
-                    tokio::time::sleep(LOOK_AGAIN).await;
-                    handle.revived(vec![(id, worker)]);
-                });
+    /// A run has ended.
+    fn finished(&mut self, id: JobId, ended: Ended) -> Input {
+        let (job, verdict, place) = match ended {
+            Ended::Told(finished) => (finished.job, finished.verdict, finished.place),
+            Ended::Read(Some(job)) => {
+                let place = self.place_of(&job);
+                (*job, None, Some(place))
             }
-            return Input::Settled { job: id, verdict: None, again: None };
+            Ended::Read(None) => {
+                self.held.remove(id);
+                return Input::Settled { job: id, verdict: None, again: None };
+            }
         };
-        let Finished { job, verdict, place } = *finished;
         let place = place.or_else(|| Some(Place::nowhere())).filter(|_| job.state.is_live());
         let again = place.map(|place| {
             let again = pending(&job, place.clone());
@@ -246,11 +255,15 @@ impl Loop {
 
     /// Where the job's next step goes, as far as is known without asking; the run itself knows for sure.
     fn placed(&self, job: &JobRecord) -> Pending {
+        pending(job, self.place_of(job))
+    }
+
+    fn place_of(&self, job: &JobRecord) -> Place {
         let place = self.context.revisions.ready(&job.revision).and_then(|live| {
             let worker = live.config.workers.get(&*job.worker)?;
             Place::of(worker, job.step)
         });
-        pending(job, place.unwrap_or_else(Place::nowhere))
+        place.unwrap_or_else(Place::nowhere)
     }
 
     fn step(&mut self, input: Input) -> Option<Time> {
@@ -264,7 +277,7 @@ impl Loop {
                 Action::Run(id) => match self.held.order(id) {
                     Some(Ok(order)) => start(self.context.clone(), self.handle.clone(), order),
                     Some(Err(job)) => without_event.push(job),
-                    None => self.handle.send(Message::Finished(id, None)),
+                    None => read_anew(self.context.clone(), self.handle.clone(), id),
                 },
                 Action::Load { worker, after, limit } => self.load(worker, after, limit),
                 Action::WakeAt(at) => wake = Some(at),
@@ -283,7 +296,9 @@ impl Loop {
         tokio::spawn(async move {
             let ords = jobs.iter().map(|(job, _)| job.ord).collect();
             let events: std::collections::HashMap<i64, _> = match context.ledger.events(ords).await {
-                Ok(events) => events.into_iter().map(|(event, body)| (event.ord, (Arc::new(event), body.map(Arc::new)))).collect(),
+                Ok(events) => {
+                    events.into_iter().map(|(event, body)| (event.ord, (Arc::new(event), body.map(Arc::new)))).collect()
+                }
                 Err(error) => {
                     tracing::error!(%error, "reading events failed; their jobs are tried again");
                     Default::default()
@@ -295,7 +310,7 @@ impl Loop {
                         let order = Order { job, event: event.clone(), body: body.clone(), destination };
                         start(context.clone(), handle.clone(), order);
                     }
-                    _ => handle.send(Message::Finished(job.id, None)),
+                    _ => read_anew(context.clone(), handle.clone(), job.id),
                 }
             }
         });
@@ -334,7 +349,9 @@ impl Loop {
             GateChange::Opened(until) => {
                 tracing::warn!(%destination, %until, "the destination keeps failing: its breaker is open and its jobs wait");
             }
-            GateChange::HalfOpen => tracing::info!(%destination, "one call goes through to see whether the destination is back"),
+            GateChange::HalfOpen => {
+                tracing::info!(%destination, "one call goes through to see whether the destination is back")
+            }
             GateChange::Closed => tracing::info!(%destination, "the destination is back: its breaker is closed"),
             GateChange::AuthPaused => {
                 tracing::error!(
@@ -358,21 +375,30 @@ impl Loop {
 fn start(context: Context, handle: Handle, order: Order) {
     let id = order.job.id;
     tokio::spawn(async move {
-        let finished = match caught(work(&context, order)).await {
-            Ok(Ok(finished)) => finished.map(Box::new),
-            Ok(Err(error)) => {
-                tracing::error!(job = %id, %error, "the ledger did not take the end of this run");
-                None
-            }
-            Err(Panicked) => {
-                tracing::error!(job = %id, "a run panicked; its outcome counts as unknown");
-                if let Err(error) = recover_one(&context, id).await {
-                    tracing::error!(job = %id, %error, "and it could not be settled; the next start does it");
-                }
-                None
+        match caught(work(&context, order)).await {
+            Ok(Ok(Some(finished))) => return handle.send(Message::Finished(id, Ended::Told(Box::new(finished)))),
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::error!(job = %id, %error, "the ledger did not take the end of this run"),
+            Err(Panicked) => tracing::error!(job = %id, "a run panicked; its outcome counts as unknown"),
+        }
+        read_anew(context, handle, id);
+    });
+}
+
+/// Memory does not know how a run ended: what the ledger knows takes its place, in a moment. Until then the job keeps its
+/// slot and the head of its lane, so that nobody overtakes it; and an attempt that was lost is settled first, as after a
+/// crash, so that nothing is sent again that nobody knows the outcome of.
+fn read_anew(context: Context, handle: Handle, id: JobId) {
+    tokio::spawn(async move {
+        let job = loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            match recover_one(&context, id).await {
+                Ok(job) => break job,
+                Err(sluice_ledger::Error::Failed) => break None,
+                Err(error) => tracing::error!(job = %id, %error, "the job could not be read anew; trying again"),
             }
         };
-        handle.send(Message::Finished(id, finished));
+        handle.send(Message::Finished(id, Ended::Read(job.map(Box::new))));
     });
 }
 
@@ -382,18 +408,21 @@ struct Panicked;
 /// The value of a future, or that it panicked. What it held is dropped and never looked at again.
 async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut future = std::pin::pin!(future);
-    std::future::poll_fn(|context| {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(poll) => poll.map(Ok),
-            Err(_) => Poll::Ready(Err(Panicked)),
-        }
+    std::future::poll_fn(|context| match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err(Panicked)),
     })
     .await
 }
 
 /// A job as the scheduler sees it.
 fn pending(job: &JobRecord, place: Place) -> Pending {
-    // A job that has not failed is due at once, whatever the wall clock said when it was written.
-    let due = if job.state == JobState::Queued { Time(i64::MIN) } else { job.due_at };
-    Pending { id: job.id, worker: job.worker.clone(), destination: place.destination, order: place.order, entity: job.entity, due }
+    Pending {
+        id: job.id,
+        worker: job.worker.clone(),
+        destination: place.destination,
+        order: place.order,
+        entity: job.entity,
+        due: Pending::due(job.state, job.due_at),
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_connectors::Call;
 use sluice_domain::job::EffectKey;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
-use sluice_domain::progress::{Seen, attempts_after};
+use sluice_domain::progress::{Seen, attempts_after, must_verify};
 use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
 use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
@@ -50,10 +50,10 @@ impl Run<'_> {
             timeout,
             now,
         };
-        if self.job.verifying {
+        if self.must_verify(step, key).await? {
             let readback = tokio::time::timeout(timeout, connectors.read_back(call)).await;
             let readback = readback.unwrap_or_else(|_| Readback::Unreadable(gave_up(timeout)));
-            return self.settle_readback(worker, step, readback, now).await;
+            return self.settle_readback(worker, step, key, readback, now).await;
         }
         let begin = Begin {
             job: self.job.id,
@@ -67,7 +67,7 @@ impl Run<'_> {
             at: now,
         };
         self.job.tries += 1;
-        if step.class.waits_for_intent() {
+        if step.class.waits_for_intent(self.job.replays) {
             match self.context.ledger.begin(begin).await? {
                 Begun::Go => {}
                 Begun::AlreadyApplied => return self.pass_over_applied(step).await,
@@ -80,13 +80,23 @@ impl Run<'_> {
         let outcome = tokio::time::timeout(timeout, connectors.call(call)).await;
         let outcome = outcome.unwrap_or_else(|_| Outcome::Unsure { failure: gave_up(timeout) });
         self.context.metrics.attempt(&step.destination, outcome.as_str(), self.context.clock.now().since(started));
-        self.settle_call(worker, step, outcome, now).await
+        self.settle_call(worker, step, key, outcome, now).await
+    }
+
+    /// Whether the outcome of an earlier try has to be read back before anything else.
+    async fn must_verify(&self, step: &Step, key: EffectKey) -> Result<bool, sluice_ledger::Error> {
+        if self.job.replays == 0 {
+            return Ok(self.job.verifying);
+        }
+        let effects = self.context.ledger.effects(self.job.id).await?;
+        Ok(must_verify(step.class, effects.iter().find(|effect| effect.key == key).map(|effect| effect.state)))
     }
 
     async fn settle_call(
         mut self,
         worker: &Worker,
         step: &Step,
+        key: EffectKey,
         outcome: Outcome,
         started_at: Time,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
@@ -101,7 +111,7 @@ impl Run<'_> {
         let attempted = self.attempted(worker, step, self.job.attempts + 1);
         let (next, verdict) = settle(attempted, outcome, &mut self.random);
         let attempts = attempts_after(self.job.attempts, &next);
-        let tried = Tried { step_id: attempt.step_id.clone(), attempt, reads: (0, 0), seen, attempts, verdict };
+        let tried = Tried { step_id: attempt.step_id.clone(), key, attempt, reads: (0, 0), seen, attempts, verdict };
         self.end(next, tried).await
     }
 
@@ -109,11 +119,13 @@ impl Run<'_> {
         mut self,
         worker: &Worker,
         step: &Step,
+        key: EffectKey,
         readback: Readback,
         started_at: Time,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
-        let before = effects.iter().find(|effect| effect.step == self.job.step);
+        // By its key: another revision may have given its step another place.
+        let before = effects.iter().find(|effect| effect.key == key);
         let (absent, reads) = before.map_or((0, 0), |effect| (effect.absent_reads, effect.reads));
         let reads = (if readback == Readback::Absent { absent + 1 } else { absent }, reads + 1);
         let (outcome, failure) = match &readback {
@@ -127,7 +139,7 @@ impl Run<'_> {
         let attempts = self.job.attempts;
         let attempted = self.attempted(worker, step, attempts);
         let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
-        self.end(next, Tried { step_id, attempt, reads, seen: Seen::Answered, attempts, verdict }).await
+        self.end(next, Tried { step_id, key, attempt, reads, seen: Seen::Answered, attempts, verdict }).await
     }
 
     /// The ledger knows better than memory: this step was done before.

@@ -98,7 +98,8 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
         return run.end_untried(Next::Die { failure }).await;
     };
     let Some(worker) = context.revisions.worker(&live, &run.job.worker) else {
-        let failure = Failure::new(FailureClass::Mapping, "worker-lost", "the worker of this job is not in its configuration");
+        let failure =
+            Failure::new(FailureClass::Mapping, "worker-lost", "the worker of this job is not in its configuration");
         return run.end_untried(Next::Die { failure }).await;
     };
     run.worker = Some(worker.clone());
@@ -126,7 +127,8 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
                 continue;
             }
             Err(problem) => {
-                let failure = Failure::new(FailureClass::Mapping, "condition", format!("step `{}`: if: {problem}", step.id));
+                let failure =
+                    Failure::new(FailureClass::Mapping, "condition", format!("step `{}`: if: {problem}", step.id));
                 return run.end_untried(Next::Die { failure }).await;
             }
         }
@@ -140,7 +142,7 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
 
 /// Where a job of this worker lies once it is dead.
 fn dead_letter_queue(current: &Live, pinned: &Live, worker: &Worker) -> Option<String> {
-    let of_queue = |live: &Live| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
+    let of_queue =
+        |live: &Live| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
     worker.retry.dead_letter_queue.clone().or_else(|| of_queue(current)).or_else(|| of_queue(pinned))
 }
-

@@ -29,20 +29,23 @@ pub async fn recover(context: &Context) -> Result<u64, sluice_ledger::Error> {
     }
 }
 
-/// Settles one job whose run ended in a panic.
-pub async fn recover_one(context: &Context, id: JobId) -> Result<(), sluice_ledger::Error> {
+/// Settles one job whose run was lost, if nobody else has, and answers how it stands.
+pub async fn recover_one(context: &Context, id: JobId) -> Result<Option<JobRecord>, sluice_ledger::Error> {
     match context.ledger.job(id).await? {
-        Some(job) if job.state == JobState::Running => settle_interrupted(context, job).await,
-        _ => Ok(()),
+        Some(job) if job.state == JobState::Running => settle_interrupted(context, job).await?,
+        other => return Ok(other),
     }
+    context.ledger.job(id).await
 }
 
 async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), sluice_ledger::Error> {
     let pinned = context.revisions.get(&job.revision, &context.ledger).await;
     let worker = pinned.as_ref().and_then(|live| context.revisions.worker(live, &job.worker));
-    let step = worker.as_ref().and_then(|worker| worker.steps.get(job.step as usize));
     let effects = context.ledger.effects(job.id).await?;
-    let effect = effects.iter().find(|effect| effect.step == job.step && effect.state == EffectState::Intent);
+    // Steps that were passed over before it are not in the job's row: where the effect was begun, there the job stands.
+    let effect = effects.iter().find(|effect| effect.state == EffectState::Intent);
+    let place = effect.map_or(job.step, |effect| effect.step);
+    let step = worker.as_ref().and_then(|worker| worker.steps.get(place as usize));
     let at = context.clock.wall();
     let standard = RetryPolicy::standard();
     let dead_letter_queue = match (&pinned, &worker) {
@@ -52,8 +55,8 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
     let case = Interrupted {
         effect: effect.map(|effect| effect.class),
         repeat_allowed: step.is_some_and(|step| step.repeat_allowed),
-        policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(job.step as usize)),
-        step: job.step,
+        policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place as usize)),
+        step: place,
         attempts: job.attempts,
         dead_letter_queue: dead_letter_queue.as_deref(),
         now: context.clock.now(),
@@ -64,6 +67,7 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
         job: job.id,
         n: job.tries,
         effect: effect.map(|effect| EffectSettlement {
+            key: effect.key,
             step: effect.step,
             state: EffectState::Unknown,
             result: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use sluice_domain::job::{EffectState, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::progress::{JobNext, Seen, Standing, effect_after, run_seed};
 use sluice_domain::random::Random;
@@ -39,6 +39,8 @@ pub(super) struct Run<'a> {
 pub(super) struct Tried {
     /// The step's name.
     pub step_id: Arc<str>,
+    /// The effect's name for ever.
+    pub key: EffectKey,
     /// How it ended, for the record.
     pub attempt: AttemptSettlement,
     /// Reads that did not find the effect since the last attempt, and reads in all.
@@ -124,7 +126,8 @@ impl<'a> Run<'a> {
             self.context.metrics.effect(&self.destination, at.since(self.event.received_at));
         }
         let (absent_reads, reads) = tried.reads;
-        let effect = EffectSettlement { step: self.job.step, state, result, absent_reads, reads };
+        let effect =
+            EffectSettlement { key: tried.key, step: self.job.step, state, result, absent_reads, reads };
         let next = self.standing(tried.attempts, at).after(next);
         self.write(next, Some(effect), Some(tried.attempt), Some(tried.verdict), at).await
     }

@@ -48,7 +48,8 @@ async fn a_lost_answer_is_not_a_second_record() {
     let job = world.job(jobs[0]["id"].as_str().unwrap()).await;
     assert_eq!(job["state"], "succeeded");
     assert_eq!(job["tries"], 3);
-    let outcomes: Vec<&str> = job["attempts_made"].as_array().unwrap().iter().map(|a| a["outcome"].as_str().unwrap()).collect();
+    let outcomes: Vec<&str> =
+        job["attempts_made"].as_array().unwrap().iter().map(|a| a["outcome"].as_str().unwrap()).collect();
     assert_eq!(outcomes, ["unsure", "unsure", "done"]);
     assert_eq!(world.crm.truth().object("Lead").records, 1);
 }
@@ -73,14 +74,23 @@ async fn what_the_crm_refuses_dies_at_once_with_the_reason_and_can_be_replayed()
     ] {
         assert_eq!(dead[field], expected, "{dead}");
     }
-    assert_eq!((dead["failure"]["class"].as_str(), dead["failure"]["code"].as_str()), (Some("permanent"), Some("STRING_TOO_LONG")), "{dead}");
+    assert_eq!(
+        (dead["failure"]["class"].as_str(), dead["failure"]["code"].as_str()),
+        (Some("permanent"), Some("STRING_TOO_LONG")),
+        "{dead}"
+    );
     assert_eq!(dead["attempts"], 1, "a refusal is not tried again");
     for field in ["first_received_at", "updated_at", "trace"] {
         assert!(dead[field].is_string(), "{field} in {dead}");
     }
     let nothing = world.act("/api/v1/replays", serde_json::json!({ "ids": [&id], "reason": " " })).await;
     assert_eq!(nothing.status, 400, "{}", nothing.body);
-    let replayed = world.act("/api/v1/replays", serde_json::json!({ "ids": [&id], "reason": "the field is longer now", "actor": "ann" })).await;
+    let replayed = world
+        .act(
+            "/api/v1/replays",
+            serde_json::json!({ "ids": [&id], "reason": "the field is longer now", "actor": "ann" }),
+        )
+        .await;
     assert_eq!(replayed.body["changed"], 1, "{}", replayed.body);
     let jobs = world.settled(&event).await;
     assert_eq!(jobs[0]["state"], "dead", "it is still too long");
@@ -129,14 +139,18 @@ async fn one_refused_login_pauses_the_destination_and_no_second_job_dies() {
     for event in &events[1..] {
         assert_eq!(world.settled(event).await[0]["state"], "succeeded");
     }
-    world.act("/api/v1/replays", serde_json::json!({ "filter": { "states": ["dead"] }, "reason": "credentials mended" })).await;
+    world
+        .act("/api/v1/replays", serde_json::json!({ "filter": { "states": ["dead"] }, "reason": "credentials mended" }))
+        .await;
     assert_eq!(world.settled(&events[0]).await[0]["state"], "succeeded");
     assert_eq!(world.crm.truth().object("Lead").records, 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keyed_effect_is_sent_with_one_key_on_every_attempt() {
-    let world = World::start_with_worker(&http_worker("{ url: /orders, idempotency_header: Idempotency-Key, json: { n: 1 } }")).await;
+    let world =
+        World::start_with_worker(&http_worker("{ url: /orders, idempotency_header: Idempotency-Key, json: { n: 1 } }"))
+            .await;
     world.sink.set_faults(FaultPlan::scripted([Scripted::first(2, Fault::DropAfter)])).unwrap();
     let event = world.post(&lead("k")).await.event();
     assert_eq!(world.settled(&event).await[0]["state"], "succeeded");
@@ -154,9 +168,19 @@ async fn a_blind_effect_with_an_unknown_outcome_waits_for_a_person() {
     assert_eq!(jobs[0]["state"], "unknown");
     let id = jobs[0]["id"].as_str().unwrap();
     let left = world.act("/api/v1/replays", serde_json::json!({ "ids": [id], "reason": "again" })).await;
-    assert_eq!((left.body["changed"].as_u64(), left.body["left"].as_array().map(Vec::len)), (Some(0), Some(1)), "{}", left.body);
+    assert_eq!(
+        (left.body["changed"].as_u64(), left.body["left"].as_array().map(Vec::len)),
+        (Some(0), Some(1)),
+        "{}",
+        left.body
+    );
     assert_eq!(world.sink.truth().requests, 1, "nobody sent it again");
-    let resolved = world.act(&format!("/api/v1/jobs/{id}/resolve"), serde_json::json!({ "verdict": "happened", "reason": "it is in their log" })).await;
+    let resolved = world
+        .act(
+            &format!("/api/v1/jobs/{id}/resolve"),
+            serde_json::json!({ "verdict": "happened", "reason": "it is in their log" }),
+        )
+        .await;
     assert_eq!(resolved.status, 200, "{}", resolved.body);
     world.settled(&event).await;
     assert_eq!(world.sink.truth().requests, 1);
@@ -172,7 +196,12 @@ async fn a_verifiable_effect_is_read_back_before_it_is_sent_again() {
     let jobs = world.settled(&event).await;
     let job = world.job(jobs[0]["id"].as_str().unwrap()).await;
     assert_eq!(job["state"], "succeeded", "{job}");
-    let made: Vec<(&str, &str)> = job["attempts_made"].as_array().unwrap().iter().map(|a| (a["kind"].as_str().unwrap(), a["outcome"].as_str().unwrap())).collect();
+    let made: Vec<(&str, &str)> = job["attempts_made"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| (a["kind"].as_str().unwrap(), a["outcome"].as_str().unwrap()))
+        .collect();
     assert_eq!(made, [("call", "unsure"), ("read", "present")], "{job}");
 }
 

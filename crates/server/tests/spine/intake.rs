@@ -47,7 +47,11 @@ async fn a_bad_signature_leaves_nothing_but_an_audit_line() {
     let world = World::start().await;
     let body = lead("forged").to_string();
     for signature in ["sha256=00", "", "sha256=zz", &sign(b"another body")] {
-        let request = world.client.post(format!("{}/in/website", world.intake)).header("x-signature", signature).body(body.clone());
+        let request = world
+            .client
+            .post(format!("{}/in/website", world.intake))
+            .header("x-signature", signature)
+            .body(body.clone());
         let answer = Answer::of(request.send().await.unwrap()).await;
         assert_eq!(answer.status, 401, "{signature}: {}", answer.body);
         assert_eq!(answer.headers["content-type"], "application/problem+json");
@@ -83,7 +87,12 @@ async fn what_is_wrong_with_a_body_is_said() {
         assert_eq!((answer.status, answer.body["code"].as_str()), (status, Some(code)), "{body}: {}", answer.body);
         assert!(answer.body["detail"].as_str().unwrap().contains(word), "{}", answer.body);
     }
-    let request = world.client.post(format!("{}/in/website", world.intake)).header("content-type", "text/csv").header("x-signature", sign(b"a,b")).body("a,b");
+    let request = world
+        .client
+        .post(format!("{}/in/website", world.intake))
+        .header("content-type", "text/csv")
+        .header("x-signature", sign(b"a,b"))
+        .body("a,b");
     assert_eq!(Answer::of(request.send().await.unwrap()).await.status, 415);
     let request = world.client.delete(format!("{}/in/website", world.intake));
     let answer = Answer::of(request.send().await.unwrap()).await;
@@ -115,7 +124,11 @@ async fn a_source_over_its_limit_is_told_when_to_come_back() {
     let flow = include_str!("limited_flow.yml");
     let world = World::start_with(&[("flow.yml", flow), ("queues.yml", "queues: [{ name: leads }]\n")]).await;
     let post = || async {
-        let request = world.client.post(format!("{}/in/limited", world.intake)).header("content-type", "application/json").body(r#"{"id": 1}"#);
+        let request = world
+            .client
+            .post(format!("{}/in/limited", world.intake))
+            .header("content-type", "application/json")
+            .body(r#"{"id": 1}"#);
         Answer::of(request.send().await.unwrap()).await
     };
     assert_eq!(post().await.status, 202);

@@ -17,7 +17,10 @@ async fn personal_data_is_masked_until_somebody_asks_to_see_it() {
     assert_eq!(revealed["raw"]["email"], "ada@example.com");
     assert_eq!(revealed["normalized"]["identity"]["email"], "ada@example.com");
     let audit = world.get("/api/v1/audit").await["items"][0].clone();
-    assert_eq!((audit["actor"].as_str(), audit["action"].as_str(), audit["object"].as_str()), (Some("ann"), Some("reveal"), Some(event.as_str())));
+    assert_eq!(
+        (audit["actor"].as_str(), audit["action"].as_str(), audit["object"].as_str()),
+        (Some("ann"), Some("reveal"), Some(event.as_str()))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,10 +70,22 @@ async fn a_pause_survives_a_restart_and_a_paused_source_is_told_to_come_back() {
     let event = world.post(&lead("waits")).await.event();
     world.stop_node().await;
     world.start_node().await;
-    let destination = world.get("/api/v1/destinations").await.as_array().unwrap().iter().find(|d| d["name"] == "crm").unwrap().clone();
+    let destination = world
+        .get("/api/v1/destinations")
+        .await
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|d| d["name"] == "crm")
+        .unwrap()
+        .clone();
     assert_eq!(destination["gate"]["paused"], "operator", "{destination}");
     let job = world.get("/api/v1/jobs").await["items"][0].clone();
-    assert_eq!((job["state"].as_str(), job["waiting_for"].as_str()), (Some("queued"), Some("destination:crm is paused")), "{job}");
+    assert_eq!(
+        (job["state"].as_str(), job["waiting_for"].as_str()),
+        (Some("queued"), Some("destination:crm is paused")),
+        "{job}"
+    );
     assert_eq!(world.crm.truth().object("Lead").records, 0);
     world.act("/api/v1/resume", json!({ "target": "destination:crm" })).await;
     assert_eq!(world.settled(&event).await[0]["state"], "succeeded");
@@ -126,6 +141,10 @@ async fn metrics_tell_what_happened_without_naming_anybody() {
     }
     assert!(!page.contains("example.com"));
     for path in ["/healthz", "/readyz", "/openapi.json"] {
-        assert_eq!(world.client.get(format!("{}{path}", world.admin)).send().await.unwrap().status().as_u16(), 200, "{path}");
+        assert_eq!(
+            world.client.get(format!("{}{path}", world.admin)).send().await.unwrap().status().as_u16(),
+            200,
+            "{path}"
+        );
     }
 }

@@ -1,1 +1,0 @@
-SELECT key FROM effect WHERE job = ?1 AND step = ?2 ORDER BY n DESC LIMIT 1

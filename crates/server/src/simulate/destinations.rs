@@ -1,0 +1,157 @@
+//! Destinations that misbehave: what becomes of a call, and what the destination shows afterwards.
+
+use std::collections::HashSet;
+
+use sluice_domain::job::EffectKey;
+use sluice_domain::outcome::EffectClass;
+use sluice_domain::random::Random;
+
+use super::Fixed;
+use super::coverage::Fault;
+use super::plan::{DESTINATIONS, VISIBILITY_TIMEOUT_MS};
+use super::weather::Weather;
+
+/// How an attempt ends, as the connector sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Done,
+    Noop,
+    Refused,
+    Away,
+    /// Asks everybody to wait, for so many seconds if it says so.
+    Throttled(Option<u32>),
+    ServerError,
+    Cut,
+    /// Nothing came within the time that an attempt may take.
+    TimedOut,
+    Conflict,
+    Rejected,
+    Unauthorized,
+    /// The connector panicked after the bytes had left.
+    Panicked,
+}
+
+/// What a read-back finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Present,
+    Absent,
+    Unreadable,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub answer: Answer,
+    pub after_ms: i64,
+    pub applied: bool,
+    pub fault: Option<Fault>,
+}
+
+/// How long after it was applied a destination may not show an effect yet. Two reads four seconds apart outlast it.
+pub(super) const LAG_MS_MAX: u64 = 3_000;
+
+/// One destination.
+#[derive(Debug, Default)]
+pub(super) struct Destination {
+    /// Refuses every connection until then.
+    pub down_until: i64,
+    /// Goes up and down every three seconds until then.
+    pub flaps_until: i64,
+    /// Refuses our credentials until somebody mends them.
+    pub unauthorized: bool,
+    /// Keys that it has seen, if it keeps them.
+    keys: HashSet<EffectKey, Fixed>,
+}
+
+/// Every destination.
+#[derive(Debug, Default)]
+pub(super) struct Destinations(pub [Destination; DESTINATIONS]);
+
+impl Destinations {
+    /// So long ago that nobody remembers the key.
+    pub fn forget(&mut self, key: EffectKey) {
+        for destination in &mut self.0 {
+            destination.keys.remove(&key);
+        }
+    }
+}
+
+impl Destination {
+    fn is_down(&self, now: i64) -> bool {
+        now < self.down_until || (now < self.flaps_until && (now / 3_000) % 2 == 0)
+    }
+
+    /// Whether applying this changes anything here.
+    pub fn apply(&mut self, class: EffectClass, key: EffectKey, shown: u16) -> bool {
+        match class {
+            EffectClass::Natural => shown == 0,
+            EffectClass::Keyed | EffectClass::Transactional => self.keys.insert(key),
+            EffectClass::Verifiable | EffectClass::Blind => true,
+        }
+    }
+
+    /// Decides what becomes of a call.
+    pub fn call(&self, now: i64, weather: &Weather, random: &mut Random) -> Sent {
+        let quick = 5 + random.below(200) as i64;
+        let plain = |answer, applied, fault| Sent { answer, after_ms: quick, applied, fault: Some(fault) };
+        if self.is_down(now) {
+            return plain(Answer::Refused, false, Fault::CallRefused);
+        }
+        if self.unauthorized {
+            return plain(Answer::Unauthorized, false, Fault::CallUnauthorized);
+        }
+        if !random.chance(weather.call_fails) {
+            let fault = None;
+            return if random.chance(weather.noop) {
+                Sent { answer: Answer::Noop, after_ms: quick, applied: false, fault: Some(Fault::CallNoop) }
+            } else {
+                Sent { answer: Answer::Done, after_ms: quick, applied: true, fault }
+            };
+        }
+        let silent = |applied, fault| Sent {
+            answer: Answer::TimedOut,
+            after_ms: VISIBILITY_TIMEOUT_MS,
+            applied,
+            fault: Some(fault),
+        };
+        match weather.pick_call(random) {
+            0 => plain(Answer::Refused, false, Fault::CallRefused),
+            1 => silent(false, Fault::CallTimedOutUnapplied),
+            2 => silent(true, Fault::CallTimedOutApplied),
+            3 => plain(Answer::Cut, true, Fault::CallCutApplied),
+            4 => plain(Answer::ServerError, false, Fault::CallServerErrorUnapplied),
+            5 => plain(Answer::ServerError, true, Fault::CallServerErrorApplied),
+            6 => plain(Answer::Away, false, Fault::CallAway),
+            7 => plain(Answer::Throttled(None), false, Fault::CallThrottled),
+            8 => plain(Answer::Throttled(Some(1 + random.below(30) as u32)), false, Fault::CallThrottledUntil),
+            9 => plain(Answer::Throttled(Some(86_400)), false, Fault::CallThrottledAbsurdly),
+            10 => plain(Answer::Conflict, false, Fault::CallConflict),
+            11 => plain(Answer::Rejected, false, Fault::CallRejected),
+            12 => silent(true, Fault::CallSlow),
+            _ => plain(Answer::Panicked, random.chance(0.5), Fault::CallPanics),
+        }
+    }
+
+    /// Decides what a read-back finds of an effect that is there, and visible from then on; `None` if it is not.
+    pub fn look(
+        &self,
+        now: i64,
+        visible_at: Option<i64>,
+        weather: &Weather,
+        random: &mut Random,
+    ) -> (Look, Option<Fault>) {
+        if self.is_down(now) || self.unauthorized || random.chance(weather.read_fails) {
+            return (Look::Unreadable, Some(Fault::ReadUnreadable));
+        }
+        match visible_at {
+            Some(_) if random.chance(weather.lies) => (Look::Absent, Some(Fault::ReadLies)),
+            Some(at) if at > now => (Look::Absent, Some(Fault::ReadLagging)),
+            Some(_) => (Look::Present, None),
+            None => (Look::Absent, None),
+        }
+    }
+}
+
+/// The kinds of call that [`Destination::call`] knows how to spoil.
+pub(super) const CALL_FAULTS: usize = 14;

@@ -1,0 +1,181 @@
+//! Simulate: the production core under years of bad weather, in seconds.
+//!
+//! In: a seed.
+//! Out: a report: what was reached, a hash of every step, and the first broken invariant, if any.
+//! Touches: `sluice_domain` (scheduler, gates, settlement, retries, keys) over `sluice_ledger::memory`; nothing outside the process.
+//! Never: reads a clock or draws a number that does not come from the seed.
+//! If the process dies here: nothing is lost; the same seed runs again.
+
+mod bookkeeping;
+mod campaign;
+mod checker;
+mod coverage;
+mod destinations;
+mod gates;
+mod node;
+mod operators;
+mod plan;
+mod run;
+mod scheduling;
+mod senders;
+mod settling;
+mod trace;
+mod weather;
+mod world;
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+use serde::Serialize;
+
+pub use campaign::{Campaign, FULL_COVERAGE_EVENTS, Totals};
+pub use checker::Invariant;
+pub use coverage::{Coverage, Fault};
+use trace::About;
+use world::World;
+
+/// What kind of trouble a run is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Everything, each seed with a mix of its own.
+    #[default]
+    Mixed,
+    /// Nothing but senders that repeat themselves.
+    Calm,
+    /// Mostly destinations and the way to them.
+    Network,
+    /// Mostly crashes.
+    Crashes,
+    /// Mostly the disk.
+    Disk,
+    /// Destinations that deny what they did: what the proof does not cover is counted instead of reported.
+    Liar,
+}
+
+impl Profile {
+    /// Every profile.
+    pub const ALL: [Profile; 6] =
+        [Profile::Mixed, Profile::Calm, Profile::Network, Profile::Crashes, Profile::Disk, Profile::Liar];
+
+    /// The word on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Profile::Mixed => "mixed",
+            Profile::Calm => "calm",
+            Profile::Network => "network",
+            Profile::Crashes => "crashes",
+            Profile::Disk => "disk",
+            Profile::Liar => "liar",
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Decides everything.
+    pub seed: u64,
+    /// How many different events senders come up with.
+    pub events: u32,
+    /// What goes wrong.
+    pub profile: Profile,
+}
+
+/// A broken invariant.
+#[derive(Clone, Debug, Serialize)]
+pub struct Violation {
+    /// Its number and name.
+    pub invariant: String,
+    /// What was found.
+    pub detail: String,
+    /// When, in simulated milliseconds.
+    pub at_ms: i64,
+    /// The job or key that it happened to.
+    pub about: String,
+    /// One command that shows it again.
+    pub reproduce: String,
+    /// The last steps that touched it.
+    pub trace: Vec<String>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Different events that senders came up with.
+    pub events: u64,
+    /// Requests, repeats included.
+    pub requests: u64,
+    /// Calls that destinations saw.
+    pub calls: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Effects that came about twice because a destination denied the first.
+    pub doubled_by_lies: u64,
+    /// Steps of the simulation.
+    pub steps: u64,
+    /// Simulated time.
+    pub simulated_ms: i64,
+    /// Names everything that happened.
+    pub hash: u64,
+    /// What was reached.
+    #[serde(skip)]
+    pub coverage: Coverage,
+    /// The first broken invariant.
+    pub violation: Option<Violation>,
+}
+
+/// Steps of the trace that are shown with a violation.
+const TRACE_LINES_MAX: usize = 60;
+
+/// Runs a seed. A violation is run once more, to tell how it came about.
+pub fn run(options: Options) -> Report {
+    let mut world = World::new(options, false);
+    world.play();
+    let Some(broken) = world.checker.broken.take() else { return world.report(None) };
+    let mut again = World::new(options, true);
+    again.play();
+    let about = (broken.about != About::Nothing).then_some(broken.about);
+    let Options { seed, events, profile } = options;
+    let violation = Violation {
+        invariant: broken.invariant.to_string(),
+        detail: broken.detail,
+        at_ms: broken.at,
+        about: broken.about.to_string(),
+        reproduce: format!("sluice simulate --seed {seed} --events {events} --profile {}", profile.as_str()),
+        trace: again.trace.lines(about, TRACE_LINES_MAX),
+    };
+    world.report(Some(violation))
+}
+
+/// Runs a seed and answers with every step of it in words.
+pub fn trace(options: Options) -> Vec<String> {
+    let mut world = World::new(options, true);
+    world.play();
+    world.trace.lines(None, usize::MAX)
+}
+
+/// A hasher without a seed of its own, so that nothing depends on the process.
+type Fixed = BuildHasherDefault<Mix>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+}

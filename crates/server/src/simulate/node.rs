@@ -1,0 +1,416 @@
+//! A node: the scheduler, the queue of the writer, and everything else that a crash forgets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use sluice_domain::job::{EffectState, JobId};
+use sluice_domain::mutant::Mutant;
+use sluice_domain::progress::{Interrupted, interrupted};
+use sluice_domain::random::Random;
+use sluice_domain::schedule::{Action, Input, Limits, Scheduler};
+use sluice_domain::time::Time;
+use sluice_domain::worker::Order;
+use sluice_ledger::memory::{Op, Reply};
+use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord, Settlement};
+
+use super::bookkeeping::Mark;
+use super::coverage::Fault;
+use super::gates::Slot;
+use super::operators::{Act, Stop};
+use super::plan::WORKERS;
+use super::run::Run;
+use super::trace::About;
+use super::world::{What, World};
+
+/// Operations in one commit, at the most.
+const BATCH_OPS_MAX: usize = 512;
+/// How long before what memory lost is looked for.
+pub(super) const LOOK_AGAIN_MS: i64 = 500;
+
+/// Who waits for an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiter {
+    Nobody,
+    Sender(u32),
+    Begin(u32),
+    Settle(u32),
+    Operator(Act),
+}
+
+/// Where a job's next step goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub destination: Option<usize>,
+    pub order: Order,
+}
+
+impl Place {
+    pub const NOWHERE: Place = Place { destination: None, order: Order::Fifo };
+}
+
+#[derive(Debug)]
+pub(super) enum Load {
+    Wanted { worker: usize, after: JobId, limit: usize },
+    Read { worker: usize, jobs: Vec<JobRecord>, more: bool },
+    Failed { worker: usize },
+}
+
+/// What a process holds in memory.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// How far its steady clock is ahead of the true time.
+    pub shift: i64,
+    pub scheduler: Scheduler,
+    pub held: BTreeMap<JobId, (JobRecord, Place)>,
+    queue: VecDeque<(Op, Waiter)>,
+    committing: bool,
+    replies: Vec<Option<(Waiter, Option<Reply>)>>,
+    pub loads: Vec<Option<Load>>,
+    pub runs: Vec<Option<Run>>,
+    free_runs: Vec<u32>,
+    free_replies: Vec<u32>,
+    pub wake: Option<Time>,
+    pub wake_planned: Option<i64>,
+    pub actions: Vec<Action>,
+}
+
+impl Node {
+    fn new(shift: i64, now: i64, limits: Limits) -> Node {
+        Node {
+            shift,
+            scheduler: Scheduler::with_limits(Random::seeded((now + shift) as u64), limits),
+            held: BTreeMap::new(),
+            queue: VecDeque::new(),
+            committing: false,
+            replies: Vec::new(),
+            loads: Vec::new(),
+            runs: Vec::new(),
+            free_runs: Vec::new(),
+            free_replies: Vec::new(),
+            wake: None,
+            wake_planned: None,
+            actions: Vec::new(),
+        }
+    }
+
+    /// How many operations wait for the writer.
+    pub fn waiting_ops(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The steady clock's time.
+    pub fn steady(&self, now: i64) -> Time {
+        Time(now + self.shift)
+    }
+
+    pub fn take_run(&mut self, slot: u32) -> Option<Run> {
+        let run = self.runs[slot as usize].take()?;
+        self.free_runs.push(slot);
+        Some(run)
+    }
+
+    pub fn keep_run(&mut self, run: Run) -> u32 {
+        match self.free_runs.pop() {
+            Some(slot) => {
+                self.runs[slot as usize] = Some(run);
+                slot
+            }
+            None => {
+                self.runs.push(Some(run));
+                (self.runs.len() - 1) as u32
+            }
+        }
+    }
+}
+
+impl World {
+    /// The process ends at this point, if the weather wants it.
+    pub(super) fn crashes_at(&mut self, point: Fault) -> bool {
+        let hit = self.weather.crash > 0.0 && self.node.is_some() && self.random.chance(self.weather.crash);
+        if hit {
+            self.crash(point);
+        }
+        hit
+    }
+
+    /// The process ends. What it had not committed is gone.
+    pub(super) fn crash(&mut self, why: Fault) {
+        if self.node.take().is_none() {
+            return;
+        }
+        self.happened(why);
+        self.epoch += 1;
+        self.crashes += 1;
+        let down = 500 + self.some_ms(20_000);
+        self.plan_in(down, What::Boot);
+    }
+
+    /// The process starts: what was interrupted is settled first, as in a node.
+    pub(super) fn boot(&mut self) {
+        let limits = match self.options.seed % 3 {
+            0 => Limits { window_jobs: 24, lane_jobs: 6, in_flight: 12 },
+            1 => Limits { window_jobs: 200, lane_jobs: 20, in_flight: 64 },
+            _ => Limits::default(),
+        };
+        self.node = Some(Box::new(Node::new(self.clock_error, self.now, limits)));
+        self.trace.note(self.now, "boot", About::Nothing, u64::from(self.epoch));
+        self.checker.gates.forget();
+        self.check_promises();
+        if !Mutant::RecoveryForgetsRunningJobs.is_on() && !self.recover() {
+            return;
+        }
+        if !Mutant::PauseForgottenByRestart.is_on() {
+            for pause in self.store.pauses() {
+                if let Some(stop) = Stop::parse(&pause.target, &self.plan) {
+                    self.step(Input::Pause(stop.target(&self.plan)));
+                }
+            }
+        }
+        self.note_pauses();
+        self.configure();
+    }
+
+    fn note_pauses(&mut self) {
+        for pause in self.store.pauses() {
+            match Stop::parse(&pause.target, &self.plan) {
+                Some(Stop::Destination(destination)) => self.checker.gates.pause_destination(destination, true),
+                Some(Stop::Worker(worker)) => self.checker.gates.pause_worker(worker, true),
+                None => {}
+            }
+        }
+    }
+
+    /// Settles every attempt that nobody saw the end of. `false` if the process ended meanwhile.
+    fn recover(&mut self) -> bool {
+        let mut after = JobId(0);
+        loop {
+            let jobs = self.store.running_jobs(after, 64);
+            let Some(last) = jobs.last() else { return true };
+            after = last.id;
+            for job in jobs {
+                if self.crashes_at(Fault::CrashInRecovery) {
+                    return false;
+                }
+                let settlement = self.interrupted(&job);
+                self.apply(Op::Settle(Box::new(settlement)), Waiter::Nobody);
+            }
+        }
+    }
+
+    pub(super) fn interrupted(&self, job: &JobRecord) -> Settlement {
+        let plan = &self.plan.revision(&job.revision).workers[self.worker_index(&job.worker)];
+        let policy = &self.plan.current().workers[self.worker_index(&job.worker)].policy;
+        // Steps that were passed over before it are not in the job's row: where the effect was begun, there it stands.
+        let effect = self.store.effect_states(job.id).find(|effect| effect.state == EffectState::Intent);
+        let step = effect.map_or(job.step, |effect| effect.step);
+        let (now, at) = (self.node.as_ref().map_or(self.wall(), |node| node.steady(self.now)), self.wall());
+        let case = Interrupted {
+            effect: effect.map(|effect| effect.class),
+            repeat_allowed: plan.steps.get(step as usize).is_some_and(|step| step.repeat_allowed),
+            policy,
+            step,
+            attempts: job.attempts,
+            dead_letter_queue: Some(plan.dead_letter_queue),
+            now,
+            at,
+        };
+        let next = interrupted(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
+        Settlement {
+            job: job.id,
+            n: job.tries,
+            effect: effect.map(|effect| EffectSettlement {
+                key: effect.key,
+                step: effect.step,
+                state: EffectState::Unknown,
+                result: None,
+                absent_reads: 0,
+                reads: 0,
+            }),
+            attempt: effect.map(|effect| AttemptSettlement {
+                step_id: effect.step_id.clone(),
+                kind: AttemptKind::Call,
+                started_at: effect.last_at,
+                outcome: "interrupted",
+                failure: None,
+            }),
+            next,
+            at,
+        }
+    }
+
+    pub(super) fn worker_index(&self, name: &Arc<str>) -> usize {
+        self.plan.current().workers.iter().position(|worker| worker.name == *name).unwrap_or(0)
+    }
+
+    /// Tells the scheduler what is in force.
+    pub(super) fn configure(&mut self) {
+        let revision = self.plan.current();
+        let workers = revision.workers.iter().map(|worker| (worker.name.clone(), worker.concurrency)).collect();
+        let destinations = self.plan.destinations.iter().cloned().zip(revision.gates.iter().cloned()).collect();
+        let concurrency: [u32; WORKERS] = std::array::from_fn(|worker| revision.workers[worker].concurrency);
+        self.checker.gates.configure(self.now, concurrency, &revision.gates);
+        self.step(Input::Configured { workers, destinations });
+    }
+
+    /// Hands an operation to the writer.
+    pub(super) fn submit(&mut self, op: Op, waiter: Waiter) {
+        let Some(node) = &mut self.node else { return };
+        node.queue.push_back((op, waiter));
+        if !std::mem::replace(&mut node.committing, true) {
+            self.plan_commit();
+        }
+    }
+
+    fn plan_commit(&mut self) {
+        let epoch = self.epoch;
+        let flush = if self.random.chance(self.weather.commit_stalls) {
+            self.happened(Fault::DiskStalls);
+            1_000 + self.some_ms(30_000)
+        } else {
+            1 + self.some_ms(12)
+        };
+        self.plan_in(flush, What::Commit { epoch });
+    }
+
+    /// The writer commits what has gathered.
+    pub(super) fn commit(&mut self) {
+        if self.crashes_at(Fault::CrashBeforeCommit) {
+            return;
+        }
+        let Some(node) = &mut self.node else { return };
+        let take = node.queue.len().min(BATCH_OPS_MAX);
+        let batch: Vec<(Op, Waiter)> = node.queue.drain(..take).collect();
+        node.committing = !node.queue.is_empty();
+        if node.committing {
+            self.plan_commit();
+        }
+        if self.random.chance(self.weather.commit_fails) {
+            return self.fail_commit(batch);
+        }
+        let mut fresh = Vec::new();
+        for (op, waiter) in batch {
+            let is_full = self.now < self.disk_full_for_all_until
+                || (self.now < self.disk_full_until && matches!(op, Op::Accept(_)));
+            let reply = (!is_full).then(|| self.apply(op, waiter));
+            if let Some(Reply::Accepted(accepted)) = &reply {
+                fresh.push(accepted.ord);
+            }
+            self.plan_reply(waiter, reply);
+        }
+        self.announce(&fresh);
+        self.crashes_at(Fault::CrashAfterCommit);
+    }
+
+    /// Nobody knows whether a failed commit is on the disk: the process must end.
+    fn fail_commit(&mut self, batch: Vec<(Op, Waiter)>) {
+        let written = self.random.chance(0.5);
+        let fault = if written { Fault::CommitInDoubt } else { Fault::CommitLost };
+        if Mutant::FsyncErrorIgnored.is_on() {
+            let before = self.store.clone();
+            for (op, waiter) in batch {
+                let reply = self.store.apply(self.wall(), op);
+                self.plan_reply(waiter, Some(reply));
+            }
+            self.store = before;
+            return;
+        }
+        if written {
+            for (op, waiter) in batch {
+                self.apply(op, waiter);
+            }
+        }
+        self.crash(fault);
+    }
+
+    fn plan_reply(&mut self, waiter: Waiter, reply: Option<Reply>) {
+        if matches!(waiter, Waiter::Nobody) {
+            return;
+        }
+        let epoch = self.epoch;
+        let after = self.some_ms(4);
+        let Some(node) = &mut self.node else { return };
+        let slot = match node.free_replies.pop() {
+            Some(slot) => {
+                node.replies[slot as usize] = Some((waiter, reply));
+                slot
+            }
+            None => {
+                node.replies.push(Some((waiter, reply)));
+                (node.replies.len() - 1) as u32
+            }
+        };
+        self.plan_in(after, What::Reply { epoch, slot });
+    }
+
+    /// One operation becomes durable, and is looked at.
+    pub(super) fn apply(&mut self, op: Op, waiter: Waiter) -> Reply {
+        if matches!(op, Op::Prune(_)) {
+            self.check_promises();
+        }
+        let mark = Mark::of(&op, self);
+        let mut reply = self.store.apply(self.wall(), op);
+        match mark {
+            Mark::Accept { received_at } => {
+                if Mutant::DuplicateAnsweredWithAnotherId.is_on()
+                    && let Reply::Duplicate(duplicate) = &mut reply
+                {
+                    duplicate.id.0[0] ^= 1;
+                }
+                self.check_accept(waiter, received_at, &reply);
+                if let Reply::Accepted(accepted) = &reply {
+                    let jobs: Vec<JobId> = self.store.jobs_of(accepted.ord).map(|job| job.id).collect();
+                    jobs.into_iter().for_each(|job| self.look_at(job));
+                }
+            }
+            Mark::Begin { job } => self.look_at(JobId(job)),
+            Mark::Settle { job, n, call, read } => {
+                self.look_at_attempt(JobId(job), n, call, read, matches!(reply, Reply::Settled));
+                self.look_at(JobId(job));
+                if let Some(slot) = self.running_slot(JobId(job)) {
+                    self.checker.gates.release_lane(slot);
+                }
+            }
+            Mark::Jobs => {
+                if let Reply::Jobs(jobs) = &reply {
+                    for (job, _) in jobs {
+                        self.look_at(*job);
+                    }
+                }
+            }
+            Mark::Prune { events, jobs } => {
+                let left: u64 = self.store.job_counts().iter().map(|(_, count)| count).sum();
+                self.note_pruned(events - self.store.event_count(), jobs - left);
+            }
+            Mark::Other => {}
+        }
+        reply
+    }
+
+    fn running_slot(&self, id: JobId) -> Option<Slot> {
+        let (record, place) = self.node.as_ref()?.held.get(&id)?;
+        Some(self.slot(record, *place))
+    }
+
+    pub(super) fn slot(&self, job: &JobRecord, place: Place) -> Slot {
+        let lane = (place.order == Order::Fifo).then_some(job.entity);
+        Slot { job: job.id, worker: self.worker_index(&job.worker), destination: place.destination, lane }
+    }
+
+    /// Somebody hears from the writer. `None` means that there was no room.
+    pub(super) fn reply(&mut self, slot: u32) {
+        let Some(node) = &mut self.node else { return };
+        node.free_replies.push(slot);
+        let Some((waiter, reply)) = node.replies[slot as usize].take() else { return };
+        match waiter {
+            Waiter::Nobody => {}
+            Waiter::Sender(webhook) => match reply {
+                Some(Reply::Accepted(accepted)) => self.answer_sender(webhook, accepted.id),
+                Some(Reply::Duplicate(duplicate)) => self.answer_sender(webhook, duplicate.id),
+                _ => self.coverage.fault(Fault::SenderTurnedAway),
+            },
+            Waiter::Begin(run) => self.begun(run, reply),
+            Waiter::Settle(run) => self.settled(run, reply),
+            Waiter::Operator(act) => self.acted(act, reply),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Senders: they repeat themselves, come late, come all at once, and do not always hear the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_domain::event::EventId;
+use sluice_domain::key::KeyDigest;
+use sluice_domain::mutant::Mutant;
+use sluice_domain::random::Random;
+use sluice_ledger::memory::Op;
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
+
+use super::coverage::Fault;
+use super::node::Waiter;
+use super::plan::{ENTITIES, KEY_LIFETIME};
+use super::trace::About;
+use super::world::{What, World};
+
+/// How often a sender tries before it gives up.
+const SENDS_MAX: u8 = 40;
+/// New events are turned away when so many operations wait for the writer.
+const QUEUE_ACCEPTS_MAX: usize = 400;
+
+/// One thing that a sender wants to tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Webhook {
+    pub key: u32,
+    entity: u64,
+    source: usize,
+    /// The sender has heard that it is taken.
+    heard: bool,
+    sends: u8,
+}
+
+/// Everybody who sends.
+#[derive(Debug)]
+pub(super) struct Senders {
+    pub webhooks: Vec<Webhook>,
+    gap_ms: u64,
+    sources: [Arc<str>; 2],
+    flow: Arc<str>,
+    body: Arc<EventBody>,
+}
+
+impl Senders {
+    pub fn new(random: &mut Random) -> Senders {
+        let body = EventBody { headers: String::new(), raw: Vec::new(), normalized: String::new() };
+        Senders {
+            webhooks: Vec::new(),
+            gap_ms: 40 + random.below(1_500),
+            sources: ["website", "shop"].map(Arc::from),
+            flow: Arc::from("all"),
+            body: Arc::new(body),
+        }
+    }
+
+    /// How many different events there are so far.
+    pub fn made(&self) -> u32 {
+        self.webhooks.len() as u32
+    }
+
+    /// The key of a webhook as it is derived from its request.
+    pub fn digest(&self, key: u32, received_at: i64) -> KeyDigest {
+        let text = self.key_text(key, received_at);
+        KeyDigest::new("default", &self.flow, &text)
+    }
+
+    fn key_text(&self, key: u32, received_at: i64) -> String {
+        if Mutant::KeyWithReceiverTimestamp.is_on() {
+            return format!("k{key}@{received_at}");
+        }
+        format!("k{key}")
+    }
+}
+
+impl World {
+    /// A sender comes up with something new, or with many things about one entity at once.
+    pub(super) fn arrive(&mut self) {
+        let left = self.options.events - self.senders.made();
+        if left == 0 {
+            let rest = 1_000 + self.some_ms(900_000);
+            self.plan_in(rest, What::Heal);
+            return;
+        }
+        let burst = self.random.chance(self.weather.sender * 0.02);
+        let count = if burst { (10 + self.random.below(120) as u32).min(left) } else { 1 };
+        if burst {
+            self.happened(Fault::SenderBurst);
+        }
+        let entity = self.random.below(ENTITIES);
+        for _ in 0..count {
+            self.new_webhook(entity);
+        }
+        let gap = self.some_ms(2 * self.senders.gap_ms);
+        self.plan_in(gap, What::Arrive);
+    }
+
+    fn new_webhook(&mut self, entity: u64) {
+        let webhook = self.senders.made();
+        let source = self.random.below(2) as usize;
+        self.senders.webhooks.push(Webhook { key: webhook, entity, source, heard: false, sends: 0 });
+        self.books.new_key();
+        let delay = if self.random.chance(self.weather.sender * 0.2) {
+            self.coverage.fault(Fault::SenderReorders);
+            self.some_ms(5_000)
+        } else {
+            0
+        };
+        self.plan_in(delay, What::Request { webhook, variant: false });
+        if self.random.chance(self.weather.sender) {
+            for _ in 0..1 + self.random.below(4) {
+                let after = delay + if self.random.chance(0.5) { self.some_ms(5) } else { self.some_ms(120_000) };
+                let variant = self.random.chance(0.1);
+                self.coverage.fault(if variant { Fault::SenderClash } else { Fault::SenderRepeats });
+                self.plan_in(after, What::Request { webhook, variant });
+            }
+            if self.random.chance(0.03) {
+                self.coverage.fault(Fault::SenderLate);
+                let after = KEY_LIFETIME.as_millis() as i64 + self.some_ms(3_600_000);
+                self.plan_in(after, What::Request { webhook, variant: false });
+            }
+        }
+    }
+
+    /// A request reaches the door.
+    pub(super) fn request(&mut self, index: u32, variant: bool) {
+        self.books.requests += 1;
+        let webhook = &mut self.senders.webhooks[index as usize];
+        webhook.sends = webhook.sends.saturating_add(1);
+        let Webhook { key, entity, source, .. } = *webhook;
+        self.trace.note(self.now, "request", About::Key(key), u64::from(variant));
+        let patience = 5_000 + self.some_ms(5_000);
+        self.plan_in(patience, What::Impatience { webhook: index });
+        let Some(node) = &self.node else {
+            self.coverage.fault(Fault::SenderMeetsClosedDoor);
+            return;
+        };
+        if node.waiting_ops() >= QUEUE_ACCEPTS_MAX {
+            self.coverage.fault(Fault::SenderTurnedAway);
+            return;
+        }
+        let received_at = self.wall();
+        let revision = self.plan.current();
+        let job = |worker: usize| {
+            let worker = &revision.workers[worker];
+            NewJob { worker: worker.name.clone(), queue: worker.queue.clone() }
+        };
+        let jobs = match (source, key % 53, key % 3) {
+            (_, 0, _) => vec![],
+            (0, _, 0) => vec![job(0), job(1)],
+            (0, _, _) => vec![job(0)],
+            (_, _, 0) => vec![job(2), job(0)],
+            (_, _, 1) => vec![job(2)],
+            _ => vec![job(1)],
+        };
+        let senders = &self.senders;
+        let event = NewEvent {
+            key: senders.digest(key, received_at.0),
+            key_text: senders.key_text(key, received_at.0),
+            expires_at: received_at + KEY_LIFETIME,
+            flow: senders.flow.clone(),
+            source: senders.sources[source].clone(),
+            event_type: String::new(),
+            entity,
+            received_at,
+            occurred_at: None,
+            verified_by: None,
+            revision: revision.name.clone(),
+            trace: String::new(),
+            fingerprint: [u8::from(variant); 16],
+            body: senders.body.clone(),
+            jobs,
+            near_keys: vec![],
+            clash: ClashPolicy::Drop,
+            second_net: None::<Duration>,
+            quarantine: None,
+            contact: None,
+        };
+        if Mutant::AckBeforeCommit.is_on() {
+            let id = EventId::new(event.key, 0);
+            self.submit(Op::Accept(Box::new(event)), Waiter::Nobody);
+            self.answer_sender(index, id);
+            return;
+        }
+        self.submit(Op::Accept(Box::new(event)), Waiter::Sender(index));
+    }
+
+    /// The node has answered 202 with this id.
+    pub(super) fn answer_sender(&mut self, index: u32, id: EventId) {
+        let key = self.senders.webhooks[index as usize].key;
+        self.trace.note(self.now, "answer", About::Key(key), u64::from(id.0[0]));
+        self.books.answered(self.now, key, id);
+        if self.random.chance(self.weather.sender * 0.05) {
+            self.coverage.fault(Fault::SenderMissesAnswer);
+            return;
+        }
+        self.senders.webhooks[index as usize].heard = true;
+    }
+
+    /// A sender that has not been answered tries again, for a while.
+    pub(super) fn impatience(&mut self, index: u32) {
+        let webhook = self.senders.webhooks[index as usize];
+        if !webhook.heard && webhook.sends < SENDS_MAX {
+            let after = self.some_ms(20_000);
+            self.plan_in(after, What::Request { webhook: index, variant: false });
+        }
+    }
+}

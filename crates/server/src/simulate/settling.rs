@@ -1,0 +1,155 @@
+//! From what a destination said to what is written down, by the same functions as a node.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_domain::job::EffectState;
+use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
+use sluice_domain::progress::{Seen, Standing, attempts_after, effect_after};
+use sluice_domain::retry::Jitter;
+use sluice_domain::settle::{Attempted, Next, Verdict, settle, settle_readback};
+use sluice_domain::time::Time;
+use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord};
+
+use super::Invariant;
+use super::destinations::{Answer, Look};
+use super::plan::StepPlan;
+use super::run::Run;
+use super::trace::About;
+use super::world::World;
+
+impl World {
+    fn attempted<'p>(&'p self, run: &Run, step: &StepPlan, attempts: u32) -> Attempted<'p> {
+        Attempted {
+            class: step.class,
+            repeat_allowed: step.repeat_allowed,
+            policy: &self.plan.current().workers[run.slot.worker].policy,
+            attempts,
+            now: self.node.as_ref().map_or(Time(self.now), |node| node.steady(self.now)),
+        }
+    }
+
+    pub(super) fn settle_call(&mut self, mut run: Run, answer: Answer) {
+        let step = self.worker_plan(&run).steps[run.job.step as usize].clone();
+        let outcome = outcome_of(answer, step.class);
+        let seen = if matches!(outcome, Outcome::Unsure { .. }) { Seen::Unsure } else { Seen::Answered };
+        let attempt = AttemptSettlement {
+            step_id: step.id.clone(),
+            kind: AttemptKind::Call,
+            started_at: run.started_at,
+            outcome: outcome.as_str(),
+            failure: None,
+        };
+        let mut random = run.random.clone();
+        let attempted = self.attempted(&run, &step, run.job.attempts + 1);
+        let policy = attempted.policy;
+        let (now, cap) = (attempted.now, policy.retry_after_cap);
+        let (ceiling, jitter) = (policy.ceiling(run.job.attempts + 1), policy.jitter);
+        let (next, verdict) = settle(attempted, outcome, &mut random);
+        run.random = random;
+        run.unauthorized = answer == Answer::Unauthorized;
+        if let Answer::Throttled(Some(seconds)) = answer {
+            run.asked_ms = Some(Duration::from_secs(u64::from(seconds)).min(cap).as_millis() as i64);
+        }
+        if let Next::Retry { due, .. } = &next
+            && jitter != Jitter::None
+            && ceiling > Duration::ZERO
+        {
+            let about = About::Job(run.job.id);
+            self.checker.retry_delay(self.now, about, due.since(now).as_millis(), ceiling.as_millis());
+        }
+        if let (Next::Wait { .. }, JobRecord { attempts, .. }) = (&next, &run.job)
+            && attempts_after(*attempts, &next) != *attempts
+        {
+            let about = About::Job(run.job.id);
+            self.checker.fail(self.now, Invariant::WaitingIsFree, about, || "waiting cost an attempt".into());
+        }
+        let attempts = attempts_after(run.job.attempts, &next);
+        self.end(run, next, Tried { attempt, reads: (0, 0), seen, attempts, verdict });
+    }
+
+    pub(super) fn settle_read(&mut self, mut run: Run, look: Look) {
+        let step = self.worker_plan(&run).steps[run.job.step as usize].clone();
+        let before = self.store.effect_states(run.job.id).find(|effect| effect.key == run.key);
+        let (absent, reads) = before.map_or((0, 0), |effect| (effect.absent_reads, effect.reads));
+        let (readback, outcome) = match look {
+            Look::Present => (Readback::Present(Value::Bool(true)), "present"),
+            Look::Absent => (Readback::Absent, "absent"),
+            Look::Unreadable => (
+                Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be asked")),
+                "unreadable",
+            ),
+        };
+        let reads = (absent + u32::from(look == Look::Absent), reads + 1);
+        let attempt = AttemptSettlement {
+            step_id: step.id.clone(),
+            kind: AttemptKind::Read,
+            started_at: run.started_at,
+            outcome,
+            failure: None,
+        };
+        let mut random = run.random.clone();
+        let attempted = self.attempted(&run, &step, run.job.attempts);
+        let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut random);
+        run.random = random;
+        let attempts = run.job.attempts;
+        self.end(run, next, Tried { attempt, reads, seen: Seen::Answered, attempts, verdict });
+    }
+
+    pub(super) fn standing<'r>(&self, run: &'r Run, attempts: u32, at: Time) -> Standing<'r> {
+        let plan = self.worker_plan(run);
+        Standing {
+            step: run.job.step,
+            steps: plan.steps.len() as u32,
+            attempts,
+            dead_letter_queue: Some(plan.dead_letter_queue),
+            outputs: &run.outputs,
+            at,
+        }
+    }
+
+    fn end(&mut self, mut run: Run, next: Next, tried: Tried) {
+        let (state, result) = effect_after(&next, tried.seen);
+        if state == EffectState::Applied {
+            run.outputs.insert(tried.attempt.step_id.to_string(), Value::Bool(true));
+        }
+        let (absent_reads, reads) = tried.reads;
+        let effect = EffectSettlement { key: run.key, step: run.job.step, state, result, absent_reads, reads };
+        let next = self.standing(&run, tried.attempts, self.wall()).after(next);
+        run.verdict = Some(tried.verdict);
+        self.write(run, next, Some(effect), Some(tried.attempt));
+    }
+}
+
+/// What was tried in a run.
+#[derive(Debug)]
+struct Tried {
+    attempt: AttemptSettlement,
+    reads: (u32, u32),
+    seen: Seen,
+    attempts: u32,
+    verdict: Verdict,
+}
+
+fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
+    let failure = |class, code| Failure::new(class, code, "simulated");
+    let retry = |code| Outcome::Retry { failure: failure(FailureClass::Retryable, code), after: None };
+    let unsure = |code| Outcome::Unsure { failure: failure(FailureClass::Retryable, code) };
+    match answer {
+        Answer::Done => Outcome::Done { result: Value::Bool(true) },
+        Answer::Noop => Outcome::Noop { reason: "nothing to do".into() },
+        Answer::Refused => retry("connect"),
+        Answer::Away => retry("503"),
+        Answer::Throttled(seconds) => Outcome::Wait {
+            failure: failure(FailureClass::Retryable, "429"),
+            after: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        },
+        Answer::ServerError if class == EffectClass::Natural => retry("500"),
+        Answer::ServerError => unsure("500"),
+        Answer::Cut => unsure("cut"),
+        Answer::TimedOut | Answer::Panicked => unsure("timeout"),
+        Answer::Conflict => Outcome::Retry { failure: failure(FailureClass::Maybe, "409"), after: None },
+        Answer::Rejected => Outcome::Reject { failure: failure(FailureClass::Permanent, "422") },
+        Answer::Unauthorized => Outcome::Reject { failure: failure(FailureClass::Auth, "401") },
+    }
+}

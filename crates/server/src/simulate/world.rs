@@ -1,0 +1,331 @@
+//! The world around a node: time, chance, and what is going to happen.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use sluice_domain::random::Random;
+use sluice_domain::time::Time;
+use sluice_ledger::memory::Store;
+
+use super::bookkeeping::Books;
+use super::checker::{Checker, Invariant};
+use super::coverage::{Coverage, Fault};
+use super::destinations::Destinations;
+use super::node::Node;
+use super::operators::Act;
+use super::plan::{DESTINATIONS, Plan};
+use super::senders::Senders;
+use super::trace::{About, Trace};
+use super::weather::Weather;
+use super::{Options, Report, Violation};
+
+/// 2026-03-01: when every run begins.
+const START: i64 = 1_772_323_200_000;
+/// After the weather has cleared, everything must have come to an end within this.
+const CONVERGENCE_MS_MAX: i64 = 4 * 86_400_000;
+/// A bound on what one seed may do, against a simulation that chases its tail.
+const STEPS_PER_EVENT_MAX: u64 = 20_000;
+
+/// Something that is going to happen. What belongs to a process that has died meanwhile does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    /// A sender comes up with a new event.
+    Arrive,
+    /// A request reaches the door.
+    Request {
+        webhook: u32,
+        variant: bool,
+    },
+    /// A sender looks whether it was answered.
+    Impatience {
+        webhook: u32,
+    },
+    Commit {
+        epoch: u32,
+    },
+    /// Somebody hears from the writer.
+    Reply {
+        epoch: u32,
+        slot: u32,
+    },
+    /// Live jobs are read.
+    Load {
+        epoch: u32,
+        slot: u32,
+    },
+    /// And the scheduler hears of them.
+    Loaded {
+        epoch: u32,
+        slot: u32,
+    },
+    Wake {
+        epoch: u32,
+    },
+    /// An attempt has ended, one way or another.
+    Answered {
+        epoch: u32,
+        run: u32,
+    },
+    /// The scheduler hears that a run has ended.
+    Finished {
+        epoch: u32,
+        run: u32,
+    },
+    /// A settlement is tried again.
+    SettleAgain {
+        epoch: u32,
+        run: u32,
+    },
+    /// A job that memory lost is looked for.
+    LookAgain {
+        epoch: u32,
+        run: u32,
+    },
+    /// An answer to an attempt that was given up.
+    LateAnswer {
+        epoch: u32,
+        job: i64,
+        n: u32,
+        step: u32,
+    },
+    Operator,
+    Disturb,
+    Upkeep,
+    Boot,
+    Heal,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(super) struct World {
+    pub options: Options,
+    /// What really is the time.
+    pub now: i64,
+    /// How far the wall clock is off.
+    pub clock_error: i64,
+    pub random: Random,
+    pub weather: Weather,
+    pub plan: Plan,
+    pub store: Store,
+    pub node: Option<Box<Node>>,
+    pub epoch: u32,
+    pub crashes: u64,
+    pub senders: Senders,
+    pub destinations: Destinations,
+    pub disk_full_until: i64,
+    pub disk_full_for_all_until: i64,
+    pub checker: Checker,
+    pub books: Books,
+    pub coverage: Coverage,
+    pub trace: Trace,
+    healing_since: Option<i64>,
+    agenda: BinaryHeap<Reverse<(i64, u64, What)>>,
+    planned: u64,
+}
+
+impl World {
+    pub fn new(options: Options, keep_trace: bool) -> World {
+        let mut random = Random::seeded(options.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x051c_e000);
+        let weather = Weather::of(options.profile, &mut random);
+        let plan = Plan::new(&mut random);
+        World {
+            options,
+            now: START,
+            clock_error: 0,
+            senders: Senders::new(&mut random),
+            random,
+            weather,
+            plan,
+            store: Store::new(),
+            node: None,
+            epoch: 0,
+            crashes: 0,
+            destinations: Destinations::default(),
+            disk_full_until: 0,
+            disk_full_for_all_until: 0,
+            checker: Checker::default(),
+            books: Books::default(),
+            coverage: Coverage::default(),
+            trace: Trace::new(keep_trace),
+            healing_since: None,
+            agenda: BinaryHeap::with_capacity(1024),
+            planned: 0,
+        }
+    }
+
+    /// Lets something happen later.
+    pub fn plan_in(&mut self, ms: i64, what: What) {
+        self.planned += 1;
+        self.agenda.push(Reverse((self.now + ms, self.planned, what)));
+    }
+
+    /// The wall clock's time.
+    pub fn wall(&self) -> Time {
+        Time(self.now + self.clock_error)
+    }
+
+    pub fn is_healing(&self) -> bool {
+        self.healing_since.is_some()
+    }
+
+    /// A number of milliseconds below this.
+    pub fn some_ms(&mut self, bound: u64) -> i64 {
+        self.random.below(bound) as i64
+    }
+
+    /// Counts a fault that happened.
+    pub fn happened(&mut self, fault: Fault) {
+        self.coverage.fault(fault);
+        self.trace.note(self.now, fault.as_str(), About::Nothing, 0);
+    }
+
+    /// From the first event to the end of everything.
+    pub fn play(&mut self) {
+        self.boot();
+        self.plan_in(0, What::Arrive);
+        self.plan_in(1_000, What::Disturb);
+        self.plan_in(2_000, What::Operator);
+        self.plan_in(600_000, What::Upkeep);
+        self.until_nothing_is_left();
+        for _ in 0..2 {
+            if self.checker.broken.is_none() {
+                let shown = self.checker.shown_total();
+                self.replay_everything();
+                self.until_nothing_is_left();
+                self.checker.expect_unchanged(self.now, shown);
+            }
+        }
+        if self.checker.broken.is_none() {
+            self.final_checks();
+        }
+    }
+
+    fn until_nothing_is_left(&mut self) {
+        let steps_max = self.trace.steps() + 1_000_000 + u64::from(self.options.events) * STEPS_PER_EVENT_MAX;
+        while let Some(Reverse((at, _, what))) = self.agenda.pop() {
+            self.now = at;
+            self.perform(what);
+            if self.checker.broken.is_some() {
+                return;
+            }
+            let late = self.healing_since.is_some_and(|since| self.now > since + CONVERGENCE_MS_MAX);
+            if late || self.trace.steps() > steps_max {
+                break;
+            }
+        }
+        let alive = self.store.live_count();
+        if alive > 0 {
+            let first = self.store.jobs().find(|job| job.state.is_live());
+            let about = first.map_or(About::Nothing, |job| About::Job(job.id));
+            let state = first.map_or("", |job| job.state.as_str());
+            self.checker.fail(self.now, Invariant::NothingStuck, about, || {
+                format!("{alive} jobs are still alive long after every fault has ended; the first is {state}")
+            });
+        }
+    }
+
+    fn perform(&mut self, what: What) {
+        match what {
+            What::Arrive => self.arrive(),
+            What::Request { webhook, variant } => self.request(webhook, variant),
+            What::Impatience { webhook } => self.impatience(webhook),
+            What::Commit { epoch } if epoch == self.epoch => self.commit(),
+            What::Reply { epoch, slot } if epoch == self.epoch => self.reply(slot),
+            What::Load { epoch, slot } if epoch == self.epoch => self.load(slot),
+            What::Loaded { epoch, slot } if epoch == self.epoch => self.loaded(slot),
+            What::Wake { epoch } if epoch == self.epoch => self.wake(),
+            What::Answered { epoch, run } if epoch == self.epoch => self.answered(run),
+            What::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
+            What::SettleAgain { epoch, run } if epoch == self.epoch => self.submit_settlement(run),
+            What::LookAgain { epoch, run } if epoch == self.epoch => self.look_again(run),
+            What::LateAnswer { epoch, job, n, step } if epoch == self.epoch => self.late_answer(job, n, step),
+            What::Operator => self.operate(),
+            What::Disturb => self.disturb(),
+            What::Upkeep => self.prune(),
+            What::Boot => self.boot(),
+            What::Heal => self.heal(),
+            // Of a process that is gone.
+            _ => {}
+        }
+    }
+
+    /// About every minute of bad weather.
+    fn disturb(&mut self) {
+        if self.is_healing() {
+            return;
+        }
+        let next = 20_000 + self.some_ms(80_000);
+        self.plan_in(next, What::Disturb);
+        let destination = self.random.below(DESTINATIONS as u64) as usize;
+        if self.random.chance(self.weather.outage) {
+            let length = 1_000 + self.some_ms(600_000);
+            let flaps = self.random.chance(0.3);
+            self.happened(if flaps { Fault::Flapping } else { Fault::Outage });
+            let destination = &mut self.destinations.0[destination];
+            let until = if flaps { &mut destination.flaps_until } else { &mut destination.down_until };
+            *until = self.now + length;
+        } else if self.random.chance(0.3) && self.destinations.0[destination].down_until > self.now {
+            self.destinations.0[destination].down_until = 0;
+            self.happened(Fault::OutageEnds);
+        }
+        if self.random.chance(self.weather.unauthorized) {
+            self.destinations.0[destination].unauthorized = true;
+            self.happened(Fault::CredentialsBroken);
+        }
+        if self.random.chance(self.weather.disk_full) {
+            self.disk_full_until = self.now + 1_000 + self.some_ms(30_000);
+            self.happened(Fault::DiskFull);
+            if self.random.chance(0.3) {
+                self.disk_full_for_all_until = self.now + 1_000 + self.some_ms(5_000);
+                self.happened(Fault::DiskFullForAll);
+            }
+        }
+        if self.random.chance(self.weather.clock) {
+            if self.random.chance(0.5) {
+                self.clock_error += 1_000 + self.some_ms(86_400_000);
+                self.happened(Fault::ClockForward);
+            } else {
+                self.clock_error -= 1_000 + self.some_ms(3_600_000);
+                self.happened(Fault::ClockBack);
+            }
+        }
+        if self.random.chance(self.weather.crash_idle) {
+            self.crash(Fault::CrashIdle);
+        }
+    }
+
+    /// The sky clears: from here on everything must come to an end.
+    fn heal(&mut self) {
+        self.healing_since = Some(self.now);
+        self.weather = Weather::calm();
+        for destination in &mut self.destinations.0 {
+            (destination.down_until, destination.flaps_until, destination.unauthorized) = (0, 0, false);
+        }
+        (self.disk_full_until, self.disk_full_for_all_until) = (0, 0);
+        self.trace.note(self.now, "heal", About::Nothing, 0);
+        self.resume_everything();
+    }
+
+    /// Submits a replay of everything that was finished.
+    fn replay_everything(&mut self) {
+        let finished = self.store.jobs().filter(|job| matches!(job.state.as_str(), "succeeded" | "noop"));
+        let jobs = finished.map(|job| job.id).collect();
+        self.act(Act::Replay { newest: false }, jobs);
+    }
+
+    pub fn report(self, violation: Option<Violation>) -> Report {
+        Report {
+            seed: self.options.seed,
+            events: u64::from(self.senders.made()),
+            requests: self.books.requests,
+            calls: self.checker.calls,
+            crashes: self.crashes,
+            doubled_by_lies: self.checker.doubled_by_lies,
+            steps: self.trace.steps(),
+            simulated_ms: self.now - START,
+            hash: self.trace.hash(),
+            coverage: self.coverage,
+            violation,
+        }
+    }
+}
