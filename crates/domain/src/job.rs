@@ -197,8 +197,13 @@ pub enum EffectState {
 
 impl EffectState {
     /// Every state.
-    pub const ALL: [EffectState; 5] =
-        [EffectState::Intent, EffectState::Applied, EffectState::Skipped, EffectState::NotApplied, EffectState::Unknown];
+    pub const ALL: [EffectState; 5] = [
+        EffectState::Intent,
+        EffectState::Applied,
+        EffectState::Skipped,
+        EffectState::NotApplied,
+        EffectState::Unknown,
+    ];
 
     /// The word that people see and the ledger keeps.
     pub fn as_str(self) -> &'static str {
@@ -243,7 +248,9 @@ mod tests {
         let event = |n| EventId::new(KeyDigest([n; 16]), 0);
         let key = EffectKey::new(event(1), "w", "s");
         assert_eq!(key, EffectKey::new(event(1), "w", "s"));
-        for other in [EffectKey::new(event(2), "w", "s"), EffectKey::new(event(1), "ws", ""), EffectKey::new(event(1), "w", "t")] {
+        for other in
+            [EffectKey::new(event(2), "w", "s"), EffectKey::new(event(1), "ws", ""), EffectKey::new(event(1), "w", "t")]
+        {
             assert_ne!(key, other);
         }
     }

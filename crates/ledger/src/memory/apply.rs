@@ -135,8 +135,10 @@ impl Store {
             return Reply::Stale;
         }
         let record = &mut job.record;
-        (record.state, record.step, record.attempts, record.due_at) = (next.state, next.step, next.attempts, next.due_at);
-        (record.verifying, record.failure, record.dead_letter_queue) = (next.verifying, next.failure, next.dead_letter_queue);
+        (record.state, record.step, record.attempts, record.due_at) =
+            (next.state, next.step, next.attempts, next.due_at);
+        (record.verifying, record.failure, record.dead_letter_queue) =
+            (next.verifying, next.failure, next.dead_letter_queue);
         (record.result, record.updated_at) = (next.result, at);
         record.finished_at = (!next.state.is_live()).then_some(at);
         let worker = record.worker.clone();
@@ -145,7 +147,8 @@ impl Store {
             && !effect.state.is_final()
         {
             (effect.state, effect.last_at) = (settled.state, at);
-            (effect.begin.step, effect.absent_reads, effect.reads) = (settled.step, settled.absent_reads, settled.reads);
+            (effect.begin.step, effect.absent_reads, effect.reads) =
+                (settled.step, settled.absent_reads, settled.reads);
             if settled.result.is_some() {
                 effect.result = settled.result;
             }
@@ -221,9 +224,10 @@ impl Store {
 
     /// Whether somebody still needs the event.
     fn is_held(&self, event: &EventRow) -> bool {
-        event.job_ids().filter_map(|id| self.jobs.get(&id)).any(|job| {
-            job.record.state.is_live() || matches!(job.record.state, JobState::Dead | JobState::Unknown)
-        })
+        event
+            .job_ids()
+            .filter_map(|id| self.jobs.get(&id))
+            .any(|job| job.record.state.is_live() || matches!(job.record.state, JobState::Dead | JobState::Unknown))
     }
 
     fn prune(&mut self, prune: &Prune) -> Reply {

@@ -16,8 +16,8 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectState, JobId};
 use sluice_domain::time::Time;
 
-pub use crate::op::{Op, Reply};
 use crate::op::{AttemptSettlement, Begin};
+pub use crate::op::{Op, Reply};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally,
     Variants,

@@ -185,7 +185,8 @@ impl Store {
 
     pub(crate) fn dead_reasons(&self, since: Time, limit: u32) -> Vec<Reason> {
         let mut reasons = BTreeMap::<(String, String), Reason>::new();
-        let parked = |job: &&JobRecord| matches!(job.state, JobState::Dead | JobState::Unknown) && job.updated_at >= since;
+        let parked =
+            |job: &&JobRecord| matches!(job.state, JobState::Dead | JobState::Unknown) && job.updated_at >= since;
         for job in self.jobs().filter(parked) {
             let (class, code, message) = job.failure.as_ref().map_or_else(Default::default, |failure| {
                 (failure.class.as_str().to_owned(), failure.code.clone(), failure.message.clone())

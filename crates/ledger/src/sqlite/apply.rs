@@ -236,7 +236,8 @@ impl Batch<'_> {
     ) -> rusqlite::Result<()> {
         let job = settlement.job.0;
         let result = effect.result.as_ref();
-        let result = result.and_then(|result| sealed_json(sealer, place::effect_result(job, &effect.key.0), Some(result)));
+        let result =
+            result.and_then(|result| sealed_json(sealer, place::effect_result(job, &effect.key.0), Some(result)));
         self.cached(include_str!("sql/settle_effect.sql"))?.execute(params![
             job,
             effect.key.0,

@@ -55,7 +55,14 @@ pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
         let job = fixture.job(key).await;
         fixture.begin(job.id, 1).await;
         let mut advance = settlement(job.id, 1, JobState::Queued);
-        advance.effect = Some(EffectSettlement { key: effect_key(job.id), step: 0, state: end, result: None, absent_reads: 0, reads: 0 });
+        advance.effect = Some(EffectSettlement {
+            key: effect_key(job.id),
+            step: 0,
+            state: end,
+            result: None,
+            absent_reads: 0,
+            reads: 0,
+        });
         assert!(fixture.ledger.settle(advance).await.unwrap());
         assert_eq!(fixture.begin(job.id, 2).await, Begun::AlreadyApplied);
         let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
@@ -178,8 +185,14 @@ pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
     fixture.begin(job.id, 1).await;
     let mut unseen = settlement(job.id, 1, JobState::Waiting);
     unseen.next.verifying = true;
-    unseen.effect =
-        Some(EffectSettlement { key: effect_key(job.id), step: 0, state: EffectState::Unknown, result: None, absent_reads: 1, reads: 2 });
+    unseen.effect = Some(EffectSettlement {
+        key: effect_key(job.id),
+        step: 0,
+        state: EffectState::Unknown,
+        result: None,
+        absent_reads: 1,
+        reads: 2,
+    });
     assert!(fixture.ledger.settle(unseen).await.unwrap());
     let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
     assert_eq!((effect.absent_reads, effect.reads), (1, 2));

@@ -90,8 +90,8 @@ fn tell(totals: &Totals, per_minute: f64) -> Result<(), Failed> {
     ))?;
     if totals.doubled_by_lies > 0 {
         print::print(&format!(
-            "{} because a destination denied what it had done: where the proof ends",
-            plural(totals.doubled_by_lies, "effect doubled")
+            "{} happened twice, because a destination denied what it had done: where the proof ends",
+            plural(totals.doubled_by_lies, "effect")
         ))?;
     }
     print::print(&format!("{} events a minute; hash {:016x}", grouped(per_minute as u64), totals.hash))?;

@@ -151,6 +151,7 @@ impl Operator {
     pub async fn pause(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
         need(reason, "a pause needs a reason")?;
         self.check_target(target)?;
+        let _one_at_a_time = self.pausing.lock().await;
         self.ledger.pause(target.to_owned(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
         self.put_pauses_in_force(target, true).await
     }
@@ -158,6 +159,7 @@ impl Operator {
     /// Lets it go on.
     pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
         self.check_target(target)?;
+        let _one_at_a_time = self.pausing.lock().await;
         self.ledger.resume(target.to_owned(), or_unknown(actor), self.clock.wall()).await?;
         self.put_pauses_in_force(target, false).await
     }

@@ -94,6 +94,8 @@ pub struct Operator {
     pub(super) scheduler: schedule::Handle,
     pub(super) door: intake::Context,
     pub(super) settings: Arc<Settings>,
+    /// Held from the write to the word to the scheduler: were two pauses to overtake each other, the two would disagree.
+    pub(super) pausing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Operator {
@@ -107,7 +109,16 @@ impl Operator {
         door: intake::Context,
         settings: Settings,
     ) -> Operator {
-        Operator { ledger, revisions, metrics, clock, scheduler, door, settings: Arc::new(settings) }
+        Operator {
+            ledger,
+            revisions,
+            metrics,
+            clock,
+            scheduler,
+            door,
+            settings: Arc::new(settings),
+            pausing: Arc::default(),
+        }
     }
 
     /// For a data directory that no node has open: everything that needs no scheduler and no door. Jobs that come back to

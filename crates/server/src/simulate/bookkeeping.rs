@@ -192,7 +192,7 @@ impl World {
 pub(super) enum Mark {
     Accept { received_at: Time },
     Begin { job: i64 },
-    Settle { job: i64, n: u32, call: Option<&'static str>, read: Option<&'static str> },
+    Settle { job: i64, n: u32, step: Option<usize>, call: Option<&'static str>, read: Option<&'static str> },
     Jobs,
     Prune { events: u64, jobs: u64 },
     Other,
@@ -209,6 +209,7 @@ impl Mark {
                 Mark::Settle {
                     job: settlement.job.0,
                     n: settlement.n,
+                    step: attempt.and_then(|attempt| world.plan.step_identity(&attempt.step_id)),
                     call: of(sluice_ledger::AttemptKind::Call),
                     read: of(sluice_ledger::AttemptKind::Read),
                 }

@@ -106,6 +106,19 @@ pub(super) struct JobSight {
     pub effects: [EffectSight; STEPS_MAX],
 }
 
+/// The end of an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub n: u32,
+    /// Which of its worker's steps.
+    pub step: Option<usize>,
+    /// How a call ended.
+    pub call: Option<&'static str>,
+    /// What a read-back found.
+    pub read: Option<&'static str>,
+    pub settled: bool,
+}
+
 /// Everything that was seen.
 #[derive(Debug)]
 pub(super) struct Checker {
@@ -256,38 +269,33 @@ impl World {
         }
     }
 
-    /// An attempt's end is durable.
-    pub(super) fn look_at_attempt(&mut self, id: JobId, n: u32, call: Option<&str>, read: Option<&str>, settled: bool) {
+    /// An attempt's end is durable, or was refused.
+    pub(super) fn look_at_attempt(&mut self, id: JobId, attempt: Attempt) {
         let now = self.now;
+        let Attempt { n, step, call, read, settled } = attempt;
+        if !settled {
+            return;
+        }
         let sight = self.checker.job(id);
         let live = sight.state.is_some_and(JobState::is_live);
-        if settled && (sight.tries != n || !live) {
+        if sight.tries != n || !live {
             let tries = sight.tries;
             self.checker.fail(now, Invariant::Fencing, About::Job(id), || {
                 format!("the end of try {n} was written, and the job is at try {tries} or finished")
             });
             return;
         }
-        if !settled {
-            return;
-        }
         if call.is_some_and(|outcome| outcome != "wait") {
             sight.counted += 1;
             let counted = sight.counted;
-            let max = self
-                .plan
-                .revisions
-                .iter()
-                .flat_map(|revision| &revision.workers)
-                .map(|worker| worker.policy.max_attempts)
-                .max();
+            let policies = self.plan.revisions.iter().flat_map(|revision| &revision.workers);
+            let max = policies.map(|worker| worker.policy.max_attempts).max();
             if max.is_some_and(|max| counted > max) {
-                self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), || {
-                    format!("{counted} attempts at one step")
-                });
+                let detail = || format!("{counted} attempts at one step");
+                self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), detail);
             }
         }
-        let Some(step) = self.step_of(id) else { return };
+        let Some(step) = step else { return };
         let effect = &mut self.checker.job(id).effects[step];
         match (call, read) {
             (Some("unsure" | "interrupted"), _) => (effect.unknown, effect.absent_reads) = (true, 0),
@@ -295,13 +303,6 @@ impl World {
             (_, Some("absent")) => effect.absent_reads += 1,
             _ => {}
         }
-    }
-
-    /// Which of its worker's steps a job stands at by what was seen last.
-    fn step_of(&self, id: JobId) -> Option<usize> {
-        let sight = &self.checker.jobs[id.0 as usize];
-        let revision = self.plan.revision(&self.store.job(id)?.revision);
-        revision.workers[sight.worker].steps.get(sight.step as usize).map(|step| step.identity)
     }
 
     /// A call leaves.

@@ -14,6 +14,7 @@ use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord, Settlement};
 
 use super::bookkeeping::Mark;
+use super::checker::Attempt;
 use super::coverage::Fault;
 use super::gates::Slot;
 use super::operators::{Act, Stop};
@@ -327,7 +328,8 @@ impl World {
             return;
         }
         let epoch = self.epoch;
-        let after = self.some_ms(4);
+        // Acts of people hear of their commits in their order.
+        let after = if matches!(waiter, Waiter::Operator(_)) { 1 } else { self.some_ms(4) };
         let Some(node) = &mut self.node else { return };
         let slot = match node.free_replies.pop() {
             Some(slot) => {
@@ -363,8 +365,9 @@ impl World {
                 }
             }
             Mark::Begin { job } => self.look_at(JobId(job)),
-            Mark::Settle { job, n, call, read } => {
-                self.look_at_attempt(JobId(job), n, call, read, matches!(reply, Reply::Settled));
+            Mark::Settle { job, n, step, call, read } => {
+                let settled = matches!(reply, Reply::Settled);
+                self.look_at_attempt(JobId(job), Attempt { n, step, call, read, settled });
                 self.look_at(JobId(job));
                 if let Some(slot) = self.running_slot(JobId(job)) {
                     self.checker.gates.release_lane(slot);

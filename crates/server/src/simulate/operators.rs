@@ -54,10 +54,16 @@ impl Stop {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
     Pause(Stop),
+    /// The gate has closed by itself; that is only written down.
+    NotePause(usize),
     Resume(Stop),
-    Replay { newest: bool },
+    Replay {
+        newest: bool,
+    },
     Drop,
-    Resolve { happened: bool },
+    Resolve {
+        happened: bool,
+    },
     Prune,
 }
 
@@ -142,6 +148,9 @@ impl World {
         let (actor, reason) = (String::from("ann"), String::new());
         let op = match act {
             Act::Pause(stop) => Op::Pause { target: stop.name(&self.plan), actor, reason, at },
+            Act::NotePause(destination) => {
+                Op::Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at }
+            }
             Act::Resume(stop) => Op::Resume { target: stop.name(&self.plan), actor, at },
             Act::Replay { newest } => {
                 let revision = newest.then(|| self.plan.current().name.clone());

@@ -88,6 +88,12 @@ impl Plan {
         &self.revisions[number]
     }
 
+    /// Which of its worker's steps has this name; names are not used twice.
+    pub fn step_identity(&self, id: &str) -> Option<usize> {
+        let steps = self.current().workers.iter().flat_map(|worker| &worker.steps);
+        steps.into_iter().find(|step| *step.id == *id).map(|step| step.identity)
+    }
+
     /// Puts another revision in force: other limits, other policies, steps in another order.
     pub fn revise(&mut self, random: &mut Random) {
         let number = self.revisions.len();

@@ -133,7 +133,7 @@ impl World {
         let shift = self.node.as_ref().map_or(0, |node| node.shift);
         self.checker.gates.changed(destination, change, shift);
         if kind == 3 {
-            self.act(Act::Pause(Stop::Destination(destination)), vec![]);
+            self.act(Act::NotePause(destination), vec![]);
         }
     }
 

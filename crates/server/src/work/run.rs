@@ -126,8 +126,7 @@ impl<'a> Run<'a> {
             self.context.metrics.effect(&self.destination, at.since(self.event.received_at));
         }
         let (absent_reads, reads) = tried.reads;
-        let effect =
-            EffectSettlement { key: tried.key, step: self.job.step, state, result, absent_reads, reads };
+        let effect = EffectSettlement { key: tried.key, step: self.job.step, state, result, absent_reads, reads };
         let next = self.standing(tried.attempts, at).after(next);
         self.write(next, Some(effect), Some(tried.attempt), Some(tried.verdict), at).await
     }
