@@ -9,6 +9,7 @@
 //! of the destination ([`gate`]) lets it. A job that failed for now keeps the head of its lane.
 
 pub mod gate;
+mod message;
 mod window;
 
 use std::cmp::Reverse;
@@ -16,118 +17,16 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::destination::GateSettings;
-use crate::job::{JobId, JobState};
+use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::random::Random;
 use crate::settle::Verdict;
 use crate::time::Time;
 use crate::worker::Order;
-use gate::{Admission, Gate, GateChange, GateView, Pause};
+use gate::{Admission, Gate, Pause};
+pub use message::{Action, Input, Pending, Target, View};
 use window::Window;
 pub use window::{LANE_JOBS_MAX, Limits, WINDOW_JOBS_MAX};
-
-/// A job as the scheduler sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pending {
-    /// Which.
-    pub id: JobId,
-    /// Whose.
-    pub worker: Arc<str>,
-    /// Where its next outward step goes.
-    pub destination: Arc<str>,
-    /// Whether it keeps its place among the jobs of its entity.
-    pub order: Order,
-    /// Who or what it is about.
-    pub entity: u64,
-    /// Not before.
-    pub due: Time,
-}
-
-impl Pending {
-    /// When a job in this state may run. One that has not failed is due at once, whatever the wall clock said when it was
-    /// written.
-    pub fn due(state: JobState, due_at: Time) -> Time {
-        if state == JobState::Queued { Time(i64::MIN) } else { due_at }
-    }
-}
-
-/// Something that happened.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// These are the workers (with their concurrency) and the destinations (with their limits) from now on.
-    Configured {
-        /// Name and jobs in flight at once.
-        workers: Vec<(Arc<str>, u32)>,
-        /// Name and limits.
-        destinations: Vec<(Arc<str>, GateSettings)>,
-    },
-    /// Jobs that have just been accepted, durably.
-    Accepted(Vec<Pending>),
-    /// What a [`Action::Load`] brought.
-    Loaded {
-        /// Whose.
-        worker: Arc<str>,
-        /// In ascending order of their ids.
-        jobs: Vec<Pending>,
-        /// Whether the ledger had more than was asked for.
-        more: bool,
-    },
-    /// A [`Action::Load`] could not be carried out.
-    LoadFailed(Arc<str>),
-    /// Jobs of this worker came back to life, the first of them being this one.
-    Revived {
-        /// Whose.
-        worker: Arc<str>,
-        /// The lowest id among them.
-        first: JobId,
-    },
-    /// A job's run has ended and what came of it is durable.
-    Settled {
-        /// Which.
-        job: JobId,
-        /// What was learned of the destination; `None` if it was not asked.
-        verdict: Option<Verdict>,
-        /// The job again, if it is not finished.
-        again: Option<Pending>,
-    },
-    /// A destination is closed by an operator.
-    Pause(Target),
-    /// A destination is open again.
-    Resume(Target),
-    /// Start nothing more.
-    Drain,
-    /// Time has passed.
-    Tick,
-}
-
-/// What can be paused.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// A destination, by name.
-    Destination(Arc<str>),
-    /// A worker, by name.
-    Worker(Arc<str>),
-}
-
-/// Something to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Run this job now. A slot of its worker and its destination is taken.
-    Run(JobId),
-    /// Read live jobs of this worker from the ledger.
-    Load {
-        /// Whose.
-        worker: Arc<str>,
-        /// Beyond this id.
-        after: JobId,
-        /// This many.
-        limit: usize,
-    },
-    /// Come back at this moment with a [`Input::Tick`], if nothing happens before.
-    WakeAt(Time),
-    /// A gate changed: log it, count it, remember an auth pause.
-    Gate(Arc<str>, GateChange),
-}
 
 /// Names a lane: (destination, entity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,19 +62,6 @@ struct WorkerState {
     in_flight: u32,
     paused: bool,
     window: Window,
-}
-
-/// What a person sees of the scheduler.
-#[derive(Clone, Debug, Default)]
-pub struct View {
-    /// Jobs in memory.
-    pub jobs_held: usize,
-    /// Jobs running.
-    pub in_flight: usize,
-    /// Gates by destination.
-    pub gates: BTreeMap<String, GateView>,
-    /// Paused workers.
-    pub workers_paused: Vec<String>,
 }
 
 /// Jobs running at once over all workers, at the most.
@@ -577,5 +463,7 @@ impl Scheduler {
     }
 }
 
+#[cfg(test)]
+mod load_tests;
 #[cfg(test)]
 mod tests;
