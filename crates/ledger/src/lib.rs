@@ -31,8 +31,8 @@ pub use op::{
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
 pub use seal::{RootKey, RootKeyProblem};
+pub use sqlite::{Balance, Broken, Inspector, JobFilter, Page, Reason, Verification};
 use sqlite::{Envelope, Writer};
-pub use sqlite::{JobFilter, Page, Reason};
 use view::{self as read, Reads};
 
 /// Where the ledger gets the time from.

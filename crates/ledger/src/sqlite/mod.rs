@@ -4,6 +4,7 @@ mod accept;
 mod apply;
 mod ballast;
 mod checkpoint;
+mod inspect;
 mod keys;
 mod net;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::Error;
 use crate::seal::RootKey;
+pub use inspect::{Balance, Broken, Inspector, Verification};
 pub use read::{JobFilter, Page, Reason};
 pub(crate) use reads::{Reader, Reads};
 use vault::Vault;

@@ -30,6 +30,7 @@ mod simulate;
 mod status;
 mod table;
 mod up;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -113,6 +114,10 @@ enum Command {
     Bench(bench::Bench),
     /// Kill a node again and again under load and faults, then check that the books balance
     Chaos(chaos::Chaos),
+    /// Check that the ledger is whole: every row against what must hold of it
+    Verify(verify::Verify),
+    /// See what became of everything that was accepted, by day and source
+    Balance(verify::Balance),
     /// Run the engine against simulated senders, destinations, operators, disks and crashes
     Simulate(simulate::Simulate),
     /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
@@ -173,6 +178,8 @@ pub fn main() -> ExitCode {
         Command::Completions(command) => command.run(),
         Command::Bench(bench) => bench.run(),
         Command::Chaos(chaos) => chaos.run(),
+        Command::Verify(verify) => verify.run(),
+        Command::Balance(balance) => balance.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Demo(demo) => demo.run(),
     };

@@ -1,0 +1,148 @@
+//! `sluice verify` and `sluice balance`: the ledger by itself, and the books by day and source.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sluice_domain::time::Time;
+use sluice_ledger::{Balance as Line, Inspector};
+
+use super::print::{self, plural};
+use super::table::{Cell, Column, Table};
+use super::up::duration;
+use super::{Failed, data_directory, exit};
+use crate::clock::Clock;
+
+/// Where the ledger lies.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The data directory; .sluice beside --config when left out
+    #[arg(long, env = "SLUICE_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The configuration that the data directory lies beside
+    #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
+    config: PathBuf,
+}
+
+impl Where {
+    fn open(self) -> Result<Inspector, Failed> {
+        let directory = data_directory(&self.config, self.data);
+        if !sluice_ledger::Ledger::is_in(&directory) {
+            let message = format!("there is no ledger in {}; name its directory with --data", directory.display());
+            return Err(Failed::new(exit::UNAVAILABLE, message));
+        }
+        Inspector::open(&directory).map_err(unreadable)
+    }
+}
+
+fn unreadable(error: sluice_ledger::Error) -> Failed {
+    Failed::new(exit::UNAVAILABLE, error.to_string())
+}
+
+/// Check that the ledger is whole: every row against what must hold of it
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A node may run meanwhile. Nothing is written and nothing that is sealed is opened. Exit code 1 means that a\n\
+row is not as it must be; the first one of each kind is named."
+)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    place: Where,
+    /// Print what was found as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub fn run(self) -> Result<(), Failed> {
+        let inspector = self.place.open()?;
+        let mut tenths = 0;
+        let found = inspector
+            .verify(|done, total| {
+                let now = done * 10 / total.max(1);
+                if now > tenths && total > 1_000_000 && !self.json {
+                    anstream::eprintln!("  {} %", now * 10);
+                }
+                tenths = now;
+            })
+            .map_err(unreadable)?;
+        if self.json {
+            print::json(&found)?;
+        } else {
+            for broken in &found.broken {
+                print::print(&format!("{}. {}: {}", broken.number, broken.invariant, broken.row))?;
+            }
+            let looked = format!(
+                "{} and {}, {}",
+                plural(found.events, "event"),
+                plural(found.jobs, "job"),
+                plural(found.checks.into(), "check")
+            );
+            let verdict = if found.broken.is_empty() { "the ledger is whole" } else { "the ledger is not whole" };
+            print::print(&format!("{looked}: {verdict}"))?;
+        }
+        if found.broken.is_empty() { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+    }
+}
+
+/// See what became of everything that was accepted, by day and source
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. What is left over was pruned since, or lost;\n\
+then the exit code is 1. An event with several jobs counts once, by the worst of them. A node may run meanwhile."
+)]
+pub(super) struct Balance {
+    #[command(flatten)]
+    place: Where,
+    /// How far back
+    #[arg(long, default_value = "7d", value_parser = duration, value_name = "DURATION")]
+    since: Duration,
+    /// Print the lines as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Balance {
+    pub fn run(self) -> Result<(), Failed> {
+        let since = Time(Clock::start().wall().0 - i64::try_from(self.since.as_millis()).unwrap_or(i64::MAX / 2));
+        let lines = self.place.open()?.balance(since).map_err(unreadable)?;
+        let left: i64 = lines.iter().map(|line| line.remainder.abs()).sum();
+        if self.json {
+            print::json(&serde_json::json!({ "lines": lines, "remainder": left }))?;
+        } else {
+            print::print(table(&lines).trim_end())?;
+            let verdict = match left {
+                0 => "The books balance.".to_owned(),
+                left => {
+                    format!("{} are not accounted for: pruned since, or lost.", plural(left.unsigned_abs(), "event"))
+                }
+            };
+            print::print(&format!("\n{verdict}"))?;
+        }
+        if left == 0 { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+    }
+}
+
+fn table(lines: &[Line]) -> String {
+    let mut table = Table::new([
+        Column::Whole("day"),
+        Column::Whole("source"),
+        Column::Number("accepted"),
+        Column::Number("duplicate"),
+        Column::Number("done"),
+        Column::Number("noop"),
+        Column::Number("dead"),
+        Column::Number("waiting"),
+        Column::Number("unknown"),
+        Column::Number("dropped"),
+        Column::Number("left over"),
+    ]);
+    for line in lines {
+        let counts =
+            [line.accepted, line.duplicate, line.done, line.noop, line.dead, line.waiting, line.unknown, line.dropped];
+        let mut row = vec![Cell::from(line.day.clone()), Cell::from(line.source.clone())];
+        row.extend(counts.map(Cell::from));
+        row.push(Cell::from(line.remainder.to_string()));
+        table.row(row);
+    }
+    table.render()
+}
