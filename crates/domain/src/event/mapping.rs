@@ -169,18 +169,8 @@ impl EventMapping {
             audit: self.audit(origin),
         };
         if !self.required.is_empty() {
-            let view = event.to_scope();
-            let empty = |value: Option<&Value>| match value {
-                None | Some(Value::Null) => true,
-                Some(Value::String(text)) => text.trim().is_empty(),
-                Some(_) => false,
-            };
-            let missing: Vec<String> = self
-                .required
-                .iter()
-                .filter(|(_, path)| empty(path.find(&view)))
-                .map(|(text, _)| text.clone())
-                .collect();
+            let missing: Vec<String> =
+                self.required.iter().filter(|(_, path)| !event.has(path)).map(|(text, _)| text.clone()).collect();
             if !missing.is_empty() {
                 return Err(MappingProblem::Missing(missing));
             }

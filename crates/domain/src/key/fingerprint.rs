@@ -17,60 +17,79 @@ pub fn fingerprint_digest(value: &Value, volatile: &[Path]) -> [u8; 16] {
 
 fn digest(value: &Value, volatile: &[Path]) -> aws_lc_rs::digest::Digest {
     let mut canonical_form = Vec::with_capacity(1024);
-    canonical(value, &mut Vec::new(), volatile, &mut |bytes| canonical_form.extend_from_slice(bytes));
+    canonical(value, &mut Place { at: Vec::new(), volatile }, &mut canonical_form);
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &canonical_form)
 }
 
-fn canonical(value: &Value, at: &mut Vec<Segment>, volatile: &[Path], out: &mut dyn FnMut(&[u8])) {
+/// Where in a value the digest has come to. Nobody needs to know when nothing is volatile.
+struct Place<'v> {
+    at: Vec<Segment>,
+    volatile: &'v [Path],
+}
+
+impl Place<'_> {
+    /// Does something one level deeper, unless what stands there is volatile.
+    fn within(&mut self, segment: impl FnOnce() -> Segment, act: impl FnOnce(&mut Self)) {
+        if self.volatile.is_empty() {
+            return act(self);
+        }
+        self.at.push(segment());
+        if !is_volatile(&self.at, self.volatile) {
+            act(self);
+        }
+        self.at.pop();
+    }
+}
+
+fn canonical(value: &Value, place: &mut Place<'_>, out: &mut Vec<u8>) {
     match value {
-        Value::Null => out(b"n"),
-        Value::Bool(flag) => out(if *flag { b"t" } else { b"f" }),
+        Value::Null => out.push(b'n'),
+        Value::Bool(flag) => out.push(if *flag { b't' } else { b'f' }),
         Value::Number(number) => {
-            out(b"#");
             // 1, 1.0 and 1e0 are one number; integers beyond 2^53 stay exact.
-            match (number.as_i64(), number.as_u64(), number.as_f64()) {
-                (Some(integer), _, _) => out(integer.to_string().as_bytes()),
-                (_, Some(integer), _) => out(integer.to_string().as_bytes()),
-                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => {
-                    out((float as i64).to_string().as_bytes())
-                }
-                (_, _, Some(float)) => out(float.to_string().as_bytes()),
-                _ => out(number.to_string().as_bytes()),
-            }
-            out(b";");
+            let text = match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(integer), _, _) => integer.to_string(),
+                (_, Some(integer), _) => integer.to_string(),
+                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => (float as i64).to_string(),
+                (_, _, Some(float)) => float.to_string(),
+                _ => number.to_string(),
+            };
+            out.push(b'#');
+            out.extend_from_slice(text.as_bytes());
+            out.push(b';');
         }
         Value::String(text) => {
-            out(b"\"");
-            out(&(text.len() as u64).to_le_bytes());
-            out(text.as_bytes());
+            out.push(b'"');
+            sized(text, out);
         }
         Value::Array(items) => {
-            out(b"[");
+            out.push(b'[');
             for (index, item) in items.iter().enumerate() {
-                at.push(Segment::Index(index));
-                if !is_volatile(at, volatile) {
-                    canonical(item, at, volatile, out);
-                }
-                at.pop();
+                place.within(|| Segment::Index(index), |place| canonical(item, place, out));
             }
-            out(b"]");
+            out.push(b']');
         }
         Value::Object(members) => {
-            out(b"{");
-            let mut names: Vec<&String> = members.keys().collect();
-            names.sort_unstable();
-            for name in names {
-                at.push(Segment::Key(name.clone()));
-                if !is_volatile(at, volatile) {
-                    out(&(name.len() as u64).to_le_bytes());
-                    out(name.as_bytes());
-                    canonical(&members[name], at, volatile, out);
-                }
-                at.pop();
+            out.push(b'{');
+            let mut members: Vec<(&String, &Value)> = members.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            for (name, member) in members {
+                place.within(
+                    || Segment::Key(name.clone()),
+                    |place| {
+                        sized(name, out);
+                        canonical(member, place, out);
+                    },
+                );
             }
-            out(b"}");
+            out.push(b'}');
         }
     }
+}
+
+fn sized(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// A path that names no place in a list means every place in it.

@@ -1,13 +1,15 @@
 //! Expressions: what they see, and what they come to.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use minijinja::{Environment, UndefinedBehavior};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::function::{Call, Function};
+use super::needs::Needs;
+use super::scope::Scope;
+use super::tweak::Tweaks;
 use crate::path::Path;
 
 /// How many instructions one evaluation may take. A typical one takes under a hundred.
@@ -29,47 +31,6 @@ pub const ROOTS: [&str; 8] = ["event", "body", "headers", "request", "steps", "v
 #[error("{0}")]
 pub struct TemplateProblem(pub String);
 
-/// What an expression can see: a value for each root name.
-#[derive(Clone, Debug, Default)]
-pub struct Scope {
-    roots: Map<String, Value>,
-}
-
-impl Scope {
-    /// Nothing to see yet.
-    pub fn new() -> Scope {
-        Scope::default()
-    }
-
-    /// Makes a value visible under a root name.
-    pub fn set(&mut self, root: &str, value: Value) {
-        self.roots.insert(root.to_owned(), value);
-    }
-
-    /// What stands under a root name.
-    pub fn get(&self, root: &str) -> Option<&Value> {
-        self.roots.get(root)
-    }
-
-    fn with_request(&self) -> Cow<'_, Map<String, Value>> {
-        let part = |name: &str| self.roots.get(name).cloned().unwrap_or(Value::Null);
-        let request = Map::from_iter([("body".to_owned(), part("body")), ("headers".to_owned(), part("headers"))]);
-        let mut roots = self.roots.clone();
-        roots.insert("request".to_owned(), Value::Object(request));
-        Cow::Owned(roots)
-    }
-
-    /// Makes a step's output visible as `steps.<id>.output`.
-    pub fn set_step_output(&mut self, id: &str, output: Value) {
-        let steps = self.roots.entry("steps").or_insert_with(|| Value::Object(Map::new()));
-        if let Value::Object(steps) = steps {
-            let mut step = Map::new();
-            step.insert("output".to_owned(), output);
-            steps.insert(id.to_owned(), Value::Object(step));
-        }
-    }
-}
-
 /// An expression, read and ready.
 pub struct Expression {
     source: String,
@@ -80,7 +41,15 @@ enum Form {
     Path(String, Path),
     /// One function of ours over one path: as frequent in keys as it is cheap, so it needs no interpreter.
     Call(Call, String, Path),
-    Jinja(Box<minijinja::Expression<'static, 'static>>),
+    Jinja(Box<Jinja>),
+}
+
+/// What needs the interpreter.
+struct Jinja {
+    expression: minijinja::Expression<'static, 'static>,
+    /// The same for a text, if it is no more than a path and a few changes to what stands there.
+    short: Option<(Tweaks, String, Path)>,
+    needs: Needs,
 }
 
 impl Expression {
@@ -99,10 +68,14 @@ impl Expression {
         {
             return Ok(Expression { source: source.to_owned(), form: Form::Call(call, root, path) });
         }
+        let quoted = quote_hyphens(source);
         let expression = ENVIRONMENT
-            .compile_expression_owned(quote_hyphens(source))
+            .compile_expression_owned(quoted.clone())
             .map_err(|error| TemplateProblem(format!("`{source}` is not an expression: {}", describe(&error))))?;
-        Ok(Expression { source: source.to_owned(), form: Form::Jinja(Box::new(expression)) })
+        let short = Tweaks::parse(source)
+            .and_then(|(tweaks, inside)| plain_path(inside).map(|(root, path)| (tweaks, root, path)));
+        let needs = Needs::of(&quoted, &expression);
+        Ok(Expression { source: source.to_owned(), form: Form::Jinja(Box::new(Jinja { expression, short, needs })) })
     }
 
     /// As it was written.
@@ -133,7 +106,7 @@ impl Expression {
     pub fn roots(&self) -> BTreeSet<String> {
         match &self.form {
             Form::Path(root, _) | Form::Call(_, root, _) => BTreeSet::from([root.clone()]),
-            Form::Jinja(expression) => expression.undeclared_variables(false).into_iter().collect(),
+            Form::Jinja(jinja) => jinja.expression.undeclared_variables(false).into_iter().collect(),
         }
     }
 
@@ -164,15 +137,20 @@ impl Expression {
     /// Its value; `None` when what it names is not there.
     pub fn evaluate(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
         match &self.form {
-            Form::Path(root, path) => Ok(scope.get(root).and_then(|value| path.find(value)).cloned()),
+            Form::Path(root, path) => Ok(scope.read(root)?.and_then(|value| path.find(value)).cloned()),
             Form::Call(call, root, path) => {
-                Ok(scope.get(root).and_then(|value| path.find(value)).and_then(|value| call.apply(value)))
+                Ok(scope.read(root)?.and_then(|value| path.find(value)).and_then(|value| call.apply(value)))
             }
-            Form::Jinja(expression) => {
-                let roots =
-                    if self.source.contains("request.") { scope.with_request() } else { Cow::Borrowed(&scope.roots) };
-                let value = expression
-                    .eval(minijinja::Value::from(minijinja::value::Serde(&roots)))
+            Form::Jinja(jinja) => {
+                if let Some((tweaks, root, path)) = &jinja.short
+                    && let Some(Value::String(text)) = scope.read(root)?.and_then(|value| path.find(value))
+                {
+                    return Ok(Some(Value::String(tweaks.apply(text))));
+                }
+                let needed = jinja.needs.of_scope(scope)?;
+                let value = jinja
+                    .expression
+                    .eval(minijinja::Value::from(minijinja::value::Serde(&needed)))
                     .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
                 if value.is_undefined() {
                     return Ok(None);

@@ -5,6 +5,9 @@
 
 mod expression;
 mod function;
+mod needs;
+mod scope;
+mod tweak;
 
 use std::collections::BTreeSet;
 
@@ -12,8 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::event::scalar;
 use crate::verify::SecretValue;
-pub use expression::{Expression, ROOTS, Scope, TemplateProblem};
+pub use expression::{Expression, ROOTS, TemplateProblem};
 pub use function::Function;
+pub use scope::Scope;
 
 /// A value with expressions in it, as it stands under `with:`.
 #[derive(Clone, Debug)]

@@ -219,9 +219,13 @@ impl Shared {
     }
 
     fn note_unknown(&self, flow: &Flow, prepared: &[Prepared]) {
+        let count: usize = prepared.iter().map(|prepared| prepared.unknown_fields.len()).sum();
+        if count == 0 {
+            return;
+        }
+        let labels = SourceLabels { source: flow.source.clone() };
+        self.context.metrics.unknown_fields.get_or_create(&labels).inc_by(count as u64);
         for name in prepared.iter().flat_map(|prepared| &prepared.unknown_fields) {
-            let labels = SourceLabels { source: flow.source.clone() };
-            self.context.metrics.unknown_fields.get_or_create(&labels).inc();
             if self.context.unknown.is_news(&flow.name, name) {
                 tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "neither the schema nor the mapping knows this field; it is ignored");
             }
@@ -230,20 +234,20 @@ impl Shared {
 
     /// Counts what became of a request's events. Answers the word for the whole.
     fn count(&self, flow: &Flow, accepted: &[Acceptance]) -> &'static str {
-        let labels = SourceLabels { source: flow.source.clone() };
+        let labels = || SourceLabels { source: flow.source.clone() };
         let mut outcome = if accepted.is_empty() { "accepted" } else { "duplicate" };
         for acceptance in accepted {
             match acceptance {
                 Acceptance::Accepted(accepted) => {
                     outcome = "accepted";
                     if accepted.quarantined {
-                        self.context.metrics.quarantined.get_or_create(&labels).inc();
+                        self.context.metrics.quarantined.get_or_create(&labels()).inc();
                     }
                 }
                 Acceptance::Duplicate(first) => {
-                    self.context.metrics.duplicates.get_or_create(&labels).inc();
+                    self.context.metrics.duplicates.get_or_create(&labels()).inc();
                     if first.clash {
-                        self.context.metrics.clashes.get_or_create(&labels).inc();
+                        self.context.metrics.clashes.get_or_create(&labels()).inc();
                         tracing::warn!(source = %flow.source, event = %first.id, "a repeat of this key has another content; the first one stands");
                     }
                 }
