@@ -2,6 +2,9 @@
 //!
 //! `sluice check`, the reference page and the connectors all read this one table.
 
+mod inner;
+mod outward;
+
 use serde_json::Value;
 
 use crate::destination::{DestinationKind, SlackDestination, SlackWay};
@@ -22,6 +25,10 @@ pub enum Action {
     Script,
     /// `slack.post`
     SlackPost,
+    /// `utils.compute_dedup_key`
+    ComputeDedupKey,
+    /// `store.setnx`
+    StoreSetnx,
 }
 
 /// One action, described.
@@ -33,7 +40,7 @@ pub struct Spec {
     pub about: &'static str,
     /// What `with:` may hold.
     pub parameters: &'static [Parameter],
-    /// The `type:` of destination that it needs.
+    /// The `type:` of destination that it needs; empty for an action that stays inside.
     pub destination: &'static str,
     /// Whether the destination must be configured, or a default one serves.
     pub destination_required: bool,
@@ -71,237 +78,38 @@ pub enum Shape {
     Numbers,
     /// Text, or a list of texts.
     Texts,
+    /// A number above zero.
+    Number,
 }
 
 const fn parameter(name: &'static str, shape: Shape, required: bool, about: &'static str) -> Parameter {
     Parameter { name, shape, required, about }
 }
 
-static HTTP_REQUEST: Spec = Spec {
-    name: "http.request",
-    about: "Sends one HTTP request. Any 2xx is success; the answer is the step's output.",
-    destination: "http",
-    destination_required: false,
-    parameters: &[
-        parameter(
-            "method",
-            Shape::OneOf(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
-            false,
-            "The method; POST when left out.",
-        ),
-        parameter("url", Shape::Text, true, "Absolute, or relative to the destination's base_url."),
-        parameter("headers", Shape::Map, false, "More request headers."),
-        parameter("query", Shape::Map, false, "Query parameters, percent-encoded for you."),
-        parameter("json", Shape::Any, false, "The body as JSON."),
-        parameter("form", Shape::Map, false, "The body as a form."),
-        parameter("text", Shape::Text, false, "The body as plain text."),
-        parameter(
-            "idempotency_header",
-            Shape::Text,
-            false,
-            "Says that the destination recognises a repeated key in this header; the effect's key is sent in it. Makes the effect keyed.",
-        ),
-        parameter(
-            "verify",
-            Shape::Map,
-            false,
-            "A GET (url, headers) that answers 2xx when the effect is there and 404 when it is not. Makes the effect verifiable.",
-        ),
-        parameter(
-            "class",
-            Shape::OneOf(&["natural", "keyed", "verifiable", "blind"]),
-            false,
-            "What the destination does with a repeat, when the method does not say it: natural means that a repeat changes nothing.",
-        ),
-        parameter(
-            "repeat",
-            Shape::OneOf(&["allowed", "never"]),
-            false,
-            "allowed: an unknown outcome is sent again, so the effect may happen twice.",
-        ),
-        parameter("accept_status", Shape::Numbers, false, "More statuses that count as success."),
-        parameter("timeout", Shape::Duration, false, "Shorter than the destination's own."),
-    ],
-};
-
-static SALESFORCE_UPSERT: Spec = Spec {
-    name: "salesforce.upsert",
-    about: "Creates or updates one record by a unique external id. Its output has id and created.",
-    destination: "salesforce",
-    destination_required: true,
-    parameters: &[
-        parameter("object", Shape::Text, true, "The object, such as Lead or Contact."),
-        parameter("external_id_field", Shape::Text, true, "A field that is both External ID and Unique."),
-        parameter(
-            "external_id",
-            Shape::Text,
-            true,
-            "Its value: who this is. Empty means the job is dead for want of an identity.",
-        ),
-        parameter(
-            "fields",
-            Shape::Map,
-            true,
-            "Field names to values; a null clears a field, an undefined one is left out.",
-        ),
-        parameter(
-            "mode",
-            Shape::OneOf(&["upsert", "update_only"]),
-            false,
-            "update_only never creates; an absent record is then a recorded no-op.",
-        ),
-    ],
-};
-
-static POSTGRES_UPSERT: Spec = Spec {
-    name: "postgres.upsert",
-    about: "Inserts or updates one row, and in the same transaction notes the effect in the table sluice_effects: a second run \
-            finds the note and changes nothing. Its output has the columns of `returning`.",
-    destination: "postgres",
-    destination_required: true,
-    parameters: &[
-        parameter("table", Shape::Text, true, "The table, with or without its schema."),
-        parameter(
-            "key",
-            Shape::Texts,
-            true,
-            "The columns of a unique index: who this row is about. An empty value means the job is dead for want of an identity.",
-        ),
-        parameter(
-            "values",
-            Shape::Map,
-            true,
-            "Column names to values; a null clears a column, an undefined one is left out.",
-        ),
-        parameter("returning", Shape::Texts, false, "The columns of the output; those of `key` when left out."),
-    ],
-};
-
-static EMAIL_SEND: Spec = Spec {
-    name: "email.send",
-    about: "Sends one mail over SMTP. Its Message-ID is made of the effect's key, so that a repeat can be recognised; nobody \
-            can ask a mail server what it has taken, so an unknown outcome waits for a person.",
-    destination: "smtp",
-    destination_required: true,
-    parameters: &[
-        parameter(
-            "to",
-            Shape::Texts,
-            true,
-            "Addresses, such as ada@example.com or Ada <ada@example.com>. Empty means the job is dead for want of an identity.",
-        ),
-        parameter("cc", Shape::Texts, false, "More addresses, for all to see."),
-        parameter("bcc", Shape::Texts, false, "More addresses, for nobody to see."),
-        parameter("reply_to", Shape::Texts, false, "Where answers go."),
-        parameter("from", Shape::Text, false, "The sender, when it is not the destination's."),
-        parameter("subject", Shape::Text, true, "The subject."),
-        parameter("text", Shape::Text, false, "The body as plain text; this or `html` must be there."),
-        parameter("html", Shape::Text, false, "The body as HTML; beside `text` it is the alternative."),
-        parameter("headers", Shape::Map, false, "More headers, such as List-Unsubscribe."),
-        parameter(
-            "repeat",
-            Shape::OneOf(&["allowed", "never"]),
-            false,
-            "allowed: an unknown outcome is sent again, so the mail may arrive twice.",
-        ),
-    ],
-};
-
-static SCRIPT: Spec = Spec {
-    name: "script",
-    about: "Runs a program in the directory of the configuration. It finds BODY, EVENT and IDEMPOTENCY_KEY in its environment; \
-            the last line of its standard output, if it is JSON, is the step's output. Exit code 0 is success, 75 means try \
-            again later, 64 and 65 mean never, anything else is a failure that is tried again.",
-    destination: "script",
-    destination_required: false,
-    parameters: &[
-        parameter(
-            "runtime",
-            Shape::Text,
-            false,
-            "What runs `script`: node:18, python:3 or bash, or a later version. `uses:` on the step says the same.",
-        ),
-        parameter(
-            "script",
-            Shape::Text,
-            false,
-            "The program itself, taken as it stands: no {{ … }} and no ${secrets.NAME} is filled in.",
-        ),
-        parameter("command", Shape::Texts, false, "A program and its arguments, instead of `script`."),
-        parameter(
-            "env",
-            Shape::Map,
-            false,
-            "More of its environment; ${secrets.NAME} is filled in. Nothing else of Sluice's own environment is handed on but PATH, HOME, LANG, TZ and TMPDIR.",
-        ),
-        parameter("body", Shape::Any, false, "What BODY holds, as JSON; the body of the request when left out."),
-        parameter("event", Shape::Any, false, "What EVENT holds, as JSON; the event when left out."),
-        parameter(
-            "class",
-            Shape::OneOf(&["natural", "keyed", "blind"]),
-            false,
-            "What a repeat does. keyed, when left out: the script uses IDEMPOTENCY_KEY. blind: it does not, so an unknown outcome waits for a person.",
-        ),
-        parameter(
-            "repeat",
-            Shape::OneOf(&["allowed", "never"]),
-            false,
-            "allowed: an unknown outcome of a blind script is run again, so its effect may happen twice.",
-        ),
-        parameter("timeout", Shape::Duration, false, "When it is killed, with all that it started; 30s when left out."),
-    ],
-};
-
-static SLACK_POST: Spec = Spec {
-    name: "slack.post",
-    about: "Posts one message. With a token it can be read back whether it is there, and the output has ts and channel; behind \
-            an incoming webhook nobody can tell, so an unknown outcome waits for a person.",
-    destination: "slack",
-    destination_required: true,
-    parameters: &[
-        parameter(
-            "channel",
-            Shape::Text,
-            false,
-            "The channel's id, such as C0123456789; must be there with a token. A webhook has its own.",
-        ),
-        parameter(
-            "text",
-            Shape::Text,
-            false,
-            "The text; beside `blocks` it is what notifications show. This or `blocks` must be there.",
-        ),
-        parameter("blocks", Shape::Any, false, "A list of blocks, as Slack defines them."),
-        parameter("thread_ts", Shape::Text, false, "The message to answer in its thread."),
-        parameter(
-            "repeat",
-            Shape::OneOf(&["allowed", "never"]),
-            false,
-            "allowed: an unknown outcome behind a webhook is sent again, so the message may appear twice.",
-        ),
-    ],
-};
-
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 6] = [
+    pub const ALL: [Action; 8] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
         Action::PostgresUpsert,
         Action::EmailSend,
         Action::Script,
         Action::SlackPost,
+        Action::ComputeDedupKey,
+        Action::StoreSetnx,
     ];
 
     /// Its row in the catalogue.
     pub fn spec(self) -> &'static Spec {
         match self {
-            Action::HttpRequest => &HTTP_REQUEST,
-            Action::SalesforceUpsert => &SALESFORCE_UPSERT,
-            Action::PostgresUpsert => &POSTGRES_UPSERT,
-            Action::EmailSend => &EMAIL_SEND,
-            Action::Script => &SCRIPT,
-            Action::SlackPost => &SLACK_POST,
+            Action::HttpRequest => &outward::HTTP_REQUEST,
+            Action::SalesforceUpsert => &outward::SALESFORCE_UPSERT,
+            Action::PostgresUpsert => &outward::POSTGRES_UPSERT,
+            Action::EmailSend => &outward::EMAIL_SEND,
+            Action::Script => &outward::SCRIPT,
+            Action::SlackPost => &outward::SLACK_POST,
+            Action::ComputeDedupKey => &inner::COMPUTE_DEDUP_KEY,
+            Action::StoreSetnx => &inner::STORE_SETNX,
         }
     }
 
@@ -315,12 +123,18 @@ impl Action {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
 
+    /// Whether it stays inside: it has no destination and takes no slot of one.
+    pub fn is_inner(self) -> bool {
+        self.spec().destination.is_empty()
+    }
+
     /// How a repeat of this effect is answered, from `with:` as it was written.
     pub fn class(self, with: &Value) -> EffectClass {
         let text = |name: &str| with.get(name).and_then(Value::as_str);
         match self {
             Action::SalesforceUpsert => EffectClass::Natural,
-            Action::PostgresUpsert => EffectClass::Transactional,
+            // What stays inside commits with the ledger.
+            Action::PostgresUpsert | Action::ComputeDedupKey | Action::StoreSetnx => EffectClass::Transactional,
             Action::EmailSend => EffectClass::Blind,
             Action::SlackPost => EffectClass::Verifiable,
             Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),

@@ -1,10 +1,12 @@
 //! Idempotency keys: what makes a repeat recognisable.
 
+mod dedup;
 mod fingerprint;
 mod strategy;
 
 use std::fmt;
 
+pub use dedup::{DedupKey, DedupProblem, dedup, names_a_moment};
 pub use fingerprint::{fingerprint, fingerprint_digest};
 pub use strategy::{KEY_BYTES_MAX, Key, KeyContext, KeyPart, KeyProblem, KeyStrategy, PartValue, derive};
 

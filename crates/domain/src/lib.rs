@@ -32,6 +32,7 @@ pub mod script;
 pub mod settle;
 pub mod template;
 pub mod time;
+pub mod undo;
 pub mod unit;
 pub mod verify;
 pub mod worker;

@@ -38,6 +38,8 @@ pub struct Standing<'a> {
     pub step: u32,
     /// How many steps the worker has.
     pub steps: u32,
+    /// Whether the step has more items than the one that the decision is about.
+    pub more_items: bool,
     /// Attempts at the step, the one that was just made included if it counts.
     pub attempts: u32,
     /// Where the job lies should it die.
@@ -52,6 +54,7 @@ impl Standing<'_> {
     /// Applies a decision.
     pub fn after(self, next: Next) -> JobNext {
         match next {
+            Next::Advance { .. } | Next::Skip { .. } if self.more_items => self.live(JobState::Queued, self.at, 0),
             Next::Advance { .. } | Next::Skip { .. } => {
                 let moved = Standing { step: self.step + 1, ..self };
                 if moved.step < self.steps { moved.live(JobState::Queued, self.at, 0) } else { moved.complete() }
@@ -76,6 +79,21 @@ impl Standing<'_> {
             _ => Some(Value::Object(self.outputs.clone())),
         };
         JobNext { result, ..self.live(state, self.at, 0) }
+    }
+
+    /// Nothing failed, and it is not time yet.
+    pub fn wait(self, due: Time, failure: Option<Failure>) -> JobNext {
+        JobNext { failure, ..self.live(JobState::Waiting, due, self.attempts) }
+    }
+
+    /// Goes on in another place, as if nothing had been tried there.
+    pub fn move_to(self, step: u32) -> JobNext {
+        Standing { step, ..self }.live(JobState::Queued, self.at, 0)
+    }
+
+    /// Ends here without having done anything, and this is why.
+    pub fn end_noop(self, reason: Value) -> JobNext {
+        JobNext { result: Some(reason), ..self.live(JobState::Noop, self.at, 0) }
     }
 
     fn live(self, state: JobState, due_at: Time, attempts: u32) -> JobNext {
@@ -165,6 +183,13 @@ pub struct Interrupted<'a> {
 /// Decides about an attempt that nobody saw the end of, by the same rules as after a time-out. The attempt counts, so that a
 /// job that kills the process every time ends as a dead letter.
 pub fn interrupted(interrupted: Interrupted<'_>, random: &mut Random) -> JobNext {
+    let (next, attempts) = interrupted_next(interrupted, random);
+    let outputs = Map::new();
+    Interrupted { ..interrupted }.standing(attempts, &outputs).after(next)
+}
+
+/// The decision alone, and the attempts with this one.
+pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (Next, u32) {
     let failure = Failure::new(
         FailureClass::Poison,
         "interrupted",
@@ -180,15 +205,22 @@ pub fn interrupted(interrupted: Interrupted<'_>, random: &mut Random) -> JobNext
         }
         None => retry(failure),
     };
-    let standing = Standing {
-        step: interrupted.step,
-        steps: u32::MAX,
-        attempts,
-        dead_letter_queue: interrupted.dead_letter_queue,
-        outputs: &Map::new(),
-        at: interrupted.at,
-    };
-    standing.after(next)
+    (next, attempts)
+}
+
+impl<'a> Interrupted<'a> {
+    /// Where the job stands before the decision is applied to it.
+    pub fn standing(&self, attempts: u32, outputs: &'a Map<String, Value>) -> Standing<'a> {
+        Standing {
+            step: self.step,
+            steps: u32::MAX,
+            more_items: false,
+            attempts,
+            dead_letter_queue: self.dead_letter_queue,
+            outputs,
+            at: self.at,
+        }
+    }
 }
 
 /// What a run of a job draws its chances from: another stream for each try.
@@ -202,7 +234,15 @@ mod tests {
     use serde_json::json;
 
     fn standing(outputs: &Map<String, Value>) -> Standing<'_> {
-        Standing { step: 1, steps: 3, attempts: 2, dead_letter_queue: Some("dlq"), outputs, at: Time(50) }
+        Standing {
+            step: 1,
+            steps: 3,
+            more_items: false,
+            attempts: 2,
+            dead_letter_queue: Some("dlq"),
+            outputs,
+            at: Time(50),
+        }
     }
 
     fn failure() -> Failure {

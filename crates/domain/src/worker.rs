@@ -6,6 +6,7 @@ use crate::action::Action;
 use crate::outcome::EffectClass;
 use crate::retry::RetryPolicy;
 use crate::template::{Expression, Template};
+use crate::unit::Rate;
 
 /// Where jobs wait.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,10 @@ pub struct Worker {
     pub retry: RetryPolicy,
     /// What is done, in this order.
     pub steps: Vec<Step>,
+    /// What takes effects back when a later step has failed for good: those of the last step first.
+    pub undo: Vec<Step>,
+    /// The type of event that it is bound to, for a playbook.
+    pub on: Option<String>,
 }
 
 /// One line of a worker.
@@ -64,6 +69,49 @@ pub struct Step {
     pub retry: Option<RetryPolicy>,
     /// Whether jobs of one entity keep their order here.
     pub order: Order,
+    /// Done once for each item of this list.
+    pub foreach: Option<Foreach>,
+    /// How far apart two items are.
+    pub pace: Option<Pace>,
+    /// What happens when it has failed for good.
+    pub on_error: OnError,
+    /// The place of the step whose effect it takes back, for a step of [`Worker::undo`].
+    pub undoes: Option<usize>,
+}
+
+/// What a step is done for, one by one.
+#[derive(Clone, Debug)]
+pub struct Foreach {
+    /// A list.
+    pub list: Expression,
+    /// The `queue_pull` step whose messages the list is, if it is that.
+    pub pulled_by: Option<String>,
+}
+
+impl Foreach {
+    /// Items of one step, at the most.
+    pub const ITEMS_MAX: usize = 1_000;
+}
+
+/// How far apart two items of a step are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// So many in so long, evenly spread.
+    pub rate: Rate,
+    /// And by chance so much more, from the least to the most.
+    pub jitter: (Duration, Duration),
+}
+
+/// What happens to a job when a step of it has failed for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// What was done is undone, as far as steps say how, and the job is a dead letter.
+    #[default]
+    Fail,
+    /// The job goes on with the next step.
+    Continue,
+    /// The job is a dead letter at once, and nothing is undone.
+    Dead,
 }
 
 /// Whether the order of jobs of one entity matters.
@@ -76,8 +124,54 @@ pub enum Order {
 }
 
 impl Worker {
-    /// The policy for this step.
-    pub fn retry_for(&self, step: usize) -> &RetryPolicy {
-        self.steps.get(step).and_then(|step| step.retry.as_ref()).unwrap_or(&self.retry)
+    /// The policy for the step in this place.
+    pub fn retry_for(&self, place: u32) -> &RetryPolicy {
+        self.step_at(place).and_then(|step| step.retry.as_ref()).unwrap_or(&self.retry)
+    }
+
+    /// How many steps there are before the end.
+    pub fn end(&self) -> u32 {
+        u32::try_from(self.steps.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The step in this place of a job. The places behind the end are those of [`Worker::undo`].
+    pub fn step_at(&self, place: u32) -> Option<&Step> {
+        match place.checked_sub(self.end() + 1) {
+            None => self.steps.get(place as usize),
+            Some(undo) => self.undo.get(undo as usize),
+        }
+    }
+
+    /// Where the step that takes effects back first stands.
+    pub fn undo_from(&self) -> u32 {
+        self.end() + 1
+    }
+
+    /// Whether a job in this place takes back what it did.
+    pub fn is_undoing(&self, place: u32) -> bool {
+        place > self.end()
+    }
+
+    /// From this place on, the first step that reaches out.
+    pub fn next_outward(&self, place: u32) -> Option<&Step> {
+        let rest = match self.is_undoing(place) {
+            false => self.steps.get(place as usize..),
+            true => self.undo.get((place - self.undo_from()) as usize..),
+        };
+        rest.unwrap_or_default().iter().find(|step| !step.action.is_inner())
+    }
+}
+
+impl Step {
+    /// What its effect is called in the ledger: the step, which time it is done after it was undone, and the item.
+    pub fn label(&self, round: u32, item: Option<usize>) -> String {
+        let mut label = self.id.clone();
+        if round > 0 {
+            label.push_str(&format!("@{}", round + 1));
+        }
+        if let Some(item) = item {
+            label.push_str(&format!("[{item}]"));
+        }
+        label
     }
 }

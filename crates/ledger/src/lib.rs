@@ -25,8 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use error::Error;
 pub use op::{
-    Acceptance, Accepted, AttemptSettlement, Begin, By, DropJobs, Duplicate, EffectSettlement, JobNext, Prune, Replay,
-    Resolve, Settlement, Verdict,
+    Acceptance, Accepted, AttemptSettlement, Begin, By, DropJobs, Duplicate, EffectSettlement, JobNext, Mark, Marked,
+    Note, Prune, Replay, Resolve, Settlement, Verdict,
 };
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
@@ -246,6 +246,25 @@ impl Ledger {
     /// Writes down how an attempt ended and what comes next. `false` if the job has moved on without it.
     pub async fn settle(&self, settlement: Settlement) -> Result<bool, Error> {
         Ok(matches!(self.submit(Op::Settle(Box::new(settlement))).await?, Reply::Settled))
+    }
+
+    /// Keeps what a step inside has come to, and answers with what is kept: the first one counts. `None` if the job has
+    /// moved on without this run.
+    pub async fn note(&self, note: Note) -> Result<Option<serde_json::Value>, Error> {
+        match self.submit(Op::Note(Box::new(note))).await? {
+            Reply::Noted(result) => Ok(Some(result)),
+            Reply::Stale => Ok(None),
+            other => unreachable!("a note is not answered with {other:?}"),
+        }
+    }
+
+    /// Sets a mark, unless another has set it. `None` if the job has moved on without this run.
+    pub async fn mark(&self, mark: Mark) -> Result<Option<Marked>, Error> {
+        match self.submit(Op::Mark(Box::new(mark))).await? {
+            Reply::Marked(marked) => Ok(Some(marked)),
+            Reply::Stale => Ok(None),
+            other => unreachable!("a mark is not answered with {other:?}"),
+        }
     }
 
     /// Brings finished or dead jobs back to life. Answers with those that were, and their workers.

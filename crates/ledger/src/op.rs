@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, EffectState, JobId};
+use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure};
 pub use sluice_domain::progress::JobNext;
 use sluice_domain::time::Time;
@@ -23,6 +24,10 @@ pub enum Op {
     Begin(Begin),
     /// An attempt has ended.
     Settle(Box<Settlement>),
+    /// Keep what a step inside has come to.
+    Note(Box<Note>),
+    /// Set a mark, unless it is set.
+    Mark(Box<Mark>),
     /// Bring jobs back to life.
     Replay(Replay),
     /// A person has decided what became of a parked effect.
@@ -155,6 +160,65 @@ pub struct AttemptSettlement {
     pub failure: Option<Failure>,
 }
 
+/// What a step that stays inside has come to. It is kept as a finished effect of the job; the first one counts.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// The job.
+    pub job: JobId,
+    /// The number of its last try; a note of an older run is refused.
+    pub n: u32,
+    /// The place of the step.
+    pub step: u32,
+    /// Its name.
+    pub step_id: Arc<str>,
+    /// Its name for ever.
+    pub key: EffectKey,
+    /// What is done.
+    pub action: &'static str,
+    /// Where it stands: applied, or skipped.
+    pub state: EffectState,
+    /// What it came to.
+    pub result: Value,
+    /// When.
+    pub at: Time,
+}
+
+/// Set a mark, unless another has set it. What came of it is kept like a [`Note`], whose result is replaced.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// The step that sets it: it owns the mark, in every run of its job.
+    pub note: Note,
+    /// Marks of one store know nothing of another's.
+    pub store: String,
+    /// What is marked.
+    pub key: KeyDigest,
+    /// More keys under which a mark counts as set: the neighbouring time buckets.
+    pub near: Vec<KeyDigest>,
+    /// The event of the job.
+    pub event: EventId,
+    /// Until when.
+    pub expires_at: Time,
+}
+
+/// Whether a mark is the one who asked's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// Whether it is.
+    pub set: bool,
+    /// The event whose job owns it, if it is not.
+    pub owner: Option<EventId>,
+}
+
+impl Marked {
+    /// As the step's output.
+    pub fn output(self) -> Value {
+        match self.owner {
+            None => serde_json::json!({ "set": self.set }),
+            Some(owner) => serde_json::json!({ "set": self.set, "owner_event": owner }),
+        }
+    }
+}
+
 /// Bring jobs back to life, with the same keys.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -263,6 +327,10 @@ pub enum Reply {
     Settled,
     /// The attempt is not the current one any more; nothing was written.
     Stale,
+    /// This is what the step has come to: as it is kept.
+    Noted(Value),
+    /// Whose the mark is.
+    Marked(Marked),
     /// These jobs were changed.
     Jobs(Vec<(JobId, Arc<str>)>),
     /// So many rows are gone; `true` if there may be more.

@@ -72,11 +72,17 @@ impl KeyPart {
 fn reads_phone(expression: &Expression) -> bool {
     let name = expression.place().and_then(|(_, path)| {
         path.0.iter().rev().find_map(|segment| match segment {
-            Segment::Key(name) => Some(name.to_ascii_lowercase()),
+            Segment::Key(name) => Some(name.as_str()),
             Segment::Index(_) => None,
         })
     });
-    name.is_some_and(|name| ["phone", "mobile", "msisdn"].iter().any(|word| name.contains(word)))
+    name.is_some_and(is_phone)
+}
+
+/// Whether a field of this name holds a phone number.
+pub(super) fn is_phone(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["phone", "mobile", "msisdn"].iter().any(|word| name.contains(word))
 }
 
 /// One way to find the key of a request.
@@ -125,14 +131,14 @@ pub struct PartValue {
 }
 
 #[derive(Default)]
-struct Found {
-    text: String,
+pub(super) struct Found {
+    pub(super) text: String,
     near: Vec<String>,
     parts: Vec<PartValue>,
 }
 
 impl Found {
-    fn push(&mut self, part: &str, text: &str) {
+    pub(super) fn push(&mut self, part: &str, text: &str) {
         if !self.parts.is_empty() {
             self.text.push('|');
         }
@@ -186,9 +192,8 @@ impl KeyStrategy {
                     return Ok(Err(at.source().to_owned()));
                 };
                 let (own, neighbour) = stretches(moment, *width);
-                let stretch = |start: Time| format!("{:.0}/{}", start.to_jiff(), format_duration(*width));
-                found.near = vec![format!("{}|{}", found.text, stretch(neighbour))];
-                found.push(at.source(), &stretch(own));
+                found.near = vec![format!("{}|{}", found.text, stretch(neighbour, *width))];
+                found.push(at.source(), &stretch(own, *width));
             }
             KeyStrategy::Fingerprint { volatile } => {
                 let Some(body) = scope.get("body").filter(|body| !body.is_null()) else {
@@ -225,8 +230,13 @@ fn add_parts(
     Ok(Ok(()))
 }
 
+/// As it stands in a key: where it starts, and how long it is.
+pub(super) fn stretch(start: Time, width: Duration) -> String {
+    format!("{:.0}/{}", start.to_jiff(), format_duration(width))
+}
+
 /// The start of the stretch that a moment lies in, and of the neighbour that it is nearer to.
-fn stretches(moment: Time, width: Duration) -> (Time, Time) {
+pub(super) fn stretches(moment: Time, width: Duration) -> (Time, Time) {
     let width = i64::try_from(width.as_millis()).unwrap_or(i64::MAX).max(1);
     let own = moment.0.div_euclid(width) * width;
     let neighbour = if moment.0 - own < width / 2 { own - width } else { own.saturating_add(width) };

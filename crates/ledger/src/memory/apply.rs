@@ -22,6 +22,8 @@ impl Store {
             }
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(*settlement),
+            Op::Note(note) => self.note(*note),
+            Op::Mark(mark) => self.mark(*mark),
             Op::Replay(replay) => self.replay(&replay),
             Op::Resolve(resolve) => self.resolve(&resolve),
             Op::Drop(drop) => self.drop_jobs(&drop),
@@ -195,7 +197,11 @@ impl Store {
             return Reply::Jobs(vec![]);
         };
         revive(&mut job.record, resolve.at);
-        job.record.step += steps;
+        // A step with items, and one that undoes, has more to do than this: what is applied is passed over.
+        let is_part =
+            |effect: &&mut EffectRow| effect.begin.step_id.ends_with(']') || effect.begin.step_id.contains(".undo");
+        let parts = job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown);
+        job.record.step += if parts.into_iter().any(|effect| is_part(&effect)) { 0 } else { steps };
         for effect in job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown) {
             (effect.state, effect.last_at) = (state, resolve.at);
         }
@@ -217,6 +223,7 @@ impl Store {
             }
         }
         for (id, _) in &changed {
+            self.marks.retain(|_, mark| mark.job != *id);
             self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason);
         }
         Reply::Jobs(changed)
@@ -270,8 +277,14 @@ impl Store {
                 }
             }
         }
-        let rows = (bodies.len() + events.len()) as u64;
-        Reply::Pruned { rows, more: bodies.len() >= limit || events.len() >= limit }
+        let expired = self.marks.iter().filter(|(_, mark)| mark.expires_at <= prune.at);
+        let marks: Vec<_> = expired.map(|(key, _)| key.clone()).take(limit).collect();
+        for key in &marks {
+            self.marks.remove(key);
+        }
+        let slices = [bodies.len(), events.len(), marks.len()];
+        let rows = slices.iter().sum::<usize>() as u64;
+        Reply::Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod accept;
 mod apply;
+mod marks;
 mod read;
 mod writer;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectState, JobId};
+use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::time::Time;
 
 use crate::op::{AttemptSettlement, Begin};
@@ -46,8 +47,18 @@ pub struct Store {
     window: Duration,
     /// Of each source: within the life of the key, and after it.
     lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
+    /// By store and key.
+    marks: BTreeMap<(String, [u8; 16]), MarkRow>,
     last_ord: Ord,
     last_job: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MarkRow {
+    owner: EffectKey,
+    event: EventId,
+    job: JobId,
+    expires_at: Time,
 }
 
 #[derive(Clone, Debug)]

@@ -74,7 +74,7 @@ pub(super) fn sealed_failure(
     (Some(serde_json::to_string(&rest).expect("plain data has a JSON form")), Some(message))
 }
 
-fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
+pub(super) fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
     value.map(|value| sealer.seal(place, &[value.to_string().as_bytes()]))
 }
 
@@ -88,6 +88,8 @@ impl Batch<'_> {
             }
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(settlement),
+            Op::Note(note) => self.note(note),
+            Op::Mark(mark) => self.mark(mark),
             Op::Replay(replay) => self.replay(replay),
             Op::Resolve(resolve) => self.resolve(resolve),
             Op::Drop(drop) => self.drop_jobs(drop),
@@ -361,6 +363,7 @@ impl Batch<'_> {
                 .optional()?;
             if let Some(worker) = worker {
                 self.audit(drop.at, &drop.actor, "drop", &job.to_string(), &drop.reason)?;
+                self.cached(include_str!("sql/release_marks.sql"))?.execute([job.0])?;
                 changed.push((*job, Arc::from(worker)));
             }
         }

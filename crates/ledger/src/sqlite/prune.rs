@@ -25,7 +25,10 @@ impl Batch<'_> {
             self.cached(include_str!("sql/delete_variants.sql"))?.execute([ord])?;
         }
         let events = self.prune_events(prune)?;
-        Ok(Reply::Pruned { rows: (bodies.len() + events) as u64, more: bodies.len() >= limit || events >= limit })
+        let marks =
+            self.cached(include_str!("sql/delete_marks.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
+        let slices = [bodies.len(), events, marks];
+        Ok(Reply::Pruned { rows: slices.iter().sum::<usize>() as u64, more: slices.iter().any(|rows| *rows >= limit) })
     }
 
     fn prune_events(&mut self, prune: &Prune) -> rusqlite::Result<usize> {

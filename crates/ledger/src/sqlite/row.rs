@@ -212,6 +212,11 @@ impl Reader<'_> {
         })
     }
 
+    /// The column of `note.sql`.
+    pub fn note(&self, job: JobId, key: EffectKey, row: &Row<'_>) -> rusqlite::Result<Value> {
+        Ok(self.opened_json(row, 0, place::effect_result(job.0, &key.0))?.unwrap_or_default())
+    }
+
     /// The columns of `attempts.sql`.
     pub fn attempt(&self, row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
         let (job, n, started_at) = (row.get(0)?, row.get(1)?, row.get(4)?);

@@ -7,6 +7,7 @@ mod attempt;
 mod driver;
 #[path = "../given/mod.rs"]
 mod given;
+mod inside;
 mod keys;
 mod lifecycle;
 mod lists;
@@ -72,6 +73,15 @@ macro_rules! suite {
                 applied_stays_applied
                 reads_are_counted_until_the_next_try
                 an_effect_is_known_by_its_key_when_its_step_has_another_place
+            ]
+            inside [
+                a_note_is_kept_as_it_was_first_made
+                a_run_that_the_job_has_left_behind_notes_nothing
+                a_mark_is_its_owners_in_every_run_and_nobody_elses
+                a_mark_beside_the_edge_of_a_bucket_counts
+                a_mark_of_another_store_is_another_mark
+                an_expired_mark_is_free_and_is_pruned
+                a_dropped_job_releases_its_marks
             ]
             operate [
                 only_finished_and_dead_jobs_are_replayed

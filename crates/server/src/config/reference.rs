@@ -122,6 +122,7 @@ fn write_table(page: &mut String, table: &Table) {
 fn write_action(page: &mut String, action: Action) {
     let spec = action.spec();
     let destination = match spec.destination_required {
+        _ if action.is_inner() => "Stays inside: it has no destination.".to_owned(),
         true => format!("Needs a destination of type `{}`.", spec.destination),
         false => format!("Uses a destination of type `{}`, or a built-in one when none is named.", spec.destination),
     };

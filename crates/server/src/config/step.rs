@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use sluice_domain::action::Action;
 use sluice_domain::destination::DestinationKind;
+use sluice_domain::outcome::EffectClass;
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::script::Runtime;
 use sluice_domain::template::Template;
-use sluice_domain::worker::{Order, Step};
+use sluice_domain::worker::{OnError, Order, Step};
 
 use super::destination::TIMEOUT;
 use super::expression::{SecretUse, Visible, WORKED, condition};
@@ -58,13 +59,11 @@ pub(super) static STEP: Table = Table {
 };
 
 /// Actions of a later release: a known name deserves a better answer than "unknown".
-const LATER: [&str; 10] = [
+const LATER: [&str; 8] = [
     "hubspot.upsert",
     "analytics.track",
     "messaging.send_template",
     "enrich.geoip",
-    "utils.compute_dedup_key",
-    "store.setnx",
     "policy.check",
     "approval.request",
     "queue",
@@ -178,6 +177,27 @@ fn read_one(
     }
     let with_node = script.as_ref().map(|script| &script.with).or(fields.node("with"));
     let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
+    let raw = with_node.map(Node::to_value).unwrap_or_default();
+    let step = |destination: String, class: EffectClass| Step {
+        id: id.map_or_else(String::new, |(id, _)| id.to_owned()),
+        condition,
+        action,
+        destination,
+        with: with.unwrap_or(Template::Map(vec![])),
+        class,
+        repeat_allowed: action.repeat_allowed(&raw),
+        retry,
+        order,
+        foreach: None,
+        pace: None,
+        on_error: OnError::Fail,
+        undoes: None,
+    };
+    if action.is_inner() {
+        refuse_destination(&fields, action, with_node);
+        read.steps.push(step(String::new(), action.class(&raw)));
+        return;
+    }
     let destination = read_destination(&fields, action, with_node, names);
     let Some(destination) = destination else { return };
     let (name, span) = destination;
@@ -187,18 +207,21 @@ fn read_one(
     read.timeouts.push(Timeout { span, destination: name.clone(), timeout });
     read.built_in.extend((!names.destinations.contains_key(&name)).then_some(action.spec().destination));
     read.runtimes.extend(script.as_ref().and_then(|script| script.needed.clone()));
-    let raw = with_node.map(Node::to_value).unwrap_or_default();
-    read.steps.push(Step {
-        id: id.map_or_else(String::new, |(id, _)| id.to_owned()),
-        condition,
-        action,
-        destination: name,
-        with: with.unwrap_or(Template::Map(vec![])),
-        class: found.map_or_else(|| action.class(&raw), |found| action.class_at(&raw, &found.kind)),
-        repeat_allowed: action.repeat_allowed(&raw),
-        retry,
-        order,
-    });
+    let class = found.map_or_else(|| action.class(&raw), |found| action.class_at(&raw, &found.kind));
+    read.steps.push(step(name, class));
+}
+
+/// What stays inside goes nowhere.
+fn refuse_destination(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>) {
+    let inside =
+        with.and_then(|with| with.entries()).unwrap_or_default().iter().find(|entry| entry.key == "destination");
+    let span = fields.node("destination").map(|_| fields.key_span("destination"));
+    if let Some(span) = span.or(inside.map(|entry| entry.key_span)) {
+        fields
+            .report
+            .error(span, "unknown-parameter", format!("{} has no destination: it stays inside", action.name()))
+            .hint("leave `destination` out");
+    }
 }
 
 fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sluice_domain::action::{Action, Parameter, Shape};
+use sluice_domain::key::names_a_moment;
 use sluice_domain::template::Template;
 use sluice_domain::unit;
 
@@ -60,6 +61,8 @@ pub(super) fn read(
         Action::HttpRequest => check_http(report, node),
         Action::EmailSend => check_one_of(report, node, at, ["text", "html"]),
         Action::SlackPost => check_one_of(report, node, at, ["text", "blocks"]),
+        Action::StoreSetnx => check_one_of(report, node, at, ["ttl_seconds", "ttl"]),
+        Action::ComputeDedupKey => check_fields(report, node),
         Action::SalesforceUpsert | Action::PostgresUpsert | Action::Script => {}
     }
     let taken = |entry: &&Entry| entry.key != "destination" && !is_verbatim(action, &entry.key);
@@ -99,6 +102,7 @@ pub(super) fn describe(shape: &Shape) -> String {
         Shape::Duration => "a duration such as 10s".into(),
         Shape::Numbers => "a list of whole numbers".into(),
         Shape::Texts => "text, or a list of texts".into(),
+        Shape::Number => "a number above zero".into(),
     }
 }
 
@@ -122,6 +126,7 @@ fn check_shape(report: Report<'_>, node: &Node, parameter: &Parameter) {
         }
         _ if filled_in => true,
         Shape::Text | Shape::Texts => node.text().is_some(),
+        Shape::Number => value.as_f64().is_some_and(|number| number > 0.0),
         Shape::Flag => value.is_boolean(),
         Shape::OneOf(words) => node.text().is_some_and(|text| words.contains(&text)),
         Shape::Duration => match node.text().map(unit::duration) {
@@ -143,6 +148,23 @@ fn check_shape(report: Report<'_>, node: &Node, parameter: &Parameter) {
     let reported = report.error(node.span, "wrong-type", message);
     if let (Shape::OneOf(words), Some(text)) = (&parameter.shape, node.text()) {
         reported.meant(text, words.iter().copied(), "");
+    }
+}
+
+/// A key in stretches of time needs a moment.
+fn check_fields(report: Report<'_>, node: &Node) {
+    let Some(fields) = node.get("fields").and_then(Node::items) else { return };
+    let is_moment = |field: &Node| field.text().is_some_and(|name| name.contains("{{") || names_a_moment(name));
+    if let Some(width) = node.get("bucket_minutes")
+        && !fields.iter().any(is_moment)
+    {
+        report
+            .warning(
+                width.span,
+                "no-moment",
+                "no field is named like a moment, and only a moment is cut into stretches",
+            )
+            .hint("add the field that says when it happened, such as timestamp or occurred_at");
     }
 }
 

@@ -70,8 +70,15 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
         check_timeout(report, used, consumed, names);
     }
     let (queue, _) = queue?;
-    let worker =
-        Worker { name: name.to_owned(), queue: queue.to_owned(), concurrency, retry: policy, steps: read.steps };
+    let worker = Worker {
+        name: name.to_owned(),
+        queue: queue.to_owned(),
+        concurrency,
+        retry: policy,
+        steps: read.steps,
+        undo: vec![],
+        on: None,
+    };
     let name = (name.to_owned(), name_span);
     Some(ReadWorker { name, worker: Arc::new(worker), built_in: read.built_in, runtimes: read.runtimes })
 }

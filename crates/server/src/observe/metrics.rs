@@ -82,6 +82,15 @@ pub struct WorkerLabels {
     pub worker: String,
 }
 
+/// One worker and what became of its marks.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct MarkLabels {
+    /// Its name.
+    pub worker: String,
+    /// Whether the mark was the job's own to set: true or false.
+    pub set: String,
+}
+
 /// One source.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct SourceLabels {
@@ -131,6 +140,10 @@ pub struct Inner {
     pub dead_letters: Family<DeadLabels, Counter>,
     /// Jobs brought back to life.
     pub replays: Counter,
+    /// Marks of `store.setnx`, set or found set.
+    pub marks: Family<MarkLabels, Counter>,
+    /// Jobs that died because their contact had no retries left.
+    pub retry_budget_exhausted: Family<WorkerLabels, Counter>,
     /// Gates that opened and closed.
     pub gates: Family<GateLabels, Counter>,
     /// Live jobs, as of the last look.
@@ -182,6 +195,8 @@ impl Metrics {
             jobs: Family::default(),
             dead_letters: Family::default(),
             replays: Counter::default(),
+            marks: Family::default(),
+            retry_budget_exhausted: Family::default(),
             gates: Family::default(),
             depth: Family::default(),
             oldest_seconds: Family::default(),
@@ -210,6 +225,12 @@ impl Metrics {
         r.register("jobs_finished", "Jobs that came to an end, by worker and state", inner.jobs.clone());
         r.register("dead_letters", "Jobs that died, by worker and failure class", inner.dead_letters.clone());
         r.register("replays", "Jobs brought back to life", inner.replays.clone());
+        r.register("marks", "Marks of store.setnx, by worker and whether the job set it", inner.marks.clone());
+        r.register(
+            "retry_budget_exhausted",
+            "Jobs that died because their contact had no retries left, by worker",
+            inner.retry_budget_exhausted.clone(),
+        );
         r.register("gate_changes", "Breakers and pauses, by destination", inner.gates.clone());
         r.register("jobs_live", "Live jobs, by worker and state", inner.depth.clone());
         r.register("oldest_job_seconds", "Age of the oldest live job, by worker", inner.oldest_seconds.clone());
@@ -228,6 +249,11 @@ impl Metrics {
             .get_or_create(&IntakeLabels { source: source.to_owned(), outcome: outcome.to_owned() })
             .inc();
         self.intake_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A mark was set, or found set.
+    pub fn mark(&self, worker: &str, set: bool) {
+        self.marks.get_or_create(&MarkLabels { worker: worker.to_owned(), set: set.to_string() }).inc();
     }
 
     /// An attempt has ended.

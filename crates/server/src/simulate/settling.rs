@@ -101,6 +101,7 @@ impl World {
         Standing {
             step: run.job.step,
             steps: plan.steps.len() as u32,
+            more_items: false,
             attempts,
             dead_letter_queue: Some(plan.dead_letter_queue),
             outputs: &run.outputs,

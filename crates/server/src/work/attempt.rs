@@ -9,32 +9,27 @@ use sluice_domain::job::EffectKey;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::progress::{Seen, attempts_after, must_verify};
 use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
-use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::{Queue, Step, Worker};
 use sluice_ledger::{AttemptKind, AttemptSettlement, Begin, Begun};
 
+use super::books::Books;
 use super::run::{Run, Tried};
+use super::turn::Turn;
 use super::{Finished, Live};
 
 impl Run<'_> {
     /// Tries the step, or reads back how the last try ended.
     pub async fn attempt(
-        mut self,
+        mut self: Box<Self>,
         live: &Live,
         worker: &Worker,
         step: &Step,
-        scope: &Scope,
+        turn: Turn,
+        with: &Value,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
-        let with = match step.with.render(scope, &live.secrets) {
-            Ok(with) => with.unwrap_or(Value::Null),
-            Err(problem) => {
-                let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
-                return self.end_untried(Next::Die { failure }).await;
-            }
-        };
-        let key = EffectKey::new(self.event.id, &worker.name, &step.id);
+        let key = turn.key;
         let (effect_key, traceparent) = (key.to_string(), self.traceparent());
         let connectors = self.context.revisions.connectors(live, &step.destination);
         let timeout =
@@ -43,7 +38,7 @@ impl Run<'_> {
         let call = Call {
             action: step.action,
             destination: &step.destination,
-            with: &with,
+            with,
             effect_key: &effect_key,
             attempt: self.job.attempts + 1,
             traceparent: Some(&traceparent),
@@ -53,13 +48,13 @@ impl Run<'_> {
         if self.must_verify(step, key).await? {
             let readback = tokio::time::timeout(timeout, connectors.read_back(call)).await;
             let readback = readback.unwrap_or_else(|_| Readback::Unreadable(gave_up(timeout)));
-            return self.settle_readback(worker, step, key, readback, now).await;
+            return self.settle_readback(worker, step, turn, readback, now).await;
         }
         let begin = Begin {
             job: self.job.id,
             n: self.job.tries + 1,
             step: self.job.step,
-            step_id: Arc::from(step.id.as_str()),
+            step_id: turn.label.clone(),
             key,
             class: step.class,
             action: step.action.name(),
@@ -70,7 +65,7 @@ impl Run<'_> {
         if step.class.waits_for_intent(self.job.replays) {
             match self.context.ledger.begin(begin).await? {
                 Begun::Go => {}
-                Begun::AlreadyApplied => return self.pass_over_applied(step).await,
+                Begun::AlreadyApplied => return self.pass_over_applied(worker, step, turn).await,
                 Begun::Stale => return Ok(None),
             }
         } else {
@@ -80,7 +75,7 @@ impl Run<'_> {
         let outcome = tokio::time::timeout(timeout, connectors.call(call)).await;
         let outcome = outcome.unwrap_or_else(|_| Outcome::Unsure { failure: gave_up(timeout) });
         self.context.metrics.attempt(&step.destination, outcome.as_str(), self.context.clock.now().since(started));
-        self.settle_call(worker, step, key, outcome, now).await
+        self.settle_call(worker, step, turn, outcome, now).await
     }
 
     /// Whether the outcome of an earlier try has to be read back before anything else.
@@ -93,15 +88,15 @@ impl Run<'_> {
     }
 
     async fn settle_call(
-        mut self,
+        mut self: Box<Self>,
         worker: &Worker,
         step: &Step,
-        key: EffectKey,
+        turn: Turn,
         outcome: Outcome,
         started_at: Time,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let attempt = AttemptSettlement {
-            step_id: Arc::from(step.id.as_str()),
+            step_id: turn.label.clone(),
             kind: AttemptKind::Call,
             started_at,
             outcome: outcome.as_str(),
@@ -111,21 +106,21 @@ impl Run<'_> {
         let attempted = self.attempted(worker, step, self.job.attempts + 1);
         let (next, verdict) = settle(attempted, outcome, &mut self.random);
         let attempts = attempts_after(self.job.attempts, &next);
-        let tried = Tried { step_id: attempt.step_id.clone(), key, attempt, reads: (0, 0), seen, attempts, verdict };
+        let tried = Tried { turn, attempt, reads: (0, 0), seen, attempts, verdict };
         self.end(next, tried).await
     }
 
     async fn settle_readback(
-        mut self,
+        mut self: Box<Self>,
         worker: &Worker,
         step: &Step,
-        key: EffectKey,
+        turn: Turn,
         readback: Readback,
         started_at: Time,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
         // By its key: another revision may have given its step another place.
-        let before = effects.iter().find(|effect| effect.key == key);
+        let before = effects.iter().find(|effect| effect.key == turn.key);
         let (absent, reads) = before.map_or((0, 0), |effect| (effect.absent_reads, effect.reads));
         let reads = (if readback == Readback::Absent { absent + 1 } else { absent }, reads + 1);
         let (outcome, failure) = match &readback {
@@ -133,21 +128,26 @@ impl Run<'_> {
             Readback::Absent => ("absent", None),
             Readback::Unreadable(failure) => ("unreadable", Some(failure.clone())),
         };
-        let step_id: Arc<str> = Arc::from(step.id.as_str());
-        let attempt =
-            AttemptSettlement { step_id: step_id.clone(), kind: AttemptKind::Read, started_at, outcome, failure };
+        let step_id = turn.label.clone();
+        let attempt = AttemptSettlement { step_id, kind: AttemptKind::Read, started_at, outcome, failure };
         let attempts = self.job.attempts;
         let attempted = self.attempted(worker, step, attempts);
         let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
-        self.end(next, Tried { step_id, key, attempt, reads, seen: Seen::Answered, attempts, verdict }).await
+        self.end(next, Tried { turn, attempt, reads, seen: Seen::Answered, attempts, verdict }).await
     }
 
-    /// The ledger knows better than memory: this step was done before.
-    async fn pass_over_applied(mut self, step: &Step) -> Result<Option<Finished>, sluice_ledger::Error> {
+    /// The ledger knows better than memory: this was done before.
+    async fn pass_over_applied(
+        mut self: Box<Self>,
+        worker: &Worker,
+        step: &Step,
+        turn: Turn,
+    ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
-        let result = effects.into_iter().find(|effect| effect.step == self.job.step).and_then(|effect| effect.result);
-        let result = result.unwrap_or(Value::Null);
-        self.outputs.insert(step.id.clone(), result.clone());
+        self.books = Books::new(self.event.id, &self.job.worker, effects);
+        let result = self.books.left(step, &turn.label).unwrap_or_default();
+        self.remember(worker, step, &turn);
+        self.more_items = self.has_more(step, &turn);
         self.end_untried(Next::Advance { result }).await
     }
 
@@ -155,7 +155,7 @@ impl Run<'_> {
         Attempted {
             class: step.class,
             repeat_allowed: step.repeat_allowed,
-            policy: worker.retry_for(self.job.step as usize),
+            policy: worker.retry_for(self.job.step),
             attempts,
             // The scheduler keeps due times by the steady clock.
             now: self.context.clock.now(),

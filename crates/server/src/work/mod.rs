@@ -8,12 +8,18 @@
 //! interrupted, by the rules of its class.
 
 mod attempt;
+mod books;
+mod decide;
+mod inner;
+mod recall;
 mod recover;
 mod run;
 mod scope;
+mod turn;
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::settle::{Next, Verdict};
 use sluice_domain::worker::{Order as LaneOrder, Worker};
@@ -22,9 +28,12 @@ use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
 use crate::clock::Clock;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
+use inner::{Inner, Inside};
+pub use inner::{Rehearsed, rehearse};
 pub use recover::{recover, recover_one};
 use run::Run;
 pub use scope::scope_of;
+use turn::Turned;
 
 /// What the room needs.
 #[derive(Clone, Debug)]
@@ -73,9 +82,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where this step of a worker goes; `None` behind its last one.
+    /// Where the first step goes that reaches out from this one on; `None` if there is none.
     pub fn of(worker: &Worker, step: u32) -> Option<Place> {
-        let step = worker.steps.get(step as usize)?;
+        let step = worker.next_outward(step)?;
         Some(Place { destination: Arc::from(step.destination.as_str()), order: step.order })
     }
 
@@ -111,32 +120,50 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
         Ok(scope) => scope,
         Err(failure) => return run.end_untried(Next::Die { failure }).await,
     };
-    if run.job.step > 0 {
-        run.add_outputs(&mut scope).await?;
-    }
-    // Steps that need not be done cost nothing and are passed over.
+    run.open_books(&worker).await?;
+    run.recall(&live, &worker, &mut scope).await?;
+    // Steps that need not be done cost nothing and are passed over; those that stay inside take no slot.
     loop {
-        let Some(step) = worker.steps.get(run.job.step as usize) else {
-            return run.complete().await;
+        let Some(step) = worker.step_at(run.job.step) else {
+            return run.reach_end(&worker).await;
         };
-        match step.condition.as_ref().map_or(Ok(true), |condition| condition.holds(&scope)) {
-            Ok(true) => {}
-            Ok(false) => {
-                run.job.step += 1;
-                run.job.attempts = 0;
+        let turn = match run.turn(&worker, step, &mut scope) {
+            Ok(Turned::Do(turn)) => turn,
+            Ok(Turned::Pass(output)) => {
+                run.pass(step, output, &mut scope);
                 continue;
             }
-            Err(problem) => {
-                let failure =
-                    Failure::new(FailureClass::Mapping, "condition", format!("step `{}`: if: {problem}", step.id));
-                return run.end_untried(Next::Die { failure }).await;
-            }
-        }
-        if *step.destination != *run.destination {
+            Ok(Turned::NotYet(due)) => return run.wait_until(due).await,
+            Err(failure) => return run.end_untried(Next::Die { failure }).await,
+        };
+        if !step.action.is_inner() && *step.destination != *run.destination {
             // The slot that was taken is another destination's.
             return Ok(Some(run.hand_back()));
         }
-        return run.attempt(&live, &worker, step, &scope).await;
+        let with = match step.with.render(&scope, &live.secrets) {
+            Ok(with) => with.unwrap_or(Value::Null),
+            Err(problem) => {
+                let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
+                match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {
+                    Ok(()) => continue,
+                    Err(failure) => return run.end_untried(Next::Die { failure }).await,
+                }
+            }
+        };
+        if !step.action.is_inner() {
+            return run.attempt(&live, &worker, step, turn, &with).await;
+        }
+        let inside = Inside { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
+        match inner::perform(&run, inside).await? {
+            Inner::Done(output) => run.keep(step, &turn, output, &mut scope),
+            Inner::End(reason) => return run.end_noop(reason).await,
+            Inner::Wait { due, failure } => return run.wait(due, failure).await,
+            Inner::Die(failure) => match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {
+                Ok(()) => {}
+                Err(failure) => return run.end_untried(Next::Die { failure }).await,
+            },
+            Inner::Stale => return Ok(None),
+        }
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use serde_json::Map;
 use sluice_domain::job::{EffectState, JobId, JobState};
-use sluice_domain::progress::{Interrupted, interrupted};
+use sluice_domain::progress::{Interrupted, interrupted_next};
 use sluice_domain::random::Random;
 use sluice_domain::retry::RetryPolicy;
 use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord, Settlement};
 
 use super::Context;
+use super::books::Books;
+use super::decide::decide;
 
 /// Jobs that are settled in one go.
 const SLICE: u32 = 512;
@@ -45,7 +48,8 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
     // Steps that were passed over before it are not in the job's row: where the effect was begun, there the job stands.
     let effect = effects.iter().find(|effect| effect.state == EffectState::Intent);
     let place = effect.map_or(job.step, |effect| effect.step);
-    let step = worker.as_ref().and_then(|worker| worker.steps.get(place as usize));
+    let step = worker.as_ref().and_then(|worker| worker.step_at(place));
+    let event = context.ledger.events(vec![job.ord]).await?.pop();
     let at = context.clock.wall();
     let standard = RetryPolicy::standard();
     let dead_letter_queue = match (&pinned, &worker) {
@@ -55,14 +59,23 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
     let case = Interrupted {
         effect: effect.map(|effect| effect.class),
         repeat_allowed: step.is_some_and(|step| step.repeat_allowed),
-        policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place as usize)),
+        policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place)),
         step: place,
         attempts: job.attempts,
         dead_letter_queue: dead_letter_queue.as_deref(),
         now: context.clock.now(),
         at,
     };
-    let next = interrupted(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
+    let (next, attempts) = interrupted_next(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
+    let outputs = Map::new();
+    let standing = case.standing(attempts, &outputs);
+    let next = match (&worker, event) {
+        (Some(worker), Some((event, _))) => {
+            let books = Books::new(event.id, &job.worker, effects.clone());
+            decide(worker, &books, &job, standing, next)
+        }
+        _ => standing.after(next),
+    };
     let settlement = Settlement {
         job: job.id,
         n: job.tries,

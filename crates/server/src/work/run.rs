@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use sluice_domain::job::{EffectKey, EffectState, JobState};
+use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::progress::{JobNext, Seen, Standing, effect_after, run_seed};
 use sluice_domain::random::Random;
 use sluice_domain::settle::{Next, Verdict};
-use sluice_domain::template::Scope;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::Worker;
 use sluice_ledger::{AttemptSettlement, EffectSettlement, EventBody, EventRecord, JobRecord, Settlement};
 
+use super::books::{Books, Entry, error_output};
+use super::decide;
+use super::turn::Turn;
 use super::{Context, Finished, Live, Order, Place};
 
 /// How long to wait before a settlement is tried again on a full disk.
@@ -28,8 +30,14 @@ pub(super) struct Run<'a> {
     pub body: Arc<EventBody>,
     pub destination: Arc<str>,
     pub dead_letter_queue: Option<String>,
-    /// Outputs of steps that are done, for the result.
+    /// What the ledger knows of the job's effects.
+    pub books: Books,
+    /// Outputs of steps that reached out, for the result.
     pub outputs: Map<String, Value>,
+    /// Outputs of steps inside, for the result of a job that did nothing else.
+    pub inside: Map<String, Value>,
+    /// Whether the step has more items than the one that was tried.
+    pub more_items: bool,
     pub worker: Option<Arc<Worker>>,
     pub random: Random,
 }
@@ -37,10 +45,8 @@ pub(super) struct Run<'a> {
 /// What was tried in a run.
 #[derive(Debug)]
 pub(super) struct Tried {
-    /// The step's name.
-    pub step_id: Arc<str>,
-    /// The effect's name for ever.
-    pub key: EffectKey,
+    /// What it was tried for.
+    pub turn: Turn,
     /// How it ended, for the record.
     pub attempt: AttemptSettlement,
     /// Reads that did not find the effect since the last attempt, and reads in all.
@@ -54,31 +60,23 @@ pub(super) struct Tried {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(context: &'a Context, order: Order) -> Run<'a> {
+    pub fn new(context: &'a Context, order: Order) -> Box<Run<'a>> {
         let seed = run_seed(order.job.id, order.job.tries, order.event.received_at);
-        Run {
+        let books = Books::new(order.event.id, &order.job.worker, vec![]);
+        Box::new(Run {
             context,
             job: order.job,
             event: order.event,
             body: order.body,
             destination: order.destination,
             dead_letter_queue: None,
+            books,
             outputs: Map::new(),
+            inside: Map::new(),
+            more_items: false,
             worker: None,
             random: Random::seeded(seed),
-        }
-    }
-
-    /// Makes the outputs of finished steps visible to the ones that follow.
-    pub async fn add_outputs(&mut self, scope: &mut Scope) -> Result<(), sluice_ledger::Error> {
-        for effect in self.context.ledger.effects(self.job.id).await? {
-            if effect.state == EffectState::Applied {
-                let output = effect.result.unwrap_or(Value::Null);
-                scope.set_step_output(&effect.step_id, output.clone());
-                self.outputs.insert(effect.step_id, output);
-            }
-        }
-        Ok(())
+        })
     }
 
     /// Why the job is too old for its queue, if it is. One that a person replayed is never too old.
@@ -93,22 +91,54 @@ impl<'a> Run<'a> {
     }
 
     /// Nothing was tried: the job ends, or cannot go on.
-    pub async fn end_untried(self, next: Next) -> Result<Option<Finished>, sluice_ledger::Error> {
+    pub async fn end_untried(self: Box<Self>, next: Next) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
-        let next = self.standing(self.job.attempts, at).after(next);
+        let next = self.decided(next, self.job.attempts, at);
         self.write(next, None, None, None, at).await
     }
 
-    /// Every step is done or was passed over.
-    pub async fn complete(self) -> Result<Option<Finished>, sluice_ledger::Error> {
+    /// Every step is done or was passed over, or everything is undone.
+    pub async fn reach_end(self: Box<Self>, worker: &Worker) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
-        let next = self.standing(0, at).complete();
+        if worker.is_undoing(self.job.step) {
+            let next = decide::undone(&self.job, self.standing(self.job.attempts, at));
+            return self.write(next, None, None, None, at).await;
+        }
+        let mut next = self.standing(0, at).complete();
+        if next.state == JobState::Noop && !self.inside.is_empty() {
+            next.result = Some(Value::Object(self.inside.clone()));
+        }
         self.write(next, None, None, None, at).await
+    }
+
+    /// A step inside has decided that nothing more is to be done.
+    pub async fn end_noop(self: Box<Self>, reason: Value) -> Result<Option<Finished>, sluice_ledger::Error> {
+        let at = self.context.clock.wall();
+        let next = self.standing(0, at).end_noop(reason);
+        self.write(next, None, None, None, at).await
+    }
+
+    /// It is not time yet, by the steady clock.
+    pub async fn wait(
+        self: Box<Self>,
+        due: Time,
+        failure: Option<Failure>,
+    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+        let at = self.context.clock.wall();
+        let next = self.standing(self.job.attempts, at).wait(due, failure);
+        self.write(next, None, None, None, at).await
+    }
+
+    /// The same by the wall clock.
+    pub async fn wait_until(self: Box<Self>, due: Time) -> Result<Option<Finished>, sluice_ledger::Error> {
+        let clock = &self.context.clock;
+        let due = clock.now() + due.since(clock.wall());
+        self.wait(due, None).await
     }
 
     /// The next step goes to another destination than the one whose slot was taken. Only memory changes: should the
     /// process die, the steps that were passed over are passed over again.
-    pub fn hand_back(self) -> Finished {
+    pub fn hand_back(self: Box<Self>) -> Finished {
         let place = self.place();
         Finished { job: self.job, verdict: None, place }
     }
@@ -118,23 +148,45 @@ impl<'a> Run<'a> {
     }
 
     /// Something was tried.
-    pub async fn end(mut self, next: Next, tried: Tried) -> Result<Option<Finished>, sluice_ledger::Error> {
+    pub async fn end(mut self: Box<Self>, next: Next, tried: Tried) -> Result<Option<Finished>, sluice_ledger::Error> {
         let at = self.context.clock.wall();
-        let (state, result) = effect_after(&next, tried.seen);
-        if let (EffectState::Applied, Some(result)) = (state, &result) {
-            self.outputs.insert(tried.step_id.to_string(), result.clone());
+        let (state, mut result) = effect_after(&next, tried.seen);
+        let worker = self.worker.clone();
+        let step = worker.as_ref().and_then(|worker| worker.step_at(self.job.step));
+        if let (Next::Die { failure }, Some(worker)) = (&next, &worker)
+            && decide::goes_on(worker, self.job.step)
+        {
+            result = Some(error_output(failure));
+        }
+        if state == EffectState::Applied {
             self.context.metrics.effect(&self.destination, at.since(self.event.received_at));
         }
+        let label = tried.turn.label.clone();
+        self.books.put(&label, Entry { state, result: result.clone(), last_at: at });
+        if let (Some(worker), Some(step)) = (&worker, step) {
+            self.remember(worker, step, &tried.turn);
+            self.more_items = self.has_more(step, &tried.turn);
+        }
         let (absent_reads, reads) = tried.reads;
-        let effect = EffectSettlement { key: tried.key, step: self.job.step, state, result, absent_reads, reads };
-        let next = self.standing(tried.attempts, at).after(next);
+        let effect = EffectSettlement { key: tried.turn.key, step: self.job.step, state, result, absent_reads, reads };
+        let next = self.decided(next, tried.attempts, at);
         self.write(next, Some(effect), Some(tried.attempt), Some(tried.verdict), at).await
+    }
+
+    /// Where the job stands after a decision about the step that it stands at.
+    fn decided(&self, next: Next, attempts: u32, at: Time) -> JobNext {
+        let standing = self.standing(attempts, at);
+        match &self.worker {
+            Some(worker) => decide::decide(worker, &self.books, &self.job, standing, next),
+            None => standing.after(next),
+        }
     }
 
     fn standing(&self, attempts: u32, at: Time) -> Standing<'_> {
         Standing {
             step: self.job.step,
-            steps: self.worker.as_ref().map_or(0, |worker| u32::try_from(worker.steps.len()).unwrap_or(u32::MAX)),
+            steps: self.worker.as_ref().map_or(0, |worker| worker.end()),
+            more_items: self.more_items,
             attempts,
             dead_letter_queue: self.dead_letter_queue.as_deref(),
             outputs: &self.outputs,
@@ -143,7 +195,7 @@ impl<'a> Run<'a> {
     }
 
     async fn write(
-        mut self,
+        mut self: Box<Self>,
         next: JobNext,
         effect: Option<EffectSettlement>,
         attempt: Option<AttemptSettlement>,
@@ -154,6 +206,7 @@ impl<'a> Run<'a> {
         let job = &mut self.job;
         (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
         (job.verifying, job.updated_at) = (next.verifying, at);
+        (job.failure, job.result) = (next.failure.clone(), next.result.clone());
         let settlement = Settlement { job: job.id, n: job.tries, effect, attempt, next, at };
         loop {
             match self.context.ledger.settle(settlement.clone()).await {

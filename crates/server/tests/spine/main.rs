@@ -6,4 +6,5 @@ mod effects;
 mod fixture;
 mod intake;
 mod operating;
+mod playbook;
 mod recovery;

@@ -92,6 +92,12 @@ pub(super) struct StepReport {
     pub runs: Runs,
     /// Steps whose output has to be known first.
     pub needs: Vec<String>,
+    /// What a step that stays inside would come to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// What was taken for granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<&'static str>,
     pub request: Option<RequestReport>,
     /// What would make the job a dead letter.
     pub problem: Option<String>,
@@ -225,7 +231,8 @@ impl QueueReport {
 impl StepReport {
     fn told(&self, number: usize) -> String {
         let place = if self.destination.is_empty() { String::new() } else { format!(" → {}", self.destination) };
-        let mut text = format!("{number}. {}: {}{place}, {} effect\n", self.step, self.action, self.class);
+        let kind = if self.destination.is_empty() { "inside".to_owned() } else { format!("{} effect", self.class) };
+        let mut text = format!("{number}. {}: {}{place}, {kind}\n", self.step, self.action);
         let mut line = |words: String| text.push_str(&format!("   {words}\n"));
         match (&self.condition, self.runs) {
             (Some(condition), Runs::Yes) if self.problem.is_none() => line(format!("if {condition}: holds")),
@@ -238,9 +245,16 @@ impl StepReport {
             }
             _ => {}
         }
-        line(format!("effect key {}, the same in every attempt and replay", self.effect_key));
+        if !self.destination.is_empty() {
+            line(format!("effect key {}, the same in every attempt and replay", self.effect_key));
+        }
+        if let Some(assumed) = self.assumed {
+            line(format!("taken for granted: {assumed}"));
+        }
         if let Some(problem) = &self.problem {
             line(format!("{} {problem}", styled("dead:", style_of("dead"))));
+        } else if let Some(output) = &self.output {
+            text.push_str(&indented(&format!("output {}", pretty(output)), 3));
         } else if let Some(request) = &self.request {
             line(format!("{} {}", request.method, request.url));
             for (name, value) in &request.headers {

@@ -18,7 +18,7 @@ use super::report::{JobReport, RequestReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::live::Live;
-use crate::work::scope_of;
+use crate::work::{Rehearsed, rehearse, scope_of};
 
 /// Stands for the trace that an accepted event would be given.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
@@ -41,11 +41,12 @@ pub(super) fn job(live: &Live, prepared: &Prepared, job: &NewJob, now: Time, cov
         }
     };
     let secrets = Covered::new(&live.secrets);
-    let rehearsal = Rehearsal { live, worker, scope, secrets, event: event_id(prepared), now, cover };
+    let mut rehearsal = Rehearsal { live, worker, scope, secrets, event: event_id(prepared), now, cover };
     let mut would_run = BTreeSet::new();
     for step in &worker.steps {
         let report_of_step = rehearsal.step(step, &would_run);
-        if report_of_step.runs != Runs::No {
+        // What a step inside comes to is known, so nobody waits for it.
+        if report_of_step.runs != Runs::No && report_of_step.output.is_none() {
             would_run.insert(step.id.clone());
         }
         let ends_here = report_of_step.problem.is_some();
@@ -68,7 +69,7 @@ struct Rehearsal<'a> {
 }
 
 impl Rehearsal<'_> {
-    fn step(&self, step: &Step, would_run: &BTreeSet<String>) -> StepReport {
+    fn step(&mut self, step: &Step, would_run: &BTreeSet<String>) -> StepReport {
         let mut expressions = Vec::new();
         step.with.visit_expressions(&mut |expression| expressions.push(expression));
         let condition_needs = needs(step.condition.iter(), would_run);
@@ -82,6 +83,8 @@ impl Rehearsal<'_> {
             condition: step.condition.as_ref().map(|condition| condition.source().to_owned()),
             runs: Runs::Yes,
             needs: condition_needs.union(&with_needs).cloned().collect(),
+            output: None,
+            assumed: None,
             request: None,
             problem: None,
         };
@@ -101,13 +104,28 @@ impl Rehearsal<'_> {
                 return report;
             }
         }
-        if with_needs.is_empty() {
+        if with_needs.is_empty() && step.action.is_inner() {
+            match self.inside(step) {
+                Ok(Rehearsed { output, assumed }) => {
+                    self.scope.set_step_output(&step.id, output.clone());
+                    report.output = Some(self.cover.value(&output));
+                    report.assumed = assumed;
+                }
+                Err(problem) => report.problem = Some(self.cover.text(&problem)),
+            }
+        } else if with_needs.is_empty() {
             match self.request(step, &report.effect_key) {
                 Ok(request) => report.request = Some(request),
                 Err(problem) => report.problem = Some(self.cover.text(&problem)),
             }
         }
         report
+    }
+
+    /// What a step that stays inside would come to.
+    fn inside(&self, step: &Step) -> Result<Rehearsed, String> {
+        let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
+        rehearse(step, &with.unwrap_or(Value::Null), &self.scope)
     }
 
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {

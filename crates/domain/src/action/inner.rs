@@ -1,0 +1,45 @@
+//! Actions that stay inside: no destination, no request. What they leave lies in the ledger, or follows from the event.
+
+use super::{Shape, Spec, parameter};
+
+pub(super) static COMPUTE_DEDUP_KEY: Spec = Spec {
+    name: "utils.compute_dedup_key",
+    about: "Makes a key of what the event is about and when the sender says that it happened. Its output has key, and near: the \
+            same key in the neighbouring stretch of time, which `store.setnx` looks at too.",
+    destination: "",
+    destination_required: false,
+    parameters: &[
+        parameter(
+            "fields",
+            Shape::Texts,
+            true,
+            "Names of fields: looked up in the event, then in the body; a path such as body.cart.id works too. One that is a \
+             moment (timestamp, occurred_at, or a name that ends in _at) is cut into stretches of time.",
+        ),
+        parameter(
+            "bucket_minutes",
+            Shape::Number,
+            false,
+            "How long such a stretch is; left out, a moment counts to the millisecond.",
+        ),
+    ],
+};
+
+pub(super) static STORE_SETNX: Spec = Spec {
+    name: "store.setnx",
+    about: "Sets a mark, unless it is set. Its output has set: true for the job that set it, in every retry and replay of it, \
+            and false for every other, with owner_event.",
+    destination: "",
+    destination_required: false,
+    parameters: &[
+        parameter("key", Shape::Text, true, "What is marked; most often the key of a `utils.compute_dedup_key` step."),
+        parameter("ttl_seconds", Shape::Number, false, "For how long, in seconds; this or `ttl` must be there."),
+        parameter("ttl", Shape::Duration, false, "The same, such as 45m."),
+        parameter(
+            "store",
+            Shape::Text,
+            false,
+            "Marks of one store know nothing of another's; `default` when left out.",
+        ),
+    ],
+};

@@ -1,0 +1,1 @@
+DELETE FROM mark WHERE (store, key) IN (SELECT store, key FROM mark WHERE expires_at <= ?1 LIMIT ?2)

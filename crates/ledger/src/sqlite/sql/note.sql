@@ -1,0 +1,1 @@
+SELECT result FROM effect WHERE job = ?1 AND key = ?2

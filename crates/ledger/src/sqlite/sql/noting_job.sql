@@ -1,0 +1,1 @@
+SELECT contact FROM job WHERE id = ?1 AND state < 8 AND tries = ?2

@@ -1,0 +1,1 @@
+DELETE FROM mark WHERE job = ?1

@@ -1,0 +1,130 @@
+//! Steps that stay inside: what they came to is kept, and a mark has one owner.
+
+use serde_json::{Value, json};
+use sluice_domain::event::EventId;
+use sluice_domain::job::{EffectKey, EffectState, JobState};
+use sluice_domain::key::KeyDigest;
+use sluice_domain::time::Time;
+use sluice_ledger::{DropJobs, JobRecord, Mark, Marked, Note, Prune};
+
+use crate::driver::{Driver, Fixture, at, open};
+
+const HOUR: i64 = 3_600_000;
+
+fn note(job: &JobRecord, n: u32, result: Value) -> Note {
+    let mut key = [9; 16];
+    key[..8].copy_from_slice(&job.id.0.to_be_bytes());
+    Note {
+        job: job.id,
+        n,
+        step: 0,
+        step_id: "check".into(),
+        key: EffectKey(key),
+        action: "store.setnx",
+        state: EffectState::Applied,
+        result,
+        at: at(0),
+    }
+}
+
+fn digest(key: &str) -> KeyDigest {
+    KeyDigest::new("tenant", "mark:default", key)
+}
+
+fn mark(job: &JobRecord, key: &str, near: &[&str]) -> Mark {
+    Mark {
+        note: note(job, job.tries, Value::Null),
+        store: "default".into(),
+        key: digest(key),
+        near: near.iter().map(|key| digest(key)).collect(),
+        event: EventId([u8::try_from(job.id.0).unwrap(); 16]),
+        expires_at: Time(at(0).0 + HOUR),
+    }
+}
+
+async fn set<D: Driver>(fixture: &Fixture<D>, mark: Mark) -> bool {
+    fixture.ledger.mark(mark).await.unwrap().unwrap().set
+}
+
+pub async fn a_note_is_kept_as_it_was_first_made<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    let first = fixture.ledger.note(note(&job, 0, json!({ "n": 1 }))).await.unwrap();
+    let second = fixture.ledger.note(note(&job, 0, json!({ "n": 2 }))).await.unwrap();
+    assert_eq!((first, second), (Some(json!({ "n": 1 })), Some(json!({ "n": 1 }))));
+    let fixture = fixture.reopen().await;
+    let effects = fixture.ledger.effects(job.id).await.unwrap();
+    assert_eq!((effects.len(), effects[0].state), (1, EffectState::Applied));
+    assert_eq!((effects[0].result.clone(), effects[0].step_id.as_str()), (Some(json!({ "n": 1 })), "check"));
+    assert_eq!(fixture.read(job.id).await.state, JobState::Queued, "the job goes on as it stood");
+}
+
+pub async fn a_run_that_the_job_has_left_behind_notes_nothing<D: Driver>() {
+    let fixture = open::<D>();
+    let job = fixture.job("a").await;
+    fixture.attempt(job.id, 1, JobState::Retrying).await;
+    assert_eq!(fixture.ledger.note(note(&job, 0, json!(1))).await.unwrap(), None);
+    assert_eq!(fixture.ledger.mark(mark(&job, "k", &[])).await.unwrap(), None);
+    let done = fixture.job_that_is("b", JobState::Succeeded).await;
+    assert_eq!(fixture.ledger.mark(mark(&done, "k", &[])).await.unwrap(), None);
+    let other = fixture.job("c").await;
+    assert!(set(&fixture, mark(&other, "k", &[])).await, "nobody has set it");
+}
+
+pub async fn a_mark_is_its_owners_in_every_run_and_nobody_elses<D: Driver>() {
+    let fixture = open::<D>();
+    let (one, two) = (fixture.job("a").await, fixture.job("b").await);
+    assert!(set(&fixture, mark(&one, "k", &[])).await);
+    assert!(set(&fixture, mark(&one, "k", &[])).await, "a second run of the owner");
+    let other = fixture.ledger.mark(mark(&two, "k", &[])).await.unwrap();
+    let owner = EventId([u8::try_from(one.id.0).unwrap(); 16]);
+    assert_eq!(other, Some(Marked { set: false, owner: Some(owner) }));
+    let fixture = fixture.reopen().await;
+    assert!(!set(&fixture, mark(&two, "k", &[])).await, "over a restart");
+    assert!(set(&fixture, mark(&one, "k", &[])).await);
+    assert!(set(&fixture, mark(&two, "another", &[])).await);
+    let result = fixture.ledger.effects(two.id).await.unwrap().remove(0).result;
+    assert_eq!(result, Some(json!({ "set": true })), "what it came to last is what is kept");
+}
+
+pub async fn a_mark_beside_the_edge_of_a_bucket_counts<D: Driver>() {
+    let fixture = open::<D>();
+    let (one, two) = (fixture.job("a").await, fixture.job("b").await);
+    assert!(set(&fixture, mark(&one, "22:40", &["22:45"])).await);
+    assert!(!set(&fixture, mark(&two, "22:45", &["22:40"])).await);
+}
+
+pub async fn a_mark_of_another_store_is_another_mark<D: Driver>() {
+    let fixture = open::<D>();
+    let (one, two) = (fixture.job("a").await, fixture.job("b").await);
+    assert!(set(&fixture, mark(&one, "k", &[])).await);
+    assert!(set(&fixture, Mark { store: "codes".into(), ..mark(&two, "k", &[]) }).await);
+}
+
+pub async fn an_expired_mark_is_free_and_is_pruned<D: Driver>() {
+    let fixture = open::<D>();
+    let (one, two) = (fixture.job("a").await, fixture.job("b").await);
+    assert!(set(&fixture, mark(&one, "k", &[])).await);
+    assert!(set(&fixture, mark(&one, "old", &[])).await);
+    let later = |mut mark: Mark| {
+        (mark.note.at, mark.expires_at) = (mark.expires_at, Time(mark.expires_at.0 + HOUR));
+        mark
+    };
+    assert!(set(&fixture, later(mark(&two, "k", &[]))).await);
+    let back = fixture.ledger.mark(later(mark(&one, "k", &[]))).await.unwrap().unwrap();
+    assert!(!back.set, "the owner came too late, and another has it");
+    let prune = Prune { bodies_before: Time(0), events_before: Time(0), rows_max: 10, at: Time(at(0).0 + HOUR) };
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false), "the one that expired");
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (0, false));
+}
+
+pub async fn a_dropped_job_releases_its_marks<D: Driver>() {
+    let fixture = open::<D>();
+    let (one, two) = (fixture.job("a").await, fixture.job("b").await);
+    assert!(set(&fixture, mark(&one, "k", &[])).await);
+    fixture.attempt(one.id, 1, JobState::Dead).await;
+    assert!(!set(&fixture, mark(&two, "k", &[])).await, "a dead letter may be replayed, and keeps its mark");
+    let drop = DropJobs { jobs: vec![one.id], actor: "ann".into(), reason: "poison".into(), at: at(9) };
+    fixture.ledger.drop_jobs(drop).await.unwrap();
+    assert!(set(&fixture, mark(&two, "k", &[])).await);
+}

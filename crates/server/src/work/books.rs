@@ -1,0 +1,105 @@
+//! What the ledger knows of a job's effects, by what they are called.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use sluice_domain::event::EventId;
+use sluice_domain::job::{EffectKey, EffectState};
+use sluice_domain::outcome::Failure;
+use sluice_domain::worker::{OnError, Step, Worker};
+use sluice_ledger::EffectRecord;
+
+/// What is known of one effect.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub state: EffectState,
+    pub result: Option<Value>,
+    pub last_at: sluice_domain::time::Time,
+}
+
+/// The effects of a job.
+#[derive(Clone, Debug)]
+pub(super) struct Books {
+    event: EventId,
+    worker: String,
+    effects: HashMap<EffectKey, Entry>,
+}
+
+impl Books {
+    pub fn new(event: EventId, worker: &str, effects: Vec<EffectRecord>) -> Books {
+        let entry =
+            |effect: EffectRecord| Entry { state: effect.state, result: effect.result, last_at: effect.last_at };
+        let effects = effects.into_iter().map(|effect| (effect.key, entry(effect))).collect();
+        Books { event, worker: worker.to_owned(), effects }
+    }
+
+    /// The name for ever of what is called so.
+    pub fn key(&self, label: &str) -> EffectKey {
+        EffectKey::new(self.event, &self.worker, label)
+    }
+
+    pub fn entry(&self, label: &str) -> Option<&Entry> {
+        self.effects.get(&self.key(label))
+    }
+
+    pub fn put(&mut self, label: &str, entry: Entry) {
+        self.effects.insert(self.key(label), entry);
+    }
+
+    fn is_final(&self, label: &str) -> bool {
+        self.entry(label).is_some_and(|entry| entry.state.is_final())
+    }
+
+    /// How often what this step does was taken back: done again, it is another effect.
+    pub fn round(&self, worker: &Worker, place: usize) -> u32 {
+        let Some(undo) = worker.undo.iter().find(|undo| undo.undoes == Some(place)) else { return 0 };
+        (0..).find(|round| !self.is_final(&undo.label(*round, None))).unwrap_or(0)
+    }
+
+    /// Whether the effect of this step has to be taken back: it is there, or nobody knows.
+    pub fn is_to_undo(&self, worker: &Worker, place: usize) -> bool {
+        let Some(step) = worker.steps.get(place) else { return false };
+        let entry = self.entry(&step.label(self.round(worker, place), None));
+        entry.is_some_and(|entry| matches!(entry.state, EffectState::Applied | EffectState::Unknown))
+    }
+
+    /// Whether there is nothing left to do of what is called so.
+    pub fn is_finished(&self, step: &Step, label: &str) -> bool {
+        self.entry(label).is_some_and(|entry| {
+            entry.state.is_final() || (step.on_error == OnError::Continue && error_in(entry.result.as_ref()))
+        })
+    }
+
+    /// What a finished step left, when it was done last.
+    pub fn output(&self, worker: &Worker, place: usize, step: &Step) -> Option<Value> {
+        let last = self.round(worker, place);
+        let labels = (0..=last).rev().map(|round| step.label(round, None));
+        labels.into_iter().find_map(|label| self.left(step, &label))
+    }
+
+    /// What was left under this name.
+    pub fn left(&self, step: &Step, label: &str) -> Option<Value> {
+        let entry = self.entry(label)?;
+        let left = || Some(entry.result.clone().unwrap_or_default());
+        match entry.state {
+            EffectState::Applied => left(),
+            _ if self.is_finished(step, label) && error_in(entry.result.as_ref()) => left(),
+            _ => None,
+        }
+    }
+
+    /// What every item of a step left; null for those that were passed over.
+    pub fn list(&self, step: &Step, items: usize) -> Value {
+        let of = |item| self.left(step, &step.label(0, Some(item))).unwrap_or_default();
+        Value::Array((0..items).map(of).collect())
+    }
+}
+
+/// As the output of a step that failed and did not stop the job.
+pub(super) fn error_output(failure: &Failure) -> Value {
+    json!({ "error": failure })
+}
+
+fn error_in(result: Option<&Value>) -> bool {
+    result.is_some_and(|result| result.get("error").is_some())
+}

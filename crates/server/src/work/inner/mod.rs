@@ -1,0 +1,136 @@
+//! Steps that stay inside: no destination, no slot of one. One file for each.
+//!
+//! They run in the same loop as every step, just before the next one that reaches out. What follows from the event alone
+//! is computed again in every run; everything else is kept in the ledger under the name of its effect, so that a second run
+//! finds what the first one found.
+
+mod dedup_key;
+mod setnx;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_domain::action::Action;
+use sluice_domain::job::EffectState;
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::template::Scope;
+use sluice_domain::time::Time;
+use sluice_domain::worker::{Step, Worker};
+use sluice_ledger::Note;
+
+use super::Live;
+use super::run::Run;
+use super::turn::Turn;
+
+/// What a step inside came to.
+#[derive(Debug)]
+pub(super) enum Inner {
+    /// This is its output.
+    Done(Value),
+    /// The job has nothing more to do, and this is why: its result, as a no-op.
+    #[allow(dead_code, reason = "for checks that decide that nothing may be done")]
+    End(Value),
+    /// Not yet; the step is looked at again then, by the steady clock.
+    #[allow(dead_code, reason = "for steps that wait for somebody")]
+    Wait { due: Time, failure: Option<Failure> },
+    /// It cannot be done.
+    Die(Failure),
+    /// The job has moved on without this run.
+    Stale,
+}
+
+/// What such a step can look at.
+#[derive(Debug)]
+pub(super) struct Inside<'a> {
+    #[allow(dead_code, reason = "for steps that look at the configuration")]
+    pub live: &'a Live,
+    pub worker: &'a Worker,
+    pub step: &'a Step,
+    pub turn: &'a Turn,
+    /// Its parameters, filled in.
+    pub with: &'a Value,
+    pub scope: &'a Scope,
+}
+
+/// Does what the step says.
+pub(super) async fn perform(run: &Run<'_>, inside: Inside<'_>) -> Result<Inner, sluice_ledger::Error> {
+    match inside.step.action {
+        Action::ComputeDedupKey => Ok(dedup_key::perform(inside.step, inside.with, inside.scope)),
+        Action::StoreSetnx => setnx::perform(run, &inside).await,
+        outward => Ok(Inner::Die(Failure::new(
+            FailureClass::Mapping,
+            "wrong-action",
+            format!("{} does not stay inside", outward.name()),
+        ))),
+    }
+}
+
+/// What a finished step inside shows to those that follow. What follows from the event alone is computed again.
+pub(super) async fn recall(
+    _run: &Run<'_>,
+    live: &Live,
+    step: &Step,
+    scope: &Scope,
+    kept: Option<Value>,
+) -> Result<Option<Value>, sluice_ledger::Error> {
+    Ok(match step.action {
+        Action::ComputeDedupKey => {
+            let holds = step.condition.as_ref().is_none_or(|condition| condition.holds(scope).unwrap_or(false));
+            let with = step.with.render(scope, &live.secrets).ok().flatten().filter(|_| holds);
+            with.and_then(|with| match dedup_key::perform(step, &with, scope) {
+                Inner::Done(output) => Some(output),
+                _ => None,
+            })
+        }
+        _ => kept,
+    })
+}
+
+/// Whether what it leaves is a result of its job. A job that only looked and decided has done nothing.
+pub(super) fn is_result(action: Action) -> bool {
+    !action.is_inner()
+}
+
+/// What a step inside would come to, as far as that can be said without the ledger.
+#[derive(Debug)]
+pub struct Rehearsed {
+    /// Its output.
+    pub output: Value,
+    /// What was taken for granted.
+    pub assumed: Option<&'static str>,
+}
+
+/// Says what a step inside would come to; nothing is written.
+pub fn rehearse(step: &Step, with: &Value, scope: &Scope) -> Result<Rehearsed, String> {
+    match step.action {
+        Action::ComputeDedupKey => match dedup_key::perform(step, with, scope) {
+            Inner::Done(output) => Ok(Rehearsed { output, assumed: None }),
+            Inner::Die(failure) => Err(failure.message),
+            _ => Err("this step cannot be rehearsed".to_owned()),
+        },
+        Action::StoreSetnx => setnx::rehearse(step, with),
+        _ => Ok(Rehearsed { output: Value::Null, assumed: Some("what it finds is not known before it runs") }),
+    }
+}
+
+impl Run<'_> {
+    /// What a step inside is kept as.
+    pub fn note(&self, step: &Step, turn: &Turn, state: EffectState, result: Value) -> Note {
+        Note {
+            job: self.job.id,
+            n: self.job.tries,
+            step: self.job.step,
+            step_id: Arc::clone(&turn.label),
+            key: turn.key,
+            action: step.action.name(),
+            state,
+            result,
+            at: self.context.clock.wall(),
+        }
+    }
+}
+
+/// A parameter that is not what it should be.
+fn bad_parameter(step: &Step, message: &str) -> Inner {
+    Inner::Die(Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {message}", step.id)))
+}

@@ -1,0 +1,113 @@
+//! What the steps behind a job left, for those that follow.
+
+use serde_json::Value;
+use sluice_domain::job::EffectState;
+use sluice_domain::outcome::Failure;
+use sluice_domain::template::Scope;
+use sluice_domain::worker::{Step, Worker};
+
+use super::books::{Books, Entry, error_output};
+use super::run::Run;
+use super::turn::{Turn, items};
+use super::{Live, decide, inner};
+
+impl Run<'_> {
+    /// Reads what the ledger knows of the job's effects, if it can know anything.
+    pub async fn open_books(&mut self, worker: &Worker) -> Result<(), sluice_ledger::Error> {
+        let keeps_items = worker.steps.iter().any(|step| step.foreach.is_some());
+        if self.job.step > 0 || self.job.replays > 0 || keeps_items {
+            let effects = self.context.ledger.effects(self.job.id).await?;
+            self.books = Books::new(self.event.id, &self.job.worker, effects);
+        }
+        Ok(())
+    }
+
+    /// Makes the outputs of finished steps visible to the ones that follow.
+    pub async fn recall(
+        &mut self,
+        live: &Live,
+        worker: &Worker,
+        scope: &mut Scope,
+    ) -> Result<(), sluice_ledger::Error> {
+        let behind = self.job.step.min(worker.end()) as usize;
+        for (place, step) in worker.steps.iter().enumerate().take(behind) {
+            let output = match &step.foreach {
+                // A list that cannot be read any more has left nothing.
+                Some(foreach) => {
+                    Some(self.books.list(step, items(step, foreach, scope).map_or(0, |items| items.len())))
+                }
+                None if step.action.is_inner() => {
+                    inner::recall(self, live, step, scope, self.books.output(worker, place, step)).await?
+                }
+                None => self.books.output(worker, place, step),
+            };
+            if let Some(output) = output {
+                self.show(step, output, scope);
+            }
+        }
+        Ok(())
+    }
+
+    /// There is nothing to do in this step, or nothing more; on to the next one.
+    pub fn pass(&mut self, step: &Step, output: Option<Value>, scope: &mut Scope) {
+        if let Some(output) = output {
+            self.show(step, output, scope);
+        }
+        self.job.step += 1;
+        self.job.attempts = 0;
+    }
+
+    /// A step inside has left this; on to the next item, or to the next step.
+    pub fn keep(&mut self, step: &Step, turn: &Turn, output: Value, scope: &mut Scope) {
+        match turn.item {
+            Some(_) => {
+                let entry =
+                    Entry { state: EffectState::Applied, result: Some(output), last_at: self.context.clock.wall() };
+                self.books.put(&turn.label, entry);
+            }
+            None => self.pass(step, Some(output), scope),
+        }
+    }
+
+    /// What was just done is part of what the step left.
+    pub fn remember(&mut self, worker: &Worker, step: &Step, turn: &Turn) {
+        let output = match turn.item {
+            Some((_, items)) => Some(self.books.list(step, items)),
+            None if step.undoes.is_some() => None,
+            None => self.books.output(worker, self.job.step as usize, step),
+        };
+        if let Some(output) = output {
+            self.outputs.insert(step.id.clone(), output);
+        }
+    }
+
+    fn show(&mut self, step: &Step, output: Value, scope: &mut Scope) {
+        scope.set_step_output(&step.id, output.clone());
+        match step.action {
+            action if !inner::is_result(action) => drop(self.inside.insert(step.id.clone(), output)),
+            _ => drop(self.outputs.insert(step.id.clone(), output)),
+        }
+    }
+
+    /// A step cannot be prepared. If the job goes on without it, that is kept, so that a second run goes on too; otherwise
+    /// this is what the job dies of.
+    pub async fn failed_untried(
+        &mut self,
+        worker: &Worker,
+        step: &Step,
+        turn: &Turn,
+        failure: Failure,
+        scope: &mut Scope,
+    ) -> Result<Result<(), Failure>, sluice_ledger::Error> {
+        if !decide::goes_on(worker, self.job.step) {
+            return Ok(Err(failure));
+        }
+        let output = error_output(&failure);
+        let note = self.note(step, turn, EffectState::Skipped, output.clone());
+        if self.context.ledger.note(note).await?.is_none() {
+            tracing::warn!(job = %self.job.id, "the job has moved on without this run");
+        }
+        self.keep(step, turn, output, scope);
+        Ok(Ok(()))
+    }
+}
