@@ -71,6 +71,13 @@ impl RepeatStats {
     }
 }
 
+impl RepeatStats {
+    /// How many of them a key that lives this long would have caught, at the least.
+    pub fn caught_within(&self, ttl: Duration) -> u64 {
+        self.lateness.iter().filter(|(bound, _)| *bound < ttl).map(|(_, count)| count).sum()
+    }
+}
+
 fn percentile(counts: &BTreeMap<u32, u64>, total: u64, permille: u64) -> Option<Duration> {
     let wanted = u128::from(total) * u128::from(permille);
     let mut seen = 0u128;
@@ -138,6 +145,15 @@ mod tests {
         let stats = RepeatStats::new(&within, &late);
         assert_eq!((stats.repeats, stats.after_expiry, stats.lateness.len()), (10, 5, 2));
         assert!(stats.suggested_ttl.unwrap() > 72 * HOUR);
+    }
+
+    #[test]
+    fn a_lifetime_catches_what_is_less_late_than_it_is_long() {
+        let within = BTreeMap::from([(bucket(HOUR), 5), (bucket(72 * HOUR), 3)]);
+        let stats = RepeatStats::new(&within, &BTreeMap::new());
+        let caught = [HOUR / 2, 2 * HOUR, 72 * HOUR, 200 * HOUR].map(|ttl| stats.caught_within(ttl));
+        assert_eq!(caught, [0, 5, 5, 8]);
+        assert_eq!(stats.caught_within(stats.suggested_ttl.unwrap()), 8);
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
             normalized: raw.clone(),
             raw: raw.into_bytes(),
         }),
-        jobs: vec![NewJob { worker: "crm".into(), queue: "default".into() }],
+        jobs: vec![NewJob::new("crm", "default")],
         near_keys: vec![],
         clash: ClashPolicy::Drop,
         second_net: None,

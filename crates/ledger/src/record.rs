@@ -73,10 +73,8 @@ pub enum ClashPolicy {
 /// Why an event's jobs wait for a person from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantine {
-    /// What is wrong with the event.
+    /// What is wrong with the event. Each of its jobs lies in its own dead-letter queue.
     pub failure: Failure,
-    /// Where its jobs lie.
-    pub dead_letter_queue: Option<String>,
 }
 
 /// The request as it arrived, and the event that was made of it.
@@ -104,6 +102,20 @@ pub struct NewJob {
     pub worker: Arc<str>,
     /// Where it waits.
     pub queue: Arc<str>,
+    /// Where it lies if it has to wait for a person from the start.
+    pub dead_letter_queue: Option<Arc<str>>,
+}
+
+impl NewJob {
+    /// With no dead-letter queue.
+    pub fn new(worker: &str, queue: &str) -> NewJob {
+        NewJob { worker: worker.into(), queue: queue.into(), dead_letter_queue: None }
+    }
+
+    /// The same, lying in this queue if it has to wait for a person from the start.
+    pub fn or_dead_in(self, queue: &str) -> NewJob {
+        NewJob { dead_letter_queue: Some(queue.into()), ..self }
+    }
 }
 
 /// An accepted event, without its body.

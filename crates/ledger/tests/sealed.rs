@@ -131,7 +131,7 @@ async fn fill(ledger: &Ledger) -> Vec<Accepted> {
     let dead = accept(ledger, NewEvent { contact: None, ..personal("dead") }).await;
     attempt(ledger, job_of(ledger, &dead).await, 1, JobState::Dead).await;
     let failure = Failure::new(FailureClass::Mapping, "schema", format!("{SECRET} has no name"));
-    let quarantine = Some(Quarantine { failure, dead_letter_queue: None });
+    let quarantine = Some(Quarantine { failure });
     let quarantined = accept(ledger, NewEvent { quarantine, ..personal("quarantined") }).await;
     let clash = ledger.accept(NewEvent { fingerprint: [9; 16], ..personal("finished") }).await.unwrap();
     assert!(

@@ -68,10 +68,18 @@ fn what_was_sent_is_seen_in_every_list() {
         assert!(!ran.stdout.contains('\u{1b}'), "no colours without a terminal: {ran}");
         says(workplace, name, &ran);
     }
+    let advice = workplace.run(&["sources", "show", "website"]).ok();
+    for words in [
+        "repeats   2 in the last 7 days: 40 % of its requests",
+        "after expiry         none",
+        "key lifetime 30d covers 100 %",
+    ] {
+        assert!(advice.stdout.contains(words), "{words}: {advice}");
+    }
     let events = workplace.json(&["events", "--json"]);
     let id = events["items"][0]["id"].as_str().unwrap();
     says(workplace, "events_show", &workplace.run(&["events", "show", id]).ok());
-    let revealed = workplace.run(&["events", "show", id, "--reveal"]).ok();
+    let revealed = workplace.run(&["events", "show", id, "--reveal", "--reason", "a test"]).ok();
     assert!(revealed.stdout.contains("ada@example.com"), "{revealed}");
     let audit = workplace.json(&["audit", "--json", "--limit", "1"]);
     assert_eq!(
@@ -144,6 +152,8 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("empty_reason_for_a_pause", &["pause", "source:website", "--reason", ""]),
         ("unknown_destination", &["pause", "destination:crn", "--reason", "x"]),
         ("bad_target", &["pause", "crm", "--reason", "x"]),
+        ("no_such_source", &["sources", "show", "webiste"]),
+        ("reveal_without_reason", &["events", "show", "evt_00000000000000000000000000", "--reveal"]),
         ("path_in_an_id", &["jobs", "show", "../status"]),
     ] {
         let ran = workplace.run(arguments);

@@ -195,7 +195,7 @@ impl Store {
                 finished_at: quarantine.is_some().then_some(now),
                 replays: 0,
                 failure: quarantine.as_ref().map(|quarantine| quarantine.failure.clone()),
-                dead_letter_queue: quarantine.as_ref().and_then(|quarantine| quarantine.dead_letter_queue.clone()),
+                dead_letter_queue: quarantine.as_ref().and(job.dead_letter_queue.as_deref()).map(str::to_owned),
                 result: None,
             };
             self.set_live(&record.worker, record.id, state);
@@ -239,5 +239,5 @@ impl Store {
 fn key_clash(first: EventId) -> Quarantine {
     let message =
         format!("{first} has the same idempotency key and another content; compare the two, then replay or drop this");
-    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message), dead_letter_queue: None }
+    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message) }
 }

@@ -342,7 +342,7 @@ impl Batch<'_> {
                 quarantine.map(|_| self.now.0),
                 failure,
                 message,
-                quarantine.and_then(|quarantine| quarantine.dead_letter_queue.as_deref()),
+                quarantine.and(job.dead_letter_queue.as_deref()),
                 contact
             ])?;
         }
@@ -432,5 +432,5 @@ fn key_clash(first: &Owner) -> Quarantine {
         "{} has the same idempotency key and another content; compare the two, then replay or drop this",
         first.id
     );
-    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message), dead_letter_queue: None }
+    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message) }
 }

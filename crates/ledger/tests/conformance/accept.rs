@@ -17,7 +17,7 @@ pub async fn a_new_event_is_kept_whole<D: Driver>() {
     fixture.clock.advance(40);
     let mut new = event("a");
     new.occurred_at = Some(Time(START.0 - 5));
-    new.jobs.push(NewJob { worker: "mail".into(), queue: "slow".into() });
+    new.jobs.push(NewJob::new("mail", "slow"));
     let accepted = fixture.accept_event(new.clone()).await;
 
     let (record, body) = fixture.ledger.events(vec![accepted.ord]).await.unwrap().remove(0);
@@ -199,7 +199,7 @@ pub async fn jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_a
     let mut fixture = open::<D>();
     fixture.gate.shut();
     let mut new = event("a");
-    new.jobs.push(NewJob { worker: "mail".into(), queue: "slow".into() });
+    new.jobs.push(NewJob::new("mail", "slow"));
     let sender = tokio::spawn({
         let (ledger, new) = (fixture.ledger.clone(), new.clone());
         async move { ledger.accept(new).await }

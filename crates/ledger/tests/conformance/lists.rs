@@ -15,7 +15,7 @@ fn from(source: &str, key: &str, worker: &str) -> NewEvent {
     NewEvent {
         source: source.into(),
         event_type: format!("{source}.created"),
-        jobs: vec![NewJob { worker: worker.into(), queue: format!("{worker}-queue").into() }],
+        jobs: vec![NewJob::new(worker, &format!("{worker}-queue"))],
         ..event(key)
     }
 }

@@ -151,7 +151,7 @@ impl<D: Driver> Run<D> {
             received_at: now,
             expires_at: Time(now.0 + lifetime_hours * HOUR),
             fingerprint: [content; 16],
-            jobs: vec![NewJob { worker: "crm".into(), queue: "default".into() }; jobs],
+            jobs: vec![NewJob::new("crm", "default"); jobs],
             ..event(&format!("key {key}"))
         };
         let answer = self.fixture.ledger.accept(new).await.unwrap();

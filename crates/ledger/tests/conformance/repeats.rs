@@ -8,7 +8,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, By, ClashPolicy, EventBody, JobFilter, NewEvent, Page, Prune, Quarantine, Replay, VariantRecord,
+    Acceptance, By, ClashPolicy, EventBody, JobFilter, NewEvent, NewJob, Page, Prune, Quarantine, Replay, VariantRecord,
 };
 
 use crate::driver::{Driver, open, open_with_few_recent_keys};
@@ -176,11 +176,13 @@ pub async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
     let mut fixture = open::<D>();
     let first = fixture.accept_event(saying("a", 1)).await;
     fixture.announced.recv().await.unwrap();
-    let clash = fixture.accept_event(clashing("a", 2, ClashPolicy::Quarantine)).await;
+    let jobs = vec![NewJob::new("crm", "default").or_dead_in("leads-dead")];
+    let clash = fixture.accept_event(NewEvent { jobs, ..clashing("a", 2, ClashPolicy::Quarantine) }).await;
     assert_eq!((clash.variant_of, clash.quarantined), (Some(first.id), true));
     let job = fixture.jobs_of(&clash).await.remove(0);
     let failure = job.failure.clone().unwrap();
     assert_eq!((job.state, failure.code.as_str()), (JobState::Dead, "key-clash"));
+    assert_eq!(job.dead_letter_queue.as_deref(), Some("leads-dead"));
     assert!(failure.message.contains(&first.id.to_string()), "{}", failure.message);
     assert_eq!(fixture.repeat(clashing("a", 2, ClashPolicy::Quarantine)).await.id, clash.id);
     assert!(fixture.announced.try_recv().is_err(), "nothing is to be done yet");
@@ -189,8 +191,9 @@ pub async fn a_quarantined_clash_waits_for_a_person<D: Driver>() {
 pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<D: Driver>() {
     let mut fixture = open::<D>();
     let failure = Failure::new(FailureClass::Mapping, "schema", "email: is missing");
-    let quarantine = Quarantine { failure: failure.clone(), dead_letter_queue: Some("leads-dead".into()) };
-    let accepted = fixture.accept_event(NewEvent { quarantine: Some(quarantine), ..event("a") }).await;
+    let quarantine = Some(Quarantine { failure: failure.clone() });
+    let jobs = vec![NewJob::new("crm", "default").or_dead_in("leads-dead")];
+    let accepted = fixture.accept_event(NewEvent { quarantine, jobs, ..event("a") }).await;
     assert!(accepted.quarantined && accepted.variant_of.is_none());
     assert!(fixture.announced.try_recv().is_err(), "nothing is to be done yet");
     let filter = JobFilter {

@@ -70,7 +70,7 @@ pub async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
     }
     // One finished job does not let go of an event that another one still needs.
     let mut two = event("two jobs");
-    two.jobs.push(NewJob { worker: "mail".into(), queue: "slow".into() });
+    two.jobs.push(NewJob::new("mail", "slow"));
     let two = fixture.accept_event(two).await;
     let jobs = fixture.jobs_of(&two).await;
     fixture.attempt(jobs[0].id, 1, JobState::Succeeded).await;

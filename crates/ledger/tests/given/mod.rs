@@ -36,7 +36,7 @@ pub fn event(key: &str) -> NewEvent {
             raw: format!("raw {key}").into_bytes(),
             normalized: format!("{{\"key\":\"{key}\"}}"),
         }),
-        jobs: vec![NewJob { worker: "crm".into(), queue: "default".into() }],
+        jobs: vec![NewJob::new("crm", "default")],
         near_keys: vec![],
         clash: ClashPolicy::Drop,
         second_net: None,

@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use super::Failed;
 use super::lists::{Paging, footer};
 use super::print::{self, ago, heading, hint, moment, pretty};
 use super::reach::Reach;
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
+use super::{Failed, clash};
 use crate::operate::view::{EventDetail, EventView, List};
 
 /// See accepted events
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal   (leaves a line in the audit trail)"
+    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves a line in the audit trail)"
 )]
 pub(super) struct Events {
     #[command(subcommand)]
@@ -27,7 +27,7 @@ pub(super) struct Events {
 enum Command {
     /// Newest first
     List(ListEvents),
-    /// One event with its jobs and its body
+    /// One event with its jobs, its body, and what else came under its key
     Show(Show),
 }
 
@@ -53,8 +53,11 @@ struct Show {
     /// The event: evt_…
     id: String,
     /// Show personal data; leaves a line in the audit trail
-    #[arg(long)]
+    #[arg(long, requires = "reason")]
     reveal: bool,
+    /// Why personal data is shown; stands in the audit trail
+    #[arg(long, requires = "reveal", value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     actor: Actor,
     /// Print JSON, as the admin API answers
@@ -120,8 +123,11 @@ impl ListEvents {
 impl Show {
     fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
-            let query =
-                [("reveal", self.reveal.then(|| "true".to_owned())), ("actor", self.reveal.then(|| self.actor.name()))];
+            let query = [
+                ("reveal", self.reveal.then(|| "true".to_owned())),
+                ("actor", self.reveal.then(|| self.actor.name())),
+                ("reason", self.reason.clone()),
+            ];
             let answer = desk.get(&format!("/events/{}", escaped(&self.id)), &query).await?;
             if self.json {
                 return print::json(&answer);
@@ -162,6 +168,9 @@ fn told(detail: &EventDetail) -> String {
         }
         text.push_str(&table.render());
     }
+    if let Some(clash) = &detail.clash {
+        text.push_str(&clash::told(clash));
+    }
     let mut body = |title: &str, value: &Option<Value>| {
         if let Some(value) = value {
             text.push_str(&heading(title));
@@ -177,7 +186,9 @@ fn told(detail: &EventDetail) -> String {
     }
     text.push_str(&hint("\nSee a job: sluice jobs show JOB"));
     if !detail.revealed && detail.raw.is_some() {
-        text.push_str(&hint("Personal data is masked; --reveal shows it and leaves a line in the audit trail."));
+        text.push_str(&hint(
+            "Personal data is masked; --reveal --reason WHY shows it and leaves a line in the audit trail.",
+        ));
     }
     text
 }

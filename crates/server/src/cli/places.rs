@@ -2,24 +2,33 @@
 
 use serde_json::Value;
 
-use super::Failed;
 use super::lists::footer;
-use super::print::{self, ago, hint};
+use super::print::{self, ago, hint, style_of, styled};
 use super::reach::Reach;
 use super::table::{Cell, Column, Table, state};
+use super::{Failed, source};
 use crate::operate::view::{DestinationView, SourceView};
 
 /// See who sends, what was accepted, repeated and refused
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Counts are of the last 7 days; refusals are the latest since the node started.\n\nExamples:\n  sluice sources\n  sluice pause source:website --reason \"their retries run wild\""
+    args_conflicts_with_subcommands = true,
+    after_help = "Counts are of the last 7 days; refusals are the latest since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   how it repeats itself, and how long its keys must live\n  sluice pause source:website --reason \"their retries run wild\""
 )]
 pub(super) struct Sources {
+    #[command(subcommand)]
+    command: Option<SourcesCommand>,
     /// Print JSON, as the admin API answers
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     reach: Reach,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SourcesCommand {
+    /// One source: how often and how late it repeats itself, what was refused, its limits
+    Show(source::Show),
 }
 
 /// See destinations and the gates in front of them
@@ -37,6 +46,9 @@ pub(super) struct Destinations {
 
 impl Sources {
     pub fn run(self) -> Result<(), Failed> {
+        if let Some(SourcesCommand::Show(show)) = self.command {
+            return show.run();
+        }
         self.reach.run(async |desk| {
             let answer = desk.get("/sources", &[]).await?;
             if self.json {
@@ -81,6 +93,10 @@ fn told_sources(sources: &[SourceView]) -> String {
         if !refused.is_empty() {
             text.push_str(&format!("{} refused: {}\n", source.name, refused.join(", ")));
         }
+        for (code, _) in source.refused_lately.iter().filter(|(_, lately)| lately.jump) {
+            let word = styled("a jump", style_of("dead"));
+            text.push_str(&format!("{}: {word} in {code}: sluice sources show {}\n", source.name, source.name));
+        }
         if source.paused {
             text.push_str(&format!(
                 "{} is paused; its senders are told to come back: sluice resume source:{}\n",
@@ -94,7 +110,7 @@ fn told_sources(sources: &[SourceView]) -> String {
             )));
         }
     }
-    text + &footer(None, "sluice events --source SOURCE")
+    text + &footer(None, "sluice sources show SOURCE; its events: sluice events --source SOURCE")
 }
 
 impl Destinations {

@@ -124,6 +124,11 @@ pub(super) fn state(word: &str) -> Cell {
     Cell(word.to_owned(), super::print::style_of(word))
 }
 
+/// A text in the colour of a state.
+pub(super) fn marked(text: &str, state: &str) -> Cell {
+    Cell(text.to_owned(), super::print::style_of(state))
+}
+
 /// Labels and values under each other, each line ended. A long value goes on below itself; an empty one is left out.
 pub(super) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<(&str, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();

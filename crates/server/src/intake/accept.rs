@@ -188,7 +188,8 @@ impl Request<'_> {
             raw,
             normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
         };
-        let quarantine = flaw.map(|flaw| self.quarantine(flaw, &queues));
+        let quarantine =
+            flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let new =
             self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
         Ok(Prepared { key, event, queues, unknown_fields, new })
@@ -219,6 +220,7 @@ impl Request<'_> {
                     live.config.consumers(queue).map(|worker| NewJob {
                         worker: Arc::from(worker.name.as_str()),
                         queue: Arc::from(queue.as_str()),
+                        dead_letter_queue: worker.retry.dead_letter_queue.as_deref().map(Arc::from),
                     })
                 })
                 .collect(),
@@ -247,14 +249,6 @@ impl Request<'_> {
         let places: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
         let detail = format!("the body does not match the schema of version {version}: {}", places.join("; "));
         Some((FailureClass::Mapping, Problem::new(StatusCode::BAD_REQUEST, "schema-mismatch", detail)))
-    }
-
-    fn quarantine(&self, (class, problem): Flaw, queues: &[(String, String)]) -> Quarantine {
-        let dead = |(_, queue): &(String, String)| self.live.config.queues.get(queue)?.dead_letter_queue.clone();
-        Quarantine {
-            failure: Failure::new(class, problem.code, problem.detail),
-            dead_letter_queue: queues.iter().find_map(dead),
-        }
     }
 
     fn queues(&self, scope: &mut Scope, event: &Event) -> Result<Vec<(String, String)>, Problem> {

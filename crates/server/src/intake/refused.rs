@@ -34,6 +34,23 @@ pub struct Lately {
     pub day: u64,
 }
 
+impl Lately {
+    /// Fewer than this are no jump, whatever went before.
+    const JUMP_MIN: u64 = 10;
+    /// So many times what is usual.
+    const JUMP_TIMES: u64 = 5;
+
+    /// Whether far more are turned away now than in the time before: in these minutes against the rest of the hour, or in this
+    /// hour against the rest of the day.
+    pub fn is_jump(&self) -> bool {
+        let jumped = |now: u64, all: u64, spans_before: u64| {
+            now >= Lately::JUMP_MIN && now * spans_before > Lately::JUMP_TIMES * all.saturating_sub(now)
+        };
+        // The newest two minutes stand against the 29 pairs before them.
+        jumped(self.minute, self.hour, 29) || jumped(self.hour, self.day, 23)
+    }
+}
+
 /// Counts in minutes for an hour and in hours for a day.
 #[derive(Debug)]
 struct Counts {
@@ -121,6 +138,16 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_jump_is_far_more_than_before_and_not_just_a_few() {
+        let lately = |minute, hour, day| Lately { minute, hour, day };
+        assert!(!lately(9, 9, 9).is_jump(), "a few are no jump");
+        assert!(lately(10, 10, 10).is_jump(), "where there was nothing, ten are");
+        assert!(!lately(10, 300, 7_200).is_jump(), "as many as always");
+        assert!(lately(60, 350, 7_250).is_jump(), "this minute against the hour");
+        assert!(lately(10, 300, 1_300).is_jump(), "this hour against the day");
+    }
 
     #[test]
     fn counts_fall_out_of_their_windows() {

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use super::operator::{OperateError, Operator, ReplayOrder, Selection};
+use super::questions::Reveal;
 use super::{keys, view};
 
 /// The admin listener, ready to be opened.
@@ -66,6 +67,7 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/dead-letters/drop", post(drop_jobs))
         .route("/replays", post(replay))
         .route("/sources", get(sources))
+        .route("/sources/{name}", get(source))
         .route("/destinations", get(destinations))
         .route("/pauses", get(pauses))
         .route("/pause", post(pause))
@@ -198,6 +200,8 @@ struct EventQuery {
     reveal: Option<bool>,
     /// Who asks.
     actor: Option<String>,
+    /// Why; needed to reveal, and stands in the audit trail.
+    reason: Option<String>,
 }
 
 /// One event with its jobs and its body, masked unless revealed.
@@ -207,9 +211,13 @@ async fn event(
     Path(id): Path<String>,
     Asked(query): Asked<EventQuery>,
 ) -> Answer<view::EventDetail> {
-    let actor = query.actor.unwrap_or_else(|| "unknown".to_owned());
-    let reveal = query.reveal.unwrap_or(false).then_some(actor.as_str());
-    Ok(Json(operator.event(&id, reveal).await?))
+    if !query.reveal.unwrap_or(false) {
+        return Ok(Json(operator.event(&id, None).await?));
+    }
+    let reason = query.reason.filter(|reason| !reason.trim().is_empty());
+    let reason = reason.ok_or_else(|| OperateError::Invalid("to see personal data needs a reason".to_owned()))?;
+    let reveal = Reveal { actor: query.actor.unwrap_or_else(|| "unknown".to_owned()), reason };
+    Ok(Json(operator.event(&id, Some(&reveal)).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -382,6 +390,12 @@ async fn sources(State(operator): State<Operator>) -> Answer<Vec<view::SourceVie
     Ok(Json(operator.sources().await?))
 }
 
+/// One source: how often and how late it repeats itself, the lifetime that its keys need, what was refused, its limits.
+#[utoipa::path(get, path = "/api/v1/sources/{name}", params(("name" = String, Path)), responses((status = 200, body = view::SourceDetail), (status = 404)))]
+async fn source(State(operator): State<Operator>, Path(name): Path<String>) -> Answer<view::SourceDetail> {
+    Ok(Json(operator.source(&name).await?))
+}
+
 /// Every destination and its gate.
 #[utoipa::path(get, path = "/api/v1/destinations", responses((status = 200, body = Vec<view::DestinationView>)))]
 async fn destinations(State(operator): State<Operator>) -> Answer<Vec<view::DestinationView>> {
@@ -479,6 +493,7 @@ async fn ready(State(operator): State<Operator>) -> Response {
         drop_jobs,
         replay,
         sources,
+        source,
         destinations,
         pauses,
         pause,

@@ -7,7 +7,9 @@
 //! If the process dies here: an act is whole, with its audit line, or has not happened.
 
 mod acts;
+mod advice;
 mod api;
+mod clash;
 pub mod keys;
 mod operator;
 mod questions;
@@ -15,3 +17,4 @@ pub mod view;
 
 pub use api::{Window, openapi};
 pub use operator::{OperateError, Operator, ReplayOrder, Selection};
+pub use questions::Reveal;

@@ -19,6 +19,15 @@ use super::view::{
 use crate::intake;
 use crate::observe::metrics::{DepthLabels, WorkerLabels};
 
+/// Who wants to see personal data, and why.
+#[derive(Clone, Debug)]
+pub struct Reveal {
+    /// Who.
+    pub actor: String,
+    /// Why; stands in the audit trail.
+    pub reason: String,
+}
+
 /// Rows of a list, at the most.
 pub const LIST_MAX: u32 = 500;
 /// How many refused requests of a source are shown.
@@ -49,13 +58,14 @@ impl Operator {
     }
 
     /// An event with everything that is known about it. To reveal personal data leaves a line in the audit trail.
-    pub async fn event(&self, id: &str, reveal: Option<&str>) -> Result<EventDetail, OperateError> {
+    pub async fn event(&self, id: &str, reveal: Option<&Reveal>) -> Result<EventDetail, OperateError> {
         let event = self.find(id).await?;
         let jobs = self.ledger.jobs_of_event(event.clone()).await?;
         let body = self.ledger.events(vec![event.ord]).await?.pop().and_then(|(_, body)| body);
-        if let Some(actor) = reveal {
-            self.ledger.audit(self.clock.wall(), actor, "reveal", &event.id.to_string(), "").await?;
+        if let Some(Reveal { actor, reason }) = reveal {
+            self.ledger.audit(self.clock.wall(), actor, "reveal", &event.id.to_string(), reason).await?;
         }
+        let clash = self.clash(&event, body.as_ref(), reveal.is_some()).await?;
         let shown = body.as_ref().map(|body| show(body, reveal.is_some()));
         let (normalized, raw, headers) = match shown {
             Some(mut shown) => {
@@ -67,7 +77,14 @@ impl Operator {
             }
             None => (None, None, None),
         };
-        Ok(EventDetail { event: EventView::new(&event, &jobs), normalized, raw, headers, revealed: reveal.is_some() })
+        Ok(EventDetail {
+            event: EventView::new(&event, &jobs),
+            normalized,
+            raw,
+            headers,
+            clash,
+            revealed: reveal.is_some(),
+        })
     }
 
     /// Jobs that match, newest first.
@@ -238,7 +255,9 @@ impl Operator {
             if let Some(source) = sources.get_mut(&source) {
                 let intake::Lately { minute, hour, day } = lately;
                 source.refused.insert(code.to_owned(), day);
-                source.refused_lately.insert(code.to_owned(), RefusedView { minute, hour, day });
+                source
+                    .refused_lately
+                    .insert(code.to_owned(), RefusedView { minute, hour, day, jump: lately.is_jump() });
             }
         }
         for refusal in refused {

@@ -8,6 +8,9 @@ use sluice_domain::outcome::Failure;
 use sluice_ledger::{AttemptRecord, EffectRecord, EventBody, EventRecord, JobRecord};
 use utoipa::ToSchema;
 
+pub use super::advice::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
+pub use super::clash::{ChangeView, ClashView, VariantView};
+
 /// A stretch of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
@@ -81,6 +84,9 @@ pub struct EventDetail {
     /// The headers that were kept.
     #[schema(value_type = Option<Object>)]
     pub headers: Option<Value>,
+    /// What else came under its key, and the event under whose key it came itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clash: Option<ClashView>,
     /// Whether personal data is shown.
     pub revealed: bool,
 }
@@ -467,6 +473,9 @@ pub struct RefusedView {
     pub hour: u64,
     /// In the last day.
     pub day: u64,
+    /// Whether that is far more than before.
+    #[serde(default)]
+    pub jump: bool,
 }
 
 /// A request that was refused.

@@ -143,7 +143,7 @@ impl World {
         let revision = self.plan.current();
         let job = |worker: usize| {
             let worker = &revision.workers[worker];
-            NewJob { worker: worker.name.clone(), queue: worker.queue.clone() }
+            NewJob::new(&worker.name, &worker.queue)
         };
         let jobs = match (source, key % 53, key % 3) {
             (_, 0, _) => vec![],

@@ -106,3 +106,88 @@ async fn bucket_edge_story() {
     assert_ne!(post_json(&world, "/in", &cart("c-2", "2026-03-20T22:44:58Z")).await.event(), first);
     assert_eq!(events(&world).await, 3);
 }
+
+/// Two people got the same number from a form: same key, another content. What becomes of the second is the flow's policy, and
+/// an operator sees the fields in which they differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_clash_story() {
+    let lead = |name: &str| json!({"id": 7, "email": format!("{name}@example.com"), "plan": name});
+    let worker = "name: to-sink\nconsumes: leads\nrun: [{ name: send, run: http.request, destination: sink, with: { url: /in, method: PUT, json: \"{{ body }}\" } }]\n";
+    let start = async |policy: &str| {
+        let text = format!(
+            "name: forms\ntriggers: [{{ http: {{ path: /in, idempotency: {{ key_from: body.id }}, dedup: {{ on_clash: {policy} }} }} }}]\nevent: {{ type: lead }}\nsteps: [{{ queue: leads }}]\n"
+        );
+        let world = World::start_with(&[("flow.yml", &text), ("queues.yml", QUEUES), ("worker.yml", worker)]).await;
+        let first = post_json(&world, "/in", &lead("ada")).await.event();
+        let second = post_json(&world, "/in", &lead("bob")).await.event();
+        let seen = world.get(&format!("/api/v1/events/{first}")).await["clash"].clone();
+        (world, first, second, seen)
+    };
+    let (world, first, second, seen) = start("drop").await;
+    assert_eq!(first, second);
+    let changes = json!([
+        {"path": "email", "before": "a***@example.com", "after": "b***@example.com"},
+        {"path": "plan", "before": "ada", "after": "bob"}
+    ]);
+    assert_eq!((&seen["variants"][0]["changes"], &seen["variants"][0]["times"]), (&changes, &json!(1)), "{seen}");
+    assert_eq!(seen["variants"][0].get("event_id"), None, "{seen}");
+    let revealed = world.get(&format!("/api/v1/events/{first}?reveal=true&actor=ann&reason=ticket")).await;
+    assert_eq!(revealed["clash"]["variants"][0]["changes"][0]["after"], "bob@example.com");
+    let audit = world.get("/api/v1/audit").await["items"][0].clone();
+    assert_eq!(
+        (&audit["actor"], &audit["action"], &audit["detail"]),
+        (&json!("ann"), &json!("reveal"), &json!("ticket"))
+    );
+
+    let (world, first, second, seen) = start("quarantine").await;
+    assert_ne!(first, second);
+    assert_eq!((&seen["variants"][0]["event_id"], &seen["variants"][0]["changes"]), (&json!(second), &changes));
+    let other = world.get(&format!("/api/v1/events/{second}")).await;
+    assert_eq!((&other["clash"]["variant_of"], &other["clash"]["changes"]), (&json!(first), &changes));
+    let dead = world.get("/api/v1/dead-letters?dead_letter_queue=leads-dlq").await;
+    assert_eq!(
+        (&dead["items"][0]["event_id"], &dead["items"][0]["failure"]["code"]),
+        (&json!(second), &json!("key-clash")),
+        "{dead}"
+    );
+}
+
+/// How long must a key live? The source's own repeats answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_advice_story() {
+    let world =
+        flow("rate_limit: { rate: 50/m, burst: 100 }, idempotency: { key_from: body.id, ttl: 2s }", "{ type: lead }")
+            .await;
+    let none = world.get("/api/v1/sources/forms").await;
+    assert_eq!(
+        (&none["keys"]["repeats"], &none["keys"]["lifetimes"][0]["enough"]),
+        (&json!(0), &json!(true)),
+        "{none}"
+    );
+    for _ in 0..4 {
+        post_json(&world, "/in", &json!({"id": 1})).await.event();
+    }
+    for _ in 0..12 {
+        assert_eq!(post_json(&world, "/in", &json!({"name": "no id"})).await.status, 400);
+    }
+    let seen = world.get("/api/v1/sources/forms").await;
+    assert_eq!((&seen["keys"]["repeats"], &seen["keys"]["percent_of_requests"]), (&json!(3), &json!(75.0)), "{seen}");
+    assert_eq!(seen["refused_lately"]["idempotency-key-missing"]["jump"], true, "{seen}");
+    assert_eq!(seen["limits"], json!([{"flow": "forms", "rate": "50/1m", "burst": 100}]));
+    // Once its key has expired, a repeat is a new event, and the advice is to keep keys for longer.
+    let late = loop {
+        post_json(&world, "/in", &json!({"id": 1})).await.event();
+        let seen = world.get("/api/v1/sources/forms").await;
+        if seen["keys"]["after_expiry"] == 1 {
+            break seen;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    let lifetime = &late["keys"]["lifetimes"][0];
+    assert_eq!(lifetime["enough"], false, "{late}");
+    let advice = lifetime["advice"].as_str().unwrap();
+    assert!(
+        advice.contains("key lifetime 2s covers") && advice.contains("set `idempotency.ttl: 3s` or more"),
+        "{advice}"
+    );
+}

@@ -1,0 +1,117 @@
+//! `sluice sources show`: how a source repeats itself, and how long its keys must live.
+
+use super::Failed;
+use super::events::escaped;
+use super::print::{self, ago, grouped, heading, hint, style_of, styled};
+use super::reach::Reach;
+use super::table::{Cell, Column, Table, pairs};
+use crate::operate::view::{KeyAdvice, SourceDetail};
+
+/// How many of the refused requests are printed.
+const REFUSALS_SHOWN: usize = 5;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// The source
+    name: String,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Show {
+    pub fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let answer = desk.get(&format!("/sources/{}", escaped(&self.name)), &[]).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            print::print(&told(&print::understood(&answer)?))
+        })
+    }
+}
+
+fn told(detail: &SourceDetail) -> String {
+    let source = &detail.source;
+    let verified = |open: bool, verify: &str| if open { styled(verify, style_of("dead")) } else { verify.to_owned() };
+    let flows = source.flows.iter().map(|flow| {
+        ("flow", format!("{}, {}, verified by {}", flow.name, flow.route, verified(flow.open, &flow.verify)))
+    });
+    let own = [
+        ("source", source.name.clone()),
+        ("paused", if source.paused { "yes; its senders are told to come back".to_owned() } else { String::new() }),
+        ("accepted", format!("{} in the last 7 days", grouped(source.accepted))),
+        (
+            "repeats",
+            match detail.keys.percent_of_requests {
+                Some(percent) => {
+                    format!("{} in the last 7 days: {percent} % of its requests", grouped(source.duplicates))
+                }
+                None => "none in the last 7 days".to_owned(),
+            },
+        ),
+        ("clashes", format!("{} in the last 7 days: the same key with another content", grouped(source.clashes))),
+    ];
+    let mut text = pairs(own.into_iter().chain(flows));
+    text.push_str(&keys(&detail.keys));
+    text.push_str(&heading("Refused"));
+    if source.refused_lately.is_empty() {
+        text.push_str("Nothing in the last day.\n");
+    } else {
+        let mut table = Table::new([
+            Column::Cut("CODE"),
+            Column::Number("2 MINUTES"),
+            Column::Number("HOUR"),
+            Column::Number("DAY"),
+            Column::Whole(""),
+        ]);
+        for (code, lately) in &source.refused_lately {
+            let jump = if lately.jump { super::table::marked("a jump", "dead") } else { Cell::from("") };
+            table.row([code.as_str().into(), lately.minute.into(), lately.hour.into(), lately.day.into(), jump]);
+        }
+        text.push_str(&table.render());
+    }
+    for refusal in source.refusals.iter().take(REFUSALS_SHOWN) {
+        let line = format!("{} from {}: {}: {}", ago(&refusal.at), refusal.address, refusal.code, refusal.detail);
+        text.push_str(&pairs([("", line)]));
+    }
+    text.push_str(&heading("Limits"));
+    if detail.limits.is_empty() {
+        text.push_str("None: it may send as often as it likes.\n");
+    }
+    for limit in &detail.limits {
+        let whose = limit.secret.as_ref().map_or("the source".to_owned(), |secret| format!("the holder of {secret}"));
+        text.push_str(&format!("{}: {whose} may send {}, {} at once\n", limit.flow, limit.rate, limit.burst));
+    }
+    text + &hint(&format!("\nIts events: sluice events --source {}", source.name))
+}
+
+fn keys(keys: &KeyAdvice) -> String {
+    let mut text = heading("Keys");
+    if let (Some(p50), Some(p99), Some(p999)) = (&keys.p50, &keys.p99, &keys.p999) {
+        let late = format!("half within {p50}, 99 % within {p99}, 99.9 % within {p999}");
+        let expired = match keys.after_expiry {
+            0 => "none".to_owned(),
+            count => format!("{}: each became a new event", styled(&grouped(count), style_of("dead"))),
+        };
+        text.push_str(&pairs([
+            ("repeats", format!("{} in all", grouped(keys.repeats))),
+            ("how late", late),
+            ("after expiry", expired),
+            ("lifetime for 99.9 %", keys.lifetime_wanted.clone().unwrap_or_default()),
+        ]));
+        let mut table = Table::new([Column::Whole("WITHIN"), Column::Number("REPEATS")]);
+        for line in &keys.lateness {
+            table.row([Cell::from(line.within.as_str()), line.repeats.into()]);
+        }
+        text.push_str(&table.render());
+    }
+    for lifetime in &keys.lifetimes {
+        let word =
+            if lifetime.enough { styled("enough", style_of("done")) } else { styled("too short", style_of("dead")) };
+        text.push_str(&pairs([(lifetime.flow.as_str(), format!("{word}: {}", lifetime.advice))]));
+    }
+    text
+}
