@@ -2,10 +2,13 @@
 
 mod form;
 mod json;
+mod multipart;
 mod split;
 
 pub use form::parse as parse_form;
+pub use form::write as write_form;
 pub use json::{DEPTH_MAX, parse as parse_json};
+pub use multipart::{pairs as multipart_pairs, parse as parse_multipart};
 pub use split::{EVENTS_MAX, split};
 
 /// Why a body could not be read. Closed: each variant has one stable code.
@@ -40,6 +43,9 @@ pub enum PayloadProblem {
     /// Not a form.
     #[error("the body is not a form: {0}")]
     Form(String),
+    /// A file in a form.
+    #[error("the field `{0}` is a file, and files are not taken; send the form without it, or a link to it")]
+    File(String),
     /// There is no list of events where one should be.
     #[error("the body has no list of events at {0}")]
     NoEvents(String),
@@ -60,6 +66,7 @@ impl PayloadProblem {
             PayloadProblem::DuplicateKey(_) => "json-duplicate-key",
             PayloadProblem::NumberTooLarge(_) => "number-too-large",
             PayloadProblem::Form(_) => "form-invalid",
+            PayloadProblem::File(_) => "multipart-file",
             PayloadProblem::NoEvents(_) => "events-missing",
             PayloadProblem::TooManyEvents => "too-many-events",
         }

@@ -271,7 +271,8 @@ async fn every_sender_is_believed_and_its_repeat_recognised() {
             repeat.body
         );
         assert_eq!(repeat.headers["idempotent-replayed"], "true", "{scheme}");
-        let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann", event.as_str().unwrap())).await;
+        let shown =
+            world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", event.as_str().unwrap())).await;
         assert_eq!(shown["event_type"], sender.event_type, "{scheme}: {shown}");
         for secret in ["old-proof", "a secret", "google_key", "clientState"] {
             assert!(!shown.to_string().contains(secret), "{scheme} stores {secret}: {shown}");

@@ -1,13 +1,15 @@
 //! Forms: `type=subscribe&data[email]=a%40b.c` becomes an object.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::PayloadProblem;
 use crate::flow::DuplicateKeys;
-use crate::verify::form_pairs;
+use crate::verify::{form_pairs, percent_encode};
 
 /// How many fields a form may have.
-const FIELDS_MAX: usize = 2_000;
+pub(super) const FIELDS_MAX: usize = 2_000;
 /// How many brackets may follow a name.
 const BRACKETS_MAX: usize = 8;
 
@@ -15,9 +17,17 @@ const BRACKETS_MAX: usize = 8;
 /// twice is a list of its values. A form whose only field is `payload` carries its body there, as JSON: GitHub's and Slack's
 /// way.
 pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
+    from_pairs(form_pairs(body), duplicate_keys)
+}
+
+/// The same from names and values that are decoded already.
+pub(super) fn from_pairs<'b>(
+    pairs: impl Iterator<Item = (Cow<'b, [u8]>, Cow<'b, [u8]>)>,
+    duplicate_keys: DuplicateKeys,
+) -> Result<Value, PayloadProblem> {
     let mut root = Map::new();
     let mut fields = 0;
-    for (name, value) in form_pairs(body) {
+    for (name, value) in pairs {
         fields += 1;
         if fields > FIELDS_MAX {
             return Err(PayloadProblem::Form(format!("it has more than {FIELDS_MAX} fields")));
@@ -34,6 +44,34 @@ pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, Payloa
             super::parse_json(inner.as_bytes(), duplicate_keys)
         }
         _ => Ok(Value::Object(root)),
+    }
+}
+
+/// Writes an object as the form that [`parse`] reads it from: members in brackets, items under `name[]`. Whatever is neither
+/// text nor a list nor an object is written as its JSON text.
+pub fn write(object: &Map<String, Value>) -> String {
+    let mut text = String::new();
+    for (name, value) in object {
+        write_field(name.clone(), value, &mut text);
+    }
+    text
+}
+
+fn write_field(name: String, value: &Value, text: &mut String) {
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(inner, value)| write_field(format!("{name}[{inner}]"), value, text));
+        }
+        Value::Array(items) => items.iter().for_each(|item| write_field(format!("{name}[]"), item, text)),
+        value => {
+            if !text.is_empty() {
+                text.push('&');
+            }
+            percent_encode(name.as_bytes(), b"-_.~[]", text);
+            text.push('=');
+            let value = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
+            percent_encode(value.as_bytes(), b"-_.~", text);
+        }
     }
 }
 
@@ -124,6 +162,17 @@ mod tests {
         assert_eq!(read("a[b=1&[c]=2&d[e]f=3&g=").unwrap(), json!({"a[b": "1", "[c]": "2", "d[e]f": "3", "g": ""}));
         assert_eq!(read("payload=%7B%22zen%22%3A%22x%22%7D").unwrap(), json!({"zen": "x"}));
         assert_eq!(read("payload=%7B%7D&x=1").unwrap(), json!({"payload": "{}", "x": "1"}));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let value = json!({"type": "subscribe", "data": {"email": "a+b@c.d", "tags": ["x", "ÿ&="]}, "fired_at": "2026-11-15 10:00:00"});
+        let text = write(value.as_object().unwrap());
+        assert_eq!(
+            text,
+            "type=subscribe&data[email]=a%2Bb%40c.d&data[tags][]=x&data[tags][]=%C3%BF%26%3D&fired_at=2026-11-15%2010%3A00%3A00"
+        );
+        assert_eq!(read(&text).unwrap(), value);
     }
 
     #[test]

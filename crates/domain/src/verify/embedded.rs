@@ -16,6 +16,7 @@ use super::refusal::{MalformedSignature, Refusal};
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
 use super::text::form_pairs;
+use crate::payload::multipart_pairs;
 
 const TOLERANCE: Duration = Duration::from_secs(300);
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
@@ -57,7 +58,13 @@ impl MailgunCheck {
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
         let sent = if request.is_content_type("application/x-www-form-urlencoded") {
-            MailgunSignature::from_form(request.body)?
+            MailgunSignature::from_pairs(form_pairs(request.body))?
+        } else if request.is_content_type("multipart/form-data") {
+            let problem = "it has to be a form with timestamp, token and signature, and without files";
+            let content_type = request.header("content-type").and_then(|value| std::str::from_utf8(value).ok());
+            let pairs = multipart_pairs(request.body, content_type.unwrap_or_default());
+            let pairs = pairs.map_err(|_| Refusal::BodyMalformed { problem })?;
+            MailgunSignature::from_pairs(pairs.into_iter().map(|(name, value)| (name.into_bytes(), value)))?
         } else {
             MailgunSignature::from_json(request.body)?
         };
@@ -110,10 +117,12 @@ impl MailgunSignature {
     }
 
     /// An inbound route: three fields beside the message's own.
-    fn from_form(body: &[u8]) -> Result<MailgunSignature, Refusal> {
+    fn from_pairs(
+        pairs: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>,
+    ) -> Result<MailgunSignature, Refusal> {
         let mut sent = MailgunSignature::default();
-        for (name, value) in form_pairs(body) {
-            let text = || String::from_utf8_lossy(&value).into_owned();
+        for (name, value) in pairs {
+            let text = || String::from_utf8_lossy(value.as_ref()).into_owned();
             let twice = match name.as_ref() {
                 b"timestamp" => sent.timestamp.replace(TextOrNumber::Text(text())).is_some(),
                 b"token" => sent.token.replace(text()).is_some(),

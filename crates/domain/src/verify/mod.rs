@@ -45,6 +45,6 @@ pub use secret::{Secret, SecretValue};
 pub use shared::TokenPlace;
 pub use sign::{SignProblem, SignedRequest, UnsignedRequest, sign};
 pub use template::TemplateProblem;
-pub(crate) use text::form_pairs;
+pub(crate) use text::{form_pairs, percent_encode};
 pub use url::UrlProblem;
 pub use verifier::{Settings, Verified, Verifier, verify};

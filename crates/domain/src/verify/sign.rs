@@ -114,6 +114,11 @@ pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) 
             let token = mailgun_token(request.id, now);
             let proof = check.sign(&token, now).ok_or(SignProblem::NoSecret)?;
             let (timestamp, signature) = proof;
+            if is_form(request.content_type) {
+                signed.append_fields(&[("timestamp", &timestamp), ("token", &token), ("signature", &signature)]);
+                signed.set_id(scheme, request.id);
+                return Ok(signed);
+            }
             let proof = json!({"timestamp": timestamp, "token": token, "signature": signature});
             signed.change_body(|body| {
                 body.insert("signature".to_owned(), proof);
@@ -217,6 +222,11 @@ fn shared(check: &SharedCheck, now: Timestamp, signed: &mut SignedRequest) -> Re
     Ok(())
 }
 
+fn is_form(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
 /// Fifty hexadecimal digits, another one for each id and moment.
 fn mailgun_token(id: &str, now: Timestamp) -> String {
     let seed = format!("{id} {now}");
@@ -255,6 +265,17 @@ impl SignedRequest {
                 self.set(name, id.to_owned());
             }
         }
+    }
+
+    fn append_fields(&mut self, fields: &[(&str, &str)]) {
+        let mut text = String::new();
+        for (name, value) in fields {
+            text.push_str(if self.body.is_empty() && text.is_empty() { "" } else { "&" });
+            text.push_str(name);
+            text.push('=');
+            percent_encode(value.as_bytes(), b"-_.~", &mut text);
+        }
+        self.body.extend_from_slice(text.as_bytes());
     }
 
     fn change_body(

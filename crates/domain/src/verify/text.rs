@@ -45,7 +45,7 @@ pub(super) fn escaped_byte(after_percent: &[u8]) -> Option<u8> {
 }
 
 /// Escapes everything but letters, digits and the bytes in `kept`.
-pub(super) fn percent_encode(text: &[u8], kept: &[u8], into: &mut String) {
+pub(crate) fn percent_encode(text: &[u8], kept: &[u8], into: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
         if byte.is_ascii_alphanumeric() || kept.contains(&byte) {

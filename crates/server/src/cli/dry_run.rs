@@ -29,7 +29,7 @@ Examples:\n  sluice try website-leads lead.json\n  sluice try /in/website - < le
 pub(super) struct Try {
     /// The flow, by its name or its path
     flow: String,
-    /// The payload; - reads standard input
+    /// The payload, as JSON or as the form that the sender posts; - reads standard input
     file: PathBuf,
     /// The configuration: a directory or a file
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
@@ -53,7 +53,7 @@ impl Try {
         let live = flow::load(&self.config)?;
         let flow = flow::find(&live, &self.flow)?.clone();
         let body = flow::payload(&self.file, &flow)?;
-        let mut request = flow::signed(&flow, &self.id, &body)?;
+        let mut request = flow::signed(&flow, &self.id, &body, &self.header)?;
         flow::set_headers(&mut request.headers, &self.header);
         let mut headers = HeaderMap::new();
         for (name, value) in &request.headers {

@@ -1,10 +1,13 @@
 //! What `try` and `send` share: a flow of the configuration, and a payload as its sender would post it.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_domain::flow::Flow;
+use serde_json::Value;
+use sluice_domain::flow::{BodyFormat, Flow};
+use sluice_domain::payload::write_form;
 use sluice_domain::verify::{SecretValue, UnsignedRequest, sign};
 
 use super::up::explain;
@@ -13,7 +16,8 @@ use crate::config::{self, EnvironmentThenFiles, did_you_mean};
 use crate::live::Live;
 use crate::run::StartError;
 
-pub(super) const CONTENT_TYPE: &str = "application/json";
+const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The directory that holds a configuration, which may be one file.
 pub(super) fn directory(config: &Path) -> PathBuf {
@@ -81,13 +85,37 @@ pub(super) struct Signed {
     pub body: Vec<u8>,
 }
 
-/// Signs a payload as the flow's sender would, now. Without a verifier it stays as it is.
-pub(super) fn signed(flow: &Flow, id: &str, body: &[u8]) -> Result<Signed, Failed> {
-    let content_type = ("content-type".to_owned(), SecretValue::from(CONTENT_TYPE));
-    let Some(verifier) = &flow.verify else {
-        return Ok(Signed { headers: vec![content_type], query: None, body: body.to_vec() });
+/// A payload in the form that the flow's sender posts, and what that form is called. A form may be written as one, or as the
+/// JSON object that a form is read as; the line break at the end of a file is not part of it.
+fn in_its_form<'b>(flow: &Flow, given: Option<&'b str>, body: &'b [u8]) -> (&'b str, Cow<'b, [u8]>) {
+    if let Some(given) = given {
+        return (given, Cow::Borrowed(body));
+    }
+    let looks_like_json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'[') | None);
+    let is_form = match flow.body.format {
+        BodyFormat::Json => false,
+        BodyFormat::Form => true,
+        BodyFormat::JsonOrForm => !looks_like_json,
     };
-    let unsigned = UnsignedRequest { method: &flow.method, id, content_type: CONTENT_TYPE, body };
+    if !is_form {
+        return (JSON, Cow::Borrowed(body));
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(members)) => (FORM, Cow::Owned(write_form(&members).into_bytes())),
+        _ => (FORM, Cow::Borrowed(body.trim_ascii_end())),
+    }
+}
+
+/// Signs a payload as the flow's sender would, now. Without a verifier it stays as it is. A content type among the headers that
+/// were given by hand is believed.
+pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, String)]) -> Result<Signed, Failed> {
+    let given = given.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
+    let (form, body) = in_its_form(flow, given, body);
+    let content_type = ("content-type".to_owned(), SecretValue::from(form));
+    let Some(verifier) = &flow.verify else {
+        return Ok(Signed { headers: vec![content_type], query: None, body: body.into_owned() });
+    };
+    let unsigned = UnsignedRequest { method: &flow.method, id, content_type: form, body: &body };
     let signed = sign(verifier, &unsigned, jiff::Timestamp::now()).map_err(|problem| {
         Failed::new(
             exit::NO,

@@ -17,7 +17,7 @@ Examples:\n  sluice send website-leads lead.json\n  sluice send website-leads le
 pub(super) struct Send {
     /// The flow, by its name or its path
     flow: String,
-    /// The payload; - reads standard input
+    /// The payload, as JSON or as the form that the sender posts; - reads standard input
     file: PathBuf,
     /// The configuration: a directory or a file
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
@@ -67,7 +67,7 @@ impl Send {
 
     /// Signs anew each time, as a sender that repeats itself does.
     async fn post(&self, flow: &Flow, url: &str, id: &str, body: &[u8]) -> Result<Posted, Failed> {
-        let mut signed = flow::signed(flow, id, body)?;
+        let mut signed = flow::signed(flow, id, body, &self.header)?;
         flow::set_headers(&mut signed.headers, &self.header);
         let url = match &signed.query {
             Some(query) => format!("{url}?{}", query.expose()),

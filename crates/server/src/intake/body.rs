@@ -19,6 +19,7 @@ pub(super) struct Payload<'b> {
 
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data";
 
 /// Reads a body by its content type and encoding.
 pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Result<Payload<'b>, Problem> {
@@ -28,19 +29,28 @@ pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Resu
     for parameter in parameters {
         check_charset(parameter)?;
     }
-    let is_form = match (flow.body.format, essence.as_str()) {
-        (BodyFormat::Form, "") => true,
-        (BodyFormat::Json | BodyFormat::JsonOrForm, "") => false,
-        (BodyFormat::Form | BodyFormat::JsonOrForm, FORM) => true,
-        (BodyFormat::Json | BodyFormat::JsonOrForm, essence) if essence == JSON || essence.ends_with("+json") => false,
-        _ => return Err(wrong_type(flow.body.format, &essence)),
-    };
+    let is_multipart = essence == MULTIPART && flow.body.format != BodyFormat::Json;
+    let is_form = is_multipart
+        || match (flow.body.format, essence.as_str()) {
+            (BodyFormat::Form, "") => true,
+            (BodyFormat::Json | BodyFormat::JsonOrForm, "") => false,
+            (BodyFormat::Form | BodyFormat::JsonOrForm, FORM) => true,
+            (BodyFormat::Json | BodyFormat::JsonOrForm, essence) if essence == JSON || essence.ends_with("+json") => {
+                false
+            }
+            _ => return Err(wrong_type(flow.body.format, &essence)),
+        };
     let text = decode(headers, body, flow.body_bytes_max)?;
     if text.is_empty() {
         return Err(problem(PayloadProblem::Empty));
     }
     if is_form {
-        let value = payload::parse_form(&text, flow.body.duplicate_keys).map_err(problem)?;
+        let value = if is_multipart {
+            payload::parse_multipart(&text, content_type, flow.body.duplicate_keys)
+        } else {
+            payload::parse_form(&text, flow.body.duplicate_keys)
+        };
+        let value = value.map_err(problem)?;
         return Ok(Payload { value, text: None });
     }
     let value = payload::parse_json(&text, flow.body.duplicate_keys).map_err(problem)?;
@@ -52,8 +62,8 @@ pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Resu
 fn wrong_type(format: BodyFormat, essence: &str) -> Problem {
     let taken = match format {
         BodyFormat::Json => JSON.to_owned(),
-        BodyFormat::Form => FORM.to_owned(),
-        BodyFormat::JsonOrForm => format!("{JSON} and {FORM}"),
+        BodyFormat::Form => format!("{FORM} and {MULTIPART}"),
+        BodyFormat::JsonOrForm => format!("{JSON}, {FORM} and {MULTIPART}"),
     };
     let essence: String = essence.chars().take(80).collect();
     Problem::new(

@@ -137,10 +137,10 @@ async fn what_two_readers_could_understand_differently_is_refused() {
         (("content-type", "application/x-www-form-urlencoded"), b"a=1&a[b]=2&id=1", 400, "form-invalid", "`a[b]`"),
         (
             ("content-type", "multipart/form-data; boundary=x"),
-            b"--x--",
-            415,
-            "content-type-unsupported",
-            "multipart/form-data",
+            b"--x\r\ncontent-disposition: form-data; name=cv; filename=cv.pdf\r\n\r\n%PDF\r\n--x--",
+            400,
+            "multipart-file",
+            "`cv`",
         ),
         (("content-type", "text/xml"), b"<a/>", 415, "content-type-unsupported", "application/json"),
     ] {
@@ -163,6 +163,10 @@ async fn forms_are_read_nested() {
             .await;
     let expected = json!({"id": "f1", "data": {"email": "a@b.c", "merges": {"FNAME": "Zoë"}}, "tag": ["1", "2"]});
     assert_eq!(raw(&world, &answer.event()).await, expected);
+    let parts = b"--x\r\ncontent-disposition: form-data; name=id\r\n\r\nm1\r\n--x\r\ncontent-disposition: form-data; name=\"data[email]\"\r\n\r\na@b.c\r\n--x--\r\n";
+    let multipart = ("content-type", "multipart/form-data; boundary=x");
+    let answer = post(&world, "/in", &[multipart], parts.to_vec()).await;
+    assert_eq!(raw(&world, &answer.event()).await, json!({"id": "m1", "data": {"email": "a@b.c"}}));
     let wrapped = post(&world, "/in", &[form], b"payload=%7B%22id%22%3A%22interaction%22%7D".to_vec()).await;
     assert_eq!(wrapped.body["idempotency_key"], "interaction");
 }

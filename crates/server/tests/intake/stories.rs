@@ -74,7 +74,7 @@ async fn shared_inbox_story() {
     assert_eq!(events(&world).await, 2);
     let key = ada.body["idempotency_key"].as_str().unwrap();
     assert!(key.starts_with("forms|s-1|") && !key.to_lowercase().contains("office"), "{key}");
-    let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann", ada.event())).await;
+    let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", ada.event())).await;
     assert_eq!(shown["normalized"]["identity"]["email"], "office@example.com");
 }
 
