@@ -14,6 +14,7 @@ const MISMATCHES_MAX: usize = 10;
 pub struct Schema {
     validator: Arc<jsonschema::Validator>,
     properties: Arc<BTreeSet<String>>,
+    text: Arc<Value>,
 }
 
 /// Why a value is not a schema.
@@ -43,7 +44,7 @@ impl Schema {
         let validator = jsonschema::validator_for(schema).map_err(|error| SchemaProblem(error.to_string()))?;
         let properties = schema.get("properties").and_then(Value::as_object);
         let properties = properties.map(|members| members.keys().cloned().collect()).unwrap_or_default();
-        Ok(Schema { validator: Arc::new(validator), properties: Arc::new(properties) })
+        Ok(Schema { validator: Arc::new(validator), properties: Arc::new(properties), text: Arc::new(schema.clone()) })
     }
 
     /// Every place where the payload does not match, up to a bound.
@@ -53,6 +54,11 @@ impl Schema {
             .take(MISMATCHES_MAX)
             .map(|error| Mismatch { path: error.instance_path().to_string(), message: error.masked().to_string() })
             .collect()
+    }
+
+    /// As it was written.
+    pub fn as_value(&self) -> &Value {
+        &self.text
     }
 
     /// The members of the payload that it knows by name.

@@ -191,6 +191,9 @@ fn every_answer_of_the_intake_is_in_the_table() {
         .map(|cells| (cells[0].clone(), cells[1].trim_matches('`').to_owned()))
         .collect();
     let known = problems_of_the_intake();
+    let described =
+        sluice_server::intake::PROBLEMS.iter().map(|(status, code)| (status.to_string(), (*code).to_owned()));
+    assert_eq!(described.collect::<BTreeSet<_>>(), listed, "what the OpenAPI description lists");
     assert!(known.len() > 30, "only {} were found in the source", known.len());
     let missing: Vec<_> = known.difference(&listed).collect();
     let invented: Vec<_> = listed.difference(&known).collect();

@@ -9,44 +9,19 @@
 #[allow(dead_code, reason = "each test file uses another part")]
 mod fixture;
 
-use std::path::{Path, PathBuf};
+#[path = "vendor/install.rs"]
+mod install;
+
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use fixture::{Answer, World};
+use install::{installed, once, python_with, run, scripts};
 
 const PLAIN_SECRET: &str = "a plain secret";
 const WHSEC_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const PUBLIC_URL: &str = "https://hooks.example.com/in/twilio?tenant=a";
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vendor")
-}
-
-fn installed() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp lies in target");
-    target.join("vendor-signers")
-}
-
-fn run(what: &str, command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{what}: {command:?} did not start: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, complained) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{what} failed ({})\n{said}\n{complained}", output.status);
-    said
-}
-
-/// Runs `install` unless the folder already holds what `wanted` lists.
-fn once(folder: &Path, wanted: &str, install: impl FnOnce()) {
-    let mark = folder.join("installed");
-    if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
-        return;
-    }
-    std::fs::create_dir_all(folder).expect("a folder in target");
-    install();
-    std::fs::write(&mark, wanted).expect("a mark in target");
-}
 
 fn signed_by(mut command: Command) -> Vec<Value> {
     command.env("PLAIN_SECRET", PLAIN_SECRET).env("WHSEC_SECRET", WHSEC_SECRET).env("PUBLIC_URL", PUBLIC_URL);
@@ -55,16 +30,7 @@ fn signed_by(mut command: Command) -> Vec<Value> {
 }
 
 fn python() -> Vec<Value> {
-    let folder = installed().join("python");
-    let list = scripts().join("requirements.txt");
-    let wanted = std::fs::read_to_string(&list).expect("the list of packages");
-    let python = folder.join("bin/python");
-    once(&folder, &wanted, || {
-        run("creating a Python environment", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-        run("installing the vendors' libraries from PyPI", Command::new(&python).args(install).arg(&list));
-    });
-    let mut command = Command::new(python);
+    let mut command = Command::new(python_with("python", "requirements.txt").join("bin/python"));
     command.arg(scripts().join("sign.py"));
     signed_by(command)
 }

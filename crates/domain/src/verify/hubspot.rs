@@ -62,6 +62,14 @@ enum Settled {
 }
 
 impl HubspotCheck {
+    /// The headers of the version that is asked for; of the newest where any will do.
+    pub(super) fn headers(&self) -> &'static [&'static str] {
+        match self.version {
+            HubspotVersion::V1 | HubspotVersion::V2 => &[SIGNATURE, VERSION],
+            HubspotVersion::V3 | HubspotVersion::Auto => &[SIGNATURE_V3, TIMESTAMP],
+        }
+    }
+
     pub(super) fn new(
         version: HubspotVersion,
         secrets: &[Secret],

@@ -13,6 +13,7 @@ mod hmac;
 mod hubspot;
 mod preset;
 mod problem;
+mod proof;
 mod recipe;
 mod refusal;
 mod request;
@@ -35,6 +36,7 @@ pub use handshake::{HandshakeAnswer, handshake};
 pub use hubspot::HubspotVersion;
 pub use preset::{BodyForm, Composed, FieldPath, Preset, Source, Success, preset};
 pub use problem::SettingsProblem;
+pub use proof::ProofPlace;
 pub use recipe::{
     Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings, TimestampSource,
 };

@@ -18,8 +18,8 @@ use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
 use super::sign::SignProblem;
 
-const SIGNATURE: &str = "x-twilio-email-event-webhook-signature";
-const TIMESTAMP: &str = "x-twilio-email-event-webhook-timestamp";
+pub(super) const SIGNATURE: &str = "x-twilio-email-event-webhook-signature";
+pub(super) const TIMESTAMP: &str = "x-twilio-email-event-webhook-timestamp";
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
 
 /// SendGrid's scheme, ready to use. SendGrid publishes no window, so there is one only if it is set.

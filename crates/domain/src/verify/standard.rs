@@ -87,6 +87,12 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 }
 
 impl StandardCheck {
+    /// The headers that this scheme itself writes.
+    pub(super) fn headers(&self) -> [&'static str; 3] {
+        let [own, _] = &self.families;
+        [own.signature, own.timestamp, own.id]
+    }
+
     pub(super) fn new(
         families: [Family; 2],
         secrets: &[Secret],

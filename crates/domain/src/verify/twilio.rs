@@ -17,7 +17,7 @@ use super::secret::{Keyring, Secret};
 use super::text::{form_pairs, percent_encode};
 use super::url::{PublicUrl, split_scheme};
 
-const SIGNATURE: &str = "x-twilio-signature";
+pub(super) const SIGNATURE: &str = "x-twilio-signature";
 const BODY_DIGEST: &str = "bodySHA256";
 
 /// Twilio's scheme, ready to use.

@@ -9,6 +9,7 @@
 
 mod accept;
 mod answer;
+mod api;
 mod body;
 mod decode;
 mod limit;
@@ -31,6 +32,7 @@ use crate::live::Revisions;
 use crate::observe::Metrics;
 pub use accept::{Arrival, Prepared, TENANT, prepare, prepare_all};
 pub use answer::Problem;
+pub use api::{PROBLEMS, describe};
 use limit::Limits;
 pub use listen::{Door, Settings};
 use proofs::Proofs;

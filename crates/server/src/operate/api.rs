@@ -76,8 +76,11 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/keys", get(keys::show))
         .route("/keys/rotate", post(keys::rotate))
         .route("/audit", get(audit));
-    let guarded = Router::new().nest("/api/v1", api).route("/metrics", get(metrics)).layer(middleware::from_fn(
-        move |request: Request, next: Next| {
+    let guarded = Router::new()
+        .nest("/api/v1", api)
+        .route("/metrics", get(metrics))
+        .route("/openapi/intake.json", get(intake_api))
+        .layer(middleware::from_fn(move |request: Request, next: Next| {
             let token = token.clone();
             async move {
                 match guard(token.as_ref(), &request) {
@@ -85,8 +88,7 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
                     Err(refusal) => *refusal,
                 }
             }
-        },
-    ));
+        }));
     Router::new()
         .merge(guarded)
         .route("/healthz", get(|| async { Json(json!({ "status": "alive" })) }))
@@ -463,6 +465,10 @@ async fn audit(
 async fn metrics(State(operator): State<Operator>) -> Result<Response, OperateError> {
     let page = operator.metrics().await?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page).into_response())
+}
+
+async fn intake_api(State(operator): State<Operator>) -> Json<serde_json::Value> {
+    Json(operator.intake_api())
 }
 
 async fn ready(State(operator): State<Operator>) -> Response {

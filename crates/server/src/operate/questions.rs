@@ -323,6 +323,11 @@ impl Operator {
         self.metrics.render().map_err(|error| OperateError::Invalid(error.to_string()))
     }
 
+    /// What senders may post, and what they hear, as OpenAPI.
+    pub fn intake_api(&self) -> serde_json::Value {
+        intake::describe(&self.revisions.current().config)
+    }
+
     /// Whether events can be accepted right now.
     pub fn is_ready(&self) -> bool {
         !self.ledger.is_overloaded()

@@ -1,0 +1,235 @@
+//! The intake's description in OpenAPI: each flow's endpoint, what it takes and everything that it may answer.
+
+use serde_json::{Map, Value, json};
+use sluice_domain::config::Config;
+use sluice_domain::flow::{BodyFormat, Flow};
+use sluice_domain::verify::{ProofPlace, Success};
+
+/// Every problem that the intake answers with: its status and its code.
+pub const PROBLEMS: &[(u16, &str)] = &[
+    (400, "body-empty"),
+    (400, "body-incomplete"),
+    (400, "content-encoding-invalid"),
+    (400, "events-missing"),
+    (400, "form-invalid"),
+    (400, "idempotency-key-failed"),
+    (400, "idempotency-key-missing"),
+    (400, "idempotency-key-too-long"),
+    (400, "json-duplicate-key"),
+    (400, "json-invalid"),
+    (400, "json-not-an-object"),
+    (400, "json-too-deep"),
+    (400, "multipart-file"),
+    (400, "number-too-large"),
+    (400, "schema-mismatch"),
+    (400, "too-many-events"),
+    (400, "utf8-invalid"),
+    (401, "body-malformed"),
+    (401, "body-mismatch"),
+    (401, "credentials-malformed"),
+    (401, "credentials-mismatch"),
+    (401, "credentials-missing"),
+    (401, "id-malformed"),
+    (401, "id-missing"),
+    (401, "proof-replayed"),
+    (401, "secret-expired"),
+    (401, "signature-malformed"),
+    (401, "signature-mismatch"),
+    (401, "signature-missing"),
+    (401, "timestamp-in-future"),
+    (401, "timestamp-malformed"),
+    (401, "timestamp-missing"),
+    (401, "timestamp-too-old"),
+    (403, "unverified-source"),
+    (404, "no-such-flow"),
+    (405, "method-not-allowed"),
+    (408, "body-timeout"),
+    (413, "body-too-large"),
+    (415, "charset-unsupported"),
+    (415, "content-encoding-unsupported"),
+    (415, "content-type-unsupported"),
+    (422, "condition-failed"),
+    (422, "field-invalid"),
+    (422, "field-missing"),
+    (429, "rate-limited"),
+    (503, "disk-full"),
+    (503, "in-doubt"),
+    (503, "overloaded"),
+    (503, "source-paused"),
+    (503, "unavailable"),
+];
+
+/// Describes the endpoints of a configuration, as OpenAPI 3.1.
+pub fn describe(config: &Config) -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    let mut security: Map<String, Value> = Map::new();
+    for flow in config.flows.values() {
+        let (required, parameters) = proof(flow, &mut security);
+        let path = paths.entry(flow.path.clone()).or_insert_with(|| json!({}));
+        path[flow.method.to_lowercase()] = operation(flow, required, parameters);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sluice intake",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Where senders post. Errors are application/problem+json with a stable code. Handshakes, by which a sender asks whether somebody is there, are not described.",
+        },
+        "paths": paths,
+        "components": { "securitySchemes": security, "schemas": schemas() },
+    })
+}
+
+fn operation(flow: &Flow, security: Value, parameters: Vec<Value>) -> Value {
+    let mut operation = json!({
+        "operationId": flow.name,
+        "summary": format!("Events of {}", flow.source),
+        "tags": [flow.source],
+        "security": security,
+        "responses": responses(flow),
+    });
+    if !parameters.is_empty() {
+        operation["parameters"] = Value::Array(parameters);
+    }
+    // What other methods carry has no meaning in HTTP; their flows are read by their proof alone.
+    if !matches!(flow.method.as_str(), "GET" | "HEAD" | "DELETE") {
+        operation["requestBody"] = json!({ "required": true, "content": content(flow) });
+    }
+    operation
+}
+
+/// What proves where a request comes from: the security schemes that it needs, and the headers that a sender signs.
+fn proof(flow: &Flow, schemes: &mut Map<String, Value>) -> (Value, Vec<Value>) {
+    let Some(verifier) = &flow.verify else { return (json!([]), vec![]) };
+    let scheme = verifier.scheme();
+    let mut required = Map::new();
+    let mut parameters = Vec::new();
+    for place in verifier.proof() {
+        let described = match place {
+            ProofPlace::Bearer => json!({ "type": "http", "scheme": "bearer" }),
+            ProofPlace::Basic => json!({ "type": "http", "scheme": "basic" }),
+            ProofPlace::Token(name) => json!({ "type": "apiKey", "in": "header", "name": name }),
+            ProofPlace::Query(name) => json!({ "type": "apiKey", "in": "query", "name": name }),
+            ProofPlace::Body => continue,
+            ProofPlace::Signed(name) => {
+                let about = format!("Part of the signature of the scheme {scheme}.");
+                parameters.push(json!({ "name": name, "in": "header", "required": true, "description": about, "schema": { "type": "string" } }));
+                continue;
+            }
+        };
+        schemes.insert(flow.name.clone(), described);
+        required.insert(flow.name.clone(), json!([]));
+    }
+    (if required.is_empty() { json!([]) } else { json!([required]) }, parameters)
+}
+
+fn content(flow: &Flow) -> Value {
+    let one = match &flow.admission.schema {
+        Some(schema) => named(schema.as_value(), &flow.name),
+        None => json!({ "type": "object" }),
+    };
+    // Lists within lists; the innermost holds the events.
+    let body = match &flow.body.events {
+        None => one,
+        Some(lists) => lists.iter().rev().fold(json!({ "type": "array", "items": one }), |inner, name| {
+            let object = json!({ "type": "object", "required": [name], "properties": { name: inner } });
+            if Some(name) == lists.first() { object } else { json!({ "type": "array", "items": object }) }
+        }),
+    };
+    let form = json!({ "schema": { "type": "object" } });
+    let json = json!({ "schema": body });
+    match flow.body.format {
+        BodyFormat::Json => json!({ "application/json": json }),
+        BodyFormat::Form => json!({ "application/x-www-form-urlencoded": form, "multipart/form-data": form }),
+        BodyFormat::JsonOrForm => {
+            json!({ "application/json": json, "application/x-www-form-urlencoded": form, "multipart/form-data": form })
+        }
+    }
+}
+
+/// A schema that refers to its own parts goes on doing so inside of another document.
+fn named(schema: &Value, flow: &str) -> Value {
+    let mut schema = schema.clone();
+    let refers = schema.to_string().contains("\"$ref\"");
+    if let Some(members) = schema.as_object_mut().filter(|_| refers) {
+        members.entry("$id").or_insert_with(|| json!(format!("urn:sluice:schema:{flow}")));
+    }
+    schema
+}
+
+fn responses(flow: &Flow) -> Value {
+    let yes = if flow.success == Success::Exactly200 { "200" } else { "202" };
+    let body = if flow.body.events.is_some() { "Events" } else { "Event" };
+    let mut responses = Map::new();
+    responses.insert(
+        yes.to_owned(),
+        json!({
+            "description": "On disk.",
+            "headers": { "Idempotent-Replayed": { "description": "`true` on a repeat.", "schema": { "type": "string", "enum": ["true"] } } },
+            "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{body}") } } },
+        }),
+    );
+    for (status, _) in PROBLEMS {
+        let meant = match status {
+            401 => flow.verify.is_some(),
+            403 => flow.verify.is_none(),
+            404 | 405 => false,
+            _ => true,
+        };
+        let text = status.to_string();
+        if !meant || responses.contains_key(&text) {
+            continue;
+        }
+        let codes: Vec<&str> = PROBLEMS.iter().filter(|(own, _)| own == status).map(|(_, code)| *code).collect();
+        let mut response = json!({
+            "description": codes.join(", "),
+            "content": { "application/problem+json": { "schema": {
+                "allOf": [{ "$ref": "#/components/schemas/Problem" }],
+                "properties": { "status": { "const": status }, "code": { "enum": codes } },
+            } } },
+        });
+        if matches!(status, 429 | 503) {
+            response["headers"] = json!({ "Retry-After": { "description": "Seconds.", "required": true, "schema": { "type": "integer", "minimum": 1 } } });
+        }
+        responses.insert(text, response);
+    }
+    Value::Object(responses)
+}
+
+fn schemas() -> Value {
+    let event = |statuses: &[&str]| {
+        json!({
+            "type": "object",
+            "required": ["event_id", "idempotency_key", "status"],
+            "properties": {
+                "event_id": { "type": "string", "pattern": "^evt_[0-9a-z]+$" },
+                "idempotency_key": { "type": "string" },
+                "status": { "enum": statuses },
+                "reason": { "type": "string", "description": "Why it waits for a person." },
+                "result": { "type": "object", "description": "On a repeat, once it is known: what each worker made of it." },
+            },
+        })
+    };
+    json!({
+        "Event": event(&["accepted", "quarantined"]),
+        "Events": {
+            "type": "object",
+            "required": ["status", "events"],
+            "properties": {
+                "status": { "const": "accepted" },
+                "events": { "type": "array", "items": event(&["accepted", "quarantined", "duplicate"]) },
+            },
+        },
+        "Problem": {
+            "type": "object",
+            "required": ["type", "title", "status", "code", "detail"],
+            "properties": {
+                "type": { "type": "string" },
+                "title": { "type": "string" },
+                "status": { "type": "integer" },
+                "code": { "type": "string" },
+                "detail": { "type": "string" },
+            },
+        },
+    })
+}
