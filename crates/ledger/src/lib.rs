@@ -70,6 +70,9 @@ pub struct Options {
     pub on_fatal: Box<dyn Fn(&str) + Send>,
     /// How many of the newest keys are held in memory; the default when left out. Small values are for tests.
     pub recent_keys_max: Option<usize>,
+    /// How long the write-ahead log may become before the writer resets it, in pages; the default when left out. Small values
+    /// are for tests.
+    pub wal_pages_max: Option<u64>,
     /// What opens the ledger. There is no ledger on disk without it.
     pub root_key: Option<RootKey>,
 }
@@ -83,7 +86,14 @@ impl std::fmt::Debug for Options {
 impl Options {
     /// For tools that look at a ledger or act on it while no node runs.
     pub fn quiet(clock: Clock) -> Options {
-        Options { clock, on_fresh: Box::new(|_| {}), on_fatal: Box::new(|_| {}), recent_keys_max: None, root_key: None }
+        Options {
+            clock,
+            on_fresh: Box::new(|_| {}),
+            on_fatal: Box::new(|_| {}),
+            recent_keys_max: None,
+            wal_pages_max: None,
+            root_key: None,
+        }
     }
 
     /// The same with this root key.
@@ -130,15 +140,7 @@ impl Ledger {
     pub fn open(directory: &Path, options: Options) -> Result<Ledger, Error> {
         let lock = sqlite::lock(directory)?;
         let stats = Arc::new(Stats::default());
-        let writer = Writer::open(
-            directory,
-            options.clock,
-            options.on_fresh,
-            options.on_fatal,
-            stats.clone(),
-            options.recent_keys_max,
-            options.root_key,
-        )?;
+        let writer = Writer::open(directory, options, stats.clone())?;
         let reads = Reads::Sqlite(sqlite::Reads::open(directory, writer.vault())?);
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()

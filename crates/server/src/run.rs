@@ -133,6 +133,7 @@ impl Node {
                     let _ = fail.send(true);
                 }),
                 recent_keys_max: None,
+                wal_pages_max: None,
                 root_key: Some(root_key::find(&settings.data)?),
             },
         )?;

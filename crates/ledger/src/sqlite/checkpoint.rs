@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use super::{Role, open};
 use crate::Error;
 
-/// The writer's end of it. The thread ends when this is dropped.
+/// The writer's end of it. The thread ends when this is dropped, and with it its connection.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
-    wake: SyncSender<()>,
+    wake: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
     /// Locked while a checkpoint runs.
     allowed: Arc<Mutex<bool>>,
     resting: bool,
@@ -34,8 +36,9 @@ impl Checkpointer {
                 }
             }
         };
-        std::thread::Builder::new().name("checkpoint".into()).spawn(work).map_err(|source| Error::Thread { source })?;
-        Ok(Checkpointer { wake, allowed, resting: false })
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work);
+        let thread = thread.map_err(|source| Error::Thread { source })?;
+        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), allowed, resting: false })
     }
 
     /// Lets no checkpoint run from here on. Waits for one that does.
@@ -57,6 +60,18 @@ impl Checkpointer {
 
     /// Asks for a checkpoint, unless one is asked for already.
     pub fn wake(&self) {
-        let _ = self.wake.try_send(());
+        if let Some(wake) = &self.wake {
+            let _ = wake.try_send(());
+        }
+    }
+}
+
+impl Drop for Checkpointer {
+    /// Waits for the thread: once the writer has ended, nothing of this process touches the file any more.
+    fn drop(&mut self) {
+        drop(self.wake.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

@@ -21,8 +21,7 @@ use super::vault::{Changes, Vault};
 use super::{Role, open};
 use crate::op::{Op, Reply};
 use crate::record::Fresh;
-use crate::seal::RootKey;
-use crate::{Clock, Error, Stats};
+use crate::{Clock, Error, Options, Stats};
 
 /// Operations in one transaction, at the most.
 const BATCH_OPS_MAX: usize = 512;
@@ -58,6 +57,7 @@ pub(crate) struct Writer {
     on_fatal: Fatal,
     stats: Arc<Stats>,
     wal_pages: Arc<AtomicU64>,
+    wal_pages_max: u64,
     checkpointer: Checkpointer,
     recent_keys_max: Option<usize>,
     ballast: Ballast,
@@ -67,16 +67,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn open(
-        directory: &Path,
-        clock: Clock,
-        on_fresh: OnFresh,
-        on_fatal: Fatal,
-        stats: Arc<Stats>,
-        recent_keys_max: Option<usize>,
-        root_key: Option<RootKey>,
-    ) -> Result<Writer, Error> {
+    pub fn open(directory: &Path, options: Options, stats: Arc<Stats>) -> Result<Writer, Error> {
+        let Options { clock, on_fresh, on_fatal, recent_keys_max, wal_pages_max, root_key } = options;
         let mut connection = open(directory, Role::Write)?;
+        settle_log(&connection)?;
         let vault = Arc::new(Vault::open(&mut connection, root_key, clock())?);
         let keys = load_keys(&connection, recent_keys_max)?;
         let contacts = load_contacts(&connection, recent_keys_max)?;
@@ -107,6 +101,7 @@ impl Writer {
             on_fatal,
             stats,
             wal_pages,
+            wal_pages_max: wal_pages_max.unwrap_or(WAL_PAGES_RESET),
             checkpointer,
             recent_keys_max,
             ballast: Ballast::new(directory),
@@ -310,7 +305,7 @@ impl Writer {
         if self.checkpointer.is_resting() {
             return;
         }
-        if pages >= WAL_PAGES_RESET {
+        if pages >= self.wal_pages_max {
             // RESTART, so that the next batch writes from the beginning of the file.
             if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())) {
                 tracing::warn!(%error, "a checkpoint failed; it is tried again after the next batch");
@@ -349,6 +344,19 @@ impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer").field("directory", &self.directory).finish_non_exhaustive()
     }
+}
+
+/// Moves everything from the log into the file, and empties the log, before anything is built upon it. The last process may have
+/// stopped because a flush failed. The system then goes on to show what it has not written and will not write any more: what
+/// was appended to that would be lost with the power.
+fn settle_log(connection: &Connection) -> Result<(), Error> {
+    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)) {
+        Ok(false) => {}
+        Ok(true) => tracing::warn!("somebody reads the ledger, so that its log could not be emptied at the start"),
+        Err(error) if is_full(&error) => tracing::warn!(%error, "no room to empty the log at the start"),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<Reply, Error>) {
