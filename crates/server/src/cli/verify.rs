@@ -41,7 +41,7 @@ fn unreadable(error: sluice_ledger::Error) -> Failed {
 /// Check that the ledger is whole: every row against what must hold of it
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A node may run meanwhile. Nothing is written and nothing that is sealed is opened. Exit code 1 means that a\n\
+    after_help = "A node may run meanwhile. Nothing is written and nothing that is sealed is opened. Exit code 1 means that a \
 row is not as it must be; the first one of each kind is named."
 )]
 pub(super) struct Verify {
@@ -87,7 +87,7 @@ impl Verify {
 /// See what became of everything that was accepted, by day and source
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. What is left over was pruned since, or lost;\n\
+    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. What is left over was pruned since, or lost; \
 then the exit code is 1. An event with several jobs counts once, by the worst of them. A node may run meanwhile."
 )]
 pub(super) struct Balance {
@@ -112,6 +112,7 @@ impl Balance {
             print::print(table(&lines).trim_end())?;
             let verdict = match left {
                 0 => "The books balance.".to_owned(),
+                1 => "1 event is not accounted for: pruned since, or lost.".to_owned(),
                 left => {
                     format!("{} are not accounted for: pruned since, or lost.", plural(left.unsigned_abs(), "event"))
                 }
