@@ -143,14 +143,21 @@ impl Event {
             Some(Value::String(text)) => !text.trim().is_empty(),
             Some(_) => true,
         };
-        let Some((root, rest)) = path.split_root() else {
-            return true;
+        let within = |members: &Map<String, Value>, path: &Path| match path.split_root() {
+            Some((name, rest)) => says(members.get(name).and_then(|member| rest.find(member))),
+            None => true,
         };
+        let Some((root, rest)) = path.split_root() else { return true };
         match root {
-            // These are the event's own, and may be spelled in ways of their own.
-            "schema_version" | "event_id" | "event_type" | "source" | "occurred_at" | "idempotency_key" | "identity"
-            | "attributes" | "routing" | "audit" => says(path.find(&self.to_scope())),
-            name => says(self.identity.get(name).or_else(|| self.attributes.get(name)).and_then(|it| rest.find(it))),
+            "identity" => within(&self.identity, &rest),
+            "attributes" => within(&self.attributes, &rest),
+            "routing" => within(&self.routing, &rest),
+            // These are the event's own, and have spellings of their own.
+            "schema_version" | "event_id" | "event_type" | "source" | "occurred_at" | "idempotency_key" | "audit" => {
+                says(path.find(&self.to_scope()))
+            }
+            _ if self.identity.contains_key(root) => within(&self.identity, path),
+            _ => within(&self.attributes, path),
         }
     }
 

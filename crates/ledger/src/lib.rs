@@ -250,6 +250,12 @@ impl Ledger {
         Ok(matches!(self.submit(Op::Settle(Box::new(settlement))).await?, Reply::Settled))
     }
 
+    /// Writes down an attempt and how it ended, in one. For effects that may be repeated without harm and were answered before
+    /// anybody wrote down that they were begun. `false` if the job has moved on without it.
+    pub async fn settle_at_once(&self, begin: Begin, settlement: Settlement) -> Result<bool, Error> {
+        Ok(matches!(self.submit(Op::AtOnce(Box::new((begin, settlement)))).await?, Reply::Settled))
+    }
+
     /// Keeps what a step inside has come to, and answers with what is kept: the first one counts. `None` if the job has
     /// moved on without this run.
     pub async fn note(&self, note: Note) -> Result<Option<serde_json::Value>, Error> {

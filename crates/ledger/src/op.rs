@@ -24,6 +24,8 @@ pub enum Op {
     Begin(Begin),
     /// An attempt has ended.
     Settle(Box<Settlement>),
+    /// An attempt has ended that nobody had to write down before.
+    AtOnce(Box<(Begin, Settlement)>),
     /// Keep what a step inside has come to.
     Note(Box<Note>),
     /// Set a mark, unless it is set.

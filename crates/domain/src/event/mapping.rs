@@ -122,7 +122,10 @@ impl EventMapping {
         let section = |at: &str, entries: &[(String, Template)]| -> Result<Map<String, Value>, MappingProblem> {
             let mut map = Map::new();
             for (name, template) in entries {
-                if let Some(value) = value(&format!("{at}.{name}"), template)?.filter(|value| !value.is_null()) {
+                let value = template
+                    .render_plain(scope)
+                    .map_err(|problem| MappingProblem::Expression { at: format!("{at}.{name}"), problem })?;
+                if let Some(value) = value.filter(|value| !value.is_null()) {
                     map.insert(name.clone(), value);
                 }
             }

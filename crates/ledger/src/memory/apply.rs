@@ -22,6 +22,13 @@ impl Store {
             }
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(*settlement),
+            Op::AtOnce(attempt) => {
+                let (begin, settlement) = *attempt;
+                match self.begin(begin) {
+                    Reply::Stale => Reply::Stale,
+                    _ => self.settle(settlement),
+                }
+            }
             Op::Note(note) => self.note(*note),
             Op::Mark(mark) => self.mark(*mark),
             Op::Replay(replay) => self.replay(&replay),

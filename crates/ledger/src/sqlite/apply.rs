@@ -88,6 +88,7 @@ impl Batch<'_> {
             }
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(settlement),
+            Op::AtOnce(attempt) => self.settle_at_once(&attempt.0, &attempt.1),
             Op::Note(note) => self.note(note),
             Op::Mark(mark) => self.mark(mark),
             Op::Replay(replay) => self.replay(replay),
@@ -199,10 +200,24 @@ impl Batch<'_> {
     }
 
     fn settle(&mut self, settlement: &Settlement) -> rusqlite::Result<Reply> {
-        let (next, job) = (&settlement.next, settlement.job.0);
         let Some(sealer) = self.sealer_of_job(settlement)? else { return Ok(Reply::Stale) };
+        if !self.settle_job(settlement, settlement.n, &sealer)? {
+            return Ok(Reply::Stale);
+        }
+        if let Some(effect) = &settlement.effect {
+            self.settle_effect(settlement, effect, &sealer)?;
+        }
+        if let Some(attempt) = &settlement.attempt {
+            self.insert_attempt(settlement, attempt, &sealer)?;
+        }
+        Ok(Reply::Settled)
+    }
+
+    /// Moves the job on, if `tries` is still the number of its last try that is written down.
+    pub fn settle_job(&self, settlement: &Settlement, tries: u32, sealer: &Sealer) -> rusqlite::Result<bool> {
+        let (next, job) = (&settlement.next, settlement.job.0);
         let finished_at = (!next.state.is_live()).then_some(settlement.at.0);
-        let (failure, message) = sealed_failure(&sealer, place::job_message(job), next.failure.as_ref());
+        let (failure, message) = sealed_failure(sealer, place::job_message(job), next.failure.as_ref());
         let current = self.cached(include_str!("sql/settle_job.sql"))?.execute(params![
             job,
             settlement.n,
@@ -213,21 +228,13 @@ impl Batch<'_> {
             next.verifying,
             failure,
             next.dead_letter_queue,
-            sealed_json(&sealer, place::job_result(job), next.result.as_ref()),
+            sealed_json(sealer, place::job_result(job), next.result.as_ref()),
             settlement.at.0,
             finished_at,
-            message
+            message,
+            tries
         ])?;
-        if current == 0 {
-            return Ok(Reply::Stale);
-        }
-        if let Some(effect) = &settlement.effect {
-            self.settle_effect(settlement, effect, &sealer)?;
-        }
-        if let Some(attempt) = &settlement.attempt {
-            self.insert_attempt(settlement, attempt, &sealer)?;
-        }
-        Ok(Reply::Settled)
+        Ok(current > 0)
     }
 
     fn settle_effect(
@@ -253,7 +260,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn insert_attempt(
+    pub fn insert_attempt(
         &self,
         settlement: &Settlement,
         attempt: &AttemptSettlement,
@@ -281,7 +288,7 @@ impl Batch<'_> {
     }
 
     /// What seals the results of a job: the key of its contact, or the tenant's. `None` if there is no such job.
-    fn sealer_of_job(&self, settlement: &Settlement) -> rusqlite::Result<Option<Sealer>> {
+    pub fn sealer_of_job(&self, settlement: &Settlement) -> rusqlite::Result<Option<Sealer>> {
         let mut contact = self.cached(include_str!("sql/job_contact.sql"))?;
         match contact.query_row([settlement.job.0], |row| row.get::<_, Option<i64>>(0)).optional()? {
             None => Ok(None),

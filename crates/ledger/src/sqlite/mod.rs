@@ -2,6 +2,7 @@
 
 mod accept;
 mod apply;
+mod at_once;
 mod ballast;
 mod checkpoint;
 mod inspect;

@@ -106,7 +106,7 @@ fn one_row_is_never_looked_for_in_all_of_them() {
         (include_str!("sql/effects.sql"), 1),
         (include_str!("sql/attempts.sql"), 1),
         (include_str!("sql/begin_job.sql"), 3),
-        (include_str!("sql/settle_job.sql"), 13),
+        (include_str!("sql/settle_job.sql"), 14),
         (include_str!("sql/job_contact.sql"), 1),
         (include_str!("sql/job_message.sql"), 1),
         (include_str!("sql/contact_key.sql"), 1),

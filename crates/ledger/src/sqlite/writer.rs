@@ -59,6 +59,8 @@ pub(crate) struct Writer {
     wal_pages: Arc<AtomicU64>,
     wal_pages_max: u64,
     checkpointer: Checkpointer,
+    /// At so many pages the next checkpoint is asked for.
+    next_checkpoint: u64,
     recent_keys_max: Option<usize>,
     ballast: Ballast,
     /// Upkeep found no room: it waits until an event could be accepted again.
@@ -103,6 +105,7 @@ impl Writer {
             wal_pages,
             wal_pages_max: wal_pages_max.unwrap_or(WAL_PAGES_RESET),
             checkpointer,
+            next_checkpoint: WAL_PAGES_CHECKPOINT,
             recent_keys_max,
             ballast: Ballast::new(directory),
             upkeep_rests: false,
@@ -310,8 +313,13 @@ impl Writer {
             if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())) {
                 tracing::warn!(%error, "a checkpoint failed; it is tried again after the next batch");
             }
-        } else if pages >= WAL_PAGES_CHECKPOINT {
+        } else if pages >= self.next_checkpoint {
+            // Not after every batch: the pages that every batch changes would be copied each time.
+            self.next_checkpoint = pages + WAL_PAGES_CHECKPOINT;
             self.checkpointer.wake();
+        } else if pages + WAL_PAGES_CHECKPOINT < self.next_checkpoint {
+            // The WAL began anew.
+            self.next_checkpoint = WAL_PAGES_CHECKPOINT;
         }
     }
 

@@ -87,6 +87,36 @@ pub async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver
     }
 }
 
+pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Driver>() {
+    let fixture = open::<D>();
+    for state in [JobState::Succeeded, JobState::Retrying, JobState::Dead] {
+        let (two, one) = (fixture.job(&format!("two {state}")).await.id, fixture.job(&format!("one {state}")).await.id);
+        for n in 1..=2 {
+            let live = n == 1 || state != JobState::Succeeded;
+            fixture.ledger.begin_unwaited(begin(two, n)).await.unwrap();
+            let settled = fixture.ledger.settle(settlement(two, n, state)).await.unwrap();
+            let at_once = fixture.ledger.settle_at_once(begin(one, n), settlement(one, n, state)).await.unwrap();
+            assert_eq!(settled, at_once, "{state}, try {n}");
+            assert_eq!(settled, live && (n == 1 || state.is_live()), "{state}, try {n}");
+        }
+        let (a, b) = (fixture.read(two).await, fixture.read(one).await);
+        assert_eq!((a.state, a.tries, a.attempts, a.finished_at), (b.state, b.tries, b.attempts, b.finished_at));
+        assert_eq!((a.step, a.due_at, a.failure, a.result), (b.step, b.due_at, b.failure, b.result));
+        let (a, b) = (fixture.ledger.effects(two).await.unwrap(), fixture.ledger.effects(one).await.unwrap());
+        let shown = |effects: &[sluice_ledger::EffectRecord]| {
+            let shown = effects.iter().map(|it| (it.state, it.attempts, it.first_at, it.last_at, it.result.clone()));
+            shown.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&a), shown(&b), "{state}");
+        let (a, b) = (fixture.ledger.attempts(two).await.unwrap(), fixture.ledger.attempts(one).await.unwrap());
+        assert_eq!(a.len(), b.len(), "{state}");
+    }
+    let job = fixture.job("late").await.id;
+    assert!(!fixture.ledger.settle_at_once(begin(job, 2), settlement(job, 2, JobState::Succeeded)).await.unwrap());
+    assert!(!fixture.ledger.settle_at_once(begin(job, 0), settlement(job, 0, JobState::Succeeded)).await.unwrap());
+    assert_eq!(fixture.read(job).await.state, JobState::Queued, "nothing was written");
+}
+
 pub async fn every_state_can_be_settled_and_reads_back<D: Driver>() {
     let fixture = open::<D>();
     for state in JobState::ALL.into_iter().filter(|state| !matches!(state, JobState::Running | JobState::Dropped)) {

@@ -65,6 +65,7 @@ macro_rules! suite {
                 a_finished_job_is_not_begun
                 an_applied_effect_is_not_begun_again
                 a_begin_that_nobody_waits_for_comes_before_its_settlement
+                an_attempt_written_at_once_is_the_same_as_one_written_in_two
                 every_state_can_be_settled_and_reads_back
                 attempts_are_recorded_in_their_order
                 a_job_can_be_settled_without_a_try

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use hyper::{HeaderMap, StatusCode};
-use serde_json::{Map, Value};
+use serde::Serializer;
+use serde_json::Value;
 use sluice_domain::event::{Event, EventId, MappingProblem, Origin};
 use sluice_domain::flow::{Flow, Idempotency, OnClash, OnMismatch, SecondNet};
 use sluice_domain::key::{self, Key, KeyContext, KeyDigest, KeyProblem};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::payload;
 use sluice_domain::schema::Mismatch;
-use sluice_domain::template::Scope;
+use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
 use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
@@ -86,7 +87,7 @@ pub fn prepare_all(
     arrival: Arrival<'_>,
 ) -> Result<Vec<Prepared>, Problem> {
     let payload = body::read(flow, headers, body)?;
-    let kept = Value::Object(kept_headers(flow, headers));
+    let kept = kept_headers(flow, headers);
     let request = Request { live, flow, arrival };
     match &flow.body.events {
         None => Ok(vec![request.event(kept, payload.value, payload.text.as_deref())?]),
@@ -129,7 +130,7 @@ impl Request<'_> {
         }
     }
 
-    fn event(&self, headers: Value, mut payload: Value, text: Option<&[u8]>) -> Result<Prepared, Problem> {
+    fn event(&self, headers: Arc<str>, mut payload: Value, text: Option<&[u8]>) -> Result<Prepared, Problem> {
         let flow = self.flow;
         let mut trimmed = false;
         for path in &flow.body.dropped {
@@ -143,7 +144,10 @@ impl Request<'_> {
         let unknown_fields = flow.admission.unknown_fields(&payload).into_iter().map(str::to_owned).collect();
         let mut flaw = self.mismatch(&payload);
         let mut scope = Scope::new();
-        scope.set("headers", headers);
+        let kept = headers.clone();
+        scope.set_later("headers", move || {
+            serde_json::from_str(&kept).map_err(|error| TemplateProblem(format!("the headers cannot be read: {error}")))
+        });
         scope.set("body", payload);
         let context = KeyContext { source: &flow.source, mapping: &flow.event };
         let key = match key::derive(&flow.idempotency.strategies, &scope, context) {
@@ -184,7 +188,7 @@ impl Request<'_> {
             }
         };
         let body = EventBody {
-            headers: scope.get("headers").map(Value::to_string).unwrap_or_default(),
+            headers: headers.to_string(),
             raw,
             normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
         };
@@ -296,16 +300,17 @@ fn unkeyed(fingerprint: [u8; 16]) -> Key {
     }
 }
 
-fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Map<String, Value> {
-    let mut kept = Map::with_capacity(headers.keys_len());
-    for (name, value) in headers {
+/// The headers that are kept, as a JSON object. Of several with one name the last counts.
+fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
+    let kept = headers.keys().filter_map(|name| {
+        let text = headers.get_all(name).iter().next_back()?.to_str().ok()?;
         let name = name.as_str();
         let secret = SECRET_HEADERS.contains(&name) || flow.body.dropped_headers.iter().any(|dropped| dropped == name);
-        if !secret && let Ok(text) = value.to_str() {
-            kept.insert(name.to_owned(), Value::String(text.to_owned()));
-        }
-    }
-    kept
+        (!secret).then_some((name, text))
+    });
+    let mut json = Vec::with_capacity(512);
+    serde_json::Serializer::new(&mut json).collect_map(kept).expect("texts have a JSON form");
+    Arc::from(String::from_utf8(json).expect("JSON is UTF-8"))
 }
 
 fn key_problem(problem: &KeyProblem) -> Problem {

@@ -19,6 +19,10 @@ use super::run::{Run, Tried};
 use super::turn::Turn;
 use super::{Finished, Live};
 
+/// A call that may be repeated without harm is written down together with its outcome, if that comes this soon. A slower one
+/// is written down meanwhile, so that it counts should the process end.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
 impl Run<'_> {
     /// Tries the step, or reads back how the last try ended.
     pub async fn attempt(
@@ -62,17 +66,30 @@ impl Run<'_> {
             at: now,
         };
         self.job.tries += 1;
-        if step.class.waits_for_intent(self.job.replays) {
-            match self.context.ledger.begin(begin).await? {
+        let waits = step.class.waits_for_intent(self.job.replays);
+        if waits {
+            match self.context.ledger.begin(begin.clone()).await? {
                 Begun::Go => {}
                 Begun::AlreadyApplied => return self.pass_over_applied(worker, step, turn).await,
                 Begun::Stale => return Ok(None),
             }
-        } else {
-            self.context.ledger.begin_unwaited(begin).await?;
         }
         let started = self.context.clock.now();
-        let outcome = tokio::time::timeout(timeout, connectors.call(call)).await;
+        let mut calling = std::pin::pin!(tokio::time::timeout(timeout, connectors.call(call)));
+        let outcome = if waits {
+            calling.await
+        } else {
+            match tokio::time::timeout(AT_ONCE, calling.as_mut()).await {
+                Ok(outcome) => {
+                    self.begun = Some(begin);
+                    outcome
+                }
+                Err(_) => {
+                    self.context.ledger.begin_unwaited(begin).await?;
+                    calling.await
+                }
+            }
+        };
         let outcome = outcome.unwrap_or_else(|_| Outcome::Unsure { failure: gave_up(timeout) });
         self.context.metrics.attempt(&step.destination, outcome.as_str(), self.context.clock.now().since(started));
         self.settle_call(worker, step, turn, outcome, now).await

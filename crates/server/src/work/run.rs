@@ -11,7 +11,7 @@ use sluice_domain::settle::{Next, Verdict};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{AttemptSettlement, EffectSettlement, EventBody, EventRecord, JobRecord, Settlement};
+use sluice_ledger::{AttemptSettlement, Begin, EffectSettlement, EventBody, EventRecord, JobRecord, Settlement};
 
 use super::books::{Books, Entry, error_output};
 use super::decide;
@@ -40,6 +40,8 @@ pub(super) struct Run<'a> {
     pub more_items: bool,
     pub worker: Option<Arc<Worker>>,
     pub random: Random,
+    /// An attempt that has ended and is not written down yet.
+    pub begun: Option<Begin>,
 }
 
 /// What was tried in a run.
@@ -76,6 +78,7 @@ impl<'a> Run<'a> {
             more_items: false,
             worker: None,
             random: Random::seeded(seed),
+            begun: None,
         })
     }
 
@@ -209,7 +212,11 @@ impl<'a> Run<'a> {
         (job.failure, job.result) = (next.failure.clone(), next.result.clone());
         let settlement = Settlement { job: job.id, n: job.tries, effect, attempt, next, at };
         loop {
-            match self.context.ledger.settle(settlement.clone()).await {
+            let settled = match &self.begun {
+                Some(begin) => self.context.ledger.settle_at_once(begin.clone(), settlement.clone()).await,
+                None => self.context.ledger.settle(settlement.clone()).await,
+            };
+            match settled {
                 Ok(true) => break,
                 Ok(false) => {
                     tracing::warn!(job = %self.job.id, "the job has moved on without this attempt");
