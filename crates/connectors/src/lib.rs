@@ -5,6 +5,8 @@
 //! connections and tokens, and reads no clock but for its deadlines.
 
 mod email;
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 pub mod node;
 mod outbound;

@@ -12,6 +12,7 @@ use sluice_domain::key::KeyDigest;
 
 use crate::Error;
 use crate::record::NewEvent;
+use crate::seal::{DataKey, KeyId, Place};
 use crate::sqlite::{Role, open};
 
 /// Pages in the write-ahead log from which it is written back and begun anew, as the real writer does.
@@ -122,4 +123,49 @@ pub fn flush(directory: &Path, time: Duration) -> Result<Measured, Error> {
     let measured = Measured { count, elapsed: started.elapsed() };
     std::fs::remove_file(&path).map_err(failed)?;
     Ok(measured)
+}
+
+/// A bare HMAC-SHA256, which every signature needs at the least.
+#[derive(Clone, Debug)]
+pub struct BareMac(aws_lc_rs::hmac::Key);
+
+impl BareMac {
+    /// With this key.
+    pub fn new(key: &[u8]) -> BareMac {
+        BareMac(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key))
+    }
+
+    /// Its first byte, so that nothing is left out.
+    pub fn of(&self, bytes: &[u8]) -> u8 {
+        aws_lc_rs::hmac::sign(&self.0, bytes).as_ref()[0]
+    }
+}
+
+/// What an accept seals, without the rest of it.
+#[derive(Clone, Debug)]
+pub struct Sealing {
+    tenant: DataKey,
+}
+
+impl Default for Sealing {
+    fn default() -> Sealing {
+        Sealing { tenant: DataKey::generate() }
+    }
+}
+
+impl Sealing {
+    /// Seals an event of somebody new: a key for them under the tenant's, the text of the event's key, and its body. Answers
+    /// how many bytes that makes.
+    pub fn seal(&self, event: &NewEvent, ord: i64) -> usize {
+        const TENANT: &str = "default";
+        let contact = DataKey::generate();
+        let (tenant, own) = (KeyId::Tenant(1), KeyId::Contact(ord.max(1)));
+        let place = |column| Place::new("event", ord, column);
+        let wrapped = self.tenant.seal(tenant, TENANT, place("contact"), &[contact.to_hex().as_bytes()]);
+        let key = contact.seal(own, TENANT, place("key_text"), &[event.key_text.as_bytes()]);
+        let body = &event.body;
+        let parts = [body.headers.as_bytes(), &body.raw, body.normalized.as_bytes()];
+        let body = contact.seal(own, TENANT, place("body"), &parts);
+        wrapped.len() + key.len() + body.len()
+    }
 }

@@ -1,8 +1,8 @@
 //! `email.send`: one mail, one conversation, one connection.
 
 mod request;
-mod response;
-mod session;
+pub(crate) mod response;
+pub(crate) mod session;
 mod settings;
 
 use std::io;

@@ -69,6 +69,12 @@ pub(crate) async fn send(target: &Target, mail: &Mail, phase: &mut Phase) -> Res
     }
 }
 
+/// The first reply in these bytes.
+pub(crate) async fn first_reply(bytes: &[u8]) -> Option<Reply> {
+    let mut session = Session::new(tokio::io::join(bytes, tokio::io::sink()));
+    session.reply(&mut Phase::Greeting, Phase::Hello).await.ok()
+}
+
 struct Session<S> {
     stream: S,
     /// Read and not yet used.

@@ -1,7 +1,7 @@
 //! `http.request`: sends one request, reads one answer.
 
 mod request;
-mod response;
+pub(crate) mod response;
 mod settings;
 
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 mod failures;
 mod request;
-mod response;
-mod settings;
+pub(crate) mod response;
+pub(crate) mod settings;
 mod token;
 
 use std::time::Duration;

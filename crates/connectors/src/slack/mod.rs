@@ -1,8 +1,8 @@
 //! `slack.post`: one message, through the API or an incoming webhook.
 
 mod request;
-mod response;
-mod settings;
+pub(crate) mod response;
+pub(crate) mod settings;
 
 use std::time::Duration;
 

@@ -7,6 +7,7 @@
 //! If the process dies here: nothing of value is lost.
 
 mod bare;
+mod intake;
 mod phases;
 mod report;
 mod subject;
@@ -20,6 +21,7 @@ use sluice_simulator::load::{LoadSettings, Loaded, Pace, load};
 
 use crate::stage::{Error, Leads, LeadsTo, StatusLine};
 use bare::Bare;
+pub use intake::{Intake, SchemeCost, intake};
 use report::Ceilings;
 pub use report::{Accept, EndToEnd, Floor, Keys, Report};
 use workload::Workload;
@@ -34,11 +36,13 @@ const WARM_UP: f64 = 0.1;
 pub enum What {
     /// How fast events are accepted
     Accept,
+    /// What proof, key and seal cost a request of 1 KB; no node runs for it
+    Intake,
     /// How fast events come out at the other end
     E2e,
     /// Whether a million keys make it slower, and how long a start takes with a million jobs
     Keys,
-    /// All of it
+    /// All of it but intake
     All,
 }
 

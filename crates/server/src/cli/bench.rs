@@ -43,6 +43,10 @@ impl Bench {
     pub fn run(self) -> Result<(), Failed> {
         let failed =
             |error: &dyn std::fmt::Display| Failed::new(exit::UNAVAILABLE, format!("the bench failed: {error}"));
+        if self.what == What::Intake {
+            let measured = bench::intake(Duration::from_secs(self.seconds)).map_err(|error| failed(&error))?;
+            return self.tell(&measured, measured.all_reached());
+        }
         let home = if self.in_process {
             Home::Here
         } else {
@@ -59,16 +63,19 @@ impl Bench {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
         let report = runtime.block_on(bench::run(settings, StatusLine::new())).map_err(|error| failed(&error))?;
+        self.tell(&report, report.all_reached())
+    }
+
+    fn tell(&self, report: &(impl serde::Serialize + std::fmt::Display), reached: bool) -> Result<(), Failed> {
         if self.json {
-            let text = serde_json::to_string_pretty(&report).map_err(|error| failed(&error))?;
-            anstream::println!("{text}");
+            super::print::json(report)?;
         } else {
             if cfg!(debug_assertions) {
                 anstream::println!("This is a debug build: the figures say nothing. Build with --release.\n");
             }
             anstream::print!("{report}");
         }
-        if self.check && !report.all_reached() {
+        if self.check && !reached {
             return Err(Failed::new(exit::NO, "a figure is below what it should be"));
         }
         Ok(())
