@@ -166,7 +166,8 @@ fn named(name: &str, member: &serde_json::Value) -> serde_json::Value {
 
 /// Whether a field of this name holds something that must never be shown.
 pub fn is_secret_name(name: &str) -> bool {
-    let lower = name.to_lowercase();
+    // Headers are written with dashes where fields have underscores.
+    let lower = name.to_lowercase().replace('-', "_");
     [
         "password",
         "passwd",
@@ -212,11 +213,12 @@ mod tests {
 
     #[test]
     fn values_are_masked_inside() {
-        let masked =
-            value(&json!({"email": "ada@example.com", "n": [1, "b@c.d"], "api_token": "x", "phone": 14155550123u64}));
+        let masked = value(
+            &json!({"email": "ada@example.com", "n": [1, "b@c.d"], "api_token": "x", "X-Access-Key": "k", "phone": 14155550123u64}),
+        );
         assert_eq!(
             masked,
-            json!({"email": "a***@example.com", "n": [1, "b***@c.d"], "api_token": "***", "phone": "***23"})
+            json!({"email": "a***@example.com", "n": [1, "b***@c.d"], "api_token": "***", "X-Access-Key": "***", "phone": "***23"})
         );
     }
 

@@ -22,13 +22,31 @@ pub struct Live {
     pub secrets: SecretStore,
     /// Its destinations.
     pub connectors: Connectors,
+    /// Every secret that it was read with. Another one makes another `Live` of the same revision.
+    seen: SecretStore,
 }
 
 impl Live {
     /// Prepares the destinations of a configuration.
     pub fn new(config: Config, secrets: SecretStore) -> Result<Live, sluice_connectors::BuildProblem> {
         let connectors = Connectors::new(config.destinations.values(), &OutboundSettings::default())?;
-        Ok(Live { revision: Arc::from(config.revision.0.as_str()), config, secrets, connectors })
+        Ok(Live {
+            revision: Arc::from(config.revision.0.as_str()),
+            config,
+            secrets,
+            connectors,
+            seen: SecretStore::default(),
+        })
+    }
+
+    /// The same, which remembers every secret that it was read with.
+    pub fn read_with(self, seen: SecretStore) -> Live {
+        Live { seen, ..self }
+    }
+
+    /// Whether both come from the same files and the same secrets.
+    pub fn is_same(&self, other: &Live) -> bool {
+        self.revision == other.revision && self.seen.is_same(&other.seen)
     }
 }
 
@@ -56,8 +74,17 @@ impl Revisions {
 
     /// Puts another one in force. The one before stays ready for its jobs.
     pub fn replace(&self, next: Live) {
-        let before = self.current.swap(Arc::new(next));
-        self.remember(before);
+        let next = Arc::new(next);
+        let before = self.current.swap(next.clone());
+        if !before.seen.is_same(&next.seen)
+            && let Ok(mut older) = self.older.lock()
+        {
+            // They hold secrets that may work no more; each is read anew when a job needs it.
+            older.clear();
+        }
+        if before.revision != next.revision {
+            self.remember(before);
+        }
     }
 
     fn remember(&self, live: Arc<Live>) {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
-use crate::config::{self, EnvironmentThenFiles, Files, SecretSource};
+use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
 use crate::root_key;
@@ -99,14 +99,16 @@ pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + 
         settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned()
     };
     let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
-    let mut compiled = config::compile(&files, &*secrets);
+    let noted = Noted::new(&*secrets);
+    let mut compiled = config::compile(&files, &noted);
     compiled.require_runtimes(sluice_connectors::find_runtime);
     match compiled.config.take() {
         Some(config) => {
             for problem in &compiled.problems {
                 tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
             }
-            Ok((Live::new(config, compiled.secrets)?, files, secrets))
+            let live = Live::new(config, compiled.secrets)?.read_with(noted.seen());
+            Ok((live, files, secrets))
         }
         None => Err(StartError::Config(Box::new(compiled), files)),
     }

@@ -186,6 +186,22 @@ fn a_reload_takes_a_good_configuration_and_keeps_it_from_a_bad_one() {
 }
 
 #[test]
+fn a_changed_secret_is_noticed_by_a_reload() {
+    let Scene { workplace, .. } = &scene();
+    workplace.write("secrets/WEBSITE_SECRET", "another-website-secret");
+    // The sender signs with the new one already.
+    assert_eq!(workplace.run(&["send", "website-leads", "payloads/lead.txt"]).code, 1);
+    let before = workplace.json(&["status", "--json"])["revision"].clone();
+    let reloaded = workplace.json(&["reload", "--json"]);
+    assert_eq!((&reloaded["changed"], &reloaded["revision"]), (&Value::Bool(true), &before));
+    workplace.run(&["send", "website-leads", "payloads/lead.txt"]).ok();
+    assert_eq!(workplace.json(&["reload", "--json"])["changed"], false);
+    let audit = workplace.json(&["audit", "--json"]);
+    assert!(audit["items"].as_array().unwrap().iter().any(|line| line["action"] == "secrets"), "{audit}");
+    assert!(!audit.to_string().contains("another-website-secret"));
+}
+
+#[test]
 fn a_node_with_a_token_wants_to_see_it() {
     let workplace = Workplace::alone();
     let _node = workplace.up(&[("SLUICE_ADMIN_TOKEN", "a-token-of-some-length")]);

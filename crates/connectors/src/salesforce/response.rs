@@ -84,6 +84,10 @@ pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
         Verdict::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
         Verdict::Maybe => Outcome::Retry { failure: failure(FailureClass::Maybe), after: asked },
         Verdict::Reject(class) => Outcome::Reject { failure: failure(class) },
+        // A server that fails knows nothing about what is there.
+        Verdict::Absent if answer.status >= 500 => {
+            Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked }
+        }
         Verdict::Absent if reading.mode == Mode::UpdateOnly => Outcome::Noop {
             reason: format!("There is no {} with this external id, and update_only never creates one.", reading.object),
         },
@@ -113,8 +117,8 @@ pub(crate) fn readback(answer: &Answer, reading: Reading<'_>) -> Readback {
     let row = classify(answer.status, &complaint.code, &complaint.message);
     let failure = |class| failure(answer, reading.host, &complaint, row, class);
     match row.verdict {
-        Verdict::Absent => Readback::Absent,
-        Verdict::Wait(_) | Verdict::Retry => Readback::Unreadable(failure(FailureClass::Retryable)),
+        Verdict::Absent if answer.status < 500 => Readback::Absent,
+        Verdict::Absent | Verdict::Wait(_) | Verdict::Retry => Readback::Unreadable(failure(FailureClass::Retryable)),
         Verdict::Maybe => Readback::Unreadable(failure(FailureClass::Maybe)),
         Verdict::Reject(class) => Readback::Unreadable(failure(class)),
         Verdict::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),

@@ -44,4 +44,4 @@ pub use problem::{Colours, Problem, Severity, did_you_mean, render_all, summary}
 pub use read::{Files, ReadError, read};
 pub use reference::reference;
 pub use script::NeededRuntime;
-pub use secrets::{EnvironmentThenFiles, SecretSource, SecretStore};
+pub use secrets::{EnvironmentThenFiles, Noted, SecretSource, SecretStore};

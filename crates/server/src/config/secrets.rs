@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use sluice_domain::template::Secrets;
 use sluice_domain::verify::SecretValue;
@@ -81,6 +82,39 @@ pub fn is_secret_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+/// A source that remembers what it was asked for and what it answered, so that a changed secret can be noticed.
+#[derive(Debug)]
+pub struct Noted<'s> {
+    source: &'s dyn SecretSource,
+    seen: Mutex<BTreeMap<String, SecretValue>>,
+}
+
+impl<'s> Noted<'s> {
+    /// Looks where this one looks.
+    pub fn new(source: &'s dyn SecretSource) -> Noted<'s> {
+        Noted { source, seen: Mutex::default() }
+    }
+
+    /// What it has answered so far.
+    pub fn seen(self) -> SecretStore {
+        SecretStore(self.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl SecretSource for Noted<'_> {
+    fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>> {
+        let found = self.source.lookup(name)?;
+        if let Some(value) = &found {
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value.clone());
+        }
+        Ok(found)
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.source.describe(name)
+    }
+}
+
 /// The secrets that steps need while the service runs.
 #[derive(Clone, Default)]
 pub struct SecretStore(BTreeMap<String, SecretValue>);
@@ -89,6 +123,13 @@ impl SecretStore {
     /// Holds these.
     pub fn new(secrets: impl IntoIterator<Item = (String, SecretValue)>) -> SecretStore {
         SecretStore(secrets.into_iter().collect())
+    }
+
+    /// Whether two hold the same.
+    pub fn is_same(&self, other: &SecretStore) -> bool {
+        let same =
+            |(name, value): (&String, &SecretValue)| other.0.get(name).is_some_and(|own| own.matches(value.expose()));
+        self.0.len() == other.0.len() && self.0.iter().all(same)
     }
 
     /// Their names.

@@ -192,8 +192,8 @@ impl Operator {
         Err(OperateError::NotFound(format!("there is no {kind} `{name}`{hint}")))
     }
 
-    /// Reads the configuration again and puts it in force, unless it has a mistake: then the one before stays. Answers the
-    /// revision in force and whether it is another than before.
+    /// Reads the configuration and its secrets again and puts them in force, unless there is a mistake: then those before stay.
+    /// Answers the revision in force and whether anything is another than before.
     pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
         let loaded = run::load(&self.settings).map_err(|error| match error {
             run::StartError::Config(compiled, files) => OperateError::Config(crate::config::render_all(
@@ -205,8 +205,12 @@ impl Operator {
         });
         let (live, files, _) = loaded?;
         let revision = live.revision.clone();
-        if revision == self.revisions.current().revision {
+        let before = self.revisions.current();
+        if live.is_same(&before) {
             return Ok((revision.to_string(), false));
+        }
+        if revision == before.revision {
+            self.ledger.audit(self.clock.wall(), actor, "secrets", &revision, "a secret has changed").await?;
         }
         let kept = serde_json::to_string(&files.iter().collect::<Vec<_>>()).expect("texts have a JSON form");
         self.ledger.keep_revision(revision.clone(), kept, actor.to_owned(), self.clock.wall()).await?;
