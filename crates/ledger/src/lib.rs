@@ -202,6 +202,24 @@ impl Ledger {
         answer.await.map_err(|_| Error::Failed)?
     }
 
+    /// Writes operations in their order, and answers them in it. For who has them as data: a simulation that keeps two ledgers.
+    pub async fn perform(&self, ops: Vec<memory::Op>) -> Vec<Result<memory::Reply, Error>> {
+        let mut answers = Vec::with_capacity(ops.len());
+        for op in ops {
+            let (reply, answer) = oneshot::channel();
+            let sent = self.send(Envelope { op, reply: Some(reply) }).await;
+            answers.push(sent.map(|()| answer));
+        }
+        let mut replies = Vec::with_capacity(answers.len());
+        for answer in answers {
+            replies.push(match answer {
+                Ok(answer) => answer.await.unwrap_or(Err(Error::Failed)),
+                Err(error) => Err(error),
+            });
+        }
+        replies
+    }
+
     /// Accepts an event: its key, its body and its jobs in one commit. Answers after that commit. When the caller goes
     /// away meanwhile, the event is accepted all the same.
     pub async fn accept(&self, event: NewEvent) -> Result<Acceptance, Error> {

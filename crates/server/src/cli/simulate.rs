@@ -8,7 +8,7 @@ use clap::builder::TypedValueParser;
 
 use super::print::{self, grouped, heading, plural};
 use super::{Failed, exit};
-use crate::simulate::{Campaign, Options, Profile, Totals, trace};
+use crate::simulate::{Campaign, Options, Profile, Totals, run, run_beside, scratch, trace};
 
 /// Run the engine against simulated senders, destinations, operators, disks and crashes
 #[derive(Debug, clap::Args)]
@@ -31,6 +31,9 @@ pub(super) struct Simulate {
     /// What goes wrong most
     #[arg(long, default_value = "mixed", value_parser = profiles())]
     profile: Profile,
+    /// Where the ledger lies; with `sqlite` a real one on disk runs beside the one in memory, and must say and hold the same
+    #[arg(long, default_value = "memory", value_enum)]
+    store: StoreKind,
     /// How many seeds at once; one for each core when left out
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -40,6 +43,14 @@ pub(super) struct Simulate {
     /// Print the totals as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum StoreKind {
+    /// In memory
+    Memory,
+    /// In memory and on disk
+    Sqlite,
 }
 
 fn profiles() -> impl TypedValueParser<Value = Profile> {
@@ -59,11 +70,16 @@ impl Simulate {
         let started = Instant::now();
         let shown = AtomicU64::new(0);
         let every = (u64::from(events) * seeds / 10).max(1_000_000);
-        let totals = Campaign { seed, seeds, events, profile, threads }.run(|done| {
+        let campaign = Campaign { seed, seeds, events, profile, threads };
+        let said = |done: u64| {
             if !self.json && done / every > shown.fetch_max(done / every, Ordering::Relaxed) {
                 anstream::eprintln!("  {} events", grouped(done));
             }
-        });
+        };
+        let totals = match self.store {
+            StoreKind::Memory => campaign.run_each(run, said),
+            StoreKind::Sqlite => campaign.run_each(|options| run_beside(options, scratch()), said),
+        };
         let per_minute = totals.events as f64 * 60.0 / started.elapsed().as_secs_f64();
         if self.json {
             print::json(&totals)?;

@@ -84,6 +84,11 @@ impl Totals {
 impl Campaign {
     /// Runs every seed, or until the first one breaks something. `progress` hears how many events are done.
     pub fn run(self, progress: impl Fn(u64) + Sync) -> Totals {
+        self.run_each(run, progress)
+    }
+
+    /// The same with another way to run a seed.
+    pub fn run_each(self, run: impl Fn(Options) -> Report + Sync, progress: impl Fn(u64) + Sync) -> Totals {
         let next = AtomicU64::new(0);
         let done = AtomicU64::new(0);
         let broken = AtomicBool::new(false);

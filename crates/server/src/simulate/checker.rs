@@ -59,6 +59,7 @@ invariants! {
     ReplaysAreBoring 34 "replaying what is finished changes nothing at a destination"
     RetriesAreSpread 35 "retries do not come back in one instant"
     LegalTransitions 36 "a job only goes where its state may go"
+    SameInSqlite 37 "the ledger on disk answers and holds what the one in memory does"
 }
 
 impl fmt::Display for Invariant {

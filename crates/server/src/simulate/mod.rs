@@ -20,6 +20,7 @@ mod scheduling;
 mod senders;
 mod settling;
 mod trace;
+mod twin;
 mod weather;
 mod world;
 
@@ -31,6 +32,7 @@ pub use campaign::{Campaign, FULL_COVERAGE_EVENTS, Totals};
 pub use checker::Invariant;
 pub use coverage::{Coverage, Fault};
 use trace::About;
+pub use twin::{Ground, scratch};
 use world::World;
 
 /// What kind of trouble a run is made of.
@@ -137,16 +139,38 @@ pub fn run(options: Options) -> Report {
     let mut again = World::new(options, true);
     again.play();
     let about = (broken.about != About::Nothing).then_some(broken.about);
-    let Options { seed, events, profile } = options;
     let violation = Violation {
         invariant: broken.invariant.to_string(),
         detail: broken.detail,
         at_ms: broken.at,
         about: broken.about.to_string(),
-        reproduce: format!("sluice simulate --seed {seed} --events {events} --profile {}", profile.as_str()),
+        reproduce: command(options),
         trace: again.trace.lines(about, TRACE_LINES_MAX),
     };
     world.report(Some(violation))
+}
+
+/// Runs a seed with the real ledger on a ground of its own beside the simulated one: both are given the same operations, and must
+/// answer and hold the same, over every crash.
+pub fn run_beside(options: Options, ground: std::io::Result<Box<dyn Ground>>) -> Report {
+    let mut world = World::new(options, false);
+    world.bring_twin(ground);
+    world.play();
+    world.compare_twin();
+    let Some(broken) = world.checker.broken.take() else { return world.report(None) };
+    let violation = Violation {
+        invariant: broken.invariant.to_string(),
+        detail: broken.detail,
+        at_ms: broken.at,
+        about: broken.about.to_string(),
+        reproduce: format!("{} --store sqlite", command(options)),
+        trace: vec![],
+    };
+    world.report(Some(violation))
+}
+
+fn command(Options { seed, events, profile }: Options) -> String {
+    format!("sluice simulate --seed {seed} --events {events} --profile {}", profile.as_str())
 }
 
 /// Runs a seed and answers with every step of it in words.

@@ -142,6 +142,7 @@ impl World {
         self.happened(why);
         self.epoch += 1;
         self.crashes += 1;
+        self.crash_twin();
         let down = 500 + self.some_ms(20_000);
         self.plan_in(down, What::Boot);
     }
@@ -350,7 +351,7 @@ impl World {
             self.check_promises();
         }
         let mark = Mark::of(&op, self);
-        let mut reply = self.store.apply(self.wall(), op);
+        let mut reply = self.make_durable(op);
         match mark {
             Mark::Accept { received_at } => {
                 if Mutant::DuplicateAnsweredWithAnotherId.is_on()

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
-use sluice_ledger::memory::Store;
+use sluice_ledger::memory::{Op, Reply, Store};
 
 use super::bookkeeping::Books;
 use super::checker::{Checker, Invariant};
@@ -16,6 +16,7 @@ use super::operators::Act;
 use super::plan::{DESTINATIONS, Plan};
 use super::senders::Senders;
 use super::trace::{About, Trace};
+use super::twin::{Ground, Twin};
 use super::weather::Weather;
 use super::{Options, Report, Violation};
 
@@ -107,6 +108,8 @@ pub(super) struct World {
     pub weather: Weather,
     pub plan: Plan,
     pub store: Store,
+    /// The real ledger, when one runs beside.
+    twin: Option<Box<Twin>>,
     pub node: Option<Box<Node>>,
     pub epoch: u32,
     pub crashes: u64,
@@ -137,6 +140,7 @@ impl World {
             weather,
             plan,
             store: Store::new(),
+            twin: None,
             node: None,
             epoch: 0,
             crashes: 0,
@@ -151,6 +155,49 @@ impl World {
             agenda: BinaryHeap::with_capacity(1024),
             planned: 0,
         }
+    }
+
+    /// Gives everything that becomes durable to a real ledger as well.
+    pub fn bring_twin(&mut self, ground: std::io::Result<Box<dyn Ground>>) {
+        match Twin::new(ground) {
+            Ok(twin) => self.twin = Some(Box::new(twin)),
+            Err(detail) => self.differs(Err(detail)),
+        }
+    }
+
+    /// Does something with the real ledger, if there is one.
+    fn with_twin(&mut self, act: impl FnOnce(&mut Twin, &Store) -> Result<(), String>) {
+        let Some(twin) = &mut self.twin else { return };
+        let result = act(twin, &self.store);
+        self.differs(result);
+    }
+
+    fn differs(&mut self, result: Result<(), String>) {
+        if let Err(detail) = result {
+            self.checker.fail(self.now, Invariant::SameInSqlite, About::Nothing, || detail);
+        }
+    }
+
+    /// An operation becomes durable.
+    pub fn make_durable(&mut self, op: Op) -> Reply {
+        let at = self.wall();
+        let copy = self.twin.is_some().then(|| op.clone());
+        let reply = self.store.apply(at, op);
+        if let Some(copy) = copy {
+            self.with_twin(|twin, _| twin.wrote(at, copy, &reply));
+        }
+        reply
+    }
+
+    /// The real ledger dies with the process.
+    pub fn crash_twin(&mut self) {
+        self.with_twin(|twin, _| twin.crash());
+    }
+
+    /// In the end both hold the same.
+    pub fn compare_twin(&mut self) {
+        let revisions: Vec<_> = self.plan.revisions.iter().map(|revision| revision.name.clone()).collect();
+        self.with_twin(|twin, store| twin.compare(store, revisions));
     }
 
     /// Lets something happen later.
