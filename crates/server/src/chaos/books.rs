@@ -2,15 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
+use sluice_domain::time::Time;
+use sluice_ledger::Inspector;
 use sluice_simulator::Salesforce;
 use sluice_simulator::senders::Traffic;
 
-use super::Settings;
+use super::director::Ways;
 use super::operator::Operator;
 use super::senders::Sent;
+use super::{Progress, Settings};
 use crate::operate::view::{EventView, List, SourceView, Status};
 use crate::stage::{Api, Error};
 
@@ -68,6 +73,53 @@ pub struct CrmBook {
     pub incomplete: u64,
 }
 
+/// What was done to the node.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TroubleBook {
+    /// Times that it was killed.
+    pub kills: u64,
+    /// Times that it was stopped for a moment.
+    pub stops: u64,
+    /// Times that its disk failed and it ended by itself.
+    pub disk_failures: u64,
+    /// Times that nobody reached the CRM for a moment.
+    pub outages: u64,
+    /// Times that it woke up at another time.
+    pub clock_jumps: u64,
+    /// Connections from senders that were cut midway.
+    pub cut_senders: u64,
+    /// Connections to the CRM that were cut midway.
+    pub cut_crm: u64,
+}
+
+impl TroubleBook {
+    pub(super) fn of(progress: &Progress, ways: &Ways) -> TroubleBook {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TroubleBook {
+            kills: count(&progress.kills),
+            stops: count(&progress.stops),
+            disk_failures: count(&progress.disk_failures),
+            outages: count(&progress.outages),
+            clock_jumps: count(&progress.clock_jumps),
+            cut_senders: ways.intake.cuts(),
+            cut_crm: ways.crm.cuts(),
+        }
+    }
+}
+
+/// What the ledger's file says by itself, once the node is gone.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FileBook {
+    /// Checks of `sluice verify`.
+    pub checks: u32,
+    /// Requests that were accepted, repeats included, by `sluice balance`.
+    pub accepted: u64,
+    /// Of these, done.
+    pub done: u64,
+    /// What neither is there nor was pruned.
+    pub remainder: i64,
+}
+
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Books {
@@ -75,8 +127,10 @@ pub struct Books {
     pub seed: u64,
     /// How long it took.
     pub elapsed_seconds: f64,
-    /// Times that the node was killed.
-    pub kills: u64,
+    /// What was done to the node.
+    pub troubles: TroubleBook,
+    /// What its file says.
+    pub file: FileBook,
     /// What the senders know.
     pub senders: SendersBook,
     /// What the ledger says.
@@ -102,7 +156,7 @@ impl Books {
         crm: &Salesforce,
         sent: Option<Sent>,
         operator: &Operator,
-        kills: u64,
+        troubles: TroubleBook,
     ) -> Books {
         let mut problems = Vec::new();
         if sent.is_none() {
@@ -112,8 +166,8 @@ impl Books {
         if sent.renamed > 0 {
             problems.push(format!("{} repeats were answered with another event than their first", sent.renamed));
         }
-        if kills < u64::from(settings.kills) {
-            problems.push(format!("the node was killed {kills} times, not {}", settings.kills));
+        if troubles.kills < u64::from(settings.kills) {
+            problems.push(format!("the node was killed {} times, not {}", troubles.kills, settings.kills));
         }
         for (code, count) in operator.unexplained() {
             problems.push(format!("{count} jobs died of {code}, which nothing explains"));
@@ -121,7 +175,8 @@ impl Books {
         Books {
             seed: settings.seed,
             elapsed_seconds: 0.0,
-            kills,
+            troubles,
+            file: FileBook::default(),
             senders: SendersBook {
                 leads: u64::from(traffic.leads()),
                 deliveries: traffic.deliveries().len() as u64,
@@ -153,6 +208,24 @@ impl Books {
         }
     }
 
+    /// Looks at the ledger's file as `sluice verify` and `sluice balance` do.
+    pub(super) fn inspect(&mut self, data: &Path) {
+        let looked = Inspector::open(data).and_then(|file| Ok((file.verify(|_, _| {})?, file.balance(Time(0))?)));
+        let (found, lines) = match looked {
+            Ok(looked) => looked,
+            Err(error) => return self.note(format!("the file of the ledger could not be looked at: {error}")),
+        };
+        for broken in found.broken {
+            self.note(format!("{}. {}: {}", broken.number, broken.invariant, broken.row));
+        }
+        self.file = FileBook {
+            checks: found.checks,
+            accepted: lines.iter().map(|line| line.accepted).sum(),
+            done: lines.iter().map(|line| line.done).sum(),
+            remainder: lines.iter().map(|line| line.remainder.abs()).sum(),
+        };
+    }
+
     /// Compares the accounts.
     pub(super) fn close(&mut self, elapsed: Duration) {
         self.elapsed_seconds = elapsed.as_secs_f64();
@@ -166,6 +239,8 @@ impl Books {
             ("leads whose record was created more than once", crm.created_again, 0),
             ("leads with more than one record", crm.ambiguous, 0),
             ("leads without a whole record", crm.incomplete, 0),
+            ("events that the file says are done", self.file.done, leads),
+            ("events that the file cannot account for", self.file.remainder.unsigned_abs(), 0),
             ("jobs that succeeded", ledger.jobs.get("succeeded").copied().unwrap_or(0), leads),
         ];
         let others = ledger.jobs.iter().filter(|(state, _)| *state != "succeeded");
@@ -247,7 +322,14 @@ impl fmt::Display for Books {
         row("requests", &senders.requests, "until every delivery was answered with a yes")?;
         row("  without an answer", &senders.unanswered, "the node was down, or died before it answered")?;
         row("  answered", &senders.statuses.values().sum::<u64>(), &counts(&statuses))?;
-        row("kill -9", &self.kills, "")?;
+        let Books { troubles, file, .. } = self;
+        row("kill -9", &troubles.kills, "")?;
+        row("SIGSTOP", &troubles.stops, "up to a second and a half")?;
+        row("disk failures", &troubles.disk_failures, "no write went through, and the node ended by itself")?;
+        row("clock jumps", &troubles.clock_jumps, "the node woke up at another time, later or earlier")?;
+        row("CRM out of reach", &troubles.outages, "up to a second and a half")?;
+        let cuts = troubles.cut_senders + troubles.cut_crm;
+        row("connections cut midway", &cuts, &format!("{} to the CRM", troubles.cut_crm))?;
         row("events in the ledger", &ledger.events, "")?;
         row("  acknowledged and lost", &ledger.lost, "")?;
         row("repeats stopped", &ledger.duplicates, "")?;
@@ -259,6 +341,12 @@ impl fmt::Display for Books {
         row("  applied, and nobody was told", &crm.applied_unseen, "the ones that make doubles elsewhere")?;
         row("records in the CRM", &crm.records, "")?;
         row("  created more than once", &crm.created_again, "")?;
+        row("verified on disk", &file.checks, "checks of every row, the node being gone")?;
+        row(
+            "  accepted, repeats included",
+            &file.accepted,
+            &format!("{} done, {} left over", file.done, file.remainder),
+        )?;
         writeln!(f, "\nseed {}, {:.0} s", self.seed, self.elapsed_seconds)?;
         if self.balanced() {
             return writeln!(
@@ -281,7 +369,8 @@ mod tests {
         Books {
             seed: 1,
             elapsed_seconds: 0.0,
-            kills: 3,
+            troubles: TroubleBook { kills: 3, ..TroubleBook::default() },
+            file: FileBook { done: 10, ..FileBook::default() },
             senders: SendersBook { leads: 10, acknowledged: 10, ..SendersBook::default() },
             ledger: LedgerBook { events: 10, jobs, ..LedgerBook::default() },
             crm: CrmBook { records: 10, ..CrmBook::default() },
@@ -313,6 +402,8 @@ mod tests {
             |books| books.crm.created_again = 1,
             |books| books.crm.ambiguous = 1,
             |books| books.crm.incomplete = 1,
+            |books| books.file.done = 9,
+            |books| books.file.remainder = 1,
         ] {
             assert_eq!(problems(change).len(), 1);
         }

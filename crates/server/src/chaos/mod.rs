@@ -9,11 +9,12 @@
 mod books;
 mod director;
 mod operator;
+mod proxy;
 mod senders;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_simulator::faults::Everything;
@@ -22,9 +23,10 @@ use sluice_simulator::{Salesforce, SalesforceSettings};
 use tokio::sync::watch;
 
 use crate::stage::{Api, Error, Leads, LeadsTo, StatusLine};
-pub use books::Books;
-use director::{Address, Director};
+pub use books::{Books, TroubleBook};
+use director::{Address, Director, Ways};
 use operator::Operator;
+use proxy::Proxy;
 use senders::Senders;
 
 /// Deliveries in a second, before bursts and repeats.
@@ -44,6 +46,16 @@ pub struct Settings {
     pub leads: u32,
     /// Times that the node is killed.
     pub kills: u32,
+    /// Times that it is stopped for a moment, and goes on.
+    pub stops: u32,
+    /// Times that its disk fails, so that it has to end by itself.
+    pub disk_failures: u32,
+    /// Times that nobody reaches the CRM for a moment.
+    pub outages: u32,
+    /// The share of connections that are cut midway, to the node and to the CRM, in percent.
+    pub cut_percent: f64,
+    /// Whether the node wakes up at another time whenever it is started again.
+    pub clock_jumps: bool,
     /// The share of calls that the CRM lets fail, in percent.
     pub fail_percent: f64,
     /// Decides every random choice of the senders, of the CRM and of the moments of the kills.
@@ -59,6 +71,16 @@ pub(crate) struct Progress {
     pub delivered: AtomicU64,
     /// Kills so far.
     pub kills: AtomicU64,
+    /// Stops so far.
+    pub stops: AtomicU64,
+    /// Failures of the disk so far.
+    pub disk_failures: AtomicU64,
+    /// Outages of the CRM so far.
+    pub outages: AtomicU64,
+    /// Starts at another time so far.
+    pub clock_jumps: AtomicU64,
+    /// Nothing more is done to the node.
+    pub troubles_over: AtomicBool,
 }
 
 /// Runs it to the end, or to the end of its time, and reads the books.
@@ -74,7 +96,12 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Books, Error>
     };
     let crm = Salesforce::start(SalesforceSettings { faults: faults.plan(), ..SalesforceSettings::default() });
     let crm = Arc::new(crm.map_err(Error::io("the simulated CRM"))?);
-    let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&crm.url()))?;
+    let ways = Arc::new(Ways {
+        intake: Proxy::start(settings.cut_percent, settings.seed ^ 0x1A).await?,
+        crm: Proxy::start(settings.cut_percent, settings.seed ^ 0x0C).await?,
+    });
+    ways.crm.lead_to(Some(crm.address()));
+    let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&format!("http://{}", ways.crm.address)))?;
     let traffic = Arc::new(Traffic::plan(TrafficSettings {
         seed: settings.seed,
         leads: settings.leads,
@@ -84,7 +111,7 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Books, Error>
     let progress = Arc::new(Progress::default());
     let (address, addresses) = watch::channel(None::<Address>);
 
-    let director = Director::new(&settings, leads.clone(), directory.path().join("node.log"), address);
+    let director = Director::new(&settings, leads.clone(), directory.path().join("node.log"), ways.clone(), address);
     let directed = tokio::spawn(director.run(crm.clone(), traffic.clone(), progress.clone()));
     let senders = Senders::new(leads.sender()?, traffic.clone(), addresses.clone(), progress.clone());
     let sending = tokio::spawn(senders.run());
@@ -93,20 +120,20 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Books, Error>
     let deadline = started + settings.time_max;
     let mut shown = Instant::now();
     while Instant::now() < deadline && !directed.is_finished() {
-        let done = sending.is_finished() && progress.kills.load(Ordering::Relaxed) >= u64::from(settings.kills);
+        let done = sending.is_finished() && progress.troubles_over.load(Ordering::Relaxed);
         if operator.look(done).await {
             break;
         }
         if shown.elapsed() >= Duration::from_secs(1) {
             shown = Instant::now();
-            status.show(&line(&settings, &traffic, &progress, &crm, &operator, started.elapsed()));
+            status.show(&line(&settings, &traffic, &progress, &crm, &operator, &ways, started.elapsed()));
         }
         tokio::time::sleep(LOOK).await;
     }
     status.clear();
     let up = operator.address();
     let sent = senders::end(sending).await;
-    let mut books = Books::open(&settings, &traffic, &crm, sent, &operator, progress.kills.load(Ordering::Relaxed));
+    let mut books = Books::open(&settings, &traffic, &crm, sent, &operator, TroubleBook::of(&progress, &ways));
     match (up, directed.is_finished()) {
         (Some(address), false) => books.read_ledger(Api(address.admin)).await,
         _ => books.note("the node does not answer any more"),
@@ -118,6 +145,8 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Books, Error>
         // Waited for, so that the child has been told to end before its directory goes.
         let _ = directed.await;
     }
+    // Nobody has it open any more: what lies on the disk is looked at by itself.
+    books.inspect(&leads.data);
     books.close(started.elapsed());
     Ok(books)
 }
@@ -128,12 +157,15 @@ fn line(
     progress: &Progress,
     crm: &Salesforce,
     operator: &Operator,
+    ways: &Ways,
     elapsed: Duration,
 ) -> String {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let jobs = |state: &str| operator.jobs.get(state).copied().unwrap_or(0);
     let waiting = ["queued", "running", "retrying", "waiting"].map(jobs).iter().sum::<u64>();
     format!(
-        "{:>4} s  delivered {}/{}  in the ledger {}  in the CRM {}/{}  waiting {waiting}  dead {}  killed {}/{}{}",
+        "{:>4} s  delivered {}/{}  in the ledger {}  in the CRM {}/{}  waiting {waiting}  dead {}  killed {}/{}  stopped {}  \
+         disk failed {}  CRM away {}  cut {}{}",
         elapsed.as_secs(),
         progress.delivered.load(Ordering::Relaxed),
         traffic.deliveries().len(),
@@ -141,8 +173,12 @@ fn line(
         crm.truth().object("Lead").records,
         settings.leads,
         jobs("dead"),
-        progress.kills.load(Ordering::Relaxed),
+        count(&progress.kills),
         settings.kills,
+        count(&progress.stops),
+        count(&progress.disk_failures),
+        count(&progress.outages),
+        ways.intake.cuts() + ways.crm.cuts(),
         if operator.address().is_some() { "" } else { "  (down)" }
     )
 }

@@ -9,8 +9,9 @@ use crate::stage::StatusLine;
 /// Kill a node again and again under load and faults, then check that the books balance
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Runs this very program as a child, with a simulated CRM and senders that repeat themselves, all on loopback \
-and in a temporary directory. Ends with code 0 only if every lead has exactly one record."
+    after_help = "Runs this very program as a child, with a simulated CRM, senders that repeat themselves and a proxy that cuts \
+connections on both sides of it, all on loopback and in a temporary directory. Ends with code 0 only if every lead has exactly one \
+record, and the ledger is whole and balances."
 )]
 pub(super) struct Chaos {
     /// Different leads; each is sent one to five times
@@ -19,6 +20,21 @@ pub(super) struct Chaos {
     /// Times that the node is killed with SIGKILL
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     kills: u32,
+    /// Times that it is stopped for a moment with SIGSTOP; half of the kills when left out
+    #[arg(long)]
+    stops: Option<u32>,
+    /// Times that its disk fails, so that it ends by itself; a tenth of the kills when left out
+    #[arg(long)]
+    disk_failures: Option<u32>,
+    /// Times that nobody reaches the CRM for a moment; a fifth of the kills when left out
+    #[arg(long)]
+    outages: Option<u32>,
+    /// The share of connections that are cut midway, in percent
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=50))]
+    cut: u8,
+    /// Whether the node wakes up at another time after each kill: up to hours later, or seconds earlier
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    clock_jumps: bool,
     /// The share of calls that the CRM lets fail, in percent
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u8).range(0..=90))]
     fail: u8,
@@ -40,6 +56,11 @@ impl Chaos {
             program: std::env::current_exe().map_err(|error| failed(&error))?,
             leads: self.leads,
             kills: self.kills,
+            stops: self.stops.unwrap_or(self.kills / 2),
+            disk_failures: self.disk_failures.unwrap_or(self.kills / 10),
+            outages: self.outages.unwrap_or(self.kills / 5),
+            cut_percent: f64::from(self.cut),
+            clock_jumps: self.clock_jumps,
             fail_percent: f64::from(self.fail),
             seed: self.seed.unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64 % 1_000_000),
             time_max: self.time_limit,

@@ -12,6 +12,9 @@ use crate::config::{self, Colours};
 use crate::run::{Node, Settings, StartError};
 use crate::{intake, maintain};
 
+/// How long answers to senders may take when the node stops because its ledger has failed.
+const PATIENCE_WHEN_FAILED: Duration = Duration::from_secs(1);
+
 /// Run a node: intake, workers and the admin API
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Stop it with Ctrl-C or SIGTERM: what is under way may end, then the ledger is closed.\n\
@@ -75,7 +78,9 @@ impl Up {
         tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "sluice is up");
         let ended = self.wait(&node).await;
         tracing::info!("stopping");
-        node.stop(self.patience).await;
+        // What is under way when the ledger has failed cannot be written down any more: its end need not be awaited.
+        let patience = if ended.is_ok() { self.patience } else { self.patience.min(PATIENCE_WHEN_FAILED) };
+        node.stop(patience).await;
         drop(note);
         ended
     }

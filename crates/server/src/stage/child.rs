@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+
 use super::{ANY_PORT, Error};
+use crate::clock;
 
 /// How long a node may take until it accepts events; with millions of jobs it takes seconds.
 const START_MAX: Duration = Duration::from_secs(120);
@@ -70,14 +73,30 @@ impl Memory {
 impl Child {
     /// Starts `program up` and waits until it listens. Its log goes to the end of `log`.
     pub async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<Child, Error> {
+        Child::start_at(program, config, data, log, 0).await
+    }
+
+    /// The same with a wall clock that is off by so much.
+    pub async fn start_at(
+        program: &Path,
+        config: &Path,
+        data: &Path,
+        log: &Path,
+        clock_offset_ms: i64,
+    ) -> Result<Child, Error> {
         let note = data.join("node.json");
         // Left behind by a process that was killed.
         let _ = std::fs::remove_file(&note);
         let out = File::options().create(true).append(true).open(log).map_err(Error::io(log.display().to_string()))?;
-        let mut command = tokio::process::Command::new(program);
+        // A limit on the size of files would otherwise end it with a signal instead of an error.
+        let mut command = tokio::process::Command::new("sh");
+        command.args(["-c", r#"trap '' XFSZ && exec "$0" "$@""#]).arg(program);
         // What is set for another node here must not reach this one.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SLUICE_")) {
             command.env_remove(name);
+        }
+        if clock_offset_ms != 0 {
+            command.env(clock::OFFSET_VARIABLE, clock_offset_ms.to_string());
         }
         let any_port = ANY_PORT.to_string();
         command
@@ -124,6 +143,28 @@ impl Child {
     /// `kill -9`, and waits until the process is gone.
     pub async fn kill(mut self) -> Result<(), Error> {
         self.process.kill().await.map_err(Error::io("kill -9"))
+    }
+
+    /// SIGSTOP: it stands still wherever it is.
+    pub fn stop(&self) -> Result<(), Error> {
+        kill_process(self.pid()?, Signal::STOP).map_err(|error| Error::io("SIGSTOP")(error.into()))
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) -> Result<(), Error> {
+        kill_process(self.pid()?, Signal::CONT).map_err(|error| Error::io("SIGCONT")(error.into()))
+    }
+
+    /// From here on a write beyond this many bytes of any file fails; `None` lifts the limit.
+    pub fn limit_files(&self, bytes: Option<u64>) -> Result<(), Error> {
+        let limit = Rlimit { current: bytes, maximum: None };
+        let set = prlimit(Some(self.pid()?), Resource::Fsize, limit);
+        set.map(drop).map_err(|error| Error::io("a limit on the size of files")(error.into()))
+    }
+
+    fn pid(&self) -> Result<Pid, Error> {
+        let id = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        id.ok_or_else(|| Error::Wrong("the node has ended".to_owned()))
     }
 
     /// Its memory now.
