@@ -29,6 +29,10 @@ pub enum Action {
     ComputeDedupKey,
     /// `store.setnx`
     StoreSetnx,
+    /// `queue_pull`
+    QueuePull,
+    /// `queue`
+    Queue,
 }
 
 /// One action, described.
@@ -88,7 +92,7 @@ const fn parameter(name: &'static str, shape: Shape, required: bool, about: &'st
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 8] = [
+    pub const ALL: [Action; 10] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
         Action::PostgresUpsert,
@@ -97,6 +101,8 @@ impl Action {
         Action::SlackPost,
         Action::ComputeDedupKey,
         Action::StoreSetnx,
+        Action::QueuePull,
+        Action::Queue,
     ];
 
     /// Its row in the catalogue.
@@ -110,6 +116,8 @@ impl Action {
             Action::SlackPost => &outward::SLACK_POST,
             Action::ComputeDedupKey => &inner::COMPUTE_DEDUP_KEY,
             Action::StoreSetnx => &inner::STORE_SETNX,
+            Action::QueuePull => &inner::QUEUE_PULL,
+            Action::Queue => &inner::QUEUE,
         }
     }
 
@@ -134,7 +142,11 @@ impl Action {
         match self {
             Action::SalesforceUpsert => EffectClass::Natural,
             // What stays inside commits with the ledger.
-            Action::PostgresUpsert | Action::ComputeDedupKey | Action::StoreSetnx => EffectClass::Transactional,
+            Action::PostgresUpsert
+            | Action::ComputeDedupKey
+            | Action::StoreSetnx
+            | Action::QueuePull
+            | Action::Queue => EffectClass::Transactional,
             Action::EmailSend => EffectClass::Blind,
             Action::SlackPost => EffectClass::Verifiable,
             Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),

@@ -30,6 +30,11 @@ impl Config {
     pub fn consumers<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a Arc<Worker>> {
         self.workers.values().filter(move |worker| worker.queue == queue)
     }
+
+    /// The playbooks for events of this type, in the order of their names.
+    pub fn playbooks<'a>(&'a self, event_type: &'a str) -> impl Iterator<Item = &'a Arc<Worker>> {
+        self.workers.values().filter(move |worker| worker.on.as_deref() == Some(event_type))
+    }
 }
 
 /// Names a revision of the configuration.

@@ -10,6 +10,7 @@
 
 pub mod action;
 pub mod config;
+pub mod cron;
 pub mod destination;
 pub mod diff;
 pub mod event;

@@ -70,6 +70,24 @@ pub struct RetryPolicy {
     pub retry_after_cap: Duration,
     /// The queue that holds the job once it is dead.
     pub dead_letter_queue: Option<String>,
+    /// Retries that one contact may take up, over all jobs of the worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<RetryBudget>,
+}
+
+/// Retries that one contact may take up, so that nobody monopolises a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RetryBudget {
+    /// So many.
+    pub retries: u32,
+    /// In so long.
+    #[serde(serialize_with = "as_text")]
+    pub window: Duration,
+}
+
+impl RetryBudget {
+    /// How long a retry counts, unless the policy says otherwise.
+    pub const WINDOW: Duration = Duration::from_secs(3600);
 }
 
 impl RetryPolicy {
@@ -89,6 +107,7 @@ impl RetryPolicy {
             max_attempts_maybe: 3,
             retry_after_cap: Duration::from_secs(3600),
             dead_letter_queue: None,
+            budget: None,
         }
     }
 

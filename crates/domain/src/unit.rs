@@ -98,6 +98,28 @@ pub fn rate(text: &str) -> Result<Rate, UnitProblem> {
     Ok(Rate { count, per })
 }
 
+/// `200-600ms`, `1s-2m`, or `500ms` for anything up to it: from the least to the most.
+pub fn span(text: &str) -> Result<(Duration, Duration), UnitProblem> {
+    let problem =
+        || UnitProblem(format!("`{text}` is not a span of time; write the least and the most: 200-600ms or 1s-2s"));
+    let Some((least, most)) = text.trim().split_once('-') else {
+        return duration(text).map(|most| (Duration::ZERO, most)).map_err(|_| problem());
+    };
+    let most_long = duration(most).map_err(|_| problem())?;
+    // The unit may stand behind the second number alone.
+    let unit: String = most.chars().filter(|c| c.is_ascii_alphabetic()).collect();
+    let least = least.trim();
+    let least = match least.ends_with(|c: char| c.is_ascii_digit()) {
+        true => duration(&format!("{least}{unit}")),
+        false => duration(least),
+    };
+    let least = least.map_err(|_| problem())?;
+    if least > most_long {
+        return Err(UnitProblem(format!("`{text}` ends before it begins")));
+    }
+    Ok((least, most_long))
+}
+
 /// A duration as a person would write it, exactly: `1h30m`, `250ms`.
 pub fn format_duration(duration: Duration) -> String {
     let mut ms = duration.as_millis();
@@ -146,6 +168,17 @@ mod tests {
         assert!(rate("5").is_err());
     }
 
+    #[test]
+    fn spans_are_read_as_written() {
+        let ms = |least, most| (Duration::from_millis(least), Duration::from_millis(most));
+        assert_eq!(span("200-600ms").unwrap(), ms(200, 600));
+        assert_eq!(span("500ms-2s").unwrap(), ms(500, 2000));
+        assert_eq!(span("500ms").unwrap(), ms(0, 500));
+        for wrong in ["", "600-200ms", "-5ms", "5", "a-b"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn what_is_formatted_reads_back(ms in 0u64..4_000_000_000_000) {
@@ -159,6 +192,7 @@ mod tests {
             let _ = duration(&text);
             let _ = size(&text);
             let _ = rate(&text);
+            let _ = span(&text);
         }
     }
 }

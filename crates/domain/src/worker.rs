@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::action::Action;
+use crate::cron::Schedule;
 use crate::outcome::EffectClass;
 use crate::retry::RetryPolicy;
 use crate::template::{Expression, Template};
@@ -46,6 +47,8 @@ pub struct Worker {
     pub undo: Vec<Step>,
     /// The type of event that it is bound to, for a playbook.
     pub on: Option<String>,
+    /// When it runs by the clock.
+    pub schedule: Option<Schedule>,
 }
 
 /// One line of a worker.
@@ -163,6 +166,11 @@ impl Worker {
 }
 
 impl Step {
+    /// Whether a parameter is written, whatever its value.
+    pub fn with_names(&self, parameter: &str) -> bool {
+        matches!(&self.with, Template::Map(entries) if entries.iter().any(|(name, _)| name == parameter))
+    }
+
     /// What its effect is called in the ledger: the step, which time it is done after it was undone, and the item.
     pub fn label(&self, round: u32, item: Option<usize>) -> String {
         let mut label = self.id.clone();

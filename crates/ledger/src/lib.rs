@@ -25,8 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use error::Error;
 pub use op::{
-    Acceptance, Accepted, AttemptSettlement, Begin, By, DropJobs, Duplicate, EffectSettlement, JobNext, Mark, Marked,
-    Note, Prune, Replay, Resolve, Settlement, Verdict,
+    Acceptance, Accepted, AttemptSettlement, Begin, By, Draw, Drawn, DropJobs, Duplicate, EffectSettlement, JobNext,
+    Mark, Marked, Note, Prune, Replay, Resolve, Settlement, Verdict,
 };
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
@@ -272,6 +272,23 @@ impl Ledger {
     /// anybody wrote down that they were begun. `false` if the job has moved on without it.
     pub async fn settle_at_once(&self, begin: Begin, settlement: Settlement) -> Result<bool, Error> {
         Ok(matches!(self.submit(Op::AtOnce(Box::new((begin, settlement)))).await?, Reply::Settled))
+    }
+
+    /// The same for a job that wants to be retried, if its contact has a retry left; otherwise the other way is written.
+    pub async fn settle_within(&self, settlement: Settlement, draw: Draw) -> Result<Drawn, Error> {
+        Ok(match self.submit(Op::SettleWithin(Box::new((settlement, draw)))).await? {
+            Reply::Settled => Drawn::Settled,
+            Reply::Exhausted => Drawn::Exhausted,
+            _ => Drawn::Stale,
+        })
+    }
+
+    /// Since when a worker has had this schedule: since now, if it is another than before.
+    pub async fn schedule(&self, worker: String, rule: String, at: Time) -> Result<Time, Error> {
+        match self.submit(Op::Schedule { worker, rule, at }).await? {
+            Reply::Since(since) => Ok(since),
+            other => unreachable!("a schedule is not answered with {other:?}"),
+        }
     }
 
     /// Keeps what a step inside has come to, and answers with what is kept: the first one counts. `None` if the job has

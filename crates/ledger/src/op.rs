@@ -26,6 +26,8 @@ pub enum Op {
     Settle(Box<Settlement>),
     /// An attempt has ended that nobody had to write down before.
     AtOnce(Box<(Begin, Settlement)>),
+    /// The same, if the contact has a retry left.
+    SettleWithin(Box<(Settlement, Draw)>),
     /// Keep what a step inside has come to.
     Note(Box<Note>),
     /// Set a mark, unless it is set.
@@ -84,6 +86,15 @@ pub enum Op {
     Prune(Prune),
     /// Where events may be that have this id.
     Find(EventId),
+    /// Since when a worker has had this schedule.
+    Schedule {
+        /// The worker.
+        worker: String,
+        /// Its rule, as it was written.
+        rule: String,
+        /// Since when, if it is new.
+        at: Time,
+    },
     /// Change the keys that seal the ledger.
     Rotate(Rotate),
     /// Write what came before, then end.
@@ -128,6 +139,29 @@ pub struct Settlement {
     pub next: JobNext,
     /// When.
     pub at: Time,
+}
+
+/// A retry that counts against the budget of the job's contact. It is counted and checked in the transaction that settles the
+/// job, over all jobs of the worker about the same entity.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    /// How many may count at once.
+    pub retries: u32,
+    /// Until when this one counts.
+    pub until: Time,
+    /// Where the job stands if none is left.
+    pub otherwise: JobNext,
+}
+
+/// What became of a settlement that needs a retry of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawn {
+    /// It is written.
+    Settled,
+    /// There was none left, and the other way is written.
+    Exhausted,
+    /// The job has moved on without this attempt; nothing was written.
+    Stale,
 }
 
 /// What became of an effect.
@@ -327,6 +361,10 @@ pub enum Reply {
     AlreadyApplied,
     /// It is written.
     Settled,
+    /// There was no retry left; the other way is written.
+    Exhausted,
+    /// The worker has had its schedule since then.
+    Since(Time),
     /// The attempt is not the current one any more; nothing was written.
     Stale,
     /// This is what the step has come to: as it is kept.

@@ -149,13 +149,14 @@ impl Node {
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
+            scheduler: scheduler.clone(),
         };
         let interrupted = work::recover(&context).await?;
         if interrupted > 0 {
             tracing::info!(interrupted, "attempts that the last process did not see the end of have been settled");
         }
         let paused = ledger.pauses().await?;
-        let targets = paused.iter().filter_map(|pause| schedule::target_of(&pause.target)).collect();
+        let targets = schedule::pauses::targets(&revisions.current().config, &paused);
         let more_workers = ledger.live_workers().await?;
 
         let door_context = intake::Context::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
@@ -191,6 +192,7 @@ impl Node {
             schedule: tokio::spawn(schedule_loop.run(more_workers)),
             door: tokio::spawn(door.run(stop.subscribe())),
             rest: vec![
+                tokio::spawn(schedule::firing::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
                 tokio::spawn(window.run(stop_admin.subscribe())),
             ],

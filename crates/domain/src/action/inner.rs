@@ -43,3 +43,45 @@ pub(super) static STORE_SETNX: Spec = Spec {
         ),
     ],
 };
+
+pub(super) static QUEUE_PULL: Spec = Spec {
+    name: "queue_pull",
+    about: "Looks for dead letters. Its output has messages: each with body, headers, job, event_id, idempotency_key, attempts and \
+            error. They stay where they are until a `queue` step brings them back to life. Written as a key of the step.",
+    destination: "",
+    destination_required: false,
+    parameters: &[
+        parameter("from", Shape::Text, true, "The dead-letter queue."),
+        parameter("max_messages", Shape::Number, false, "How many, oldest first; 20 when left out, 1000 at the most."),
+        parameter(
+            "max_replays",
+            Shape::Number,
+            false,
+            "One that was replayed this often is left for a person; 5 when left out.",
+        ),
+    ],
+};
+
+pub(super) static QUEUE: Spec = Spec {
+    name: "queue",
+    about: "Puts something into a queue, under a key. A message of `queue_pull` is replayed: the same event, the same key, and what \
+            was applied stays applied; one that has succeeded meanwhile is left alone. Anything else becomes an event of its own. \
+            Written as a key of the step.",
+    destination: "",
+    destination_required: false,
+    parameters: &[
+        parameter("name", Shape::Text, true, "The queue."),
+        parameter(
+            "body_from",
+            Shape::Text,
+            false,
+            "An expression: what its workers see as `body`; the body of this event when left out.",
+        ),
+        parameter(
+            "key_from",
+            Shape::Text,
+            false,
+            "An expression: the key under which it is accepted once; the key of this event, the step and the item when left out.",
+        ),
+    ],
+};

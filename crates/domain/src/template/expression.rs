@@ -24,7 +24,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// The names that an expression may start from.
-pub const ROOTS: [&str; 8] = ["event", "body", "headers", "request", "steps", "vars", "item", "now"];
+pub const ROOTS: [&str; 9] = ["event", "body", "headers", "request", "steps", "vars", "item", "index", "now"];
 
 /// Why an expression could not be read or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

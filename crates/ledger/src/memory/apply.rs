@@ -29,6 +29,17 @@ impl Store {
                     _ => self.settle(settlement),
                 }
             }
+            Op::SettleWithin(within) => {
+                let (settlement, draw) = *within;
+                self.settle_within(settlement, draw)
+            }
+            Op::Schedule { worker, rule, at } => {
+                let kept = self.schedules.entry(worker).or_insert_with(|| (rule.clone(), at));
+                if kept.0 != rule {
+                    *kept = (rule, at);
+                }
+                Reply::Since(kept.1)
+            }
             Op::Note(note) => self.note(*note),
             Op::Mark(mark) => self.mark(*mark),
             Op::Replay(replay) => self.replay(&replay),
@@ -136,7 +147,7 @@ impl Store {
         }
     }
 
-    fn settle(&mut self, settlement: Settlement) -> Reply {
+    pub(super) fn settle(&mut self, settlement: Settlement) -> Reply {
         let Settlement { job: id, n, effect, attempt, next, at } = settlement;
         let Some(job) = self.jobs.get_mut(&id) else { return Reply::Stale };
         let current = job.record.tries == n && job.record.state.is_live();
@@ -289,7 +300,8 @@ impl Store {
         for key in &marks {
             self.marks.remove(key);
         }
-        let slices = [bodies.len(), events.len(), marks.len()];
+        let retries = self.forget_retries(prune.at, limit);
+        let slices = [bodies.len(), events.len(), marks.len(), retries];
         let rows = slices.iter().sum::<usize>() as u64;
         Reply::Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }

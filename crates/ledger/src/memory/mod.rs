@@ -5,6 +5,7 @@
 
 mod accept;
 mod apply;
+mod budget;
 mod marks;
 mod read;
 mod writer;
@@ -49,6 +50,10 @@ pub struct Store {
     lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
     /// By store and key.
     marks: BTreeMap<(String, [u8; 16]), MarkRow>,
+    /// Until when each retry counts, by worker and entity.
+    retries: BTreeMap<(Arc<str>, u64), Vec<Time>>,
+    /// The rule of each worker, and since when.
+    schedules: BTreeMap<String, (String, Time)>,
     last_ord: Ord,
     last_job: i64,
 }

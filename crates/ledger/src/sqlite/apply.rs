@@ -89,6 +89,11 @@ impl Batch<'_> {
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(settlement),
             Op::AtOnce(attempt) => self.settle_at_once(&attempt.0, &attempt.1),
+            Op::SettleWithin(within) => self.settle_within(&within.0, &within.1),
+            Op::Schedule { worker, rule, at } => {
+                let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
+                keep.query_row(params![worker, rule, at.0], |row| Ok(Reply::Since(Time(row.get(0)?))))
+            }
             Op::Note(note) => self.note(note),
             Op::Mark(mark) => self.mark(mark),
             Op::Replay(replay) => self.replay(replay),
@@ -199,7 +204,7 @@ impl Batch<'_> {
         Ok(Reply::AlreadyApplied)
     }
 
-    fn settle(&mut self, settlement: &Settlement) -> rusqlite::Result<Reply> {
+    pub fn settle(&mut self, settlement: &Settlement) -> rusqlite::Result<Reply> {
         let Some(sealer) = self.sealer_of_job(settlement)? else { return Ok(Reply::Stale) };
         if !self.settle_job(settlement, settlement.n, &sealer)? {
             return Ok(Reply::Stale);

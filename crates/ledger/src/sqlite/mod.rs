@@ -4,6 +4,7 @@ mod accept;
 mod apply;
 mod at_once;
 mod ballast;
+mod budget;
 mod checkpoint;
 mod inspect;
 mod keys;

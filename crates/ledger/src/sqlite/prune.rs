@@ -27,7 +27,9 @@ impl Batch<'_> {
         let events = self.prune_events(prune)?;
         let marks =
             self.cached(include_str!("sql/delete_marks.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
-        let slices = [bodies.len(), events, marks];
+        let retries =
+            self.cached(include_str!("sql/delete_retries.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
+        let slices = [bodies.len(), events, marks, retries];
         Ok(Reply::Pruned { rows: slices.iter().sum::<usize>() as u64, more: slices.iter().any(|rows| *rows >= limit) })
     }
 

@@ -17,7 +17,7 @@ use crate::operate::view::{AuditView, List, PauseView};
 Examples:\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice pause worker:lead-to-crm --reason \"mapping is wrong\"\n  sluice pause source:website --reason \"form is being spammed\""
 )]
 pub(super) struct Pause {
-    /// destination:NAME, worker:NAME or source:NAME
+    /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
     /// Why; stands in the audit trail
     #[arg(long)]
@@ -35,7 +35,7 @@ pub(super) struct Pause {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice resume destination:crm")]
 pub(super) struct Resume {
-    /// destination:NAME, worker:NAME or source:NAME
+    /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
     #[command(flatten)]
     actor: Actor,

@@ -8,22 +8,25 @@ use sluice_domain::action::Action;
 use sluice_domain::config::{Config, Revision};
 use sluice_domain::destination::DestinationKind;
 use sluice_domain::flow::Flow;
+use sluice_domain::retry::RetryPolicy;
 use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
 use super::destination::{self, built_in};
 use super::document::{What, classify};
 use super::flow;
-use super::names::{Names, Placed, add};
+use super::names::{Names, Place, Placed, add};
 use super::node::Node;
 use super::parse;
 use super::plain;
 use super::problem::{Problem, Severity};
 use super::queue::{self, DeadLetter};
 use super::read::Files;
-use super::report::Desk;
+use super::report::{Desk, Report};
+use super::retry;
 use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
+use super::whole;
 use super::worker::{self, ReadWorker};
 
 /// What a configuration came to.
@@ -104,10 +107,14 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
                     add(&mut workers, report, "worker", (&name, span), read);
                 }
             }
-            What::Sections | What::Later | What::Broken | What::Foreign => {}
+            What::Sections | What::Broken | What::Foreign => {}
         }
     }
     check_whole(&desk, &documents, &names, &workers);
+    if !names.incomplete {
+        whole::check_playbooks(&desk, &flows, &workers);
+        whole::check_pulls(&desk, &names, &workers);
+    }
     let usable = !desk.has_errors() && files.problems().is_empty();
     let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();
     let config = usable.then(|| join(files, names, flows, workers));
@@ -151,6 +158,9 @@ fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names)
             let read = queue::read_all(report, section, &mut names.queues);
             dead_letters.extend(read.into_iter().map(|dead| (document.file, dead)));
         }
+        if let Some(node) = document.node.get("retry").filter(|_| document.what == What::Sections) {
+            read_policy(report, node, names);
+        }
         if let Some(section) = document.node.get("destinations").filter(|section| !section.is_null()) {
             destination::read_all(report, section, &mut names.destinations);
         }
@@ -162,6 +172,22 @@ fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names)
             report.error(dead.span, "dead-letter-loop", format!("`{}` is its own dead-letter queue", dead.from));
         }
     }
+}
+
+/// A document with nothing but a retry policy.
+fn read_policy(report: Report<'_>, node: &Node, names: &mut Names) {
+    if let Some(first) = &names.retry {
+        report
+            .error(
+                node.span,
+                "duplicate-name",
+                format!("there is a retry policy for everything in {}", first.place.describe()),
+            )
+            .hint("keep one of them, or write `retry:` into the workers");
+        return;
+    }
+    let value = retry::read(report, node, &RetryPolicy::standard(), (names, ""));
+    names.retry = Some(Placed { place: Place::new(report, node.span), value });
 }
 
 /// What no single document can show.
@@ -177,7 +203,7 @@ fn check_whole(
             .file_error("no-flows", "there is no flow, so no request would be answered")
             .hint("a flow is a document with `triggers:`, such as: triggers: [{http: {path: /contacts}}]");
     }
-    if names.incomplete || has(What::Later) {
+    if names.incomplete {
         // A worker may stand in what could not be read.
         return;
     }
@@ -195,7 +221,7 @@ fn check_whole(
     }
 }
 
-fn is_dead_letter_queue(name: &str, names: &Names, workers: &BTreeMap<String, Placed<ReadWorker>>) -> bool {
+pub(super) fn is_dead_letter_queue(name: &str, names: &Names, workers: &BTreeMap<String, Placed<ReadWorker>>) -> bool {
     let of_queue = names.queues.values().any(|queue| queue.value.dead_letter_queue.as_deref() == Some(name));
     let of_worker = |worker: &Worker| {
         let policies = worker.steps.iter().filter_map(|step| step.retry.as_ref()).chain([&worker.retry]);
@@ -231,7 +257,10 @@ fn join(
         let own = config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
         let dead = worker.retry.dead_letter_queue.clone().or(own).unwrap_or_else(|| implicit_name(&worker.queue));
         worker.retry.dead_letter_queue = Some(dead.clone());
-        for policy in worker.steps.iter_mut().filter_map(|step| step.retry.as_mut()) {
+        if worker.on.is_some() || worker.schedule.is_some() {
+            config.queues.entry(worker.queue.clone()).or_insert_with(|| queue::plain(&worker.queue));
+        }
+        for policy in worker.steps.iter_mut().chain(&mut worker.undo).filter_map(|step| step.retry.as_mut()) {
             policy.dead_letter_queue.get_or_insert_with(|| dead.clone());
         }
         config
@@ -258,10 +287,10 @@ fn join(
 /// person before it gets there, unless the flow says otherwise.
 fn settle_identity(config: &mut Config, name: &str) {
     let Some(flow) = config.flows.get(name).filter(|flow| flow.admission.require_identity.is_none()) else { return };
-    let into_crm = |queue: &str| {
-        config.consumers(queue).any(|worker| worker.steps.iter().any(|step| step.action == Action::SalesforceUpsert))
-    };
-    let needed = !flow.event.identity.is_empty() && flow.enqueue.iter().any(|enqueue| into_crm(&enqueue.queue));
+    let into_crm = |worker: &Arc<Worker>| worker.steps.iter().any(|step| step.action == Action::SalesforceUpsert);
+    let by_queue = || flow.enqueue.iter().any(|enqueue| config.consumers(&enqueue.queue).any(into_crm));
+    let by_type = || whole::types_of(flow).iter().any(|name| config.playbooks(name).any(into_crm));
+    let needed = !flow.event.identity.is_empty() && (by_queue() || by_type());
     let mut flow = Flow::clone(flow);
     flow.admission.require_identity = Some(needed);
     config.flows.insert(name.to_owned(), Arc::new(flow));

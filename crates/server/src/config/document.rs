@@ -24,6 +24,13 @@ pub(super) static DOCUMENT: Table = Table {
     later: &["policies", "alerts"],
 };
 
+pub(super) static POLICY: Table = Table {
+    title: "a policy document",
+    about: "A document with nothing but `retry:` is the policy of every worker that has none of its own.",
+    keys: &[key("retry", Shape::Table("a retry policy"), "The policy.")],
+    later: &[],
+};
+
 /// What a document is, beside its sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
@@ -31,8 +38,6 @@ pub(super) enum What {
     Worker,
     /// Only sections.
     Sections,
-    /// Something of a later release, perhaps beside sections.
-    Later,
     /// Ours, and what is wrong with it was said; what it would have held is not known.
     Broken,
     /// Somebody else's.
@@ -53,17 +58,14 @@ pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
         return What::Foreign;
     };
     let find = |name: &str| entries.iter().find(|entry| entry.key == name);
-    let later = |entry: &Entry, what: &str| {
-        let message = format!("`{}:` ({what}) is not supported by this version yet", entry.key);
-        report.error(entry.key_span, "not-yet-supported", message)
-    };
-    match (find("triggers"), find("consumes")) {
-        (Some(_), Some(consumes)) => {
+    let works = ["consumes", "on", "schedule"];
+    match (find("triggers"), works.iter().find_map(|name| find(name))) {
+        (Some(_), Some(work)) => {
             report
                 .error(
-                    consumes.key_span,
+                    work.key_span,
                     "two-kinds",
-                    "this document has `triggers` and `consumes`, so it is a flow and a worker at once",
+                    format!("this document has `triggers` and `{}`, so it is a flow and a worker at once", work.key),
                 )
                 .hint("put the worker into a document of its own, after a line with ---");
             return What::Broken;
@@ -72,17 +74,12 @@ pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
         (None, Some(_)) => return What::Worker,
         (None, None) => {}
     }
-    if let Some(entry) = find("schedule") {
-        later(entry, "a worker that runs by the clock");
-        return What::Later;
-    }
-    if let Some(entry) = find("on") {
-        later(entry, "a playbook for one type of event")
-            .hint("write a worker: `consumes:` with a queue, and a flow that puts events into it");
-        return What::Later;
-    }
     if ["queues", "destinations", "policies", "alerts"].iter().any(|name| find(name).is_some()) {
         Fields::open(report, node, &[&FILE, &DOCUMENT]).map(|fields| fields.one_of("version"));
+        return What::Sections;
+    }
+    if find("retry").is_some() && entries.iter().all(|entry| ["retry", "version"].contains(&entry.key.as_str())) {
+        Fields::open(report, node, &[&FILE, &DOCUMENT, &POLICY]).map(|fields| fields.one_of("version"));
         return What::Sections;
     }
     unclear(report, node, entries)
@@ -93,7 +90,7 @@ fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) -> What {
     if schema::is_schema(entries) {
         return What::Foreign;
     }
-    let kinds = ["triggers", "consumes", "queues", "destinations"];
+    let kinds = ["triggers", "consumes", "schedule", "queues", "destinations", "retry"];
     let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
     let ours = ["steps", "run", "event", "responses", "concurrency"];
     let marked = entries.iter().find(|entry| ours.contains(&entry.key.as_str()));
@@ -111,14 +108,8 @@ fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) -> What {
                     "unknown-kind",
                     format!("there is `{}`, but nothing says whether this is a flow or a worker", entry.key),
                 )
-                .hint("a flow has `triggers:`, a worker has `consumes:`");
+                .hint("a flow has `triggers:`, a worker `consumes:`, `on:` or `schedule:`");
             What::Broken
-        }
-        (None, None) if entries.iter().any(|entry| entry.key == "retry") => {
-            let span = entries.iter().find(|entry| entry.key == "retry").map_or(node.span, |entry| entry.key_span);
-            let message = "`retry:` (a retry policy for everything) is not supported by this version yet";
-            report.error(span, "not-yet-supported", message).hint("write `retry:` into each worker");
-            What::Later
         }
         (None, None) => {
             let span = entries.first().map_or(node.span, |entry| entry.key_span);

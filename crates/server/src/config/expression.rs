@@ -39,6 +39,9 @@ pub(super) const ACCEPTED: Visible<'static> = Visible { roots: &["event", "body"
 /// What the steps of a worker can see.
 pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps"];
 
+/// The same in a step that is done for each item of a list.
+pub(super) const WORKED_ITEM: &[&str] = &["event", "body", "headers", "request", "steps", "item", "index"];
+
 /// Names that every expression has: they are functions, not roots.
 const FUNCTIONS: [&str; 10] =
     ["range", "dict", "namespace", "debug", "normalize_email", "email_hash", "e164", "phone_hash", "sha256", "seconds"];

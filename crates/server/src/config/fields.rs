@@ -109,6 +109,11 @@ impl<'n, 'r> Fields<'n, 'r> {
         self.entries.iter().find(|entry| entry.key == name).map(|entry| &entry.value).filter(|node| !node.is_null())
     }
 
+    /// What stands under a key that a table may have.
+    pub(super) fn node_if_known(&self, name: &'static str) -> Option<&'n Node> {
+        self.key(name).and_then(|key| self.node(key.name))
+    }
+
     /// Where a key stands; the map's own place when it is not there.
     pub(super) fn key_span(&self, name: &str) -> Span {
         self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.key_span)

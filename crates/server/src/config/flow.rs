@@ -35,7 +35,8 @@ pub(super) static FLOW: Table = Table {
             "Fields that are taken out before anything is stored. A path through a list means every item of it.",
         )
         .or("what is known to be a secret of the sender"),
-        key("steps", Shape::Tables("a step of a flow"), "Which queues the event goes to.").required(),
+        key("steps", Shape::Tables("a step of a flow"), "Which queues the event goes to.")
+            .or("none: playbooks for its type of event work on it"),
         key("responses", Shape::Table("responses"), "What a sender is answered."),
     ],
     later: &["schedule", "on"],

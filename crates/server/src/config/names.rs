@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_domain::destination::Destination;
+use sluice_domain::retry::RetryPolicy;
 use sluice_domain::worker::Queue;
 
 use super::node::Span;
@@ -39,6 +40,8 @@ pub(super) struct Names {
     pub(super) queues: BTreeMap<String, Placed<Queue>>,
     /// `None` is one that could not be read: its name exists, and nothing more is said about it.
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,
+    /// The retry policy of workers that have none.
+    pub(super) retry: Option<Placed<RetryPolicy>>,
     /// The files of the configuration, for what refers to one.
     pub(super) texts: BTreeMap<String, String>,
     /// Whether a file could not be read, so that a name that is not here may still exist.
@@ -46,6 +49,11 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// The policy of a worker that says nothing.
+    pub(super) fn standard_retry(&self) -> RetryPolicy {
+        self.retry.as_ref().map_or_else(RetryPolicy::standard, |placed| placed.value.clone())
+    }
+
     /// Says so if there is no such queue.
     pub(super) fn check_queue(&self, report: Report<'_>, span: Span, queue: &str) {
         if self.incomplete || self.queues.contains_key(queue) {

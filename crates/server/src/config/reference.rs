@@ -7,7 +7,8 @@ use sluice_domain::verify::Scheme;
 
 use super::table::{Absent, Table};
 use super::{
-    body, destination, destination_kinds, document, event, flow, key, queue, retry, step, trigger, verify, with, worker,
+    body, destination, destination_kinds, document, event, flow, items, key, queue, retry, step, trigger, verify, with,
+    worker,
 };
 
 /// Every table, in the order of the page.
@@ -15,6 +16,7 @@ pub(super) fn tables() -> Vec<&'static Table> {
     vec![
         &document::FILE,
         &document::DOCUMENT,
+        &document::POLICY,
         &flow::FLOW,
         &trigger::TRIGGER,
         &trigger::HTTP,
@@ -34,7 +36,12 @@ pub(super) fn tables() -> Vec<&'static Table> {
         &flow::RESPONSES,
         &worker::WORKER,
         &worker::CONSUMES,
+        &worker::SCHEDULE,
         &step::STEP,
+        &items::PULL,
+        &items::PUT,
+        &items::PACE,
+        &step::UNDO,
         &retry::RETRY,
         &retry::PHASE,
         &retry::EXPONENTIAL,
@@ -61,7 +68,8 @@ A configuration is a directory of YAML or JSON files. `sluice check` reads it an
 - Durations are written `250ms`, `90s`, `15m`, `48h`, `7d`; sizes `64KiB`, `1MiB`; rates `5/min`, `100/s`, `20/10s`.
 - `{{ … }}` holds an expression. It may stand without quotes, as long as it ends on the line it begins on.
 - Expressions in a flow's key and mapping see `body`, `headers` and `request`; those in its steps see `event` too; those in a
-  worker's steps see `event`, `body`, `headers`, `request` and `steps.NAME.output` of the steps above.
+  worker's steps see `event`, `body`, `headers`, `request` and `steps.NAME.output` of the steps above; with `foreach`, also `item`
+  and `index`.
 - Beside the usual filters there are `normalize_email`, `email_hash`, `e164('US')`, `phone_hash('US')`, `sha256` and `seconds`,
   each written `email_hash(body.email)` or `body.email | email_hash`.
 - `${secrets.NAME}` stands for a secret: the environment variable `SLUICE_SECRET_NAME`, then `NAME`, then the file `secrets/NAME`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_domain::retry::{Delay, Jitter, Phase, RetryPolicy};
+use sluice_domain::retry::{Delay, Jitter, Phase, RetryBudget, RetryPolicy};
 use sluice_domain::unit;
 
 use super::fields::Fields;
@@ -46,8 +46,16 @@ pub(super) static RETRY: Table = Table {
         )
         .or("the queue's own dead-letter queue"),
         key("phases", Shape::Tables("a phase"), "For the strategy phased: one after the other, the last one stays."),
+        key(
+            "budget_per_contact",
+            Shape::Count(1, 100_000),
+            "Retries that one contact may take up within `budget_window`, over all jobs of the worker; then its jobs die with the \
+             code retry-budget.",
+        )
+        .or("no limit"),
+        key("budget_window", Shape::Duration, "How long a retry counts against the budget.").or("1h"),
     ],
-    later: &["budget_per_contact"],
+    later: &[],
 };
 
 pub(super) static PHASE: Table = Table {
@@ -110,6 +118,21 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, con
     }
     if let Some(cap) = fields.duration("retry_after_cap") {
         policy.retry_after_cap = cap;
+    }
+    if let Some(retries) = fields.count("budget_per_contact") {
+        policy.budget = Some(RetryBudget { retries, window: RetryBudget::WINDOW });
+    }
+    if let Some(window) = fields.duration("budget_window") {
+        match &mut policy.budget {
+            Some(budget) => budget.window = window,
+            None => report
+                .error(
+                    fields.key_span("budget_window"),
+                    "missing-key",
+                    "there is a `budget_window` and no `budget_per_contact`",
+                )
+                .hint("add budget_per_contact with the number of retries"),
+        }
     }
     if let Some(queue) = read_exhausted(&fields, context) {
         policy.dead_letter_queue = Some(queue);

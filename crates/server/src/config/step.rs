@@ -4,24 +4,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sluice_domain::action::Action;
-use sluice_domain::destination::DestinationKind;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::retry::RetryPolicy;
-use sluice_domain::script::Runtime;
 use sluice_domain::template::Template;
 use sluice_domain::worker::{OnError, Order, Step};
 
 use super::destination::TIMEOUT;
-use super::expression::{SecretUse, Visible, WORKED, condition};
+use super::expression::{SecretUse, Visible, WORKED, WORKED_ITEM, condition};
 use super::fields::Fields;
 use super::flow::step_name;
 use super::names::Names;
 use super::node::{Node, Span};
 use super::report::Report;
-use super::retry;
 use super::script::{self, NeededRuntime};
 use super::table::{Shape, Table, key};
-use super::with;
+use super::{items, retry, step_action, step_destination, with};
 
 pub(super) static STEP: Table = Table {
     title: "a step",
@@ -54,21 +51,57 @@ pub(super) static STEP: Table = Table {
             "fifo: jobs of one entity come here one at a time, first come first served.",
         )
         .or("fifo"),
+        key(
+            "queue",
+            Shape::Described("the name of a queue, or a map with name, body_from and key_from"),
+            "Puts something into a queue; see the action `queue`.",
+        ),
+        key("queue_pull", Shape::Table("a pull"), "Looks for dead letters; see the action `queue_pull`."),
+        key(
+            "foreach",
+            Shape::Described("a list: step:NAME.path, or an expression"),
+            "Done once for each item, which expressions see as `item`, with its place `index`; 1000 at the most. Each item is an \
+             effect of its own, and the output is the list of theirs.",
+        ),
+        key("rate_limit", Shape::Table("a pace"), "How far apart two items of `foreach` are."),
+        key(
+            "on_error",
+            Shape::OneOf(&["fail", "continue", "dead"]),
+            "What happens when it has failed for good. fail: what was done is undone, and the job is a dead letter. continue: the job \
+             goes on, and the output has error. dead: a dead letter at once, nothing is undone.",
+        )
+        .or("fail"),
+        key("undo", Shape::Table("an undo"), "Takes its effect back when a later step has failed for good."),
     ],
-    later: &["foreach", "queue", "queue_pull", "rate_limit"],
+    later: &[],
 };
 
-/// Actions of a later release: a known name deserves a better answer than "unknown".
-const LATER: [&str; 8] = [
-    "hubspot.upsert",
-    "analytics.track",
-    "messaging.send_template",
-    "enrich.geoip",
-    "policy.check",
-    "approval.request",
-    "queue",
-    "queue_pull",
-];
+pub(super) static UNDO: Table = Table {
+    title: "an undo",
+    about: "A step that takes an effect back. Undos run in reverse order, each is an effect of its own, and the job ends as a dead \
+            letter that says what was undone. A replay starts at the first step.",
+    keys: &[
+        key("if", Shape::Condition, "Run only if this holds."),
+        key("run", Shape::Described("the name of an action"), "What it does."),
+        key(
+            "uses",
+            Shape::Described("the name of an action, or what runs a script"),
+            "The same, or the runtime of `script`.",
+        ),
+        key("script", Shape::Text, "The program itself, taken as it stands; goes with `uses`."),
+        key("command", Shape::Described("a list of texts"), "A program and its arguments; goes with `run: script`."),
+        key("env", Shape::Described("a map of names to text"), "More of a script's environment."),
+        key(
+            "with",
+            Shape::Described("a map of the action's parameters"),
+            "With what; sees the output of the step too.",
+        ),
+        key("destination", Shape::Name, "Where; may stand under `with` too.")
+            .or("the only destination of the type that the action needs"),
+        key("retry", Shape::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
+    ],
+    later: &[],
+};
 
 /// How long a step's call may take.
 pub(super) struct Timeout {
@@ -81,6 +114,12 @@ pub(super) struct Timeout {
 #[derive(Default)]
 pub(super) struct ReadSteps {
     pub(super) steps: Vec<Step>,
+    /// Those that take effects back, in the order of the steps.
+    pub(super) undo: Vec<Step>,
+    /// The `queue_pull` steps so far.
+    pulls: Vec<String>,
+    /// The dead-letter queues that they look into, and where that is said.
+    pub(super) pulled: Vec<(String, Span)>,
     pub(super) timeouts: Vec<Timeout>,
     /// The destinations that are always there, as far as they are used.
     pub(super) built_in: BTreeSet<&'static str>,
@@ -126,6 +165,8 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy:
             Visible { roots: WORKED, earlier: &ids[..index], later: &ids[index..], secrets: SecretUse::AtRunTime };
         read_one(report, item, visible, context, policy, &mut read);
     }
+    // What was done last is undone first.
+    read.undo.reverse();
     read
 }
 
@@ -155,52 +196,119 @@ fn read_one(
             .error(fields.span, "missing-key", "a step needs `name` or `id`")
             .hint("such as: name: upsert-contact"),
     }
-    let condition = fields.node("if").and_then(|node| condition(report, node, visible));
+    let id = id.map_or_else(String::new, |(id, _)| id.to_owned());
+    let foreach = fields.node("foreach").and_then(|node| items::foreach(report, node, visible, &read.pulls));
+    let visible = if fields.node("foreach").is_some() { Visible { roots: WORKED_ITEM, ..visible } } else { visible };
     let order = match fields.one_of("order") {
         Some("none") => Order::None,
         _ => Order::Fifo,
     };
     let retry = fields.node("retry").map(|node| retry::read(report, node, policy, (names, consumed)));
-    let Some((action, action_span)) = read_action(&fields, node) else {
+    let pace = items::pace(&fields);
+    let on_error = match fields.one_of("on_error") {
+        Some("continue") => OnError::Continue,
+        Some("dead") => OnError::Dead,
+        _ => OnError::Fail,
+    };
+    let place = read.steps.len();
+    let Some(step) = read_body(&fields, id.clone(), visible, names, read) else { return };
+    if step.action == Action::QueuePull {
+        read.pulls.push(id.clone());
+        let from = items::queueing(&fields, step.action).and_then(|node| node.get("from"));
+        read.pulled.extend(from.and_then(|from| Some((from.text()?.to_owned(), from.span))));
+    }
+    if foreach.is_some() && step.action == Action::QueuePull {
+        report.error(
+            fields.key_span("foreach"),
+            "exclusive-keys",
+            "`queue_pull` brings a list, and has no items itself",
+        );
+    }
+    read.steps.push(Step { order, retry, foreach, pace, on_error, ..step });
+    if let Some(node) = fields.node("undo") {
+        // It runs after the step, so it sees what that left.
+        let seen: Vec<String> = visible.earlier.iter().cloned().chain([id.clone()]).collect();
+        let visible = Visible { earlier: &seen, ..visible };
+        read_undo(&fields, node, (&id, place), visible, (names, consumed), policy, read);
+    }
+}
+
+fn read_undo(
+    step: &Fields<'_, '_>,
+    node: &Node,
+    (id, place): (&str, usize),
+    visible: Visible<'_>,
+    context: (&Names, &str),
+    policy: &RetryPolicy,
+    read: &mut ReadSteps,
+) {
+    let report = step.report;
+    if step.node("foreach").is_some() {
+        report
+            .error(step.key_span("undo"), "exclusive-keys", "the items of `foreach` cannot be undone one by one")
+            .hint("undo them all in a step of their own, or leave `undo` out");
+        return;
+    }
+    let Some(fields) = Fields::open(report, node, &[&UNDO]) else { return };
+    let retry = fields.node("retry").map(|node| retry::read(report, node, policy, context));
+    let Some(undo) = read_body(&fields, format!("{id}.undo"), visible, context.0, read) else { return };
+    if undo.action.is_inner() {
+        report.error(fields.span, "bad-value", format!("{} undoes nothing: it stays inside", undo.action.name()));
+    }
+    read.undo.push(Step { retry, undoes: Some(place), ..undo });
+}
+
+/// What a step does, with what and where: all that it shares with an undo.
+fn read_body(
+    fields: &Fields<'_, '_>,
+    id: String,
+    visible: Visible<'_>,
+    names: &Names,
+    read: &mut ReadSteps,
+) -> Option<Step> {
+    let report = fields.report;
+    let condition = fields.node("if").and_then(|node| condition(report, node, visible));
+    let Some((action, action_span)) = step_action::read(fields) else {
         // The expressions are worth a look even when nobody knows what they are for.
         if let Some(node) = fields.node("with") {
             super::expression::template(report, node, visible);
         }
-        return;
+        return None;
     };
     let script = (action == Action::Script).then(|| {
         let named = fields.node("run").or(fields.node("uses")).and_then(Node::text).unwrap_or_default();
-        script::read(&fields, fields.node("with"), named, action_span)
+        script::read(fields, fields.node("with"), named, action_span)
     });
     if script.is_none() {
-        script::refuse_keys(&fields, action);
+        script::refuse_keys(fields, action);
     }
     let with_node = script.as_ref().map(|script| &script.with).or(fields.node("with"));
-    let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
     let raw = with_node.map(Node::to_value).unwrap_or_default();
-    let step = |destination: String, class: EffectClass| Step {
-        id: id.map_or_else(String::new, |(id, _)| id.to_owned()),
+    let step = |destination: String, with: Option<Template>, class: EffectClass| Step {
+        id,
         condition,
         action,
         destination,
         with: with.unwrap_or(Template::Map(vec![])),
         class,
         repeat_allowed: action.repeat_allowed(&raw),
-        retry,
-        order,
+        retry: None,
+        order: Order::Fifo,
         foreach: None,
         pace: None,
         on_error: OnError::Fail,
         undoes: None,
     };
-    if action.is_inner() {
-        refuse_destination(&fields, action, with_node);
-        read.steps.push(step(String::new(), action.class(&raw)));
-        return;
+    if let Some(node) = items::queueing(fields, action) {
+        let with = items::queue(report, action, node, visible, names);
+        return Some(step(String::new(), with, action.class(&raw)));
     }
-    let destination = read_destination(&fields, action, with_node, names);
-    let Some(destination) = destination else { return };
-    let (name, span) = destination;
+    let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
+    if action.is_inner() {
+        step_destination::refuse(fields, action, with_node);
+        return Some(step(String::new(), with, action.class(&raw)));
+    }
+    let (name, span) = step_destination::read(fields, action, with_node, names)?;
     let found = names.destinations.get(&name).and_then(|placed| placed.value.as_ref());
     let longest = found.map_or(TIMEOUT, |found| found.timeout);
     let timeout = script.as_ref().map_or(longest, |script| script.timeout);
@@ -208,201 +316,5 @@ fn read_one(
     read.built_in.extend((!names.destinations.contains_key(&name)).then_some(action.spec().destination));
     read.runtimes.extend(script.as_ref().and_then(|script| script.needed.clone()));
     let class = found.map_or_else(|| action.class(&raw), |found| action.class_at(&raw, &found.kind));
-    read.steps.push(step(name, class));
-}
-
-/// What stays inside goes nowhere.
-fn refuse_destination(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>) {
-    let inside =
-        with.and_then(|with| with.entries()).unwrap_or_default().iter().find(|entry| entry.key == "destination");
-    let span = fields.node("destination").map(|_| fields.key_span("destination"));
-    if let Some(span) = span.or(inside.map(|entry| entry.key_span)) {
-        fields
-            .report
-            .error(span, "unknown-parameter", format!("{} has no destination: it stays inside", action.name()))
-            .hint("leave `destination` out");
-    }
-}
-
-fn read_action(fields: &Fields<'_, '_>, node: &Node) -> Option<(Action, Span)> {
-    let report = fields.report;
-    let found = match (fields.node("run"), fields.node("uses")) {
-        (Some(_), Some(_)) => {
-            report
-                .error(fields.key_span("uses"), "exclusive-keys", "`run` and `uses` say the same thing")
-                .hint("keep one of them");
-            return None;
-        }
-        (run, uses) => run.or(uses),
-    };
-    let names = || Action::ALL.into_iter().map(Action::name);
-    let Some(found) = found else {
-        let is_later = |key: &str| STEP.later.contains(&key);
-        let excused = fields.is_meant("run") || fields.is_meant("uses");
-        if !excused && !node.entries().unwrap_or_default().iter().any(|entry| is_later(&entry.key)) {
-            report
-                .error(fields.span, "missing-key", "a step needs `run`, the name of an action")
-                .hint(format!("the actions are {}", names().collect::<Vec<_>>().join(" and ")));
-        }
-        return None;
-    };
-    let Some(name) = found.text() else {
-        report.error(
-            found.span,
-            "wrong-type",
-            format!("`run` is the name of an action, and this is {}", found.describe()),
-        );
-        return None;
-    };
-    let runtime = (fields.node("uses").is_some() && Runtime::parse(name).is_some()).then_some(Action::Script);
-    let action = Action::parse(name).or(runtime).map(|action| (action, found.span));
-    if action.is_none() {
-        if LATER.contains(&name) {
-            report.error(
-                found.span,
-                "not-yet-supported",
-                format!("the action `{name}` is not supported by this version yet"),
-            );
-        } else if name.contains(':') {
-            script::unknown_runtime(report, found.span, name);
-        } else {
-            let otherwise = format!("the actions are {}", names().collect::<Vec<_>>().join(" and "));
-            report.error(found.span, "unknown-action", format!("no action is called `{name}`")).meant(
-                name,
-                names(),
-                &otherwise,
-            );
-        }
-    }
-    action
-}
-
-/// The name of the step's destination, and the place to speak of it.
-fn read_destination(
-    fields: &Fields<'_, '_>,
-    action: Action,
-    with: Option<&Node>,
-    names: &Names,
-) -> Option<(String, Span)> {
-    let report = fields.report;
-    let spec = action.spec();
-    let inside = with.and_then(|with| with.get("destination"));
-    let named = fields.node("destination").or(inside);
-    if let (Some(outer), Some(inner)) = (fields.node("destination"), inside)
-        && outer.text() != inner.text()
-    {
-        report
-            .error(inner.span, "exclusive-keys", "`destination` stands on the step too, with another name")
-            .hint("keep one of them");
-    }
-    let of_type = |wanted: &str| {
-        let fits = move |kind: &DestinationKind| kind.as_str() == wanted;
-        names
-            .destinations
-            .iter()
-            .filter(move |(_, placed)| placed.value.as_ref().is_some_and(|found| fits(&found.kind)))
-            .map(|(name, _)| name.as_str())
-            .collect::<Vec<_>>()
-    };
-    let fitting = of_type(spec.destination);
-    let Some(named) = named else {
-        return choose(fields, action, &fitting, with, names);
-    };
-    let Some(name) = named.text() else {
-        report.error(named.span, "wrong-type", format!("`destination` is a name, and this is {}", named.describe()));
-        return None;
-    };
-    match names.destinations.get(name).map(|placed| &placed.value) {
-        Some(Some(found)) if found.kind.as_str() == spec.destination => {}
-        Some(None) => return None,
-        Some(Some(found)) => {
-            report
-                .error(
-                    named.span,
-                    "wrong-destination",
-                    format!(
-                        "{} needs a destination of type {}, and `{name}` is of type {}",
-                        spec.name,
-                        spec.destination,
-                        found.kind.as_str()
-                    ),
-                )
-                .meant("", [], &offer(&fitting));
-            return None;
-        }
-        None if names.incomplete => return None,
-        // The built-in destination may be named, as long as nothing else has its name.
-        None if name == spec.destination && !spec.destination_required => {}
-        None => {
-            let known = names.destinations.keys().map(String::as_str);
-            report.error(named.span, "unknown-destination", format!("no destination is called `{name}`")).meant(
-                name,
-                known,
-                "declare it under `destinations:`",
-            );
-            return None;
-        }
-    }
-    Some((name.to_owned(), named.span))
-}
-
-fn offer(fitting: &[&str]) -> String {
-    match fitting {
-        [] => String::new(),
-        _ => format!("of that type there are {}", fitting.join(", ")),
-    }
-}
-
-/// The only destination of the needed type, or the one that is always there.
-fn choose(
-    fields: &Fields<'_, '_>,
-    action: Action,
-    fitting: &[&str],
-    with: Option<&Node>,
-    names: &Names,
-) -> Option<(String, Span)> {
-    let spec = action.spec();
-    let report = fields.report;
-    let span = fields.node("run").or(fields.node("uses")).map_or(fields.span, |node| node.span);
-    match fitting {
-        [only] if !leads_elsewhere(only, with, names) => Some(((*only).to_owned(), span)),
-        [] | [_] if !spec.destination_required => Some((spec.destination.to_owned(), span)),
-        [] => {
-            if !names.incomplete && !names.destinations.values().any(|placed| placed.value.is_none()) {
-                report
-                    .error(
-                        span,
-                        "no-destination",
-                        format!("{} needs a destination of type {}, and there is none", spec.name, spec.destination),
-                    )
-                    .hint(format!("declare one: destinations: {{crm: {{type: {}, …}}}}", spec.destination));
-            }
-            None
-        }
-        several => {
-            report
-                .error(
-                    span,
-                    "ambiguous-destination",
-                    format!("there are {} destinations of type {}", several.len(), spec.destination),
-                )
-                .hint(format!("write `destination:` with one of {}", several.join(", ")));
-            None
-        }
-    }
-}
-
-/// A whole URL that is not below the destination's own must not be sent the destination's credentials.
-fn leads_elsewhere(destination: &str, with: Option<&Node>, names: &Names) -> bool {
-    let url = with.and_then(|with| with.get("url")).and_then(Node::text).unwrap_or_default();
-    let is_whole = url.starts_with("http://") || url.starts_with("https://");
-    let base = names.destinations.get(destination).and_then(|placed| match &placed.value.as_ref()?.kind {
-        DestinationKind::Http(http) => http.base_url.as_deref(),
-        _ => None,
-    });
-    is_whole
-        && base.is_none_or(|base| {
-            let base = base.trim_end_matches('/');
-            url.strip_prefix(base).is_none_or(|rest| !(rest.is_empty() || rest.starts_with(['/', '?', '#'])))
-        })
+    Some(step(name, with, class))
 }

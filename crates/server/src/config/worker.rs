@@ -1,8 +1,9 @@
-//! A document with `consumes:` to a [`Worker`].
+//! A document with `consumes:`, `on:` or `schedule:` to a [`Worker`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use sluice_domain::cron::{Schedule, ScheduleProblem};
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::unit;
 use sluice_domain::worker::Worker;
@@ -19,24 +20,47 @@ use super::table::{Shape, Table, key};
 
 pub(super) static WORKER: Table = Table {
     title: "a worker",
-    about: "What is done with a queue's events, step by step. A document with `consumes:` is a worker.",
+    about: "What is done with a queue's events, step by step. A document with `consumes:` is a worker; one with `on:` is a playbook, \
+            which gets every event of a type; one with `schedule:` runs by the clock. A playbook and a worker with a schedule have \
+            a queue of their own name.",
     keys: &[
         key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1"),
         key("name", Shape::Name, "Its name.").required(),
-        key("consumes", Shape::Described("the name of a queue, or a map with queue"), "The queue that it works on.")
-            .required(),
+        key("consumes", Shape::Described("the name of a queue, or a map with queue"), "The queue that it works on."),
+        key(
+            "on",
+            Shape::Described("a type of event such as shopify.cart.abandoned"),
+            "The type of event that it is for.",
+        ),
+        key("schedule", Shape::Table("a schedule"), "When it runs by the clock."),
         key("concurrency", Shape::Count(1, 10_000), "Jobs in flight at once, at the most.").or("8"),
-        key("retry", Shape::Table("a retry policy"), "When a failed step is tried again."),
+        key("retry", Shape::Table("a retry policy"), "When a failed step is tried again.")
+            .or("the policy of a document with nothing but `retry:`"),
         key("run", Shape::Tables("a step"), "What is done, in this order."),
         key("steps", Shape::Tables("a step"), "The same."),
     ],
-    later: &["schedule", "on", "rate_limit"],
+    later: &["rate_limit"],
 };
 
 pub(super) static CONSUMES: Table = Table {
     title: "what a worker consumes",
     about: "The queue.",
     keys: &[key("queue", Shape::Name, "The queue.").required()],
+    later: &[],
+};
+
+pub(super) static SCHEDULE: Table = Table {
+    title: "a schedule",
+    about: "Each moment is an event of its own, worked once. Of the moments that passed while nothing ran, only the last is made up for.",
+    keys: &[
+        key(
+            "cron",
+            Shape::Described("a rule such as */10 * * * *: minute, hour, day of the month, month, day of the week"),
+            "When.",
+        )
+        .required(),
+        key("timezone", Shape::Text, "The time zone of the rule, such as Europe/Berlin.").or("UTC"),
+    ],
     later: &[],
 };
 
@@ -50,6 +74,10 @@ pub(super) struct ReadWorker {
     pub(super) built_in: BTreeSet<&'static str>,
     /// What its scripts need on this machine.
     pub(super) runtimes: Vec<NeededRuntime>,
+    /// Where a playbook says what it is for.
+    pub(super) on: Option<Span>,
+    /// The dead-letter queues that its steps look into, and where that is said.
+    pub(super) pulled: Vec<(String, Span)>,
 }
 
 /// Reads a document.
@@ -57,12 +85,25 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
     let fields = Fields::open(report, node, &[&WORKER, &DOCUMENT])?;
     fields.one_of("version");
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
-    let queue = read_consumes(&fields, names);
+    let on = fields.node("on").and_then(|node| read_on(report, node));
+    let schedule = fields.node("schedule").and_then(|node| read_schedule(report, node));
+    let kinds: Vec<&str> =
+        ["consumes", "on", "schedule"].into_iter().filter(|kind| fields.node(kind).is_some()).collect();
+    if let [first, second, ..] = kinds.as_slice() {
+        report
+            .error(fields.key_span(second), "exclusive-keys", format!("this worker has `{first}` and `{second}`"))
+            .hint("a worker has one of consumes, on and schedule; make two of it");
+        return None;
+    }
+    let queue = match fields.node("consumes") {
+        Some(_) => read_consumes(&fields, names),
+        None => Some((name, name_span)),
+    };
     let consumed = queue.map_or("", |(queue, _)| queue);
     let concurrency = fields.count("concurrency").unwrap_or(CONCURRENCY);
-    let standard = RetryPolicy::standard();
+    let standard = names.standard_retry();
     let policy = match fields.node("retry") {
-        Some(node) => retry::read(report, node, &standard, (names, consumed)),
+        Some(node) => retry::read(report, node, &RetryPolicy::standard(), (names, consumed)),
         None => standard,
     };
     let read = step::read_all(&fields, (names, consumed), &policy);
@@ -70,17 +111,51 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
         check_timeout(report, used, consumed, names);
     }
     let (queue, _) = queue?;
+    let on_span = fields.node("on").map(|node| node.span);
     let worker = Worker {
         name: name.to_owned(),
         queue: queue.to_owned(),
         concurrency,
         retry: policy,
         steps: read.steps,
-        undo: vec![],
-        on: None,
+        undo: read.undo,
+        on,
+        schedule,
     };
-    let name = (name.to_owned(), name_span);
-    Some(ReadWorker { name, worker: Arc::new(worker), built_in: read.built_in, runtimes: read.runtimes })
+    Some(ReadWorker {
+        name: (name.to_owned(), name_span),
+        worker: Arc::new(worker),
+        built_in: read.built_in,
+        runtimes: read.runtimes,
+        on: on_span,
+        pulled: read.pulled,
+    })
+}
+
+fn read_on(report: Report<'_>, node: &Node) -> Option<String> {
+    let good = |text: &&str| !text.trim().is_empty() && !text.contains(['*', '{', ' ']);
+    let found = node.text().filter(good).map(str::to_owned);
+    if found.is_none() {
+        report
+            .error(node.span, "bad-value", "`on` is one type of event, written as it is")
+            .hint("such as: on: shopify.cart.abandoned");
+    }
+    found
+}
+
+fn read_schedule(report: Report<'_>, node: &Node) -> Option<Schedule> {
+    let fields = Fields::open(report, node, &[&SCHEDULE])?;
+    let (cron, zone) = (fields.text("cron")?, fields.text("timezone").unwrap_or("UTC"));
+    match Schedule::parse(cron, zone) {
+        Ok(schedule) => Some(schedule),
+        Err(problem) => {
+            let at = if matches!(problem, ScheduleProblem::Zone(_)) { "timezone" } else { "cron" };
+            report
+                .error(fields.node(at).map_or(fields.span, |node| node.span), "bad-value", problem.to_string())
+                .hint("such as: cron: \"*/10 * * * *\" with timezone: Europe/Berlin");
+            None
+        }
+    }
 }
 
 fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Names) -> Option<(&'n str, Span)> {

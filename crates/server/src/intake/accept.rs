@@ -14,6 +14,7 @@ use sluice_domain::schema::Mismatch;
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
+use sluice_domain::worker::Worker;
 use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
 
 use super::answer::Problem;
@@ -218,16 +219,7 @@ impl Request<'_> {
             trace: arrival.trace.to_owned(),
             fingerprint,
             body: Arc::new(body),
-            jobs: queues
-                .iter()
-                .flat_map(|(_, queue)| {
-                    live.config.consumers(queue).map(|worker| NewJob {
-                        worker: Arc::from(worker.name.as_str()),
-                        queue: Arc::from(queue.as_str()),
-                        dead_letter_queue: worker.retry.dead_letter_queue.as_deref().map(Arc::from),
-                    })
-                })
-                .collect(),
+            jobs: jobs(live, queues, &event.event_type),
             near_keys: key.near.iter().map(near).collect(),
             clash: match flow.idempotency.on_clash {
                 OnClash::Drop => ClashPolicy::Drop,
@@ -274,6 +266,28 @@ impl Request<'_> {
             }
         }
         Ok(queues)
+    }
+}
+
+/// One job for each worker of these queues, and one for each playbook of this type of event.
+fn jobs(live: &Live, queues: &[(String, String)], event_type: &str) -> Vec<NewJob> {
+    let by_queue = queues.iter().flat_map(|(_, queue)| live.config.consumers(queue));
+    let mut jobs: Vec<NewJob> = Vec::new();
+    for worker in by_queue.chain(live.config.playbooks(event_type)) {
+        let job = job_for(worker);
+        if worker.on.is_none() || !jobs.contains(&job) {
+            jobs.push(job);
+        }
+    }
+    jobs
+}
+
+/// A job of this worker.
+pub fn job_for(worker: &Worker) -> NewJob {
+    NewJob {
+        worker: Arc::from(worker.name.as_str()),
+        queue: Arc::from(worker.queue.as_str()),
+        dead_letter_queue: worker.retry.dead_letter_queue.as_deref().map(Arc::from),
     }
 }
 

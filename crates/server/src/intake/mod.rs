@@ -30,7 +30,7 @@ use sluice_ledger::Ledger;
 use crate::clock::Clock;
 use crate::live::Revisions;
 use crate::observe::Metrics;
-pub use accept::{Arrival, Prepared, TENANT, prepare, prepare_all};
+pub use accept::{Arrival, Prepared, TENANT, job_for, prepare, prepare_all};
 pub use answer::Problem;
 pub use api::{PROBLEMS, describe};
 use limit::Limits;

@@ -256,6 +256,11 @@ impl Metrics {
         self.marks.get_or_create(&MarkLabels { worker: worker.to_owned(), set: set.to_string() }).inc();
     }
 
+    /// A job has died because its contact had no retries left.
+    pub fn retry_budget_exhausted(&self, worker: &str) {
+        self.retry_budget_exhausted.get_or_create(&WorkerLabels { worker: worker.to_owned() }).inc();
+    }
+
     /// An attempt has ended.
     pub fn attempt(&self, destination: &str, outcome: &str, took: Duration) {
         let destination = destination.to_owned();

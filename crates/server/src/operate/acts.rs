@@ -1,7 +1,10 @@
 //! What an operator can do. Every act leaves a line in the audit trail.
 
+use std::sync::Arc;
+
 use sluice_domain::job::{JobId, JobState};
-use sluice_ledger::{DropJobs, Replay, Resolve, Verdict};
+use sluice_domain::schedule::Target;
+use sluice_ledger::{DropJobs, PauseRecord, Replay, Resolve, Verdict};
 
 use super::operator::{OperateError, Operator, ReplayOrder, Selection, job_id};
 use super::view::{Acted, JobDetail, Left};
@@ -51,6 +54,12 @@ impl Operator {
     /// Brings jobs back to life with their own keys: effects that were applied stay applied. Twice is harmless.
     pub async fn replay(&self, order: ReplayOrder) -> Result<Acted, OperateError> {
         need(&order.reason, "a replay needs a reason")?;
+        if let Some(pause) = schedule::pauses::of_replays(&self.ledger.pauses().await?).filter(|_| !order.dry_run) {
+            return Err(OperateError::Invalid(format!(
+                "replays are paused since {} by {}: {}; `sluice resume replays` lets them go on",
+                pause.at, pause.actor, pause.reason
+            )));
+        }
         let jobs = self.select(&order.selection).await?;
         let mut acted = Acted { matched: jobs.len() as u64, dry_run: order.dry_run, ..Acted::default() };
         let revision = order.newest.then(|| self.revisions.current().revision.clone());
@@ -147,45 +156,66 @@ impl Operator {
         self.job(id).await
     }
 
-    /// Stops a source, a worker or a destination until it is resumed.
+    /// Stops a source, a queue, a worker, a destination or all replays until it is resumed.
     pub async fn pause(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
         need(reason, "a pause needs a reason")?;
-        self.check_target(target)?;
+        let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        self.ledger.pause(target.to_owned(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
-        self.put_pauses_in_force(target, true).await
+        self.ledger.pause(target.clone(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
+        self.put_pauses_in_force(&target).await
     }
 
     /// Lets it go on.
     pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
-        self.check_target(target)?;
+        let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        self.ledger.resume(target.to_owned(), or_unknown(actor), self.clock.wall()).await?;
-        self.put_pauses_in_force(target, false).await
+        self.ledger.resume(target.clone(), or_unknown(actor), self.clock.wall()).await?;
+        self.put_pauses_in_force(&target).await
     }
 
-    async fn put_pauses_in_force(&self, target: &str, paused: bool) -> Result<(), OperateError> {
-        if let Some(target) = schedule::target_of(target) {
-            if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
+    /// What is paused is what the ledger says; everybody who has to know hears it.
+    async fn put_pauses_in_force(&self, target: &str) -> Result<(), OperateError> {
+        let pauses = self.ledger.pauses().await?;
+        if let Some(name) = target.strip_prefix("destination:") {
+            let paused = pauses.iter().any(|pause| pause.target == target);
+            self.tell(Target::Destination(Arc::from(name)), paused);
         }
+        self.put_workers_in_force(&pauses);
         self.put_paused_sources_in_force().await
     }
 
-    fn check_target(&self, target: &str) -> Result<(), OperateError> {
+    fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
+        let live = self.revisions.current();
+        let paused = schedule::pauses::workers(&live.config, pauses);
+        for name in live.config.workers.keys() {
+            self.tell(Target::Worker(Arc::from(name.as_str())), paused.contains(name));
+        }
+    }
+
+    fn tell(&self, target: Target, paused: bool) {
+        if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
+    }
+
+    /// The target as it is kept: a playbook is a worker.
+    fn target(&self, target: &str) -> Result<String, OperateError> {
+        if target == schedule::pauses::REPLAYS {
+            return Ok(target.to_owned());
+        }
         let live = self.revisions.current();
         let (kind, name) = target.split_once(':').unwrap_or((target, ""));
         let names: Vec<&str> = match kind {
             "destination" => live.config.destinations.keys().map(String::as_str).collect(),
-            "worker" => live.config.workers.keys().map(String::as_str).collect(),
+            "worker" | "playbook" => live.config.workers.keys().map(String::as_str).collect(),
+            "queue" => live.config.queues.keys().map(String::as_str).collect(),
             "source" => live.config.flows.values().map(|flow| flow.source.as_str()).collect(),
             _ => {
                 return Err(OperateError::Invalid(format!(
-                    "`{target}` cannot be paused; write destination:NAME, worker:NAME or source:NAME"
+                    "`{target}` cannot be paused; write destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays"
                 )));
             }
         };
         if names.contains(&name) {
-            return Ok(());
+            return Ok(format!("{}:{name}", if kind == "playbook" { "worker" } else { kind }));
         }
         let hint = crate::config::did_you_mean(name, names.iter().copied())
             .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
@@ -216,6 +246,9 @@ impl Operator {
         self.ledger.keep_revision(revision.clone(), kept, actor.to_owned(), self.clock.wall()).await?;
         self.revisions.replace(live);
         self.scheduler.reconfigured();
+        // A worker may have come into a queue that is paused.
+        let _one_at_a_time = self.pausing.lock().await;
+        self.put_workers_in_force(&self.ledger.pauses().await?);
         tracing::info!(%revision, "a new configuration is in force");
         Ok((revision.to_string(), true))
     }

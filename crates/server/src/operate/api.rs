@@ -413,7 +413,7 @@ async fn pauses(State(operator): State<Operator>) -> Answer<Vec<view::PauseView>
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct PauseOrder {
-    /// `destination:NAME`, `worker:NAME` or `source:NAME`.
+    /// `destination:NAME`, `worker:NAME`, `playbook:NAME`, `queue:NAME`, `source:NAME` or `replays`.
     target: String,
     /// Why.
     #[serde(default)]

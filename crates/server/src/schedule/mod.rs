@@ -6,7 +6,9 @@
 //! Never: knows what a step means; decides anything itself (that is `sluice_domain::schedule`).
 //! If the process dies here: nothing is lost. Memory is a window on the ledger, and loading restores it.
 
+pub mod firing;
 mod held;
+pub mod pauses;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -110,16 +112,6 @@ impl Handle {
 /// The other end of the [`Handle`].
 #[derive(Debug)]
 pub struct Inbox(mpsc::UnboundedReceiver<Message>);
-
-/// What a worker in a pause list is called.
-pub fn target_of(text: &str) -> Option<Target> {
-    let (kind, name) = text.split_once(':')?;
-    match kind {
-        "destination" => Some(Target::Destination(Arc::from(name))),
-        "worker" => Some(Target::Worker(Arc::from(name))),
-        _ => None,
-    }
-}
 
 /// The thin loop around the scheduler: performs what it decides and tells it what came of it.
 #[derive(Debug)]

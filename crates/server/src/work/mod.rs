@@ -9,6 +9,7 @@
 
 mod attempt;
 mod books;
+mod budget;
 mod decide;
 mod inner;
 mod recall;
@@ -28,6 +29,7 @@ use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
 use crate::clock::Clock;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
+use crate::schedule;
 use inner::{Inner, Inside};
 pub use inner::{Rehearsed, rehearse};
 pub use recover::{recover, recover_one};
@@ -46,6 +48,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,
+    /// Who has to know of jobs that come back to life.
+    pub scheduler: schedule::Handle,
 }
 
 /// A job to be worked on.
@@ -153,7 +157,7 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
         if !step.action.is_inner() {
             return run.attempt(&live, &worker, step, turn, &with).await;
         }
-        let inside = Inside { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
+        let inside = Inside { worker: &worker, step, turn: &turn, with: &with, scope: &scope };
         match inner::perform(&run, inside).await? {
             Inner::Done(output) => run.keep(step, &turn, output, &mut scope),
             Inner::End(reason) => return run.end_noop(reason).await,

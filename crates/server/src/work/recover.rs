@@ -7,10 +7,11 @@ use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::progress::{Interrupted, interrupted_next};
 use sluice_domain::random::Random;
 use sluice_domain::retry::RetryPolicy;
-use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord, Settlement};
+use sluice_ledger::{AttemptKind, AttemptSettlement, Drawn, EffectSettlement, JobRecord, Settlement};
 
 use super::Context;
 use super::books::Books;
+use super::budget;
 use super::decide::decide;
 
 /// Jobs that are settled in one go.
@@ -69,13 +70,14 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
     let (next, attempts) = interrupted_next(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
     let outputs = Map::new();
     let standing = case.standing(attempts, &outputs);
-    let next = match (&worker, event) {
-        (Some(worker), Some((event, _))) => {
-            let books = Books::new(event.id, &job.worker, effects.clone());
-            decide(worker, &books, &job, standing, next)
-        }
+    let books = event.map(|(event, _)| Books::new(event.id, &job.worker, effects.clone()));
+    let decided = |next| match (&worker, &books) {
+        (Some(worker), Some(books)) => decide(worker, books, &job, standing, next),
         _ => standing.after(next),
     };
+    let next = decided(next);
+    let draw = worker.as_ref().and_then(|worker| budget::draw(worker, place, &next, at, decided));
+    let settlement_worker = job.worker.clone();
     let settlement = Settlement {
         job: job.id,
         n: job.tries,
@@ -97,6 +99,8 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
         next,
         at,
     };
-    context.ledger.settle(settlement).await?;
+    if budget::settle(&context.ledger, None, &settlement, draw.as_ref()).await? == Drawn::Exhausted {
+        context.metrics.retry_budget_exhausted(&settlement_worker);
+    }
     Ok(())
 }

@@ -11,9 +11,12 @@ use sluice_domain::settle::{Next, Verdict};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{AttemptSettlement, Begin, EffectSettlement, EventBody, EventRecord, JobRecord, Settlement};
+use sluice_ledger::{
+    AttemptSettlement, Begin, Draw, Drawn, EffectSettlement, EventBody, EventRecord, JobRecord, Settlement,
+};
 
 use super::books::{Books, Entry, error_output};
+use super::budget::{self, settle};
 use super::decide;
 use super::turn::Turn;
 use super::{Context, Finished, Live, Order, Place};
@@ -205,30 +208,41 @@ impl<'a> Run<'a> {
         verdict: Option<Verdict>,
         at: Time,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
-        self.report(&next);
-        let job = &mut self.job;
-        (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
-        (job.verifying, job.updated_at) = (next.verifying, at);
-        (job.failure, job.result) = (next.failure.clone(), next.result.clone());
-        let settlement = Settlement { job: job.id, n: job.tries, effect, attempt, next, at };
-        loop {
-            let settled = match &self.begun {
-                Some(begin) => self.context.ledger.settle_at_once(begin.clone(), settlement.clone()).await,
-                None => self.context.ledger.settle(settlement.clone()).await,
-            };
-            match settled {
-                Ok(true) => break,
-                Ok(false) => {
-                    tracing::warn!(job = %self.job.id, "the job has moved on without this attempt");
-                    return Ok(None);
-                }
+        let draw = self.draw(&next, at);
+        let settlement = Settlement { job: self.job.id, n: self.job.tries, effect, attempt, next, at };
+        let drawn = loop {
+            match settle(&self.context.ledger, self.begun.as_ref(), &settlement, draw.as_ref()).await {
+                Ok(drawn) => break drawn,
                 // What was done must not be forgotten: the lane waits until there is room to write it down.
                 Err(sluice_ledger::Error::DiskFull) => tokio::time::sleep(DISK_FULL_PAUSE).await,
                 Err(other) => return Err(other),
             }
-        }
+        };
+        let next = match (drawn, draw) {
+            (Drawn::Stale, _) => {
+                tracing::warn!(job = %self.job.id, "the job has moved on without this attempt");
+                return Ok(None);
+            }
+            (Drawn::Exhausted, Some(draw)) => {
+                self.context.metrics.retry_budget_exhausted(&self.job.worker);
+                draw.otherwise
+            }
+            _ => settlement.next,
+        };
+        self.report(&next);
+        let job = &mut self.job;
+        (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
+        (job.verifying, job.updated_at) = (next.verifying, at);
+        (job.failure, job.result) = (next.failure, next.result);
         let place = self.place();
         Ok(Some(Finished { job: self.job, verdict, place }))
+    }
+
+    /// What a retry takes from the budget of the job's contact, and where the job stands if nothing is left of it.
+    fn draw(&self, next: &JobNext, at: Time) -> Option<Draw> {
+        let worker = self.worker.as_ref()?;
+        let decided = |next| self.decided(next, self.job.attempts + 1, at);
+        budget::draw(worker, self.job.step, next, at, decided)
     }
 
     fn report(&self, next: &JobNext) {

@@ -5,6 +5,8 @@
 //! finds what the first one found.
 
 mod dedup_key;
+mod queue;
+mod queue_pull;
 mod setnx;
 
 use std::sync::Arc;
@@ -28,7 +30,6 @@ pub(super) enum Inner {
     /// This is its output.
     Done(Value),
     /// The job has nothing more to do, and this is why: its result, as a no-op.
-    #[allow(dead_code, reason = "for checks that decide that nothing may be done")]
     End(Value),
     /// Not yet; the step is looked at again then, by the steady clock.
     #[allow(dead_code, reason = "for steps that wait for somebody")]
@@ -42,8 +43,6 @@ pub(super) enum Inner {
 /// What such a step can look at.
 #[derive(Debug)]
 pub(super) struct Inside<'a> {
-    #[allow(dead_code, reason = "for steps that look at the configuration")]
-    pub live: &'a Live,
     pub worker: &'a Worker,
     pub step: &'a Step,
     pub turn: &'a Turn,
@@ -57,6 +56,8 @@ pub(super) async fn perform(run: &Run<'_>, inside: Inside<'_>) -> Result<Inner, 
     match inside.step.action {
         Action::ComputeDedupKey => Ok(dedup_key::perform(inside.step, inside.with, inside.scope)),
         Action::StoreSetnx => setnx::perform(run, &inside).await,
+        Action::QueuePull => queue_pull::perform(run, &inside).await,
+        Action::Queue => queue::perform(run, &inside).await,
         outward => Ok(Inner::Die(Failure::new(
             FailureClass::Mapping,
             "wrong-action",
@@ -67,7 +68,7 @@ pub(super) async fn perform(run: &Run<'_>, inside: Inside<'_>) -> Result<Inner, 
 
 /// What a finished step inside shows to those that follow. What follows from the event alone is computed again.
 pub(super) async fn recall(
-    _run: &Run<'_>,
+    run: &Run<'_>,
     live: &Live,
     step: &Step,
     scope: &Scope,
@@ -82,13 +83,17 @@ pub(super) async fn recall(
                 _ => None,
             })
         }
+        Action::QueuePull => match kept {
+            Some(kept) => Some(queue_pull::messages(&run.context.ledger, &kept).await?),
+            None => None,
+        },
         _ => kept,
     })
 }
 
 /// Whether what it leaves is a result of its job. A job that only looked and decided has done nothing.
 pub(super) fn is_result(action: Action) -> bool {
-    !action.is_inner()
+    !action.is_inner() || action == Action::Queue
 }
 
 /// What a step inside would come to, as far as that can be said without the ledger.

@@ -1,0 +1,89 @@
+//! What a step does.
+
+use sluice_domain::action::Action;
+use sluice_domain::script::Runtime;
+
+use super::fields::Fields;
+use super::node::Span;
+use super::script;
+
+/// Actions of a later release: a known name deserves a better answer than "unknown".
+const LATER: [&str; 6] = [
+    "hubspot.upsert",
+    "analytics.track",
+    "messaging.send_template",
+    "enrich.geoip",
+    "policy.check",
+    "approval.request",
+];
+
+/// The action of a step, and where it is named. `queue:` and `queue_pull:` are actions and their parameters at once.
+pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
+    let report = fields.report;
+    let own = [("queue", Action::Queue), ("queue_pull", Action::QueuePull)];
+    let mut written = own.into_iter().filter(|(name, _)| fields.node_if_known(name).is_some());
+    if let Some((name, action)) = written.next() {
+        let other = written
+            .next()
+            .map(|(name, _)| name)
+            .or(["run", "uses"].into_iter().find(|name| fields.node(name).is_some()));
+        if let Some(other) = other {
+            report
+                .error(
+                    fields.key_span(other),
+                    "exclusive-keys",
+                    format!("`{other}` and `{name}` are two things, and a step does one"),
+                )
+                .hint("make two steps of it");
+            return None;
+        }
+        return Some((action, fields.key_span(name)));
+    }
+    let found = match (fields.node("run"), fields.node("uses")) {
+        (Some(_), Some(_)) => {
+            report
+                .error(fields.key_span("uses"), "exclusive-keys", "`run` and `uses` say the same thing")
+                .hint("keep one of them");
+            return None;
+        }
+        (run, uses) => run.or(uses),
+    };
+    let names = || Action::ALL.into_iter().map(Action::name);
+    let Some(found) = found else {
+        if !["run", "uses", "queue", "queue_pull"].iter().any(|name| fields.is_meant(name)) {
+            report
+                .error(fields.span, "missing-key", "a step needs `run`, the name of an action")
+                .hint(format!("the actions are {}", names().collect::<Vec<_>>().join(" and ")));
+        }
+        return None;
+    };
+    let Some(name) = found.text() else {
+        report.error(
+            found.span,
+            "wrong-type",
+            format!("`run` is the name of an action, and this is {}", found.describe()),
+        );
+        return None;
+    };
+    let runtime = (fields.node("uses").is_some() && Runtime::parse(name).is_some()).then_some(Action::Script);
+    let action = Action::parse(name).or(runtime).map(|action| (action, found.span));
+    if action.is_none() {
+        if LATER.contains(&name) {
+            report.error(
+                found.span,
+                "not-yet-supported",
+                format!("the action `{name}` is not supported by this version yet"),
+            );
+        } else if name.contains(':') {
+            script::unknown_runtime(report, found.span, name);
+        } else {
+            let otherwise = format!("the actions are {}", names().collect::<Vec<_>>().join(" and "));
+            report.error(found.span, "unknown-action", format!("no action is called `{name}`")).meant(
+                name,
+                names(),
+                &otherwise,
+            );
+        }
+    }
+    action
+}
