@@ -191,8 +191,8 @@ mistakes! {
     two_destinations_to_choose_from: ("destinations:", "destinations:\n  other: {type: salesforce, instance_url: https://b.example, auth: {token: ${secrets.KNOWN}}}");
     an_attempt_shorter_than_its_call: ("visibility_timeout: 90s", "visibility_timeout: 10s");
     a_flow_and_a_worker_in_one: ("consumes: people", "consumes: people\ntriggers: []");
-    a_timer: ("consumes: people", "schedule: {cron: \"*/10 * * * *\"}");
-    a_playbook: ("consumes: people", "on: shop.cart.abandoned");
+    a_rule_of_time_that_is_none: ("consumes: people", "schedule: {cron: \"*/10 * *\"}");
+    a_type_that_no_flow_makes: ("consumes: people", "on: shop.cart.abandoned");
     alerts: ("destinations:", "alerts: []\ndestinations:");
     a_kind_that_is_misspelt: ("consumes: people", "consume: people");
     tabs: ("  base_delay: 2s", "\tbase_delay: 2s");
@@ -226,13 +226,13 @@ fn a_file_of_somebody_else() {
 }
 
 #[test]
-fn a_policy_on_its_own() {
+fn a_policy_for_everything_that_tries_nothing() {
     let mut files = good();
     files.push((
         "retry.json",
-        "{\"retry\": {\"strategy\": \"exponential\", \"base_ms\": 500, \"budget_per_contact\": 5}}".into(),
+        "{\"retry\": {\"strategy\": \"exponential\", \"base_ms\": 500, \"max_attempts\": 0}}".into(),
     ));
-    insta::assert_snapshot!("a_policy_on_its_own", shown(&Files::from_texts(files)));
+    insta::assert_snapshot!("a_policy_for_everything_that_tries_nothing", shown(&Files::from_texts(files)));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod accept;
 mod attempt;
+mod budget;
 mod driver;
 #[path = "../given/mod.rs"]
 mod given;
@@ -83,6 +84,12 @@ macro_rules! suite {
                 a_mark_of_another_store_is_another_mark
                 an_expired_mark_is_free_and_is_pruned
                 a_dropped_job_releases_its_marks
+            ]
+            budget [
+                retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts
+                a_retry_counts_for_a_while
+                a_retry_of_an_older_try_is_refused_and_not_counted
+                a_schedule_holds_since_it_was_first_seen
             ]
             operate [
                 only_finished_and_dead_jobs_are_replayed

@@ -104,6 +104,7 @@ impl Try {
                     workers: live.config.consumers(&enqueue.queue).map(|worker| worker.name.clone()).collect(),
                 })
                 .collect(),
+            playbooks: live.config.playbooks(&prepared.event.event_type).map(|worker| worker.name.clone()).collect(),
             jobs: jobs.iter().map(|job| steps::job(live, prepared, job, now, self.cover())).collect(),
         }
     }

@@ -36,6 +36,7 @@ pub use recover::{recover, recover_one};
 use run::Run;
 pub use scope::scope_of;
 use turn::Turned;
+pub use turn::items;
 
 /// What the room needs.
 #[derive(Clone, Debug)]

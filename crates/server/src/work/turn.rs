@@ -98,7 +98,7 @@ fn holds(step: &Step, scope: &Scope) -> Result<bool, Failure> {
 }
 
 /// The items of a step. What is not there has none.
-pub(super) fn items(step: &Step, foreach: &Foreach, scope: &Scope) -> Result<Vec<Value>, Failure> {
+pub fn items(step: &Step, foreach: &Foreach, scope: &Scope) -> Result<Vec<Value>, Failure> {
     let failed = |problem: TemplateProblem| of_mapping("foreach", format!("step `{}`: foreach: {problem}", step.id));
     match foreach.list.evaluate(scope).map_err(failed)? {
         None | Some(Value::Null) => Ok(vec![]),

@@ -12,3 +12,4 @@ mod operating;
 mod playbook;
 mod recovery;
 mod steps;
+mod tutorial;

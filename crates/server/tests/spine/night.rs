@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sluice_simulator::faults::{Millis, RetryAfter};
-use sluice_simulator::{FaultPlan, Fault, Smtp, SmtpSettings};
+use sluice_simulator::faults::{Millis, RetryAfter, Weighted};
+use sluice_simulator::sink::KeyPolicy;
+use sluice_simulator::{Fault, FaultPlan, Sink, SinkSettings, Smtp, SmtpSettings};
 
 use crate::fixture::{Answer, World, until};
 
@@ -91,35 +92,43 @@ async fn all_settled(world: &World, events: &[String]) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_shopper_gets_two_codes_or_two_mails() {
     let smtp = Smtp::start(SmtpSettings::default()).unwrap();
+    let partner = Sink::start(SinkSettings { keys: KeyPolicy::Honour, ..SinkSettings::default() }).unwrap();
     let destinations = format!(
         "destinations:\n  mail: {{ type: smtp, host: 127.0.0.1, port: {}, tls: none, from: shop@example.com, timeout: 5s }}\n  \
-         partner: {{ type: http, base_url: \"{{sink}}\", timeout: 300ms, concurrency: 6, breaker: {{ open_first: 20ms, open_max: 50ms }} }}\n",
-        smtp.address().port()
+         partner: {{ type: http, base_url: \"{}\", timeout: 300ms, concurrency: 6, breaker: {{ open_first: 20ms, open_max: 50ms }} }}\n",
+        smtp.address().port(),
+        partner.url()
     );
     let files =
         [("flow.yml", FLOW), ("playbook.yaml", MARK_FIRST), ("policy.json", POLICY), ("places.yml", &destinations)];
     let mut world = World::start_with(&files).await;
     let throttled = || Fault::TooManyRequests { retry_after: RetryAfter::Seconds(0) };
-    let plan = FaultPlan::none()
-        .with(0.35, Fault::Latency(Millis::between(200, 900)))
-        .with(0.25, throttled())
-        .with(0.1, Fault::DropAfter);
-    world.sink.set_faults(plan).unwrap();
+    let weighted = |weight, fault| Weighted { weight, fault };
+    let plan = FaultPlan {
+        percent: 70.0,
+        random: vec![
+            weighted(4, Fault::Latency(Millis::between(200, 900))),
+            weighted(3, throttled()),
+            weighted(1, Fault::DropAfter),
+        ],
+        ..FaultPlan::default()
+    };
+    partner.set_faults(plan).unwrap();
     let events = deliver(&world).await;
     // In the middle of it the process ends, and comes back.
-    until(|| async { (world.sink.truth().requests > 8).then_some(()) }).await;
+    until(|| async { (partner.truth().requests > 8).then_some(()) }).await;
     if let Some(node) = world.node.take() {
         node.stop(std::time::Duration::from_millis(1)).await;
     }
     world.start_node().await;
-    until(|| async { (world.sink.truth().requests > 60).then_some(()) }).await;
-    world.sink.set_faults(FaultPlan::none()).unwrap();
+    until(|| async { (partner.truth().requests > 20).then_some(()) }).await;
+    partner.set_faults(FaultPlan::none()).unwrap();
     let jobs = all_settled(&world, &events).await;
     let count = |state: &str| jobs.iter().filter(|job| job["state"] == state).count();
     let unknown = count("unknown");
     assert_eq!(count("noop"), events.len() - SHOPPERS, "{jobs:?}");
     assert_eq!(count("succeeded") + unknown, SHOPPERS, "{jobs:?}");
-    let keys = world.sink.keys();
+    let keys = partner.keys();
     assert_eq!(keys.len(), SHOPPERS, "one code for each shopper: {keys:?}");
     assert!(keys.values().all(|key| key.applied == 1), "{keys:?}");
     let mut mails = BTreeMap::<String, u32>::new();

@@ -147,12 +147,11 @@ async fn when_a_later_step_dies_what_was_done_is_undone_in_reverse_and_a_replay_
     let job = only_job(&world, &event).await;
     assert_eq!(job["state"], "succeeded", "{job}");
     assert_eq!(paths(&world)[7..], ["POST /reserve", "POST /charge", "POST /ship"], "the note was never undone");
-    let keys_of = |path: &str| -> Vec<String> {
-        let to = |got: &&sluice_simulator::Received| got.method == "POST" && got.target == path;
-        let key = |got: &sluice_simulator::Received| {
-            got.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("idempotency-key")).unwrap().1.clone()
-        };
-        world.sink.requests().iter().filter(to).map(key).collect()
+    let requests = world.sink.requests();
+    let keys_of = |path: &str| -> Vec<&str> {
+        let got = requests.iter().filter(|got| got.method == "POST" && got.target == path);
+        let headers = got.flat_map(|got| &got.headers);
+        headers.filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key")).map(|(_, key)| key.as_str()).collect()
     };
     let (reserve, ship) = (keys_of("/reserve"), keys_of("/ship"));
     assert_ne!(reserve[0], reserve[1], "what was undone is done again under another key");

@@ -30,6 +30,8 @@ pub(super) struct EventReport {
     /// Why it would be kept for a person.
     pub quarantine: Option<String>,
     pub queues: Vec<QueueReport>,
+    /// The playbooks for its type.
+    pub playbooks: Vec<String>,
     pub jobs: Vec<JobReport>,
 }
 
@@ -92,6 +94,12 @@ pub(super) struct StepReport {
     pub runs: Runs,
     /// Steps whose output has to be known first.
     pub needs: Vec<String>,
+    /// How many items it would be done for; what is shown is the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<usize>,
+    /// What would take its effect back if a later step failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
     /// What a step that stays inside would come to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
@@ -190,8 +198,11 @@ impl EventReport {
         text.push_str(&heading("Normalized event"));
         text.push_str(&format!("{}\n", pretty(&self.normalized)));
         text.push_str(&heading("Queues"));
-        if self.queues.is_empty() {
-            text.push_str("None: this flow enqueues nothing.\n");
+        if self.queues.is_empty() && self.playbooks.is_empty() {
+            text.push_str("None: this flow enqueues nothing, and no playbook is for this type of event.\n");
+        }
+        for playbook in &self.playbooks {
+            text.push_str(&format!("on {} → playbook {playbook}\n", self.event_type));
         }
         for queue in &self.queues {
             text.push_str(&queue.told());
@@ -234,6 +245,17 @@ impl StepReport {
         let kind = if self.destination.is_empty() { "inside".to_owned() } else { format!("{} effect", self.class) };
         let mut text = format!("{number}. {}: {}{place}, {kind}\n", self.step, self.action);
         let mut line = |words: String| text.push_str(&format!("   {words}\n"));
+        match self.items {
+            Some(0) => {
+                line("its list is empty, so there is nothing to do".to_owned());
+                return text;
+            }
+            Some(items) => line(format!("for each of {items} items, each an effect of its own; this is the first:")),
+            None => {}
+        }
+        if let Some(undo) = &self.undo {
+            line(format!("undone with {undo} if a later step fails for good"));
+        }
         match (&self.condition, self.runs) {
             (Some(condition), Runs::Yes) if self.problem.is_none() => line(format!("if {condition}: holds")),
             (Some(condition), Runs::No) => {

@@ -18,7 +18,7 @@ use super::report::{JobReport, RequestReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::live::Live;
-use crate::work::{Rehearsed, rehearse, scope_of};
+use crate::work::{Rehearsed, items, rehearse, scope_of};
 
 /// Stands for the trace that an accepted event would be given.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
@@ -72,17 +72,20 @@ impl Rehearsal<'_> {
     fn step(&mut self, step: &Step, would_run: &BTreeSet<String>) -> StepReport {
         let mut expressions = Vec::new();
         step.with.visit_expressions(&mut |expression| expressions.push(expression));
-        let condition_needs = needs(step.condition.iter(), would_run);
+        let list = step.foreach.as_ref().map(|foreach| &foreach.list);
+        let condition_needs = needs(list.into_iter().chain(&step.condition), would_run);
         let with_needs = needs(expressions, would_run);
         let mut report = StepReport {
             step: step.id.clone(),
             action: step.action.name(),
             destination: step.destination.clone(),
             class: step.class.as_str(),
-            effect_key: EffectKey::new(self.event, &self.worker.name, &step.id).to_string(),
+            effect_key: EffectKey::new(self.event, &self.worker.name, &step.label(0, step.foreach.as_ref().map(|_| 0))).to_string(),
             condition: step.condition.as_ref().map(|condition| condition.source().to_owned()),
             runs: Runs::Yes,
             needs: condition_needs.union(&with_needs).cloned().collect(),
+            items: None,
+            undo: self.undo(step),
             output: None,
             assumed: None,
             request: None,
@@ -91,6 +94,18 @@ impl Rehearsal<'_> {
         if !condition_needs.is_empty() {
             report.runs = Runs::Depends;
             return report;
+        }
+        match self.first_item(step) {
+            Ok(None) => {}
+            Ok(Some(0)) => {
+                (report.items, report.runs) = (Some(0), Runs::No);
+                return report;
+            }
+            Ok(items) => report.items = items,
+            Err(problem) => {
+                report.problem = Some(self.cover.text(&problem));
+                return report;
+            }
         }
         match step.condition.as_ref().map_or(Ok(true), |condition| condition.holds(&self.scope)) {
             Ok(true) => {}
@@ -120,6 +135,24 @@ impl Rehearsal<'_> {
             }
         }
         report
+    }
+
+    /// How many items a step has. The first of them is what its expressions see from here on.
+    fn first_item(&mut self, step: &Step) -> Result<Option<usize>, String> {
+        let Some(foreach) = &step.foreach else { return Ok(None) };
+        let items = items(step, foreach, &self.scope).map_err(|failure| failure.message)?;
+        if let Some(first) = items.first() {
+            self.scope.set("item", first.clone());
+            self.scope.set("index", Value::from(0));
+        }
+        Ok(Some(items.len()))
+    }
+
+    /// What would take its effect back.
+    fn undo(&self, step: &Step) -> Option<String> {
+        let place = self.worker.steps.iter().position(|other| other.id == step.id);
+        let undo = self.worker.undo.iter().find(|undo| undo.undoes == place)?;
+        Some(format!("{} → {}", undo.action.name(), undo.destination))
     }
 
     /// What a step that stays inside would come to.
