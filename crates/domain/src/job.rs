@@ -130,7 +130,8 @@ impl JobState {
             // Without an attempt it can still end: every step was passed over, or it cannot be prepared. One that was replayed
             // may be read back first, with everything that this can end in.
             Queued => matches!(next, Running | Retrying | Waiting | Succeeded | Noop | Dead | Unknown),
-            Retrying => matches!(next, Running | Succeeded | Noop | Dead),
+            // Without an attempt too: its next item is not due yet, or what it did is to be taken back.
+            Retrying => matches!(next, Queued | Running | Waiting | Succeeded | Noop | Dead),
             Running => matches!(next, Queued | Retrying | Waiting | Succeeded | Noop | Dead | Unknown),
             // A read-back is no attempt, and it can end in everything that an attempt can.
             Waiting => next != Dropped,
