@@ -235,7 +235,9 @@ impl Connectors {
             (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, ready.timeout)),
             (Action::SalesforceUpsert, Connector::Salesforce(target)) => Ok(Route::Salesforce(target, ready.timeout)),
             (Action::PostgresUpsert, Connector::Postgres(target)) => Ok(Route::Postgres(target, ready.timeout)),
-            (Action::EmailSend, Connector::Email(target)) => Ok(Route::Email(target, ready.timeout)),
+            (Action::EmailSend | Action::SendTemplate, Connector::Email(target)) => {
+                Ok(Route::Email(target, ready.timeout))
+            }
             (Action::Script, Connector::Script(target)) => Ok(Route::Script(target, ready.timeout)),
             (Action::SlackPost, Connector::Slack(target)) => Ok(Route::Slack(target, ready.timeout)),
             (action, _) => Err(Failure::new(

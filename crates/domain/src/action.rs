@@ -33,6 +33,8 @@ pub enum Action {
     QueuePull,
     /// `queue`
     Queue,
+    /// `messaging.send_template`
+    SendTemplate,
 }
 
 /// One action, described.
@@ -92,7 +94,7 @@ const fn parameter(name: &'static str, shape: Shape, required: bool, about: &'st
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 10] = [
+    pub const ALL: [Action; 11] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
         Action::PostgresUpsert,
@@ -103,6 +105,7 @@ impl Action {
         Action::StoreSetnx,
         Action::QueuePull,
         Action::Queue,
+        Action::SendTemplate,
     ];
 
     /// Its row in the catalogue.
@@ -118,6 +121,7 @@ impl Action {
             Action::StoreSetnx => &inner::STORE_SETNX,
             Action::QueuePull => &inner::QUEUE_PULL,
             Action::Queue => &inner::QUEUE,
+            Action::SendTemplate => &outward::SEND_TEMPLATE,
         }
     }
 
@@ -147,7 +151,7 @@ impl Action {
             | Action::StoreSetnx
             | Action::QueuePull
             | Action::Queue => EffectClass::Transactional,
-            Action::EmailSend => EffectClass::Blind,
+            Action::EmailSend | Action::SendTemplate => EffectClass::Blind,
             Action::SlackPost => EffectClass::Verifiable,
             Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),
             Action::HttpRequest => {

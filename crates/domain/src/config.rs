@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::destination::Destination;
 use crate::flow::Flow;
+use crate::template::Messages;
 use crate::worker::{Queue, Worker};
 
 /// Every flow, queue, worker and destination of one revision.
@@ -23,6 +24,8 @@ pub struct Config {
     pub workers: BTreeMap<String, Arc<Worker>>,
     /// By name.
     pub destinations: BTreeMap<String, Destination>,
+    /// What `messaging.send_template` sends.
+    pub messages: Messages,
 }
 
 impl Config {

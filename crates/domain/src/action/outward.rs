@@ -206,3 +206,34 @@ pub(super) static SLACK_POST: Spec = Spec {
         ),
     ],
 };
+
+pub(super) static SEND_TEMPLATE: Spec = Spec {
+    name: "messaging.send_template",
+    about: "Sends a message that is written in the files templates/NAME.subject, NAME.txt and NAME.html of the configuration, \
+            filled in with the event. What the message reads and the event lacks makes the job a dead letter: nothing is sent \
+            with a gap in it. Otherwise it is an email.send.",
+    destination: "smtp",
+    destination_required: true,
+    parameters: &[
+        parameter("template", Shape::Text, true, "The name of the message."),
+        parameter(
+            "to",
+            Shape::Texts,
+            true,
+            "Addresses, such as ada@example.com or Ada <ada@example.com>. Empty means the job is dead for want of an identity.",
+        ),
+        parameter("vars", Shape::Map, false, "More values for the message, which reads them as vars.NAME."),
+        parameter("channel", Shape::OneOf(&["email"]), false, "By which way; email when left out."),
+        parameter("from", Shape::Text, false, "The sender, when it is not the destination's."),
+        parameter("cc", Shape::Texts, false, "More addresses, for all to see."),
+        parameter("bcc", Shape::Texts, false, "More addresses, for nobody to see."),
+        parameter("reply_to", Shape::Texts, false, "Where answers go."),
+        parameter("headers", Shape::Map, false, "More headers, such as List-Unsubscribe."),
+        parameter(
+            "repeat",
+            Shape::OneOf(&["allowed", "never"]),
+            false,
+            "allowed: an unknown outcome is sent again, so the message may arrive twice.",
+        ),
+    ],
+};

@@ -187,7 +187,7 @@ impl std::fmt::Debug for Expression {
     }
 }
 
-fn describe(error: &minijinja::Error) -> String {
+pub(super) fn describe(error: &minijinja::Error) -> String {
     let text = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
     if text.contains("fuel") { format!("{text} (an expression may take {FUEL} steps)") } else { text }
 }
@@ -210,7 +210,7 @@ fn lower_case_first(path: Path) -> Path {
 }
 
 /// `a.b-c` becomes `a["b-c"]`, outside of quotes.
-fn quote_hyphens(source: &str) -> String {
+pub(super) fn quote_hyphens(source: &str) -> String {
     let mut out = String::with_capacity(source.len() + 8);
     let mut quote: Option<char> = None;
     let mut rest = source;

@@ -5,6 +5,7 @@
 
 mod expression;
 mod function;
+mod message;
 mod needs;
 mod scope;
 mod tweak;
@@ -17,6 +18,7 @@ use crate::event::scalar;
 use crate::verify::SecretValue;
 pub use expression::{Expression, ROOTS, TemplateProblem};
 pub use function::Function;
+pub use message::{Message, MessageTemplate, Messages, Part, PartProblem};
 pub use scope::Scope;
 
 /// A value with expressions in it, as it stands under `with:`.

@@ -31,6 +31,7 @@ mod simulate;
 mod source;
 mod status;
 mod table;
+mod templates;
 mod up;
 mod verify;
 
@@ -82,6 +83,8 @@ enum Command {
     Try(dry_run::Try),
     /// Sign a payload as the flow's sender would, and post it to the node
     Send(send::Send),
+    /// See the messages of a configuration, and how they look filled in
+    Templates(templates::Templates),
     /// See the node at a glance
     Status(status::StatusCommand),
     /// See accepted events
@@ -163,6 +166,7 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Try(command) => command.run(),
         Command::Send(command) => command.run(),
+        Command::Templates(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Events(command) => command.run(),
         Command::Jobs(command) => command.run(),

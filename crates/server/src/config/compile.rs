@@ -15,6 +15,7 @@ use sluice_domain::worker::{Queue, Worker};
 use super::destination::{self, built_in};
 use super::document::{What, classify};
 use super::flow;
+use super::message;
 use super::names::{Names, Place, Placed, add};
 use super::node::Node;
 use super::parse;
@@ -75,6 +76,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     let desk = Desk::new(secrets);
     let mut names = Names { incomplete: !files.problems().is_empty(), ..Names::default() };
     names.texts = files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
+    names.messages = message::read_all(&desk, files);
     let documents = parse_all(&desk, files, &mut names);
     read_sections(&desk, &documents, &mut names);
 
@@ -125,7 +127,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
 
 fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
     let mut documents = vec![];
-    for (file, text) in files.iter() {
+    for (file, text) in files.iter().filter(|(file, _)| message::part_of(file).is_none()) {
         let report = desk.report(file);
         let is_json = file.to_ascii_lowercase().ends_with(".json");
         // JSON may be indented with tabs, YAML may not; a tab cannot stand inside a JSON string.
@@ -245,6 +247,7 @@ fn join(
     let directory = files.directory().to_owned();
     let mut config = Config { revision: Revision::of(files.iter()), directory, ..Config::default() };
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
+    config.messages = names.messages;
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =
         names.destinations.into_iter().filter_map(|(name, placed)| Some((name, placed.value?))).collect();

@@ -43,7 +43,7 @@ pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "ste
 pub(super) const WORKED_ITEM: &[&str] = &["event", "body", "headers", "request", "steps", "item", "index"];
 
 /// Names that every expression has: they are functions, not roots.
-const FUNCTIONS: [&str; 10] =
+pub(super) const FUNCTIONS: [&str; 10] =
     ["range", "dict", "namespace", "debug", "normalize_email", "email_hash", "e164", "phone_hash", "sha256", "seconds"];
 
 /// Filters that are worth offering.

@@ -17,6 +17,7 @@ mod flow;
 mod items;
 mod key;
 mod known_fields;
+mod message;
 mod names;
 mod node;
 mod parse;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sluice_domain::destination::Destination;
 use sluice_domain::retry::RetryPolicy;
+use sluice_domain::template::Messages;
 use sluice_domain::worker::Queue;
 
 use super::node::Span;
@@ -42,6 +43,8 @@ pub(super) struct Names {
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,
     /// The retry policy of workers that have none.
     pub(super) retry: Option<Placed<RetryPolicy>>,
+    /// What `messaging.send_template` can send.
+    pub(super) messages: Messages,
     /// The files of the configuration, for what refers to one.
     pub(super) texts: BTreeMap<String, String>,
     /// Whether a file could not be read, so that a name that is not here may still exist.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::message;
 use super::node::Span;
 use super::parse::FILE_BYTES_MAX;
 use super::problem::{Problem, Severity};
@@ -107,7 +108,7 @@ impl Files {
 
 /// Reads a directory, with everything below it, or a single file.
 ///
-/// Taken are `*.yml`, `*.yaml` and `*.json`; hidden files and directories, `secrets` and
+/// Taken are `*.yml`, `*.yaml` and `*.json`, and the messages in `templates`; hidden files and directories, `secrets` and
 /// `node_modules` are not looked into, and links to directories are not followed.
 pub fn read(path: &Path) -> Result<Files, ReadError> {
     let mut files = Files::default();
@@ -142,7 +143,9 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
             if depth < DEPTH_MAX && name != "secrets" && name != "node_modules" {
                 walk(&entry.path(), &relative, depth + 1, files)?;
             }
-        } else if is_configuration(&name) && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file()) {
+        } else if (is_configuration(&name) || message::part_of(&relative).is_some())
+            && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file())
+        {
             files.add(&entry.path(), relative)?;
         }
         if files.entries.len() > FILES_MAX {
@@ -177,13 +180,15 @@ mod tests {
             "secrets/d.yml",
             "node_modules/e/f.json",
             "notes.txt",
+            "templates/cart.txt",
+            "templates/cart.png",
         ] {
             write(path, b"{}");
         }
         write("latin.yml", b"name: caf\xe9");
         let files = read(directory.path()).unwrap();
         let names: Vec<&str> = files.iter().map(|(path, _)| path).collect();
-        assert_eq!(names, ["flows/a.YAML", "workers/b.yml", "z.json"]);
+        assert_eq!(names, ["flows/a.YAML", "templates/cart.txt", "workers/b.yml", "z.json"]);
         assert_eq!(
             files.problems().iter().map(|problem| (problem.code, problem.file.as_str())).collect::<Vec<_>>(),
             [("not-utf8", "latin.yml")]

@@ -13,6 +13,7 @@ use super::destination::TIMEOUT;
 use super::expression::{SecretUse, Visible, WORKED, WORKED_ITEM, condition};
 use super::fields::Fields;
 use super::flow::step_name;
+use super::message;
 use super::names::Names;
 use super::node::{Node, Span};
 use super::report::Report;
@@ -304,6 +305,9 @@ fn read_body(
         return Some(step(String::new(), with, action.class(&raw)));
     }
     let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
+    if action == Action::SendTemplate {
+        message::check_step(report, with_node, names, visible);
+    }
     if action.is_inner() {
         step_destination::refuse(fields, action, with_node);
         return Some(step(String::new(), with, action.class(&raw)));

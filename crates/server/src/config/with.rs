@@ -63,7 +63,12 @@ pub(super) fn read(
         Action::SlackPost => check_one_of(report, node, at, ["text", "blocks"]),
         Action::StoreSetnx => check_one_of(report, node, at, ["ttl_seconds", "ttl"]),
         Action::ComputeDedupKey => check_fields(report, node),
-        Action::SalesforceUpsert | Action::PostgresUpsert | Action::Script | Action::Queue | Action::QueuePull => {}
+        Action::SalesforceUpsert
+        | Action::PostgresUpsert
+        | Action::Script
+        | Action::SendTemplate
+        | Action::Queue
+        | Action::QueuePull => {}
     }
     let taken = |entry: &&Entry| entry.key != "destination" && !is_verbatim(action, &entry.key);
     let rest = entries.iter().filter(taken).cloned().collect();

@@ -12,6 +12,7 @@ mod books;
 mod budget;
 mod decide;
 mod inner;
+mod message;
 mod recall;
 mod recover;
 mod run;
@@ -32,6 +33,7 @@ use crate::observe::Metrics;
 use crate::schedule;
 use inner::{Inner, Inside};
 pub use inner::{Rehearsed, rehearse};
+pub use message::filled;
 pub use recover::{recover, recover_one};
 use run::Run;
 pub use scope::scope_of;
@@ -145,8 +147,9 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
             // The slot that was taken is another destination's.
             return Ok(Some(run.hand_back()));
         }
-        let with = match step.with.render(&scope, &live.secrets) {
-            Ok(with) => with.unwrap_or(Value::Null),
+        let rendered = step.with.render(&scope, &live.secrets).map(|with| with.unwrap_or(Value::Null));
+        let with = match rendered.and_then(|with| filled(&live.config.messages, step.action, &scope, with)) {
+            Ok(with) => with,
             Err(problem) => {
                 let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
                 match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {

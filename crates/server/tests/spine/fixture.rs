@@ -110,7 +110,9 @@ destinations:
 "#;
         for (name, text) in files.iter().chain(&[("destinations.yml", destinations)]) {
             let text = text.replace("{crm}", &crm.url()).replace("{sink}", &sink.url());
-            std::fs::write(directory.path().join(name), text).unwrap();
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         }
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let mut world = World { directory, crm, sink, client, node: None, intake: String::new(), admin: String::new() };

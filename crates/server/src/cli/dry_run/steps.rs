@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sluice_connectors::Call;
+use sluice_domain::action::Action;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, JobId};
-use sluice_domain::template::{Expression, Scope, Secrets};
+use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template};
 use sluice_domain::time::Time;
 use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::{Step, Worker};
@@ -18,7 +19,7 @@ use super::report::{JobReport, RequestReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::live::Live;
-use crate::work::{Rehearsed, items, rehearse, scope_of};
+use crate::work::{Rehearsed, filled, items, rehearse, scope_of};
 
 /// Stands for the trace that an accepted event would be given.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
@@ -74,7 +75,8 @@ impl Rehearsal<'_> {
         step.with.visit_expressions(&mut |expression| expressions.push(expression));
         let list = step.foreach.as_ref().map(|foreach| &foreach.list);
         let condition_needs = needs(list.into_iter().chain(&step.condition), would_run);
-        let with_needs = needs(expressions, would_run);
+        let mut with_needs = needs(expressions, would_run);
+        with_needs.extend(self.message_needs(step).into_iter().filter(|step| would_run.contains(step)));
         let mut report = StepReport {
             step: step.id.clone(),
             action: step.action.name(),
@@ -162,13 +164,27 @@ impl Rehearsal<'_> {
         rehearse(step, &with.unwrap_or(Value::Null), &self.scope)
     }
 
+    /// The steps whose outputs the message of a step reads.
+    fn message_needs(&self, step: &Step) -> BTreeSet<String> {
+        let Template::Map(with) = &step.with else { return BTreeSet::new() };
+        let named = with.iter().find(|(name, _)| name == "template").map(|(_, value)| value);
+        let Some(Template::Literal(Value::String(name))) = named.filter(|_| step.action == Action::SendTemplate) else {
+            return BTreeSet::new();
+        };
+        let reads = self.live.config.messages.get(name).map(MessageTemplate::reads).unwrap_or_default();
+        let step = |(_, read, _): &(_, String, _)| read.strip_prefix("steps.")?.split('.').next().map(str::to_owned);
+        reads.iter().filter_map(step).collect()
+    }
+
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
-        let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
+        let with = step.with.render(&self.scope, &self.secrets).map(|with| with.unwrap_or(Value::Null));
+        let with = with.and_then(|with| filled(&self.live.config.messages, step.action, &self.scope, with));
+        let with = with.map_err(|problem| problem.to_string())?;
         let traceparent = format!("00-{TRACE}-0000000000000001-01");
         let call = Call {
             action: step.action,
             destination: &step.destination,
-            with: &with.unwrap_or(Value::Null),
+            with: &with,
             effect_key,
             attempt: 1,
             traceparent: Some(&traceparent),

@@ -1,0 +1,28 @@
+//! A message is filled in before it is sent: what `messaging.send_template` is given becomes what `email.send` takes.
+
+use serde_json::{Map, Value};
+use sluice_domain::action::Action;
+use sluice_domain::template::{Messages, Scope, TemplateProblem};
+
+/// The parameters that the connector is called with.
+pub fn filled(messages: &Messages, action: Action, scope: &Scope, with: Value) -> Result<Value, TemplateProblem> {
+    let (Action::SendTemplate, Value::Object(mut with)) = (action, with.clone()) else { return Ok(with) };
+    let name = match with.remove("template") {
+        Some(Value::String(name)) => name,
+        _ => return Err(TemplateProblem("`template` has no value here".into())),
+    };
+    let vars = with.remove("vars");
+    let message = messages.render(&name, scope, vars.as_ref())?;
+    with.remove("channel");
+    let mut put = |name: &str, text: Option<String>| put_text(&mut with, name, text);
+    put("subject", Some(message.subject));
+    put("text", message.text);
+    put("html", message.html);
+    Ok(Value::Object(with))
+}
+
+fn put_text(with: &mut Map<String, Value>, name: &str, text: Option<String>) {
+    if let Some(text) = text {
+        with.insert(name.to_owned(), Value::String(text));
+    }
+}

@@ -1,0 +1,10 @@
+//! What stands between an event and a customer: messages without gaps, policies, approvals and safe mode. The whole path, with
+//! simulators that count what really happened.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../spine/fixture.rs"]
+#[allow(dead_code)]
+mod fixture;
+mod messages;
+mod stage;
