@@ -35,6 +35,12 @@ pub enum Action {
     Queue,
     /// `messaging.send_template`
     SendTemplate,
+    /// `policy.check`
+    PolicyCheck,
+    /// `consent.set`
+    ConsentSet,
+    /// `approval.request`
+    ApprovalRequest,
 }
 
 /// One action, described.
@@ -94,7 +100,7 @@ const fn parameter(name: &'static str, shape: Shape, required: bool, about: &'st
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 11] = [
+    pub const ALL: [Action; 14] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
         Action::PostgresUpsert,
@@ -106,6 +112,9 @@ impl Action {
         Action::QueuePull,
         Action::Queue,
         Action::SendTemplate,
+        Action::PolicyCheck,
+        Action::ConsentSet,
+        Action::ApprovalRequest,
     ];
 
     /// Its row in the catalogue.
@@ -122,6 +131,9 @@ impl Action {
             Action::QueuePull => &inner::QUEUE_PULL,
             Action::Queue => &inner::QUEUE,
             Action::SendTemplate => &outward::SEND_TEMPLATE,
+            Action::PolicyCheck => &inner::POLICY_CHECK,
+            Action::ConsentSet => &inner::CONSENT_SET,
+            Action::ApprovalRequest => &inner::APPROVAL_REQUEST,
         }
     }
 
@@ -151,6 +163,7 @@ impl Action {
             | Action::StoreSetnx
             | Action::QueuePull
             | Action::Queue => EffectClass::Transactional,
+            Action::PolicyCheck | Action::ConsentSet | Action::ApprovalRequest => EffectClass::Transactional,
             Action::EmailSend | Action::SendTemplate => EffectClass::Blind,
             Action::SlackPost => EffectClass::Verifiable,
             Action::Script => text("class").and_then(EffectClass::parse).unwrap_or(EffectClass::Keyed),
@@ -220,7 +233,7 @@ mod tests {
     #[test]
     fn nothing_is_read_back_from_behind_a_webhook() {
         let at = |way| {
-            let there = DestinationKind::Slack(SlackDestination { base_url: String::new(), way });
+            let there = DestinationKind::Slack(SlackDestination { base_url: String::new(), way, signing_secret: None });
             Action::SlackPost.class_at(&json!({"text": "x"}), &there)
         };
         assert_eq!(at(SlackWay::Webhook("https://hooks.example/x".into())), EffectClass::Blind);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::destination::Destination;
 use crate::flow::Flow;
+use crate::policy::Policy;
 use crate::template::Messages;
 use crate::worker::{Queue, Worker};
 
@@ -24,6 +25,8 @@ pub struct Config {
     pub workers: BTreeMap<String, Arc<Worker>>,
     /// By name.
     pub destinations: BTreeMap<String, Destination>,
+    /// By name.
+    pub policies: BTreeMap<String, Arc<Policy>>,
     /// What `messaging.send_template` sends.
     pub messages: Messages,
 }

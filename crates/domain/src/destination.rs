@@ -196,6 +196,8 @@ pub struct SlackDestination {
     pub base_url: String,
     /// How messages get there.
     pub way: SlackWay,
+    /// What Slack signs pressed buttons with.
+    pub signing_secret: Option<SecretValue>,
 }
 
 /// How messages get to Slack.

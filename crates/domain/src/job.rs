@@ -46,8 +46,8 @@ pub enum JobState {
     Running,
     /// Failed for now; due again later.
     Retrying,
-    /// Held by something else than its own failure: the destination asked everybody to wait, or an outcome is being
-    /// read back.
+    /// Held by something else than its own failure: the destination asked everybody to wait, an outcome is being read back,
+    /// a person is asked, or a policy or safe mode puts it off.
     Waiting,
     /// Every step is done.
     Succeeded,
@@ -131,6 +131,7 @@ impl JobState {
             // may be read back first, with everything that this can end in.
             Queued => matches!(next, Running | Retrying | Waiting | Succeeded | Noop | Dead | Unknown),
             // Without an attempt too: its next item is not due yet, or what it did is to be taken back.
+            // A policy is asked before every attempt: it may refuse one that failed before, or put it off.
             Retrying => matches!(next, Queued | Running | Waiting | Succeeded | Noop | Dead),
             Running => matches!(next, Queued | Retrying | Waiting | Succeeded | Noop | Dead | Unknown),
             // A read-back is no attempt, and it can end in everything that an attempt can.

@@ -9,6 +9,7 @@
 //! [`outcome`] of its effect.
 
 pub mod action;
+pub mod approval;
 pub mod config;
 pub mod cron;
 pub mod destination;
@@ -23,10 +24,12 @@ pub mod normalize;
 pub mod outcome;
 pub mod path;
 pub mod payload;
+pub mod policy;
 pub mod progress;
 pub mod random;
 pub mod repeat;
 pub mod retry;
+pub mod safe_mode;
 pub mod schedule;
 pub mod schema;
 pub mod script;

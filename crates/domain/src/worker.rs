@@ -1,11 +1,13 @@
 //! What is done with a queue's events, step by step.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::action::Action;
 use crate::cron::Schedule;
 use crate::outcome::EffectClass;
 use crate::retry::RetryPolicy;
+use crate::safe_mode::SafeMode;
 use crate::template::{Expression, Template};
 use crate::unit::Rate;
 
@@ -49,6 +51,8 @@ pub struct Worker {
     pub on: Option<String>,
     /// When it runs by the clock.
     pub schedule: Option<Schedule>,
+    /// What it does otherwise in safe mode.
+    pub safe_mode: SafeMode,
 }
 
 /// One line of a worker.
@@ -80,6 +84,10 @@ pub struct Step {
     pub on_error: OnError,
     /// The place of the step whose effect it takes back, for a step of [`Worker::undo`].
     pub undoes: Option<usize>,
+    /// What has to hold before its effect happens.
+    pub policies: Vec<Arc<str>>,
+    /// The step whose question to a person it announces.
+    pub announces: Option<String>,
 }
 
 /// What a step is done for, one by one.

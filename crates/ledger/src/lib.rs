@@ -5,6 +5,7 @@
 
 pub mod bench;
 mod error;
+mod guard;
 pub mod memory;
 mod op;
 mod record;
@@ -24,6 +25,10 @@ use sluice_domain::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::Error;
+pub use guard::{
+    ApprovalFilter, ApprovalRecord, Ask, BegunWithin, Decide, Decided, GuardOp, GuardReply, Release, SafeModeRecord,
+    SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord,
+};
 pub use op::{
     Acceptance, Accepted, AttemptSettlement, Begin, By, Draw, Drawn, DropJobs, Duplicate, EffectSettlement, JobNext,
     Mark, Marked, Note, Prune, Replay, Resolve, Settlement, Verdict,

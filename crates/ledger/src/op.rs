@@ -10,6 +10,7 @@ use sluice_domain::outcome::{EffectClass, Failure};
 pub use sluice_domain::progress::JobNext;
 use sluice_domain::time::Time;
 
+use crate::guard::{GuardOp, GuardReply};
 use crate::record::{AttemptKind, JobRecord, NewEvent, Ord};
 use crate::seal::RootKey;
 
@@ -82,6 +83,8 @@ pub enum Op {
         /// How.
         detail: String,
     },
+    /// What stands between a step and its effect.
+    Guard(GuardOp),
     /// Remove what is past its time, a slice at a time.
     Prune(Prune),
     /// Where events may be that have this id.
@@ -380,6 +383,8 @@ pub enum Reply {
         /// Whether another slice is worth it.
         more: bool,
     },
+    /// What came of a guard.
+    Guard(GuardReply),
     /// The keys are changed: the version of a new one, or how many contacts were looked at.
     Rotated(u64),
     /// The places of candidates; their rows decide.

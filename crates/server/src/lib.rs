@@ -20,6 +20,7 @@ pub mod observe;
 pub mod operate;
 pub mod root_key;
 pub mod run;
+pub mod safe_mode;
 pub mod schedule;
 pub mod simulate;
 pub mod stage;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use sluice_connectors::{Connectors, OutboundSettings};
 use sluice_domain::config::Config;
+use sluice_domain::policy::Policy;
 use sluice_domain::worker::Worker;
 use sluice_ledger::Ledger;
 
@@ -130,6 +131,12 @@ impl Revisions {
             }
             _ => Some(worker.clone()),
         }
+    }
+
+    /// A policy by its name: the one in force if there is one, so that an operator can change it for jobs that were accepted
+    /// before; else the one that the job was accepted under.
+    pub fn policy(&self, pinned: &Live, name: &str) -> Option<Arc<Policy>> {
+        self.current().config.policies.get(name).or_else(|| pinned.config.policies.get(name)).cloned()
     }
 
     /// Who reaches this destination: the revision in force if it knows it (its credentials and addresses are the

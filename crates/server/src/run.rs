@@ -15,6 +15,7 @@ use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
 use crate::root_key;
+use crate::safe_mode::SafeModes;
 use crate::{intake, maintain, operate, schedule, work};
 
 /// What a node is started with.
@@ -144,12 +145,14 @@ impl Node {
         ledger.keep_revision(revision, kept, "start".into(), clock.wall()).await?;
         let revisions = Revisions::new(live, secrets);
 
+        let safe_modes = SafeModes::load(ledger.clone()).await?;
         let context = work::Context {
             ledger: ledger.clone(),
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
             scheduler: scheduler.clone(),
+            safe_modes: safe_modes.clone(),
         };
         let interrupted = work::recover(&context).await?;
         if interrupted > 0 {
@@ -163,6 +166,7 @@ impl Node {
         let sources: HashSet<String> =
             paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
         door_context.set_paused(sources);
+        door_context.wakes(scheduler.clone());
         let door = intake::Door::bind(settings.intake, door_context.clone(), settings.door.clone())
             .await
             .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
@@ -173,8 +177,7 @@ impl Node {
             revisions.clone(),
             metrics,
             clock.clone(),
-            scheduler.clone(),
-            door_context,
+            operate::Rooms { scheduler: scheduler.clone(), door: door_context, safe_modes },
             Settings { intake, ..settings.clone() },
         );
         let window = operate::Window::bind(settings.admin, operator.clone(), settings.admin_token.clone())

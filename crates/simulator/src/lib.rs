@@ -46,7 +46,7 @@ pub use faults::{Everything, Fault, FaultPlan};
 pub use postgres::Postgres;
 pub use salesforce::{Salesforce, SalesforceSettings};
 pub use sink::{Sink, SinkSettings};
-pub use slack::{Slack, SlackSettings};
+pub use slack::{Press, Slack, SlackSettings};
 pub use smtp::{Smtp, SmtpSettings};
 
 /// Locks even after a panic elsewhere: the truth of a simulator must stay readable when a test has failed.

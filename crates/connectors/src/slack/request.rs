@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     fn target(way: SlackWay) -> Target {
-        Target::new(&SlackDestination { base_url: "https://slack.com/api".into(), way }).unwrap()
+        Target::new(&SlackDestination { base_url: "https://slack.com/api".into(), way, signing_secret: None }).unwrap()
     }
 
     #[test]
@@ -216,7 +216,8 @@ mod tests {
             ("https://slack.com/api", SlackWay::Token("a\nb".into()), "token: "),
             ("", SlackWay::Webhook("hooks.slack.com/services".into()), "webhook_url: "),
         ] {
-            let problem = Target::new(&SlackDestination { base_url: base_url.into(), way }).unwrap_err();
+            let problem =
+                Target::new(&SlackDestination { base_url: base_url.into(), way, signing_secret: None }).unwrap_err();
             assert!(problem.starts_with(expected), "{problem}");
         }
     }

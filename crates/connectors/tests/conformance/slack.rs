@@ -16,12 +16,18 @@ const CHANNEL: &str = "C0SIMULATOR";
 
 fn with_token(slack: &Slack, token: &str) -> Connectors {
     let way = SlackWay::Token(token.into());
-    connectors([("there", DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way }))])
+    connectors([(
+        "there",
+        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
+    )])
 }
 
 fn behind_webhook(slack: &Slack) -> Connectors {
     let way = SlackWay::Webhook(slack.webhook_url().into());
-    connectors([("there", DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way }))])
+    connectors([(
+        "there",
+        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
+    )])
 }
 
 fn post(with: &Value) -> Call<'_> {

@@ -85,3 +85,56 @@ pub(super) static QUEUE: Spec = Spec {
         ),
     ],
 };
+
+pub(super) static POLICY_CHECK: Spec = Spec {
+    name: "policy.check",
+    about: "Asks a policy without doing anything. Its output has allowed, and where that is false policy, rule and reason. A cap \
+            is only looked at: a step with `policy:` takes a place under it.",
+    destination: "",
+    destination_required: false,
+    parameters: &[parameter("policy", Shape::Text, true, "The name of the policy.")],
+};
+
+pub(super) static CONSENT_SET: Spec = Spec {
+    name: "consent.set",
+    about: "Keeps what the contact agreed to, or withdrew, for policies with `consent: {purpose: …}`. What was said last counts, \
+            by the time that the event says. Its output has granted and purpose.",
+    destination: "",
+    destination_required: false,
+    parameters: &[
+        parameter(
+            "granted",
+            Shape::Any,
+            true,
+            "Yes or no: true, yes, granted, subscribed, or false, no, withdrawn, unsubscribed.",
+        ),
+        parameter("purpose", Shape::Text, false, "To what; marketing when left out."),
+        parameter("contact", Shape::Text, false, "Who; event.email, then event.phone when left out."),
+    ],
+};
+
+pub(super) static APPROVAL_REQUEST: Spec = Spec {
+    name: "approval.request",
+    about: "Asks a person, and lets the job wait for the answer; waiting costs no attempt. Approved, the job goes on, and the \
+            output has approved, by and reason. Rejected, the job ends as a no-op. Answers come from `sluice approvals`, the API \
+            or a button in Slack; the first one counts.",
+    destination: "",
+    destination_required: false,
+    parameters: &[
+        parameter("title", Shape::Text, true, "What is asked, in one line."),
+        parameter("summary", Shape::Text, false, "And in more words."),
+        parameter("expires", Shape::Duration, false, "For how long the job waits; 24h when left out."),
+        parameter(
+            "default",
+            Shape::OneOf(&["approve", "reject"]),
+            false,
+            "The answer when nobody has given one by then; reject when left out.",
+        ),
+        parameter(
+            "slack",
+            Shape::Map,
+            false,
+            "Where to ask as well: destination, of type slack and with a signing_secret, and channel.",
+        ),
+    ],
+};

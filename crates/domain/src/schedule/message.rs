@@ -65,6 +65,13 @@ pub enum Input {
         /// The lowest id among them.
         first: JobId,
     },
+    /// A job that waited is due now.
+    Woken {
+        /// Which.
+        job: JobId,
+        /// Whose.
+        worker: Arc<str>,
+    },
     /// A job's run has ended and what came of it is durable.
     Settled {
         /// Which.

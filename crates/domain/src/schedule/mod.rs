@@ -53,6 +53,8 @@ struct Entry {
     started: Time,
     /// A load has shown it as alive while it ran. Should it end, it may have come back to life before.
     seen_alive: bool,
+    /// It was to be due at once while it ran: what it is told to wait for has happened meanwhile.
+    woken: bool,
 }
 
 #[derive(Debug)]
@@ -129,6 +131,7 @@ impl Scheduler {
                 let worker = self.worker(&worker);
                 self.workers[worker as usize].window.rewind(first);
             }
+            Input::Woken { job, worker } => self.wake(now, job, &worker),
             Input::Settled { job, verdict, again } => self.settle(now, job, verdict, again, actions),
             Input::Pause(target) => self.set_paused(&target, true),
             Input::Resume(target) => self.set_paused(&target, false),
@@ -208,6 +211,24 @@ impl Scheduler {
         self.gates.push((name.clone(), Gate::new(GateSettings::default())));
         self.gate_ids.insert(name.clone(), id);
         id
+    }
+
+    /// A job that waits is due now; one that runs is when it has ended; one that is not in memory is looked for.
+    fn wake(&mut self, now: Time, id: JobId, worker: &Arc<str>) {
+        let Some(entry) = self.jobs.get_mut(&id) else {
+            let worker = self.worker(worker);
+            self.workers[worker as usize].window.rewind(id);
+            return;
+        };
+        match entry.phase {
+            Phase::Running => entry.woken = true,
+            Phase::InLane => entry.due = now,
+            Phase::Timed => {
+                entry.due = now;
+                self.promote(now, id);
+            }
+            Phase::Ready => {}
+        }
     }
 
     fn set_paused(&mut self, target: &Target, paused: bool) {
@@ -302,6 +323,7 @@ impl Scheduler {
                 phase: Phase::InLane,
                 started: Time(0),
                 seen_alive: false,
+                woken: false,
             },
         );
         if head {
@@ -405,6 +427,8 @@ impl Scheduler {
         if let Some(change) = gate.finish(now, started, verdict.unwrap_or(Verdict::Silent), &mut self.random) {
             actions.push(Action::Gate(name.clone(), change));
         }
+        let woken = self.jobs[&id].woken;
+        let again = again.map(|job| if woken { Pending { due: now, ..job } } else { job });
         match again {
             Some(job)
                 if self.lane_of(&job) == self.jobs[&id].lane
@@ -413,7 +437,7 @@ impl Scheduler {
             {
                 // It keeps the head of its lane: those behind it were accepted later.
                 let entry = self.jobs.get_mut(&id).expect("it was there a moment ago");
-                (entry.due, entry.seen_alive) = (job.due, false);
+                (entry.due, entry.seen_alive, entry.woken) = (job.due, false, false);
                 self.promote(now, id);
             }
             Some(job) => {

@@ -24,7 +24,8 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// The names that an expression may start from.
-pub const ROOTS: [&str; 9] = ["event", "body", "headers", "request", "steps", "vars", "item", "index", "now"];
+pub const ROOTS: [&str; 10] =
+    ["event", "body", "headers", "request", "steps", "vars", "item", "index", "now", "safe_mode"];
 
 /// Why an expression could not be read or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

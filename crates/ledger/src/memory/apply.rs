@@ -66,6 +66,7 @@ impl Store {
                 self.log(at, &actor, &action, &object, &detail);
                 Reply::Done
             }
+            Op::Guard(op) => Reply::Guard(self.guard(op)),
             Op::Prune(prune) => self.prune(&prune),
             Op::Find(id) => Reply::Candidates(self.places_of(id)),
             // Nothing is sealed in memory.
@@ -74,7 +75,7 @@ impl Store {
         }
     }
 
-    fn log(&mut self, at: Time, actor: &str, action: &str, object: &str, detail: &str) {
+    pub(super) fn log(&mut self, at: Time, actor: &str, action: &str, object: &str, detail: &str) {
         let id = self.audit.len() as i64 + 1;
         let (actor, action, object, detail) = (actor.into(), action.into(), object.into(), detail.into());
         self.audit.push(AuditRecord { id, at, actor, action, object, detail });
@@ -109,7 +110,7 @@ impl Store {
         }
     }
 
-    fn begin(&mut self, begin: Begin) -> Reply {
+    pub(super) fn begin(&mut self, begin: Begin) -> Reply {
         let Some(job) = self.jobs.get_mut(&begin.job) else { return Reply::Stale };
         if !job.record.state.is_live() || job.record.tries + 1 != begin.n {
             return Reply::Stale;
@@ -162,6 +163,7 @@ impl Store {
         (record.result, record.updated_at) = (next.result, at);
         record.finished_at = (!next.state.is_live()).then_some(at);
         let worker = record.worker.clone();
+        let mut given_back = None;
         if let Some(settled) = effect
             && let Some(effect) = job.effects.iter_mut().find(|effect| effect.begin.key == settled.key)
             && !effect.state.is_final()
@@ -172,11 +174,13 @@ impl Store {
             if settled.result.is_some() {
                 effect.result = settled.result;
             }
+            given_back = matches!(settled.state, EffectState::NotApplied | EffectState::Skipped).then_some(settled.key);
         }
         if let Some(attempt) = attempt {
             job.attempts.push(AttemptRow { n, ended_at: at, attempt });
         }
         self.set_live(&worker, id, next.state);
+        given_back.into_iter().for_each(|key| self.give_back(key));
         Reply::Settled
     }
 
@@ -220,11 +224,16 @@ impl Store {
             |effect: &&mut EffectRow| effect.begin.step_id.ends_with(']') || effect.begin.step_id.contains(".undo");
         let parts = job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown);
         job.record.step += if parts.into_iter().any(|effect| is_part(&effect)) { 0 } else { steps };
+        let mut resolved = vec![];
         for effect in job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown) {
             (effect.state, effect.last_at) = (state, resolve.at);
+            resolved.push(effect.begin.key);
         }
         let worker = job.record.worker.clone();
         self.set_live(&worker, resolve.job, JobState::Queued);
+        if resolve.verdict == Verdict::DidNotHappen {
+            resolved.into_iter().for_each(|key| self.give_back(key));
+        }
         let detail = format!("{word}: {}", resolve.reason);
         self.log(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail);
         Reply::Jobs(vec![(resolve.job, worker)])
@@ -301,7 +310,7 @@ impl Store {
             self.marks.remove(key);
         }
         let retries = self.forget_retries(prune.at, limit);
-        let slices = [bodies.len(), events.len(), marks.len(), retries];
+        let slices = [bodies.len(), events.len(), marks.len(), retries, self.prune_guards(prune.at, limit)];
         let rows = slices.iter().sum::<usize>() as u64;
         Reply::Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }

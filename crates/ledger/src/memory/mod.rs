@@ -6,6 +6,7 @@
 mod accept;
 mod apply;
 mod budget;
+mod guard;
 mod marks;
 mod read;
 mod writer;
@@ -24,6 +25,7 @@ use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally,
     Variants,
 };
+pub(crate) use guard::contacts_in_words;
 pub use writer::Place;
 
 /// A ledger in memory.
@@ -48,6 +50,7 @@ pub struct Store {
     window: Duration,
     /// Of each source: within the life of the key, and after it.
     lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
+    guards: guard::Guards,
     /// By store and key.
     marks: BTreeMap<(String, [u8; 16]), MarkRow>,
     /// Until when each retry counts, by worker and entity.

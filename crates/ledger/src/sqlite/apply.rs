@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
+use sluice_domain::job::EffectState;
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 
@@ -125,6 +126,7 @@ impl Batch<'_> {
                 self.audit(*at, actor, action, object, detail)?;
                 Ok(Reply::Done)
             }
+            Op::Guard(op) => self.guard(op).map(Reply::Guard),
             Op::Prune(prune) => self.prune(prune),
             Op::Find(id) => self.keys.candidates(self.connection, prefix(&id.0)).map(Reply::Candidates),
             Op::Rotate(rotate) => self.rotate(rotate),
@@ -160,7 +162,7 @@ impl Batch<'_> {
         self.connection.prepare_cached(sql)
     }
 
-    fn audit(&self, at: Time, actor: &str, action: &str, object: &str, detail: &str) -> rusqlite::Result<()> {
+    pub fn audit(&self, at: Time, actor: &str, action: &str, object: &str, detail: &str) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/insert_audit.sql"))?.execute(params![at.0, actor, action, object, detail])?;
         Ok(())
     }
@@ -174,7 +176,7 @@ impl Batch<'_> {
         })
     }
 
-    fn begin(&mut self, begin: &Begin) -> rusqlite::Result<Reply> {
+    pub fn begin(&mut self, begin: &Begin) -> rusqlite::Result<Reply> {
         let current =
             self.cached(include_str!("sql/begin_job.sql"))?.execute(params![begin.job.0, begin.n, begin.at.0])?;
         if current == 0 {
@@ -262,6 +264,9 @@ impl Batch<'_> {
             settlement.at.0,
             effect.step
         ])?;
+        if matches!(effect.state, EffectState::NotApplied | EffectState::Skipped) {
+            self.give_back(effect.key)?;
+        }
         Ok(())
     }
 
@@ -360,6 +365,9 @@ impl Batch<'_> {
             .query_row(params![resolve.job.0, steps, resolve.at.0], |row| row.get(0))
             .optional()?;
         let Some(worker) = worker else { return Ok(Reply::Jobs(vec![])) };
+        if resolve.verdict == Verdict::DidNotHappen {
+            self.cached(include_str!("sql/give_back_unknown.sql"))?.execute([resolve.job.0])?;
+        }
         self.cached(include_str!("sql/resolve_effect.sql"))?.execute(params![resolve.job.0, state, resolve.at.0])?;
         let detail = format!("{word}: {}", resolve.reason);
         self.audit(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail)?;

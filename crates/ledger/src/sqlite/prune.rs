@@ -29,7 +29,9 @@ impl Batch<'_> {
             self.cached(include_str!("sql/delete_marks.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
         let retries =
             self.cached(include_str!("sql/delete_retries.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
-        let slices = [bodies.len(), events, marks, retries];
+        let uses =
+            self.cached(include_str!("sql/delete_uses.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
+        let slices = [bodies.len(), events, marks, retries, uses];
         Ok(Reply::Pruned { rows: slices.iter().sum::<usize>() as u64, more: slices.iter().any(|rows| *rows >= limit) })
     }
 
@@ -54,6 +56,7 @@ impl Batch<'_> {
             self.cached(include_str!("sql/delete_jobs.sql"))?.execute([first_job, upto])?;
             self.cached(include_str!("sql/delete_effects.sql"))?.execute([first_job, upto])?;
             self.cached(include_str!("sql/delete_attempts.sql"))?.execute([first_job, upto])?;
+            self.cached(include_str!("sql/delete_approvals.sql"))?.execute([first_job, upto])?;
         }
         if let Some((last_ord, _, upto)) = events.last() {
             // Were the newest of all to go, a restart would give their numbers out again.

@@ -84,6 +84,14 @@ pub(super) mod place {
         Place { part: key, ..Place::new("effect", job, "result") }
     }
 
+    pub fn approval<'a>(job: i64, id: &'a [u8; 16], column: &'static str) -> Place<'a> {
+        Place { part: id, ..Place::new("approval", job, column) }
+    }
+
+    pub fn suppression_label<'a>(id: i64) -> Place<'a> {
+        Place::new("suppression", id, "label")
+    }
+
     pub fn attempt_message(job: i64, n_and_start: &[u8; 12]) -> Place<'_> {
         Place { part: n_and_start, ..Place::new("attempt", job, "message") }
     }
@@ -105,7 +113,7 @@ impl Reader<'_> {
         }
     }
 
-    fn opened_text(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<String> {
+    pub fn opened_text(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<String> {
         let opened = self.opened(row, column, place)?.unwrap_or_default();
         String::from_utf8(opened).map_err(|error| wrong(column, &error.to_string()))
     }

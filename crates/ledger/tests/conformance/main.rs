@@ -8,6 +8,7 @@ mod budget;
 mod driver;
 #[path = "../given/mod.rs"]
 mod given;
+mod guard;
 mod inside;
 mod keys;
 mod lifecycle;
@@ -128,6 +129,23 @@ macro_rules! suite {
                 attempts_that_a_stop_interrupted_are_found_at_the_next_start
                 running_jobs_of_several_workers_come_in_their_order
                 what_each_source_sent_is_tallied_by_day
+            ]
+            guard [
+                a_cap_is_exact_however_many_ask_at_once
+                who_is_refused_is_not_begun
+                one_effect_takes_one_place_however_often_it_is_tried
+                what_did_not_happen_gives_its_place_back
+                a_window_moves_on_and_old_places_are_pruned
+                caps_hold_over_a_restart
+                an_effect_that_does_not_happen_says_why
+                what_was_said_last_about_consent_counts
+                suppressed_contacts_are_known_and_shown_masked
+                a_question_is_asked_once_and_its_job_waits
+                the_first_answer_counts_and_wakes_the_job
+                when_the_time_is_over_the_default_counts
+                questions_are_listed_newest_first
+                an_answer_between_asking_and_waiting_is_not_lost
+                safe_mode_begins_and_ends_with_a_line_in_the_audit_trail
             ]
             lifecycle [
                 a_ledger_that_is_open_cannot_be_opened_again

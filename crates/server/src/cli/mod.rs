@@ -7,6 +7,7 @@
 //! If the process dies here: for a running node see `run`; every other command has done its one act or not.
 
 mod acts;
+mod approvals;
 mod bench;
 mod chaos;
 mod check;
@@ -16,6 +17,7 @@ mod dlq;
 mod dry_run;
 mod events;
 mod flow;
+mod guards;
 mod jobs;
 mod keys;
 mod lists;
@@ -103,6 +105,12 @@ enum Command {
     Pause(acts::Pause),
     /// Let something go on that was paused
     Resume(acts::Resume),
+    /// See questions that wait for a person, and answer them
+    Approvals(approvals::Approvals),
+    /// Say whom policies with `suppression` must not write to
+    Suppress(guards::SuppressCommand),
+    /// Send safer messages, under tighter policies or not at all, for a while
+    SafeMode(guards::SafeModeCommand),
     /// Make the node read its configuration again
     Reload(acts::Reload),
     /// See who did what, when and why
@@ -176,6 +184,9 @@ pub fn main() -> ExitCode {
         Command::Destinations(command) => command.run(),
         Command::Pause(command) => command.run(),
         Command::Resume(command) => command.run(),
+        Command::Approvals(command) => command.run(),
+        Command::Suppress(command) => command.run(),
+        Command::SafeMode(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Audit(command) => command.run(),
         Command::Keys(command) => command.run(),

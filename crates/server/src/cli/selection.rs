@@ -113,25 +113,29 @@ impl Act {
 
 fn confirm(verb: Verb, counted: &Acted) -> Result<(), Failed> {
     let jobs = plural(counted.changed, "job");
-    if !std::io::stdin().is_terminal() {
-        let message =
-            format!("{jobs} would be {}; without a terminal to ask at, say --yes if that is meant", verb.participle);
-        return Err(Failed::new(exit::USAGE, message));
-    }
     let apart = match counted.matched - counted.changed {
         0 => String::new(),
         left => format!(" ({} more match and are left alone)", grouped(left)),
     };
-    let mut words = verb.infinitive.to_owned();
+    confirm_many(verb.infinitive, verb.participle, &format!("{jobs}{apart}"))
+}
+
+/// Asks whether that is meant.
+pub(super) fn confirm_many(infinitive: &str, participle: &str, what: &str) -> Result<(), Failed> {
+    if !std::io::stdin().is_terminal() {
+        let message = format!("{what} would be {participle}; without a terminal to ask at, say --yes if that is meant");
+        return Err(Failed::new(exit::USAGE, message));
+    }
+    let mut words = infinitive.to_owned();
     words[..1].make_ascii_uppercase();
-    anstream::eprint!("{words} {jobs}{apart}? [y/N] ");
+    anstream::eprint!("{words} {what}? [y/N] ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    Err(Failed::new(exit::NO, format!("nothing was {}", verb.participle)))
+    Err(Failed::new(exit::NO, format!("nothing was {participle}")))
 }
 
 fn told(verb: Verb, acted: &Acted, offline: bool) -> String {

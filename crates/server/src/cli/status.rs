@@ -57,6 +57,16 @@ fn told(status: &Status, desk: &Desk) -> String {
             pause.reason
         ));
     }
+    for mode in &status.safe_modes {
+        text.push_str(&format!(
+            "{} {}, ends {}, by {}: {}\n",
+            styled("safe mode", style_of("paused")),
+            mode.worker.as_deref().unwrap_or("all workers"),
+            ago(&mode.until),
+            mode.actor,
+            mode.reason
+        ));
+    }
     let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
     let mut hints = Vec::new();
     if desk.is_offline() {
@@ -76,6 +86,9 @@ fn told(status: &Status, desk: &Desk) -> String {
     }
     if let Some(pause) = status.paused.first() {
         hints.push(format!("Let it go on: sluice resume {}", pause.target));
+    }
+    if status.approvals_pending > 0 {
+        hints.push(format!("{} a person must answer: sluice approvals", plural(status.approvals_pending, "question")));
     }
     if !hints.is_empty() {
         text.push('\n');

@@ -20,6 +20,7 @@ use super::names::{Names, Place, Placed, add};
 use super::node::Node;
 use super::parse;
 use super::plain;
+use super::policy;
 use super::problem::{Problem, Severity};
 use super::queue::{self, DeadLetter};
 use super::read::Files;
@@ -125,9 +126,14 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     Compiled { config, secrets, problems, runtimes }
 }
 
+/// Messages and lists of contacts are no documents.
+fn is_document(file: &str) -> bool {
+    message::part_of(file).is_none() && policy::list_of(file).is_none()
+}
+
 fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
     let mut documents = vec![];
-    for (file, text) in files.iter().filter(|(file, _)| message::part_of(file).is_none()) {
+    for (file, text) in files.iter().filter(|(file, _)| is_document(file)) {
         let report = desk.report(file);
         let is_json = file.to_ascii_lowercase().ends_with(".json");
         // JSON may be indented with tabs, YAML may not; a tab cannot stand inside a JSON string.
@@ -165,6 +171,9 @@ fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names)
         }
         if let Some(section) = document.node.get("destinations").filter(|section| !section.is_null()) {
             destination::read_all(report, section, &mut names.destinations);
+        }
+        if let Some(section) = document.node.get("policies").filter(|section| !section.is_null()) {
+            policy::read_all(report, section, names);
         }
     }
     for (file, dead) in dead_letters {
@@ -248,6 +257,7 @@ fn join(
     let mut config = Config { revision: Revision::of(files.iter()), directory, ..Config::default() };
     config.flows = flows.into_iter().map(|(name, flow)| (name, flow.value)).collect();
     config.messages = names.messages;
+    config.policies = policy::join(names.policies);
     config.queues = names.queues.into_iter().map(|(name, queue)| (name, queue.value)).collect();
     config.destinations =
         names.destinations.into_iter().filter_map(|(name, placed)| Some((name, placed.value?))).collect();

@@ -61,6 +61,11 @@ pub(super) static SLACK: Table = Table {
         key("token", Shape::Secret, "A bot's token (xoxb-…) with the scopes chat:write and channels:history."),
         key("webhook_url", Shape::Secret, "The URL of an incoming webhook. A message there cannot be read back."),
         key("base_url", Shape::Text, "Where the API is.").or("https://slack.com/api"),
+        key(
+            "signing_secret",
+            Shape::Secret,
+            "What Slack signs pressed buttons with; they come to /slack/interactions/NAME of the intake.",
+        ),
     ],
     later: &[],
 };
@@ -145,7 +150,11 @@ pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
             return None;
         }
     };
-    Some(SlackDestination { base_url, way })
+    let signing_secret = match fields.node("signing_secret") {
+        Some(_) => Some(fields.secret("signing_secret")?),
+        None => None,
+    };
+    Some(SlackDestination { base_url, way, signing_secret })
 }
 
 fn read_certificate(fields: &Fields<'_, '_>) -> Option<sluice_domain::verify::SecretValue> {

@@ -20,8 +20,13 @@ pub(super) static DOCUMENT: Table = Table {
     keys: &[
         key("queues", Shape::Tables("a queue"), "Where jobs wait."),
         key("destinations", Shape::Described("a map of names to destinations, or a list of them"), "Where effects go."),
+        key(
+            "policies",
+            Shape::Described("a map of names to policies, or a list of them"),
+            "What has to hold before an effect happens.",
+        ),
     ],
-    later: &["policies", "alerts"],
+    later: &["alerts"],
 };
 
 pub(super) static POLICY: Table = Table {
@@ -90,7 +95,7 @@ fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) -> What {
     if schema::is_schema(entries) {
         return What::Foreign;
     }
-    let kinds = ["triggers", "consumes", "schedule", "queues", "destinations", "retry"];
+    let kinds = ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "retry"];
     let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
     let ours = ["steps", "run", "event", "responses", "concurrency"];
     let marked = entries.iter().find(|entry| ours.contains(&entry.key.as_str()));

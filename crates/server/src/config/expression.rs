@@ -37,7 +37,7 @@ pub(super) const REQUEST: Visible<'static> =
 pub(super) const ACCEPTED: Visible<'static> = Visible { roots: &["event", "body", "headers", "request"], ..REQUEST };
 
 /// What the steps of a worker can see.
-pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps"];
+pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps", "safe_mode"];
 
 /// The same in a step that is done for each item of a list.
 pub(super) const WORKED_ITEM: &[&str] = &["event", "body", "headers", "request", "steps", "item", "index"];

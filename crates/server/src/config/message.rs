@@ -1,5 +1,7 @@
 //! Files below `templates/` to [`Messages`], and the steps that send them.
 
+use std::collections::BTreeMap;
+
 use sluice_domain::template::{Messages, Part, ROOTS};
 
 use super::expression::{FUNCTIONS, Visible};
@@ -77,12 +79,21 @@ fn root_of(name: &str) -> &str {
 }
 
 /// Checks the message that a step sends: that it is there, and that everything it reads can be there.
-pub(super) fn check_step(report: Report<'_>, with: Option<&Node>, names: &Names, visible: Visible<'_>) {
+pub(super) fn check_step(
+    report: Report<'_>,
+    with: Option<&Node>,
+    names: &Names,
+    visible: Visible<'_>,
+    safer: &BTreeMap<String, String>,
+) {
     let Some(node) = with.and_then(|with| with.get("template")) else { return };
     // A name that is filled in is known when there is an event.
     let Some(name) = node.text().filter(|text| !text.contains("{{")) else { return };
     let vars = with.and_then(|with| with.get("vars"));
     check_name(report, node.span, name, vars, names, visible);
+    if let Some(safer) = safer.get(name).filter(|safer| names.messages.get(safer).is_some()) {
+        check_name(report, node.span, safer, vars, names, visible);
+    }
 }
 
 /// The same for a message that is named somewhere else than in a step.

@@ -4,6 +4,7 @@
 //! Never: the network, the ledger, a clock; and no secret leaves it but inside a type that cannot be printed.
 //! If the process dies here: nothing happened yet. The files are only read, and the next start reads them again.
 
+mod approval;
 mod bare;
 mod body;
 mod compile;
@@ -23,6 +24,7 @@ mod node;
 mod parse;
 mod path_list;
 mod plain;
+mod policy;
 mod preset;
 mod problem;
 mod queue;
@@ -30,6 +32,7 @@ mod read;
 mod reference;
 mod report;
 mod retry;
+mod safe_mode;
 mod schema;
 mod script;
 mod secrets;

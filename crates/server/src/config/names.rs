@@ -1,8 +1,10 @@
 //! The names that one part of a configuration uses to speak of another.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_domain::destination::Destination;
+use sluice_domain::policy::Policy;
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Messages;
 use sluice_domain::worker::Queue;
@@ -41,6 +43,8 @@ pub(super) struct Names {
     pub(super) queues: BTreeMap<String, Placed<Queue>>,
     /// `None` is one that could not be read: its name exists, and nothing more is said about it.
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,
+    /// The same: `None` could not be read.
+    pub(super) policies: BTreeMap<String, Placed<Option<Arc<Policy>>>>,
     /// The retry policy of workers that have none.
     pub(super) retry: Option<Placed<RetryPolicy>>,
     /// What `messaging.send_template` can send.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::message;
 use super::node::Span;
 use super::parse::FILE_BYTES_MAX;
+use super::policy;
 use super::problem::{Problem, Severity};
 
 /// How many files a configuration may have.
@@ -108,7 +109,7 @@ impl Files {
 
 /// Reads a directory, with everything below it, or a single file.
 ///
-/// Taken are `*.yml`, `*.yaml` and `*.json`, and the messages in `templates`; hidden files and directories, `secrets` and
+/// Taken are `*.yml`, `*.yaml` and `*.json`, the messages in `templates` and the lists in `lists`; hidden files and directories, `secrets` and
 /// `node_modules` are not looked into, and links to directories are not followed.
 pub fn read(path: &Path) -> Result<Files, ReadError> {
     let mut files = Files::default();
@@ -143,7 +144,9 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
             if depth < DEPTH_MAX && name != "secrets" && name != "node_modules" {
                 walk(&entry.path(), &relative, depth + 1, files)?;
             }
-        } else if (is_configuration(&name) || message::part_of(&relative).is_some())
+        } else if (is_configuration(&name)
+            || message::part_of(&relative).is_some()
+            || policy::list_of(&relative).is_some())
             && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file())
         {
             files.add(&entry.path(), relative)?;

@@ -7,8 +7,8 @@ use sluice_domain::verify::Scheme;
 
 use super::table::{Absent, Table};
 use super::{
-    body, destination, destination_kinds, document, event, flow, items, key, queue, retry, step, trigger, verify, with,
-    worker,
+    body, destination, destination_kinds, document, event, flow, items, key, policy, queue, retry, safe_mode, step,
+    trigger, verify, with, worker,
 };
 
 /// Every table, in the order of the page.
@@ -37,6 +37,9 @@ pub(super) fn tables() -> Vec<&'static Table> {
         &worker::WORKER,
         &worker::CONSUMES,
         &worker::SCHEDULE,
+        &safe_mode::SAFE_MODE,
+        &safe_mode::WHEN,
+        &safe_mode::ERROR_RATE,
         &step::STEP,
         &items::PULL,
         &items::PUT,
@@ -45,6 +48,12 @@ pub(super) fn tables() -> Vec<&'static Table> {
         &retry::RETRY,
         &retry::PHASE,
         &retry::EXPONENTIAL,
+        &policy::POLICY,
+        &policy::RULE,
+        &policy::CONSENT,
+        &policy::QUIET_HOURS,
+        &policy::SUPPRESSION,
+        &policy::LIMIT,
         &queue::QUEUE,
         &destination::DESTINATION,
         &destination::BREAKER,

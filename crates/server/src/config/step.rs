@@ -1,6 +1,6 @@
 //! One item of `run:` to a [`Step`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sluice_domain::action::Action;
@@ -9,6 +9,7 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Template;
 use sluice_domain::worker::{OnError, Order, Step};
 
+use super::approval;
 use super::destination::TIMEOUT;
 use super::expression::{SecretUse, Visible, WORKED, WORKED_ITEM, condition};
 use super::fields::Fields;
@@ -16,7 +17,9 @@ use super::flow::step_name;
 use super::message;
 use super::names::Names;
 use super::node::{Node, Span};
+use super::policy;
 use super::report::Report;
+use super::safe_mode;
 use super::script::{self, NeededRuntime};
 use super::table::{Shape, Table, key};
 use super::{items, retry, step_action, step_destination, with};
@@ -46,6 +49,11 @@ pub(super) static STEP: Table = Table {
         key("destination", Shape::Name, "Where; may stand under `with` too.")
             .or("the only destination of the type that the action needs"),
         key("retry", Shape::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
+        key(
+            "policy",
+            Shape::Described("the name of a policy, or a list of them"),
+            "What has to hold before its effect happens; what is refused is a no-op.",
+        ),
         key(
             "order",
             Shape::OneOf(&["fifo", "none"]),
@@ -125,12 +133,15 @@ pub(super) struct ReadSteps {
     /// The destinations that are always there, as far as they are used.
     pub(super) built_in: BTreeSet<&'static str>,
     pub(super) runtimes: Vec<NeededRuntime>,
+    /// Messages that are sent instead of others in safe mode.
+    safer: BTreeMap<String, String>,
 }
 
 /// Reads `run:` or `steps:` of a worker that consumes this queue.
 pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy: &RetryPolicy) -> ReadSteps {
     let report = fields.report;
-    let mut read = ReadSteps::default();
+    let safer = safe_mode::written_templates(fields.node("safe_mode"));
+    let mut read = ReadSteps { safer, ..ReadSteps::default() };
     let node = match (fields.node("run"), fields.node("steps")) {
         (Some(_), Some(_)) => {
             report
@@ -180,7 +191,7 @@ fn read_one(
     node: &Node,
     visible: Visible<'_>,
     (names, consumed): (&Names, &str),
-    policy: &RetryPolicy,
+    retry_policy: &RetryPolicy,
     read: &mut ReadSteps,
 ) {
     let Some(fields) = Fields::open(report, node, &[&STEP]) else { return };
@@ -204,14 +215,13 @@ fn read_one(
         Some("none") => Order::None,
         _ => Order::Fifo,
     };
-    let retry = fields.node("retry").map(|node| retry::read(report, node, policy, (names, consumed)));
+    let retry = fields.node("retry").map(|node| retry::read(report, node, retry_policy, (names, consumed)));
     let pace = items::pace(&fields);
     let on_error = match fields.one_of("on_error") {
         Some("continue") => OnError::Continue,
         Some("dead") => OnError::Dead,
         _ => OnError::Fail,
     };
-    let place = read.steps.len();
     let Some(step) = read_body(&fields, id.clone(), visible, names, read) else { return };
     if step.action == Action::QueuePull {
         read.pulls.push(id.clone());
@@ -225,12 +235,27 @@ fn read_one(
             "`queue_pull` brings a list, and has no items itself",
         );
     }
-    read.steps.push(Step { order, retry, foreach, pace, on_error, ..step });
+    let policies = fields.node("policy").map_or_else(Vec::new, |node| policy::read_names(report, node, names));
+    if step.action.is_inner() && fields.node("policy").is_some() {
+        report
+            .error(
+                fields.key_span("policy"),
+                "unknown-parameter",
+                format!("{} has no effect that a policy could stop", step.action.name()),
+            )
+            .hint("put `policy:` on the step that reaches out");
+    }
+    let step = Step { order, retry, foreach, pace, on_error, policies, ..step };
+    if step.action == Action::ApprovalRequest {
+        read.steps.extend(approval::message(report, &step, fields.node("with"), names, visible));
+    }
+    let place = read.steps.len();
+    read.steps.push(step);
     if let Some(node) = fields.node("undo") {
         // It runs after the step, so it sees what that left.
         let seen: Vec<String> = visible.earlier.iter().cloned().chain([id.clone()]).collect();
         let visible = Visible { earlier: &seen, ..visible };
-        read_undo(&fields, node, (&id, place), visible, (names, consumed), policy, read);
+        read_undo(&fields, node, (&id, place), visible, (names, consumed), retry_policy, read);
     }
 }
 
@@ -299,6 +324,8 @@ fn read_body(
         pace: None,
         on_error: OnError::Fail,
         undoes: None,
+        policies: vec![],
+        announces: None,
     };
     if let Some(node) = items::queueing(fields, action) {
         let with = items::queue(report, action, node, visible, names);
@@ -306,7 +333,10 @@ fn read_body(
     }
     let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
     if action == Action::SendTemplate {
-        message::check_step(report, with_node, names, visible);
+        message::check_step(report, with_node, names, visible, &read.safer);
+    }
+    if let (Action::PolicyCheck, Some(node)) = (action, with_node.and_then(|with| with.get("policy"))) {
+        policy::read_names(report, node, names);
     }
     if action.is_inner() {
         step_destination::refuse(fields, action, with_node);

@@ -8,7 +8,7 @@ use super::node::Span;
 use super::script;
 
 /// Actions of a later release: a known name deserves a better answer than "unknown".
-const LATER: [&str; 5] = ["hubspot.upsert", "analytics.track", "enrich.geoip", "policy.check", "approval.request"];
+const LATER: [&str; 3] = ["hubspot.upsert", "analytics.track", "enrich.geoip"];
 
 /// The action of a step, and where it is named. `queue:` and `queue_pull:` are actions and their parameters at once.
 pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {

@@ -12,7 +12,7 @@ use super::problem::did_you_mean;
 use super::report::Report;
 
 /// Parameters that decide how an effect is treated before any event is there: no template can fill them.
-const DECIDED_BEFORE: [&str; 2] = ["class", "repeat"];
+const DECIDED_BEFORE: [&str; 3] = ["class", "repeat", "policy"];
 
 /// Reads and checks the parameters; `destination` is somebody else's.
 pub(super) fn read(
@@ -69,6 +69,7 @@ pub(super) fn read(
         | Action::SendTemplate
         | Action::Queue
         | Action::QueuePull => {}
+        Action::PolicyCheck | Action::ConsentSet | Action::ApprovalRequest => {}
     }
     let taken = |entry: &&Entry| entry.key != "destination" && !is_verbatim(action, &entry.key);
     let rest = entries.iter().filter(taken).cloned().collect();

@@ -14,6 +14,7 @@ use super::names::Names;
 use super::node::{Node, Span};
 use super::report::Report;
 use super::retry;
+use super::safe_mode;
 use super::script::NeededRuntime;
 use super::step;
 use super::table::{Shape, Table, key};
@@ -36,6 +37,7 @@ pub(super) static WORKER: Table = Table {
         key("concurrency", Shape::Count(1, 10_000), "Jobs in flight at once, at the most.").or("8"),
         key("retry", Shape::Table("a retry policy"), "When a failed step is tried again.")
             .or("the policy of a document with nothing but `retry:`"),
+        key("safe_mode", Shape::Table("safe mode"), "What it does otherwise in safe mode."),
         key("run", Shape::Tables("a step"), "What is done, in this order."),
         key("steps", Shape::Tables("a step"), "The same."),
     ],
@@ -112,6 +114,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
     }
     let (queue, _) = queue?;
     let on_span = fields.node("on").map(|node| node.span);
+    let safe_mode = fields.node("safe_mode").and_then(|node| safe_mode::read(report, node, names));
     let worker = Worker {
         name: name.to_owned(),
         queue: queue.to_owned(),
@@ -121,6 +124,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
         undo: read.undo,
         on,
         schedule,
+        safe_mode: safe_mode.unwrap_or_default(),
     };
     Some(ReadWorker {
         name: (name.to_owned(), name_span),

@@ -65,7 +65,7 @@ impl Problem {
     }
 }
 
-fn json_response(status: StatusCode, body: &Value, content_type: &'static str) -> Response<Full<Bytes>> {
+pub(super) fn json_response(status: StatusCode, body: &Value, content_type: &'static str) -> Response<Full<Bytes>> {
     raw(status, content_type, Bytes::from(body.to_string()))
 }
 

@@ -28,6 +28,7 @@ use super::accept::{Arrival, Headers, Prepared, prepare_all, verify_request};
 use super::answer::{self, Problem};
 use super::problems::{ledger_problem, no_flow, rate_limited, too_large, unavailable};
 use super::refused::Refused;
+use super::slack;
 use crate::live::Live;
 use crate::observe::metrics::SourceLabels;
 
@@ -140,6 +141,12 @@ impl Shared {
         let live = self.context.revisions.current();
         let path = request.uri().path();
         let Some(flow) = find_flow(&live, request.method(), path) else {
+            if let Some(destination) = slack::destination_of(request.method(), path).map(str::to_owned) {
+                let taken = slack::take(&self.context, &live, &destination, request, self.settings.body_timeout).await;
+                let code = taken.as_ref().map_or_else(|problem| problem.code, |_| "interaction");
+                self.context.metrics.intake("", code, started.elapsed());
+                return taken.unwrap_or_else(|problem| problem.response());
+            }
             let problem = no_flow(&live, request.method(), path);
             self.context.metrics.intake("", problem.code, started.elapsed());
             return problem.response();

@@ -17,19 +17,22 @@ mod listen;
 mod problems;
 mod proofs;
 mod refused;
+mod slack;
 mod unknown;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_ledger::Ledger;
 
 use crate::clock::Clock;
 use crate::live::Revisions;
 use crate::observe::Metrics;
+use crate::schedule;
 pub use accept::{Arrival, Prepared, TENANT, job_for, prepare, prepare_all};
 pub use answer::Problem;
 pub use api::{PROBLEMS, describe};
@@ -53,6 +56,7 @@ pub struct Context {
     unknown: Arc<Unknown>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
+    scheduler: Arc<OnceLock<schedule::Handle>>,
 }
 
 impl Context {
@@ -69,6 +73,18 @@ impl Context {
             unknown: Arc::default(),
             paused: Arc::default(),
             traces: Arc::new(Traces::new()),
+            scheduler: Arc::default(),
+        }
+    }
+
+    /// Who hears of jobs whose question was answered at the door.
+    pub fn wakes(&self, scheduler: schedule::Handle) {
+        let _ = self.scheduler.set(scheduler);
+    }
+
+    fn wake(&self, jobs: Vec<(JobId, Arc<str>)>) {
+        if let Some(scheduler) = self.scheduler.get() {
+            scheduler.woken(jobs);
         }
     }
 

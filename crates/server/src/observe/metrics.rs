@@ -91,6 +91,17 @@ pub struct MarkLabels {
     pub set: String,
 }
 
+/// One rule of a policy and what it decided.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct PolicyLabels {
+    /// The policy.
+    pub policy: String,
+    /// The rule.
+    pub rule: String,
+    /// refused or wait.
+    pub decision: String,
+}
+
 /// One source.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct SourceLabels {
@@ -142,6 +153,8 @@ pub struct Inner {
     pub replays: Counter,
     /// Marks of `store.setnx`, set or found set.
     pub marks: Family<MarkLabels, Counter>,
+    /// Effects that a policy refused or put off.
+    pub policies: Family<PolicyLabels, Counter>,
     /// Jobs that died because their contact had no retries left.
     pub retry_budget_exhausted: Family<WorkerLabels, Counter>,
     /// Gates that opened and closed.
@@ -196,6 +209,7 @@ impl Metrics {
             dead_letters: Family::default(),
             replays: Counter::default(),
             marks: Family::default(),
+            policies: Family::default(),
             retry_budget_exhausted: Family::default(),
             gates: Family::default(),
             depth: Family::default(),
@@ -226,6 +240,11 @@ impl Metrics {
         r.register("dead_letters", "Jobs that died, by worker and failure class", inner.dead_letters.clone());
         r.register("replays", "Jobs brought back to life", inner.replays.clone());
         r.register("marks", "Marks of store.setnx, by worker and whether the job set it", inner.marks.clone());
+        r.register(
+            "policy_decisions",
+            "Effects that a policy refused or put off, by policy, rule and decision",
+            inner.policies.clone(),
+        );
         r.register(
             "retry_budget_exhausted",
             "Jobs that died because their contact had no retries left, by worker",
@@ -259,6 +278,12 @@ impl Metrics {
     /// A job has died because its contact had no retries left.
     pub fn retry_budget_exhausted(&self, worker: &str) {
         self.retry_budget_exhausted.get_or_create(&WorkerLabels { worker: worker.to_owned() }).inc();
+    }
+
+    /// A rule of a policy has refused an effect, or put it off.
+    pub fn policy(&self, policy: &str, rule: &str, decision: &str) {
+        let (policy, rule, decision) = (policy.to_owned(), rule.to_owned(), decision.to_owned());
+        self.policies.get_or_create(&PolicyLabels { policy, rule, decision }).inc();
     }
 
     /// An attempt has ended.

@@ -254,10 +254,10 @@ impl Operator {
     }
 }
 
-fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
+pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
     if text.trim().is_empty() { Err(OperateError::Invalid(complaint.to_owned())) } else { Ok(()) }
 }
 
-fn or_unknown(actor: &str) -> String {
+pub(super) fn or_unknown(actor: &str) -> String {
     if actor.trim().is_empty() { "unknown".to_owned() } else { actor.trim().to_owned() }
 }

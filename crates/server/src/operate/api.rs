@@ -21,7 +21,7 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use super::operator::{OperateError, Operator, ReplayOrder, Selection};
 use super::questions::Reveal;
-use super::{keys, view};
+use super::{approvals, guards, keys, view};
 
 /// The admin listener, ready to be opened.
 #[derive(Debug)]
@@ -73,6 +73,10 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/pause", post(pause))
         .route("/resume", post(resume))
         .route("/reload", post(reload))
+        .route("/approvals", get(approvals::list).post(approvals::decide_many))
+        .route("/approvals/{id}", get(approvals::show).post(approvals::decide_one))
+        .route("/suppressions", get(guards::suppressions).post(guards::suppress))
+        .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
         .route("/keys", get(keys::show))
         .route("/keys/rotate", post(keys::rotate))
         .route("/audit", get(audit));
@@ -158,7 +162,7 @@ impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<
 }
 
 /// A query that is read with a clear word about what is wrong in it.
-struct Asked<T>(T);
+pub(super) struct Asked<T>(pub T);
 
 impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Asked<T> {
     type Rejection = Response;
@@ -171,7 +175,7 @@ impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequestP
     }
 }
 
-const LIMIT: u32 = 50;
+pub(super) const LIMIT: u32 = 50;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -506,6 +510,14 @@ async fn ready(State(operator): State<Operator>) -> Response {
         resume,
         reload,
         audit,
+        approvals::list,
+        approvals::show,
+        approvals::decide_one,
+        approvals::decide_many,
+        guards::suppressions,
+        guards::suppress,
+        guards::safe_modes,
+        guards::set_safe_mode,
         keys::show,
         keys::rotate
     )

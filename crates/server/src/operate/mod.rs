@@ -9,12 +9,14 @@
 mod acts;
 mod advice;
 mod api;
+pub mod approvals;
 mod clash;
+pub mod guards;
 pub mod keys;
 mod operator;
 mod questions;
 pub mod view;
 
 pub use api::{Window, openapi};
-pub use operator::{OperateError, Operator, ReplayOrder, Selection};
+pub use operator::{OperateError, Operator, ReplayOrder, Rooms, Selection};
 pub use questions::Reveal;

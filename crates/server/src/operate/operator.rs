@@ -14,6 +14,7 @@ use crate::config::SecretSource;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
 use crate::run::Settings;
+use crate::safe_mode::SafeModes;
 use crate::{intake, schedule};
 
 /// Why an act or a question could not be carried out.
@@ -22,6 +23,9 @@ pub enum OperateError {
     /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
+    /// It was decided otherwise before.
+    #[error("{0}")]
+    Conflict(String),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -38,6 +42,7 @@ impl OperateError {
     pub fn code(&self) -> &'static str {
         match self {
             OperateError::NotFound(_) => "not-found",
+            OperateError::Conflict(_) => "conflict",
             OperateError::Invalid(_) => "invalid",
             OperateError::Config(_) => "config-invalid",
             OperateError::Ledger(sluice_ledger::Error::TooSlow) => "too-slow",
@@ -49,6 +54,7 @@ impl OperateError {
     pub fn status(&self) -> StatusCode {
         match self {
             OperateError::NotFound(_) => StatusCode::NOT_FOUND,
+            OperateError::Conflict(_) => StatusCode::CONFLICT,
             OperateError::Invalid(_) => StatusCode::BAD_REQUEST,
             OperateError::Config(_) => StatusCode::UNPROCESSABLE_ENTITY,
             OperateError::Ledger(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -84,6 +90,17 @@ pub struct ReplayOrder {
     pub dry_run: bool,
 }
 
+/// Whom an operator's acts are told to.
+#[derive(Clone, Debug)]
+pub struct Rooms {
+    /// What runs next.
+    pub scheduler: schedule::Handle,
+    /// Who comes in.
+    pub door: intake::Context,
+    /// Who is in safe mode.
+    pub safe_modes: SafeModes,
+}
+
 /// What operators can do. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Operator {
@@ -93,6 +110,7 @@ pub struct Operator {
     pub(super) clock: Clock,
     pub(super) scheduler: schedule::Handle,
     pub(super) door: intake::Context,
+    pub(super) safe_modes: SafeModes,
     pub(super) settings: Arc<Settings>,
     /// Held from the write to the word to the scheduler: were two pauses to overtake each other, the two would disagree.
     pub(super) pausing: Arc<tokio::sync::Mutex<()>>,
@@ -105,10 +123,10 @@ impl Operator {
         revisions: Revisions,
         metrics: Metrics,
         clock: Clock,
-        scheduler: schedule::Handle,
-        door: intake::Context,
+        rooms: Rooms,
         settings: Settings,
     ) -> Operator {
+        let Rooms { scheduler, door, safe_modes } = rooms;
         Operator {
             ledger,
             revisions,
@@ -116,6 +134,7 @@ impl Operator {
             clock,
             scheduler,
             door,
+            safe_modes,
             settings: Arc::new(settings),
             pausing: Arc::default(),
         }
@@ -132,7 +151,9 @@ impl Operator {
         let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
         let (scheduler, _) = schedule::Handle::new();
         let door = intake::Context::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
-        let operator = Operator::new(ledger, revisions, metrics, clock, scheduler, door, settings);
+        let safe_modes = SafeModes::load(ledger.clone()).await?;
+        let rooms = Rooms { scheduler, door, safe_modes };
+        let operator = Operator::new(ledger, revisions, metrics, clock, rooms, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)
     }

@@ -179,6 +179,8 @@ impl Operator {
             jobs_held: view.jobs_held as u64,
             in_flight: view.in_flight as u64,
             paused: self.pauses().await?,
+            safe_modes: self.safe_modes().await?,
+            approvals_pending: self.approvals_pending().await?,
         })
     }
 

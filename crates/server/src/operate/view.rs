@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 pub use super::advice::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 pub use super::clash::{ChangeView, ClashView, VariantView};
+use super::guards::SafeModeView;
 
 /// A stretch of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -409,6 +410,10 @@ pub struct Status {
     pub in_flight: u64,
     /// What is paused.
     pub paused: Vec<PauseView>,
+    /// Who is in safe mode.
+    pub safe_modes: Vec<SafeModeView>,
+    /// Questions that wait for a person; a thousand means a thousand or more.
+    pub approvals_pending: u64,
 }
 
 /// Something that is paused.

@@ -44,6 +44,7 @@ enum Message {
     Finished(JobId, Ended),
     Reconfigured,
     Revived(Vec<(JobId, Arc<str>)>),
+    Woken(Vec<(JobId, Arc<str>)>),
     Pause(Target),
     Resume(Target),
     View(oneshot::Sender<View>),
@@ -84,6 +85,11 @@ impl Handle {
     /// These jobs are alive again.
     pub fn revived(&self, jobs: Vec<(JobId, Arc<str>)>) {
         self.send(Message::Revived(jobs));
+    }
+
+    /// These jobs waited, and are due now.
+    pub fn woken(&self, jobs: Vec<(JobId, Arc<str>)>) {
+        self.send(Message::Woken(jobs));
     }
 
     /// Starts nothing more for this target.
@@ -204,6 +210,12 @@ impl Loop {
                 }
                 for (worker, first) in firsts {
                     self.step(Input::Revived { worker, first });
+                }
+                Some(Input::Tick)
+            }
+            Message::Woken(jobs) => {
+                for (job, worker) in jobs {
+                    self.step(Input::Woken { job, worker });
                 }
                 Some(Input::Tick)
             }
@@ -339,6 +351,10 @@ impl Loop {
         self.context.metrics.gates.get_or_create(&labels).inc();
         match change {
             GateChange::Opened(until) => {
+                let (safe_modes, now) = (self.context.safe_modes.clone(), self.context.clock.wall());
+                let workers = self.context.revisions.current().config.workers.values().cloned().collect();
+                let opened = destination.clone();
+                tokio::spawn(async move { safe_modes.breaker_opened(workers, &opened, now).await });
                 tracing::warn!(%destination, %until, "the destination keeps failing: its breaker is open and its jobs wait");
             }
             GateChange::HalfOpen => {

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sluice_connectors::Call;
-use sluice_domain::job::EffectKey;
+use sluice_domain::job::{EffectKey, EffectState};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::progress::{Seen, attempts_after, must_verify};
 use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::{Queue, Step, Worker};
-use sluice_ledger::{AttemptKind, AttemptSettlement, Begin, Begun};
+use sluice_ledger::{AttemptKind, AttemptSettlement, Begin, Begun, BegunWithin};
 
-use super::books::Books;
+use super::books::{Books, Entry};
+use super::guard::Guarded;
 use super::run::{Run, Tried};
 use super::turn::Turn;
 use super::{Finished, Live};
@@ -32,6 +33,7 @@ impl Run<'_> {
         step: &Step,
         turn: Turn,
         with: &Value,
+        guarded: Guarded,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let key = turn.key;
         let (effect_key, traceparent) = (key.to_string(), self.traceparent());
@@ -54,6 +56,12 @@ impl Run<'_> {
             let readback = readback.unwrap_or_else(|_| Readback::Unreadable(gave_up(timeout)));
             return self.settle_readback(worker, step, turn, readback, now).await;
         }
+        let caps = match guarded {
+            Guarded::Go(caps) => caps,
+            Guarded::Refused(refusal) => return self.refuse(step, &turn, refusal).await,
+            Guarded::Later(until, refusal) => return self.put_off(until, &refusal).await,
+            Guarded::Broken(failure) => return self.end_untried(Next::Die { failure }).await,
+        };
         let begin = Begin {
             job: self.job.id,
             n: self.job.tries + 1,
@@ -66,12 +74,16 @@ impl Run<'_> {
             at: now,
         };
         self.job.tries += 1;
-        let waits = step.class.waits_for_intent(self.job.replays);
+        let waits = step.class.waits_for_intent(self.job.replays) || !caps.is_empty();
         if waits {
-            match self.context.ledger.begin(begin.clone()).await? {
-                Begun::Go => {}
-                Begun::AlreadyApplied => return self.pass_over_applied(worker, step, turn).await,
-                Begun::Stale => return Ok(None),
+            match self.context.ledger.begin_within(begin.clone(), caps.clone()).await? {
+                BegunWithin::Begun(Begun::Go) => {}
+                BegunWithin::Begun(Begun::AlreadyApplied) => return self.pass_over_applied(worker, step, turn).await,
+                BegunWithin::Begun(Begun::Stale) => return Ok(None),
+                BegunWithin::Refused(cap) => {
+                    self.job.tries -= 1;
+                    return self.refuse(step, &turn, caps[cap].refusal()).await;
+                }
             }
         }
         let started = self.context.clock.now();
@@ -92,6 +104,8 @@ impl Run<'_> {
         };
         let outcome = outcome.unwrap_or_else(|_| Outcome::Unsure { failure: gave_up(timeout) });
         self.context.metrics.attempt(&step.destination, outcome.as_str(), self.context.clock.now().since(started));
+        let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
+        self.context.safe_modes.attempted(worker, failed, now).await;
         self.settle_call(worker, step, turn, outcome, now).await
     }
 
@@ -165,7 +179,14 @@ impl Run<'_> {
         let result = self.books.left(step, &turn.label).unwrap_or_default();
         self.remember(worker, step, &turn);
         self.more_items = self.has_more(step, &turn);
-        self.end_untried(Next::Advance { result }).await
+        match self.books.entry(&turn.label) {
+            Some(Entry { state: EffectState::Skipped, result: Some(why), .. }) => {
+                let (why, at) = (why.clone(), self.context.clock.wall());
+                let next = self.decided(Next::Skip { reason: String::new() }, self.job.attempts, at);
+                self.write_noop(next, why, at).await
+            }
+            _ => self.end_untried(Next::Advance { result }).await,
+        }
     }
 
     fn attempted<'p>(&self, worker: &'p Worker, step: &Step, attempts: u32) -> Attempted<'p> {

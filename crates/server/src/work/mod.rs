@@ -11,6 +11,7 @@ mod attempt;
 mod books;
 mod budget;
 mod decide;
+mod guard;
 mod inner;
 mod message;
 mod recall;
@@ -30,6 +31,7 @@ use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
 use crate::clock::Clock;
 use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
+use crate::safe_mode::SafeModes;
 use crate::schedule;
 use inner::{Inner, Inside};
 pub use inner::{Rehearsed, rehearse};
@@ -51,6 +53,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,
+    /// Who is in safe mode.
+    pub safe_modes: SafeModes,
     /// Who has to know of jobs that come back to life.
     pub scheduler: schedule::Handle,
 }
@@ -127,6 +131,8 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
         Ok(scope) => scope,
         Err(failure) => return run.end_untried(Next::Die { failure }).await,
     };
+    let safe_mode = context.safe_modes.until(&worker.name, context.clock.wall()).is_some();
+    scope.set("safe_mode", Value::Bool(safe_mode));
     run.open_books(&worker).await?;
     run.recall(&live, &worker, &mut scope).await?;
     // Steps that need not be done cost nothing and are passed over; those that stay inside take no slot.
@@ -147,8 +153,12 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
             // The slot that was taken is another destination's.
             return Ok(Some(run.hand_back()));
         }
+        if step.announces.is_some() && !run.announce(&live, &worker, step, &mut scope).await? {
+            run.pass(step, None, &mut scope);
+            continue;
+        }
         let rendered = step.with.render(&scope, &live.secrets).map(|with| with.unwrap_or(Value::Null));
-        let with = match rendered.and_then(|with| filled(&live.config.messages, step.action, &scope, with)) {
+        let with = match rendered.and_then(|with| filled(&live.config.messages, &worker, step.action, &scope, with)) {
             Ok(with) => with,
             Err(problem) => {
                 let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
@@ -159,13 +169,15 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
             }
         };
         if !step.action.is_inner() {
-            return run.attempt(&live, &worker, step, turn, &with).await;
+            let guarded = run.guarded(&live, &worker, step, &scope).await?;
+            return run.attempt(&live, &worker, step, turn, &with, guarded).await;
         }
-        let inside = Inside { worker: &worker, step, turn: &turn, with: &with, scope: &scope };
+        let inside = Inside { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
         match inner::perform(&run, inside).await? {
             Inner::Done(output) => run.keep(step, &turn, output, &mut scope),
             Inner::End(reason) => return run.end_noop(reason).await,
             Inner::Wait { due, failure } => return run.wait(due, failure).await,
+            Inner::Waits { due, failure } => return Ok(Some(run.waits(due, failure))),
             Inner::Die(failure) => match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {
                 Ok(()) => {}
                 Err(failure) => return run.end_untried(Next::Die { failure }).await,

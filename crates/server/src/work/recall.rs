@@ -1,6 +1,7 @@
 //! What the steps behind a job left, for those that follow.
 
 use serde_json::Value;
+use sluice_domain::approval::ApprovalState;
 use sluice_domain::job::EffectState;
 use sluice_domain::outcome::Failure;
 use sluice_domain::template::Scope;
@@ -46,6 +47,26 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Asks the question that this step announces. Answers whether it still has to be announced.
+    pub async fn announce(
+        &self,
+        live: &Live,
+        worker: &Worker,
+        step: &Step,
+        scope: &mut Scope,
+    ) -> Result<bool, sluice_ledger::Error> {
+        let Some(asks) = worker.steps.iter().find(|asks| Some(&asks.id) == step.announces.as_ref()) else {
+            return Ok(false);
+        };
+        let Ok(Some(with)) = asks.with.render(scope, &live.secrets) else { return Ok(false) };
+        let Ok(question) = inner::approval::ask(self, asks, self.books.key(&asks.label(0, None)), &with) else {
+            return Ok(false);
+        };
+        scope.set("approval", inner::approval::shown(&question));
+        let asked = self.context.ledger.ask(question).await?;
+        Ok(asked.is_some_and(|asked| asked.state == ApprovalState::Pending))
     }
 
     /// There is nothing to do in this step, or nothing more; on to the next one.

@@ -135,6 +135,15 @@ impl<'a> Run<'a> {
         self.write(next, None, None, None, at).await
     }
 
+    /// It waits, and the ledger knows that already.
+    pub fn waits(mut self: Box<Self>, due: Time, failure: Failure) -> Finished {
+        let next = self.standing(self.job.attempts, self.context.clock.wall()).wait(due, Some(failure));
+        let job = &mut self.job;
+        (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
+        (job.verifying, job.failure) = (next.verifying, next.failure);
+        self.hand_back()
+    }
+
     /// The same by the wall clock.
     pub async fn wait_until(self: Box<Self>, due: Time) -> Result<Option<Finished>, sluice_ledger::Error> {
         let clock = &self.context.clock;
@@ -180,7 +189,7 @@ impl<'a> Run<'a> {
     }
 
     /// Where the job stands after a decision about the step that it stands at.
-    fn decided(&self, next: Next, attempts: u32, at: Time) -> JobNext {
+    pub(super) fn decided(&self, next: Next, attempts: u32, at: Time) -> JobNext {
         let standing = self.standing(attempts, at);
         match &self.worker {
             Some(worker) => decide::decide(worker, &self.books, &self.job, standing, next),
@@ -188,7 +197,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn standing(&self, attempts: u32, at: Time) -> Standing<'_> {
+    pub(super) fn standing(&self, attempts: u32, at: Time) -> Standing<'_> {
         Standing {
             step: self.job.step,
             steps: self.worker.as_ref().map_or(0, |worker| worker.end()),
@@ -200,7 +209,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn write(
+    pub(super) async fn write(
         mut self: Box<Self>,
         next: JobNext,
         effect: Option<EffectSettlement>,

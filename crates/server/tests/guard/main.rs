@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod approvals;
 #[path = "../spine/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
 mod messages;
+mod policies;
+mod safe_mode;
 mod stage;

@@ -1,11 +1,13 @@
 //! A Slack look-alike: messages through the API and through an incoming webhook, and their history.
 
+mod press;
 mod shared;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use press::Press;
 pub use shared::{SlackMessage, SlackTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};

@@ -106,9 +106,22 @@ pub(super) struct StepReport {
     /// What was taken for granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assumed: Option<&'static str>,
+    /// What the rules of its policies say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<RuleReport>,
     pub request: Option<RequestReport>,
     /// What would make the job a dead letter.
     pub problem: Option<String>,
+}
+
+/// What one rule of a policy says.
+#[derive(Debug, Serialize)]
+pub(super) struct RuleReport {
+    pub policy: String,
+    pub rule: String,
+    /// passes, refuses or waits.
+    pub verdict: &'static str,
+    pub detail: String,
 }
 
 /// The request that would be sent.
@@ -269,6 +282,13 @@ impl StepReport {
         }
         if !self.destination.is_empty() {
             line(format!("effect key {}, the same in every attempt and replay", self.effect_key));
+        }
+        for rule in &self.policies {
+            line(format!("policy {}: {} {}: {}", rule.policy, rule.rule, rule.verdict, rule.detail));
+        }
+        if let Some(rule) = self.policies.iter().find(|rule| rule.verdict == "refuses") {
+            line(format!("so nothing would be sent: a no-op by {} of {}", rule.rule, rule.policy));
+            return text;
         }
         if let Some(assumed) = self.assumed {
             line(format!("taken for granted: {assumed}"));

@@ -8,14 +8,16 @@ use sluice_connectors::Call;
 use sluice_domain::action::Action;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, JobId};
-use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template};
+use sluice_domain::policy::{Known, Verdict};
+use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template, TemplateProblem};
 use sluice_domain::time::Time;
+use sluice_domain::unit::format_duration;
 use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::{Step, Worker};
 use sluice_ledger::{EventRecord, NewJob};
 
 use super::Cover;
-use super::report::{JobReport, RequestReport, Runs, StepReport};
+use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::live::Live;
@@ -71,6 +73,9 @@ struct Rehearsal<'a> {
 
 impl Rehearsal<'_> {
     fn step(&mut self, step: &Step, would_run: &BTreeSet<String>) -> StepReport {
+        if step.announces.is_some() {
+            self.scope.set("approval", self.question(step));
+        }
         let mut expressions = Vec::new();
         step.with.visit_expressions(&mut |expression| expressions.push(expression));
         let list = step.foreach.as_ref().map(|foreach| &foreach.list);
@@ -91,6 +96,7 @@ impl Rehearsal<'_> {
             undo: self.undo(step),
             output: None,
             assumed: None,
+            policies: vec![],
             request: None,
             problem: None,
         };
@@ -121,6 +127,13 @@ impl Rehearsal<'_> {
                 report.problem = Some(self.cover.text(&format!("if: {problem}")));
                 return report;
             }
+        }
+        match self.policies(step) {
+            Ok(policies) => report.policies = policies,
+            Err(problem) => report.problem = Some(self.cover.text(&problem)),
+        }
+        if report.problem.is_some() {
+            return report;
         }
         if with_needs.is_empty() && step.action.is_inner() {
             match self.inside(step) {
@@ -158,10 +171,45 @@ impl Rehearsal<'_> {
         Some(format!("{} → {}", undo.action.name(), undo.destination))
     }
 
+    /// The question that a step announces, as far as it is known.
+    fn question(&self, step: &Step) -> Value {
+        let asks = self.worker.steps.iter().find(|asks| Some(&asks.id) == step.announces.as_ref());
+        let with =
+            asks.and_then(|asks| asks.with.render(&self.scope, &self.secrets).ok().flatten()).unwrap_or_default();
+        let text = |name: &str| with[name].as_str().unwrap_or_default().to_owned();
+        let shown = format!("*{}*\n{}", text("title"), text("summary"));
+        serde_json::json!({ "id": "apr_…", "title": text("title"), "summary": text("summary"), "text": shown })
+    }
+
+    /// What each rule of the step's policies says of somebody whom the ledger knows nothing of.
+    fn policies(&self, step: &Step) -> Result<Vec<RuleReport>, String> {
+        let mut rules = vec![];
+        for name in &step.policies {
+            let Some(policy) = self.live.config.policies.get(&**name) else { continue };
+            let of_policy = |problem: TemplateProblem| format!("policy `{name}`: {problem}");
+            let contact = policy.contact(&self.scope).map_err(of_policy)?;
+            let verdicts = policy.verdicts(&self.scope, contact.as_ref(), &Known::default(), self.now);
+            for (rule, verdict) in verdicts.map_err(of_policy)? {
+                let (verdict, detail) = match verdict {
+                    Verdict::Passed(detail) => ("passes", detail),
+                    Verdict::Refused(detail) => ("refuses", detail),
+                    Verdict::Later(until, detail) => ("waits", format!("{detail}, until {until}")),
+                    Verdict::Counted(cap) => (
+                        "passes",
+                        format!("at most {} in {}; none was counted for this", cap.max, format_duration(cap.window)),
+                    ),
+                };
+                let (policy, rule) = (name.to_string(), rule.name.to_string());
+                rules.push(RuleReport { policy, rule, verdict, detail: self.cover.text(&detail) });
+            }
+        }
+        Ok(rules)
+    }
+
     /// What a step that stays inside would come to.
     fn inside(&self, step: &Step) -> Result<Rehearsed, String> {
         let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
-        rehearse(step, &with.unwrap_or(Value::Null), &self.scope)
+        rehearse(self.live, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
     }
 
     /// The steps whose outputs the message of a step reads.
@@ -178,7 +226,8 @@ impl Rehearsal<'_> {
 
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
         let with = step.with.render(&self.scope, &self.secrets).map(|with| with.unwrap_or(Value::Null));
-        let with = with.and_then(|with| filled(&self.live.config.messages, step.action, &self.scope, with));
+        let with =
+            with.and_then(|with| filled(&self.live.config.messages, self.worker, step.action, &self.scope, with));
         let with = with.map_err(|problem| problem.to_string())?;
         let traceparent = format!("00-{TRACE}-0000000000000001-01");
         let call = Call {

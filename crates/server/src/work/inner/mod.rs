@@ -4,7 +4,10 @@
 //! is computed again in every run; everything else is kept in the ledger under the name of its effect, so that a second run
 //! finds what the first one found.
 
+pub(super) mod approval;
+mod consent_set;
 mod dedup_key;
+mod policy_check;
 mod queue;
 mod queue_pull;
 mod setnx;
@@ -34,6 +37,8 @@ pub(super) enum Inner {
     /// Not yet; the step is looked at again then, by the steady clock.
     #[allow(dead_code, reason = "for steps that wait for somebody")]
     Wait { due: Time, failure: Option<Failure> },
+    /// The job waits, and that is written already.
+    Waits { due: Time, failure: Failure },
     /// It cannot be done.
     Die(Failure),
     /// The job has moved on without this run.
@@ -43,6 +48,7 @@ pub(super) enum Inner {
 /// What such a step can look at.
 #[derive(Debug)]
 pub(super) struct Inside<'a> {
+    pub live: &'a Live,
     pub worker: &'a Worker,
     pub step: &'a Step,
     pub turn: &'a Turn,
@@ -56,6 +62,9 @@ pub(super) async fn perform(run: &Run<'_>, inside: Inside<'_>) -> Result<Inner, 
     match inside.step.action {
         Action::ComputeDedupKey => Ok(dedup_key::perform(inside.step, inside.with, inside.scope)),
         Action::StoreSetnx => setnx::perform(run, &inside).await,
+        Action::PolicyCheck => policy_check::perform(run, &inside).await,
+        Action::ConsentSet => consent_set::perform(run, &inside).await,
+        Action::ApprovalRequest => approval::perform(run, &inside).await,
         Action::QueuePull => queue_pull::perform(run, &inside).await,
         Action::Queue => queue::perform(run, &inside).await,
         outward => Ok(Inner::Die(Failure::new(
@@ -106,7 +115,7 @@ pub struct Rehearsed {
 }
 
 /// Says what a step inside would come to; nothing is written.
-pub fn rehearse(step: &Step, with: &Value, scope: &Scope) -> Result<Rehearsed, String> {
+pub fn rehearse(live: &Live, step: &Step, with: &Value, scope: &Scope, now: Time) -> Result<Rehearsed, String> {
     match step.action {
         Action::ComputeDedupKey => match dedup_key::perform(step, with, scope) {
             Inner::Done(output) => Ok(Rehearsed { output, assumed: None }),
@@ -114,6 +123,12 @@ pub fn rehearse(step: &Step, with: &Value, scope: &Scope) -> Result<Rehearsed, S
             _ => Err("this step cannot be rehearsed".to_owned()),
         },
         Action::StoreSetnx => setnx::rehearse(step, with),
+        Action::PolicyCheck => {
+            let policy = with["policy"].as_str().and_then(|name| live.config.policies.get(name));
+            policy_check::rehearse(step, policy, scope, now)
+        }
+        Action::ConsentSet => consent_set::rehearse(step, with, scope),
+        Action::ApprovalRequest => approval::rehearse(step, with),
         _ => Ok(Rehearsed { output: Value::Null, assumed: Some("what it finds is not known before it runs") }),
     }
 }

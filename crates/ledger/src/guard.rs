@@ -1,0 +1,406 @@
+//! What stands between a step and its effect: places under caps, consent, suppressed contacts, questions to people, safe mode.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
+use sluice_domain::job::{EffectKey, JobId};
+use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::EffectClass;
+use sluice_domain::policy::{Known, Reserve};
+use sluice_domain::time::Time;
+
+use crate::op::{Begin, Op, Reply, Settlement};
+use crate::view::View;
+use crate::{Begun, Error, Ledger, Page};
+
+/// Something to write.
+#[derive(Clone, Debug)]
+pub enum GuardOp {
+    /// An attempt is about to be made, if there is a place under each of these caps.
+    BeginWithin(Box<Begin>, Vec<Reserve>),
+    /// An effect does not happen, for a reason that is kept.
+    Skip(Box<Skip>),
+    /// Somebody agreed or withdrew.
+    Consent(SetConsent),
+    /// Somebody must not be written to.
+    Suppress(Suppress),
+    /// Somebody may be written to again.
+    Release(Release),
+    /// Ask a person, and let the job wait.
+    Ask(Box<Ask>),
+    /// A person, or the end of their time, has answered.
+    Decide(Decide),
+    /// Safe mode begins or ends.
+    SafeMode(SetSafeMode),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum GuardReply {
+    /// The attempt may be made, or not.
+    Begun(Begun),
+    /// There is no place under the cap in this place of the list.
+    Refused(usize),
+    /// It is written.
+    Done,
+    /// The job has moved on without this run; nothing was written.
+    Stale,
+    /// So many rows were changed.
+    Changed(u64),
+    /// How the question stands.
+    Asked(Box<ApprovalRecord>),
+    /// What became of each answer.
+    Decided(Vec<(ApprovalId, Decided)>),
+}
+
+/// An effect that does not happen.
+#[derive(Clone, Debug)]
+pub struct Skip {
+    /// The job.
+    pub job: JobId,
+    /// The number of its last try; a note of an older run is refused.
+    pub n: u32,
+    /// The place of the step.
+    pub step: u32,
+    /// Its name.
+    pub step_id: Arc<str>,
+    /// The effect's name for ever.
+    pub key: EffectKey,
+    /// How a repeat would be treated.
+    pub class: EffectClass,
+    /// What is not done.
+    pub action: &'static str,
+    /// Where.
+    pub destination: Arc<str>,
+    /// Why.
+    pub result: Value,
+    /// When.
+    pub at: Time,
+}
+
+/// Somebody agreed or withdrew. What was said last counts, whenever it arrives.
+#[derive(Clone, Debug)]
+pub struct SetConsent {
+    /// Who.
+    pub contact: KeyDigest,
+    /// To what.
+    pub purpose: Arc<str>,
+    /// Yes or no.
+    pub granted: bool,
+    /// When it was said.
+    pub at: Time,
+}
+
+/// These contacts must not be written to.
+#[derive(Clone, Debug)]
+pub struct Suppress {
+    /// Who, and how they are shown in a list: masked.
+    pub contacts: Vec<(KeyDigest, String)>,
+    /// By which channel; empty means any.
+    pub channel: String,
+    /// Who says so.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Time,
+}
+
+/// These contacts may be written to again.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Who.
+    pub contacts: Vec<KeyDigest>,
+    /// By which channel; empty means any.
+    pub channel: String,
+    /// Who says so.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Time,
+}
+
+/// Ask a person. A question that was asked before is not asked again.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Names the question.
+    pub id: ApprovalId,
+    /// The job that waits for the answer.
+    pub job: JobId,
+    /// Its worker.
+    pub worker: Arc<str>,
+    /// The step that asks.
+    pub step_id: Arc<str>,
+    /// What is asked, in one line.
+    pub title: String,
+    /// And in more words.
+    pub summary: String,
+    /// When the default answer counts.
+    pub expires_at: Time,
+    /// The default answer.
+    pub default: Choice,
+    /// When.
+    pub at: Time,
+    /// How the job waits, as long as there is no answer: written in the same commit, so that no answer comes in between.
+    pub waits: Option<Settlement>,
+}
+
+/// An answer, to one question or to many.
+#[derive(Clone, Debug)]
+pub struct Decide {
+    /// The questions.
+    pub ids: Vec<ApprovalId>,
+    /// The answer.
+    pub choice: Choice,
+    /// Who.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Time,
+}
+
+/// What became of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// It counts; this job goes on or ends.
+    Counts(JobId, Arc<str>),
+    /// It was given before, with the same choice.
+    Same,
+    /// Another was given before.
+    Conflict(Box<ApprovalRecord>),
+    /// There is no such question.
+    Unknown,
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalRecord {
+    /// Its place among all, ascending.
+    pub n: i64,
+    /// Its name.
+    pub id: ApprovalId,
+    /// The job that waits.
+    pub job: JobId,
+    /// Its worker.
+    pub worker: String,
+    /// The step that asks.
+    pub step_id: String,
+    /// What is asked, in one line.
+    pub title: String,
+    /// And in more words.
+    pub summary: String,
+    /// When it was asked.
+    pub asked_at: Time,
+    /// When the default answer counts.
+    pub expires_at: Time,
+    /// The default answer.
+    pub default: Choice,
+    /// Where it stands.
+    pub state: ApprovalState,
+    /// When it was answered.
+    pub decided_at: Option<Time>,
+    /// By whom.
+    pub decided_by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// Which questions.
+#[derive(Clone, Debug, Default)]
+pub struct ApprovalFilter {
+    /// Only in this state.
+    pub state: Option<ApprovalState>,
+    /// Only of this worker.
+    pub worker: Option<String>,
+    /// Only asked before this.
+    pub asked_before: Option<Time>,
+}
+
+impl ApprovalFilter {
+    pub(crate) fn matches(&self, record: &ApprovalRecord) -> bool {
+        self.state.is_none_or(|state| record.state == state)
+            && self.worker.as_deref().is_none_or(|worker| record.worker == worker)
+            && self.asked_before.is_none_or(|before| record.asked_at < before)
+    }
+}
+
+/// Safe mode begins, or ends.
+#[derive(Clone, Debug)]
+pub struct SetSafeMode {
+    /// The worker; `None` is all of them.
+    pub worker: Option<String>,
+    /// Until when; `None` ends it now.
+    pub until: Option<Time>,
+    /// Who.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Time,
+}
+
+/// Safe mode of a worker, or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafeModeRecord {
+    /// The worker; `None` is all of them.
+    pub worker: Option<String>,
+    /// Since when.
+    pub at: Time,
+    /// Until when.
+    pub until: Time,
+    /// Who.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A contact that must not be written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuppressionRecord {
+    /// How it is shown: masked.
+    pub label: String,
+    /// By which channel; empty means any.
+    pub channel: String,
+    /// Since when.
+    pub at: Time,
+    /// Who said so.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Whether an attempt under caps may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BegunWithin {
+    /// As without caps.
+    Begun(Begun),
+    /// There is no place under the cap in this place of the list.
+    Refused(usize),
+}
+
+impl Ledger {
+    async fn guard(&self, op: GuardOp) -> Result<GuardReply, Error> {
+        match self.submit(Op::Guard(op)).await? {
+            Reply::Guard(reply) => Ok(reply),
+            other => unreachable!("a guard is not answered with {other:?}"),
+        }
+    }
+
+    /// Writes down that an attempt is about to be made and takes its place under every cap, or does neither.
+    pub async fn begin_within(&self, begin: Begin, caps: Vec<Reserve>) -> Result<BegunWithin, Error> {
+        if caps.is_empty() {
+            return self.begin(begin).await.map(BegunWithin::Begun);
+        }
+        match self.guard(GuardOp::BeginWithin(Box::new(begin), caps)).await? {
+            GuardReply::Begun(begun) => Ok(BegunWithin::Begun(begun)),
+            GuardReply::Refused(cap) => Ok(BegunWithin::Refused(cap)),
+            other => unreachable!("a begin is not answered with {other:?}"),
+        }
+    }
+
+    /// Keeps that an effect does not happen, and why. `false` if the job has moved on without this run.
+    pub async fn skip(&self, skip: Skip) -> Result<bool, Error> {
+        Ok(matches!(self.guard(GuardOp::Skip(Box::new(skip))).await?, GuardReply::Done))
+    }
+
+    /// Keeps what somebody agreed to.
+    pub async fn set_consent(&self, consent: SetConsent) -> Result<(), Error> {
+        self.guard(GuardOp::Consent(consent)).await.map(drop)
+    }
+
+    /// Keeps whom not to write to. Answers how many were not known before.
+    pub async fn suppress(&self, suppress: Suppress) -> Result<u64, Error> {
+        self.changed(GuardOp::Suppress(suppress)).await
+    }
+
+    /// Takes contacts off the list. Answers how many were on it.
+    pub async fn release(&self, release: Release) -> Result<u64, Error> {
+        self.changed(GuardOp::Release(release)).await
+    }
+
+    async fn changed(&self, op: GuardOp) -> Result<u64, Error> {
+        match self.guard(op).await? {
+            GuardReply::Changed(rows) => Ok(rows),
+            other => unreachable!("a change is not answered with {other:?}"),
+        }
+    }
+
+    /// Asks a person, and answers how the question stands. `None` if the job has moved on without this run.
+    pub async fn ask(&self, ask: Ask) -> Result<Option<ApprovalRecord>, Error> {
+        match self.guard(GuardOp::Ask(Box::new(ask))).await? {
+            GuardReply::Asked(record) => Ok(Some(*record)),
+            GuardReply::Stale => Ok(None),
+            other => unreachable!("a question is not answered with {other:?}"),
+        }
+    }
+
+    /// Writes an answer down. The first one counts; its job is due at once.
+    pub async fn decide(&self, decide: Decide) -> Result<Vec<(ApprovalId, Decided)>, Error> {
+        match self.guard(GuardOp::Decide(decide)).await? {
+            GuardReply::Decided(decided) => Ok(decided),
+            other => unreachable!("a decision is not answered with {other:?}"),
+        }
+    }
+
+    /// Begins or ends safe mode.
+    pub async fn set_safe_mode(&self, set: SetSafeMode) -> Result<(), Error> {
+        self.guard(GuardOp::SafeMode(set)).await.map(drop)
+    }
+
+    /// What is known of a contact that a policy asks about.
+    pub async fn known(&self, contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> Result<Known, Error> {
+        let known = move |view: &View<'_>| match view {
+            View::Sqlite(reader) => reader.known(contact, &channel, &purposes),
+            View::Memory(store) => Ok(store.known(contact, &channel, &purposes)),
+        };
+        self.reads.ask(known).await
+    }
+
+    /// How many places of a cap are taken.
+    pub async fn places_taken(&self, reserve: Reserve, now: Time) -> Result<u64, Error> {
+        let taken = move |view: &View<'_>| match view {
+            View::Sqlite(reader) => reader.places_taken(&reserve, now),
+            View::Memory(store) => Ok(store.places_taken(&reserve, None, now)),
+        };
+        self.reads.ask(taken).await
+    }
+
+    /// Contacts that must not be written to, newest first; at most `limit`.
+    pub async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionRecord>, Error> {
+        let list = move |view: &View<'_>| match view {
+            View::Sqlite(reader) => reader.suppressions(limit),
+            View::Memory(store) => Ok(store.suppressions(limit)),
+        };
+        self.reads.ask(list).await
+    }
+
+    /// A question to a person.
+    pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRecord>, Error> {
+        let find = move |view: &View<'_>| match view {
+            View::Sqlite(reader) => reader.approval(id),
+            View::Memory(store) => Ok(store.approval(id)),
+        };
+        self.reads.ask(find).await
+    }
+
+    /// Questions to people, newest first.
+    pub async fn approvals(&self, filter: ApprovalFilter, page: Page) -> Result<Vec<ApprovalRecord>, Error> {
+        let list = move |view: &View<'_>| match view {
+            View::Sqlite(reader) => reader.approvals(&filter, page),
+            View::Memory(store) => Ok(store.approvals(&filter, page)),
+        };
+        self.reads.ask(list).await
+    }
+
+    /// Every safe mode that has not been ended, also when its time is over.
+    pub async fn safe_modes(&self) -> Result<Vec<SafeModeRecord>, Error> {
+        let list = |view: &View<'_>| match view {
+            View::Sqlite(reader) => reader.safe_modes(),
+            View::Memory(store) => Ok(store.safe_modes()),
+        };
+        self.reads.ask(list).await
+    }
+}

@@ -1,0 +1,1 @@
+SELECT n, id, job, worker, step_id, title, summary, asked_at, expires_at, preset, state, decided_at, decided_by, reason FROM approval WHERE n < ?1 AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR worker = ?3) AND (?4 IS NULL OR asked_at < ?4) ORDER BY n DESC LIMIT ?5

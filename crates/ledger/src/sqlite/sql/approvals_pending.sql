@@ -1,0 +1,1 @@
+SELECT n, id, job, worker, step_id, title, summary, asked_at, expires_at, preset, state, decided_at, decided_by, reason FROM approval WHERE n < ?1 AND state = 'pending' AND (?2 IS NULL OR worker = ?2) AND (?3 IS NULL OR asked_at < ?3) ORDER BY n DESC LIMIT ?4

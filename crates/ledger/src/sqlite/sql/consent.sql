@@ -1,0 +1,1 @@
+SELECT granted FROM consent WHERE contact = ?1 AND purpose = ?2

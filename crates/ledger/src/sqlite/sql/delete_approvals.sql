@@ -1,0 +1,1 @@
+DELETE FROM approval WHERE job >= ?1 AND job < ?2

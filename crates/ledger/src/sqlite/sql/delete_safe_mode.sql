@@ -1,0 +1,1 @@
+DELETE FROM safe_mode WHERE worker = ?1

@@ -1,0 +1,1 @@
+DELETE FROM suppression WHERE contact = ?1 AND channel = ?2

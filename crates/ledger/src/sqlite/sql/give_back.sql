@@ -1,0 +1,1 @@
+DELETE FROM policy_use WHERE effect = ?1

@@ -1,0 +1,1 @@
+DELETE FROM policy_use WHERE effect IN (SELECT key FROM effect WHERE job = ?1 AND state = 'unknown')

@@ -1,0 +1,1 @@
+SELECT id FROM suppression WHERE contact = ?1 AND channel = ?2

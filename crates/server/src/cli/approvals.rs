@@ -1,0 +1,253 @@
+//! `sluice approvals`: questions that wait for a person, and their answers.
+
+use serde_json::json;
+use sluice_domain::approval::Choice;
+
+use super::lists::{Paging, footer};
+use super::print::{self, ago, hint, moment, plural};
+use super::reach::{Desk, Reach};
+use super::selection::Actor;
+use super::table::{Cell, Column, Table, pairs, state};
+use super::{Failed, exit};
+use crate::operate::approvals::ApprovalView;
+use crate::operate::view::{Acted, List};
+
+/// See questions that wait for a person, and answer them
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "The first answer counts. The same answer twice is fine; another one is refused with who decided before.\n\n\
+Examples:\n  sluice approvals\n  sluice approvals show apr_…\n  sluice approvals approve apr_… --reason \"looks right\"\n  sluice approvals reject --filter worker=holiday-promo --reason \"wrong price\"\n  sluice approvals approve --all --reason \"checked ten of them\" --yes"
+)]
+pub(super) struct Approvals {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListApprovals,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Newest first; those that nobody has answered, unless --state says otherwise
+    List(ListApprovals),
+    /// One question
+    Show(Show),
+    /// Yes: their jobs go on
+    Approve(Answer),
+    /// No: their jobs end as no-ops
+    Reject(Answer),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListApprovals {
+    /// pending, approved or rejected; all shows every one
+    #[arg(long, default_value = "pending", value_parser = ["pending", "approved", "rejected", "all"])]
+    state: String,
+    /// Only of this worker
+    #[arg(long)]
+    worker: Option<String>,
+    #[command(flatten)]
+    paging: Paging,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// The question: apr_…
+    id: String,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(false))]
+struct Answer {
+    /// Questions: apr_…
+    #[arg(value_name = "ID", group = "which")]
+    ids: Vec<String>,
+    /// Every open question of a worker
+    #[arg(long, value_name = "worker=NAME", group = "which", value_parser = worker)]
+    filter: Option<String>,
+    /// Every open question
+    #[arg(long, group = "which")]
+    all: bool,
+    /// Why; stands in the audit trail
+    #[arg(long)]
+    reason: String,
+    /// Only say how many there are
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask before answering many
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    actor: Actor,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+fn worker(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some(("worker", name)) if !name.trim().is_empty() => Ok(name.trim().to_owned()),
+        _ => Err("write worker=NAME".to_owned()),
+    }
+}
+
+impl Approvals {
+    pub fn run(self) -> Result<(), Failed> {
+        match self.command {
+            None => self.list.run(),
+            Some(Command::List(list)) => list.run(),
+            Some(Command::Show(show)) => show.run(),
+            Some(Command::Approve(answer)) => answer.run(Choice::Approve),
+            Some(Command::Reject(answer)) => answer.run(Choice::Reject),
+        }
+    }
+}
+
+impl ListApprovals {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let wanted = Some(self.state.clone()).filter(|state| state != "all");
+            let mut query = vec![("state", wanted), ("worker", self.worker.clone())];
+            query.extend(self.paging.query());
+            let answer = desk.get("/approvals", &query).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let list: List<ApprovalView> = print::understood(&answer)?;
+            if list.items.is_empty() {
+                return print::print(match self.state.as_str() {
+                    "pending" => "Nothing waits for an answer.",
+                    _ => "No question matches.",
+                });
+            }
+            let mut table = Table::new([
+                Column::Whole("QUESTION"),
+                Column::Whole("STATE"),
+                Column::Cut("TITLE"),
+                Column::Cut("WORKER"),
+                Column::Whole("ASKED"),
+                Column::Whole("EXPIRES"),
+                Column::Cut("BY"),
+            ]);
+            for item in &list.items {
+                table.row([
+                    Cell::from(item.id.as_str()),
+                    state(&item.state),
+                    item.title.as_str().into(),
+                    item.worker.as_str().into(),
+                    ago(&item.asked_at).into(),
+                    if item.decided_at.is_some() { "".into() } else { ago(&item.expires_at).into() },
+                    item.decided_by.as_deref().unwrap_or_default().into(),
+                ]);
+            }
+            let act = hint("Answer: sluice approvals approve|reject QUESTION --reason \"…\"");
+            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice approvals show QUESTION") + &act))
+        })
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let answer = desk.get(&format!("/approvals/{}", self.id), &[]).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let view: ApprovalView = print::understood(&answer)?;
+            print::print(&told(&view))
+        })
+    }
+}
+
+fn told(view: &ApprovalView) -> String {
+    let expires = match view.decided_at {
+        None => format!("{}; then it counts as {}", moment(&view.expires_at), past(&view.default)),
+        Some(_) => String::new(),
+    };
+    let decided = view
+        .decided_at
+        .as_deref()
+        .map(|at| format!("{} by {}", moment(at), view.decided_by.as_deref().unwrap_or("somebody")));
+    pairs([
+        ("question", view.id.clone()),
+        ("state", view.state.clone()),
+        ("title", view.title.clone()),
+        ("summary", view.summary.clone()),
+        ("job", format!("{} ({}, step {})", view.job, view.worker, view.step)),
+        ("asked", moment(&view.asked_at)),
+        ("expires", expires),
+        ("decided", decided.unwrap_or_default()),
+        ("reason", view.reason.clone().unwrap_or_default()),
+    ])
+}
+
+fn past(choice: &str) -> &str {
+    match choice {
+        "approve" => "approved",
+        _ => "rejected",
+    }
+}
+
+impl Answer {
+    fn run(self, choice: Choice) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            if let ([id], false) = (self.ids.as_slice(), self.dry_run) {
+                let order = json!({ "decision": choice, "reason": self.reason, "actor": self.actor.name() });
+                let answer = desk.post(&format!("/approvals/{id}"), &order).await?;
+                if self.json {
+                    return print::json(&answer);
+                }
+                let view: ApprovalView = print::understood(&answer)?;
+                let goes_on = if view.state == "approved" { "goes on" } else { "ends as a no-op" };
+                return print::print(&format!("{} is {}; {} {goes_on}.", view.id, view.state, view.job));
+            }
+            if self.ids.is_empty() && !self.yes && !self.dry_run {
+                let counted: Acted = print::understood(&desk.post("/approvals", &self.order(choice, true)).await?)?;
+                if counted.changed > 0 {
+                    let questions = plural(counted.changed, "question");
+                    super::selection::confirm_many(choice.as_str(), choice.state().as_str(), &questions)?;
+                }
+            }
+            self.answer_many(desk, choice).await
+        })
+    }
+
+    fn order(&self, choice: Choice, dry_run: bool) -> serde_json::Value {
+        json!({
+            "decision": choice, "reason": self.reason, "actor": self.actor.name(), "ids": self.ids,
+            "worker": self.filter, "all": self.all, "dry_run": dry_run,
+        })
+    }
+
+    async fn answer_many(&self, desk: &Desk, choice: Choice) -> Result<(), Failed> {
+        let answer = desk.post("/approvals", &self.order(choice, self.dry_run)).await?;
+        let acted: Acted = print::understood(&answer)?;
+        if self.json {
+            print::json(&answer)?;
+        } else {
+            let questions = plural(acted.changed, "question");
+            let mut text = match (acted.dry_run, acted.matched) {
+                (_, 0) => "No question matches; nothing was changed.\n".to_owned(),
+                (true, _) => format!("{questions} would be {}.\n", choice.state().as_str()),
+                (false, _) => format!("{questions} {}.\n", choice.state().as_str()),
+            };
+            for left in &acted.left {
+                text.push_str(&format!("{}: {}\n", left.job, left.reason));
+            }
+            print::print(&text)?;
+        }
+        if acted.changed == 0 { Err(Failed::new(exit::NO, "")) } else { Ok(()) }
+    }
+}

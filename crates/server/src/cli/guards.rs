@@ -1,0 +1,261 @@
+//! `sluice suppress` and `sluice safe-mode`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::print::{self, ago, hint, plural};
+use super::reach::Reach;
+use super::selection::Actor;
+use super::table::{Cell, Column, Table};
+use super::{Failed, exit};
+use crate::operate::guards::{SafeModeView, SuppressedView, SuppressionView};
+
+/// Say whom policies with `suppression` must not write to
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Contacts are kept as digests: the list shows them masked, and nobody can read them back.\n\n\
+Examples:\n  sluice suppress add ada@example.com --reason \"asked on the phone\"\n  sluice suppress add --file unsubscribed.txt --channel email --reason \"import\"\n  sluice suppress remove ada@example.com --reason \"is back\"\n  sluice suppress list")]
+pub(super) struct SuppressCommand {
+    #[command(subcommand)]
+    command: SuppressAct,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SuppressAct {
+    /// Put contacts on the list
+    Add(Change),
+    /// Take contacts off the list
+    Remove(Change),
+    /// See the list, masked, newest first
+    List(ListSuppressed),
+}
+
+#[derive(Debug, clap::Args)]
+struct Change {
+    /// Contacts: email addresses, phone numbers, ids
+    #[arg(required_unless_present = "file")]
+    contacts: Vec<String>,
+    /// A file with one contact a line; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Only by this channel; any when left out
+    #[arg(long, default_value = "", hide_default_value = true)]
+    channel: String,
+    /// Why; stands in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListSuppressed {
+    /// At most so many
+    #[arg(long, default_value_t = 100)]
+    limit: u32,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl SuppressCommand {
+    pub fn run(self) -> Result<(), Failed> {
+        match self.command {
+            SuppressAct::Add(change) => change.run("add"),
+            SuppressAct::Remove(change) => change.run("remove"),
+            SuppressAct::List(list) => list.run(),
+        }
+    }
+}
+
+impl Change {
+    fn run(self, verb: &'static str) -> Result<(), Failed> {
+        let mut contacts = self.contacts.clone();
+        if let Some(file) = &self.file {
+            let text = read(file)?;
+            let line = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
+            contacts.extend(text.lines().map(line).filter(|line| !line.is_empty()));
+        }
+        self.reach.run(async |desk| {
+            let order = json!({
+                verb: contacts, "channel": self.channel, "reason": self.reason, "actor": self.actor.name(),
+            });
+            let answer = desk.post("/suppressions", &order).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let done: SuppressedView = print::understood(&answer)?;
+            print::print(&match verb {
+                "add" => format!("{} added to the list.", plural(done.added, "contact")),
+                _ => format!("{} taken off the list.", plural(done.removed, "contact")),
+            })
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failed> {
+    let mut text = String::new();
+    let done = if file == Path::new("-") {
+        std::io::stdin().lock().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(file).map(|found| text = found)
+    };
+    done.map_err(|error| Failed::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))?;
+    Ok(text)
+}
+
+impl ListSuppressed {
+    fn run(self) -> Result<(), Failed> {
+        self.reach.run(async |desk| {
+            let answer = desk.get("/suppressions", &[("limit", Some(self.limit.to_string()))]).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let list: Vec<SuppressionView> = print::understood(&answer)?;
+            if list.is_empty() {
+                return print::print("Nobody is suppressed.");
+            }
+            let mut table = Table::new([
+                Column::Cut("CONTACT"),
+                Column::Whole("CHANNEL"),
+                Column::Whole("SINCE"),
+                Column::Cut("BY"),
+                Column::Cut("WHY"),
+            ]);
+            for item in &list {
+                table.row([
+                    Cell::from(item.contact.as_str()),
+                    if item.channel.is_empty() { "any".into() } else { item.channel.as_str().into() },
+                    ago(&item.at).into(),
+                    item.actor.as_str().into(),
+                    item.reason.as_str().into(),
+                ]);
+            }
+            print::print(&table.render())
+        })
+    }
+}
+
+/// Send safer messages, under tighter policies or not at all, for a while
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "What changes is what a worker's `safe_mode:` says; expressions see `safe_mode`. It ends by itself and survives restarts.\n\n\
+Examples:\n  sluice safe-mode on --worker cart-recovery --for 2h --reason \"partner is throttling us\"\n  sluice safe-mode on --for 30m --reason \"incident 42\"\n  sluice safe-mode off --reason \"over\"\n  sluice safe-mode"
+)]
+pub(super) struct SafeModeCommand {
+    #[command(subcommand)]
+    command: Option<SafeModeAct>,
+    #[command(flatten)]
+    show: ShowSafeMode,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SafeModeAct {
+    /// Turn it on, with an end
+    On(TurnOn),
+    /// Turn it off now
+    Off(TurnOff),
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowSafeMode {
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+struct TurnOn {
+    /// Only this worker
+    #[arg(long)]
+    worker: Option<String>,
+    /// For how long, such as 1h; what the worker's `safe_mode.for` says when left out
+    #[arg(long, value_name = "DURATION")]
+    r#for: Option<String>,
+    /// Why; stands in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    #[command(flatten)]
+    show: ShowSafeMode,
+}
+
+#[derive(Debug, clap::Args)]
+struct TurnOff {
+    /// Only this worker
+    #[arg(long)]
+    worker: Option<String>,
+    /// Why; stands in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    #[command(flatten)]
+    show: ShowSafeMode,
+}
+
+impl SafeModeCommand {
+    pub fn run(self) -> Result<(), Failed> {
+        let (order, show) = match self.command {
+            None => (None, self.show),
+            Some(SafeModeAct::On(on)) => {
+                let order = json!({
+                    "on": true, "worker": on.worker, "for": on.r#for, "reason": on.reason, "actor": on.actor.name(),
+                });
+                (Some(order), on.show)
+            }
+            Some(SafeModeAct::Off(off)) => {
+                let order =
+                    json!({ "on": false, "worker": off.worker, "reason": off.reason, "actor": off.actor.name() });
+                (Some(order), off.show)
+            }
+        };
+        show.reach.run(async |desk| {
+            let answer = match &order {
+                Some(order) => desk.post("/safe-mode", order).await?,
+                None => desk.get("/safe-mode", &[]).await?,
+            };
+            if show.json {
+                return print::json(&answer);
+            }
+            let modes: Vec<SafeModeView> = print::understood(&answer)?;
+            if modes.is_empty() {
+                return print::print("Safe mode is off.");
+            }
+            print::print(&(told(&modes) + &hint("\nEnd it: sluice safe-mode off --reason \"…\"")))
+        })
+    }
+}
+
+/// Who is in safe mode, as a table.
+pub(super) fn told(modes: &[SafeModeView]) -> String {
+    let mut table = Table::new([
+        Column::Cut("SAFE MODE"),
+        Column::Whole("SINCE"),
+        Column::Whole("ENDS"),
+        Column::Cut("BY"),
+        Column::Cut("WHY"),
+    ]);
+    for mode in modes {
+        table.row([
+            Cell::from(mode.worker.as_deref().unwrap_or("all workers")),
+            ago(&mode.since).into(),
+            ago(&mode.until).into(),
+            mode.actor.as_str().into(),
+            mode.reason.as_str().into(),
+        ]);
+    }
+    table.render()
+}

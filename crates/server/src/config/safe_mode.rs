@@ -1,0 +1,148 @@
+//! `safe_mode:` of a worker.
+
+use std::collections::BTreeMap;
+
+use sluice_domain::safe_mode::{RateRule, SafeMode, Trigger};
+
+use super::expression::{SecretUse, Visible, WORKED};
+use super::fields::Fields;
+use super::message;
+use super::names::Names;
+use super::node::Node;
+use super::policy;
+use super::report::Report;
+use super::table::{Shape, Table, key};
+
+pub(super) static SAFE_MODE: Table = Table {
+    title: "safe mode",
+    about: "What a worker does otherwise while safe mode is on. `sluice safe-mode on` turns it on, for one worker or all; `when` does so by itself. It ends by itself.",
+    keys: &[
+        key(
+            "templates",
+            Shape::Described("a map of templates to templates"),
+            "Messages that are sent instead: cart_recovery_v3: cart_recovery_short.",
+        ),
+        key("policy", Shape::Name, "A policy that every outward step is asked for, beside its own: tighter caps, say."),
+        key("hold", Shape::Flag, "Every outward step waits for the end of safe mode.").or("false"),
+        key("when", Shape::Table("what turns safe mode on"), "What turns it on by itself."),
+        key("for", Shape::Duration, "For how long.").or("30m"),
+    ],
+    later: &[],
+};
+
+pub(super) static WHEN: Table = Table {
+    title: "what turns safe mode on",
+    about: "One of these, or both.",
+    keys: &[
+        key("breaker", Shape::Name, "The breaker of this destination opens."),
+        key("error_rate", Shape::Table("an error rate"), "Too many of the worker's attempts fail."),
+    ],
+    later: &[],
+};
+
+pub(super) static ERROR_RATE: Table = Table {
+    title: "an error rate",
+    about: "The share of attempts that fail: those that are tried again, rejected, or whose outcome is unknown.",
+    keys: &[
+        key("over", Shape::Described("a share such as 20%"), "More than this share.").required(),
+        key("window", Shape::Duration, "Over this span.").or("5m"),
+        key("calls_min", Shape::Count(1, 10_000), "No verdict from fewer attempts than this.").or("20"),
+    ],
+    later: &[],
+};
+
+/// Reads it.
+pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<SafeMode> {
+    let fields = Fields::open(report, node, &[&SAFE_MODE])?;
+    let mut mode = SafeMode { hold: fields.flag("hold").unwrap_or(false), ..SafeMode::default() };
+    if let Some(lasts) = fields.duration("for") {
+        if lasts.is_zero() {
+            report.error(fields.key_span("for"), "bad-value", "`for` must be more than nothing");
+        }
+        mode.lasts = lasts;
+    }
+    if let Some((name, span)) = fields.name("policy") {
+        policy::check_name(report, span, name, names);
+        mode.policy = Some(name.into());
+    }
+    if let Some(templates) = fields.node("templates") {
+        read_templates(report, templates, names, &mut mode);
+    }
+    if let Some(when) = fields.node("when") {
+        read_when(report, when, names, &mut mode);
+    }
+    Some(mode)
+}
+
+/// Which messages stand in for which, as it is written; what is wrong with it is said elsewhere.
+pub(super) fn written_templates(node: Option<&Node>) -> BTreeMap<String, String> {
+    let entries = node.and_then(|node| node.get("templates")).and_then(Node::entries).unwrap_or_default();
+    entries.iter().filter_map(|entry| Some((entry.key.clone(), entry.value.text()?.to_owned()))).collect()
+}
+
+fn read_templates(report: Report<'_>, node: &Node, names: &Names, mode: &mut SafeMode) {
+    let Some(entries) = node.entries() else {
+        report
+            .error(node.span, "wrong-type", format!("`templates` is a map, and this is {}", node.describe()))
+            .hint("such as: templates: {cart_recovery_v3: cart_recovery_short}");
+        return;
+    };
+    for entry in entries {
+        let known = |name: &str| names.messages.get(name).is_some();
+        for (name, span) in
+            [Some((entry.key.as_str(), entry.key_span)), entry.value.text().map(|text| (text, entry.value.span))]
+                .into_iter()
+                .flatten()
+        {
+            if !known(name) {
+                // Whether it can be filled in depends on the step that sends it.
+                let visible = Visible { roots: WORKED, earlier: &[], later: &[], secrets: SecretUse::Refused };
+                message::check_name(report, span, name, None, names, visible);
+            }
+        }
+        match entry.value.text() {
+            Some(safer) => drop(mode.templates.insert(entry.key.clone(), safer.to_owned())),
+            None => report
+                .error(
+                    entry.value.span,
+                    "wrong-type",
+                    format!("a template is named here, and this is {}", entry.value.describe()),
+                )
+                .hint("such as: cart_recovery_v3: cart_recovery_short"),
+        }
+    }
+}
+
+fn read_when(report: Report<'_>, node: &Node, names: &Names, mode: &mut SafeMode) {
+    let Some(fields) = Fields::open(report, node, &[&WHEN]) else { return };
+    if let Some((destination, span)) = fields.name("breaker") {
+        if !names.incomplete && !names.destinations.contains_key(destination) {
+            let known = names.destinations.keys().map(String::as_str);
+            report.error(span, "unknown-destination", format!("no destination is called `{destination}`")).meant(
+                destination,
+                known,
+                "declare it under `destinations:`",
+            );
+        }
+        mode.when.push(Trigger::Breaker(destination.to_owned()));
+    }
+    let Some(rate) = fields.node("error_rate").and_then(|node| Fields::open(report, node, &[&ERROR_RATE])) else {
+        return;
+    };
+    let Some(over) = rate.text("over") else { return };
+    let percent = over.trim().strip_suffix('%').unwrap_or(over).trim().parse::<f64>();
+    match percent {
+        Ok(over_percent) if (0.0..100.0).contains(&over_percent) => {
+            let window = rate.duration("window").unwrap_or(std::time::Duration::from_secs(300));
+            let calls_min = rate.count("calls_min").unwrap_or(20);
+            mode.when.push(Trigger::ErrorRate(RateRule { over_percent, window, calls_min }));
+        }
+        _ => report
+            .error(
+                rate.key_span("over"),
+                "bad-value",
+                format!("`over` must be a share below 100%, and this is `{over}`"),
+            )
+            .hint("such as: over: 20%"),
+    }
+}

@@ -1,0 +1,124 @@
+//! Pressed buttons: answers to questions that were asked in Slack.
+//!
+//! Slack signs every press with the secret of the app, which the destination knows. What it says is believed only then; the
+//! answer itself is written like every other one, so a second press changes nothing.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use sluice_domain::approval::{ApprovalId, Choice};
+use sluice_domain::destination::DestinationKind;
+use sluice_domain::flow::DuplicateKeys;
+use sluice_domain::payload;
+use sluice_domain::time::Time;
+use sluice_domain::verify::{self, Scheme, Secret, SecretValue, Verifier};
+use sluice_ledger::{Decide, Decided};
+
+use super::Context;
+use super::accept::Headers;
+use super::answer::{Problem, json_response};
+use super::problems::{ledger_problem, no_flow};
+use crate::live::Live;
+
+/// Where they come in, before the name of the destination.
+const PATH: &str = "/slack/interactions/";
+/// A press carries the message that it belongs to.
+const BODY_BYTES_MAX: usize = 512 * 1024;
+/// The block that holds our buttons.
+const BLOCK: &str = "sluice-approval";
+
+/// The destination that a request is for, if it is a pressed button.
+pub(super) fn destination_of<'p>(method: &Method, path: &'p str) -> Option<&'p str> {
+    path.strip_prefix(PATH).filter(|name| method == Method::POST && !name.is_empty())
+}
+
+/// Takes a pressed button.
+pub(super) async fn take(
+    context: &Context,
+    live: &Live,
+    destination: &str,
+    request: Request<Incoming>,
+    patience: std::time::Duration,
+) -> Result<Response<Full<Bytes>>, Problem> {
+    let kind = live.config.destinations.get(destination).map(|destination| &destination.kind);
+    let Some(DestinationKind::Slack(slack)) = kind else {
+        return Err(no_flow(live, request.method(), request.uri().path()));
+    };
+    let Some(secret) = &slack.signing_secret else {
+        return Err(no_flow(live, request.method(), request.uri().path()));
+    };
+    let (head, body) = request.into_parts();
+    let reading = tokio::time::timeout(patience, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let Ok(Ok(collected)) = reading else {
+        return Err(invalid("the body did not arrive whole, in time and below 512 KiB").closing());
+    };
+    let body = collected.to_bytes();
+    let now = context.clock.wall();
+    believe(secret, &head, &body, now)?;
+    let pressed = read(&body).ok_or_else(|| invalid("this is no press of one of our buttons"))?;
+    let mut told = vec![];
+    for (id, choice) in pressed.choices {
+        let decide = Decide {
+            ids: vec![id],
+            choice,
+            actor: pressed.actor.clone(),
+            reason: "pressed the button in Slack".to_owned(),
+            at: now,
+        };
+        let decided = context.ledger.decide(decide).await.map_err(|error| ledger_problem(&error))?;
+        for (id, decided) in decided {
+            let word = match decided {
+                Decided::Counts(job, worker) => {
+                    context.wake(vec![(job, worker)]);
+                    choice.state().as_str().to_owned()
+                }
+                Decided::Same => choice.state().as_str().to_owned(),
+                Decided::Conflict(record) => {
+                    let by = record.decided_by.as_deref().unwrap_or("somebody");
+                    format!("already {} by {by}", record.state.as_str())
+                }
+                Decided::Unknown => "unknown".to_owned(),
+            };
+            told.push(json!({ "approval": id.to_string(), "state": word }));
+        }
+    }
+    Ok(json_response(StatusCode::OK, &json!({ "decided": told }), "application/json"))
+}
+
+/// Whether Slack itself sent this.
+fn believe(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), Problem> {
+    let settings = verify::Settings::new(Scheme::Slack, vec![Secret::new("signing_secret", secret.clone())]);
+    let verifier = Verifier::new(settings).map_err(|problem| invalid(&problem.to_string()))?;
+    let headers = Headers(&head.headers);
+    let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
+    verify::verify(&verifier, &raw, now.to_jiff())
+        .map(drop)
+        .map_err(|refusal| Problem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string()))
+}
+
+fn invalid(detail: &str) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "interaction-invalid", detail)
+}
+
+/// Who pressed what.
+struct Pressed {
+    actor: String,
+    choices: Vec<(ApprovalId, Choice)>,
+}
+
+fn read(body: &[u8]) -> Option<Pressed> {
+    let payload = payload::parse_form(body, DuplicateKeys::Last).ok()?;
+    let user = &payload["user"];
+    let name = user["username"].as_str().or(user["name"].as_str()).or(user["id"].as_str()).unwrap_or("somebody");
+    let ours = |action: &&Value| action["block_id"].as_str() == Some(BLOCK);
+    let choices = payload["actions"].as_array()?.iter().filter(ours).filter_map(|action| {
+        let choice = Choice::parse(action["action_id"].as_str()?)?;
+        Some((ApprovalId::parse(action["value"].as_str()?)?, choice))
+    });
+    let choices: Vec<_> = choices.collect();
+    (!choices.is_empty()).then(|| Pressed { actor: format!("slack:{name}"), choices })
+}
