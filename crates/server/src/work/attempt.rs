@@ -58,8 +58,8 @@ impl Run<'_> {
         }
         let caps = match guarded {
             Guarded::Go(caps) => caps,
-            Guarded::Refused(refusal) => return self.refuse(step, &turn, refusal).await,
-            Guarded::Later(until, refusal) => return self.put_off(until, &refusal).await,
+            Guarded::Refused(refusal) => return Box::pin(self.refuse(step, &turn, refusal)).await,
+            Guarded::Later(until, refusal) => return Box::pin(self.put_off(until, &refusal)).await,
             Guarded::Broken(failure) => return self.end_untried(Next::Die { failure }).await,
         };
         let begin = Begin {
@@ -82,7 +82,7 @@ impl Run<'_> {
                 BegunWithin::Begun(Begun::Stale) => return Ok(None),
                 BegunWithin::Refused(cap) => {
                     self.job.tries -= 1;
-                    return self.refuse(step, &turn, caps[cap].refusal()).await;
+                    return Box::pin(self.refuse(step, &turn, caps[cap].refusal())).await;
                 }
             }
         }
@@ -105,7 +105,9 @@ impl Run<'_> {
         let outcome = outcome.unwrap_or_else(|_| Outcome::Unsure { failure: gave_up(timeout) });
         self.context.metrics.attempt(&step.destination, outcome.as_str(), self.context.clock.now().since(started));
         let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
-        self.context.safe_modes.attempted(worker, failed, now).await;
+        if !worker.safe_mode.when.is_empty() {
+            Box::pin(self.context.safe_modes.attempted(worker, failed, now)).await;
+        }
         self.settle_call(worker, step, turn, outcome, now).await
     }
 

@@ -153,7 +153,7 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
             // The slot that was taken is another destination's.
             return Ok(Some(run.hand_back()));
         }
-        if step.announces.is_some() && !run.announce(&live, &worker, step, &mut scope).await? {
+        if step.announces.is_some() && !Box::pin(run.announce(&live, &worker, step, &mut scope)).await? {
             run.pass(step, None, &mut scope);
             continue;
         }
@@ -169,8 +169,8 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
             }
         };
         if !step.action.is_inner() {
-            let guarded = run.guarded(&live, &worker, step, &scope).await?;
-            return run.attempt(&live, &worker, step, turn, &with, guarded).await;
+            let guarded = Box::pin(run.guarded(&live, &worker, step, &scope)).await?;
+            return Box::pin(run.attempt(&live, &worker, step, turn, &with, guarded)).await;
         }
         let inside = Inside { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
         match inner::perform(&run, inside).await? {

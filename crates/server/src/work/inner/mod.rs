@@ -62,9 +62,9 @@ pub(super) async fn perform(run: &Run<'_>, inside: Inside<'_>) -> Result<Inner, 
     match inside.step.action {
         Action::ComputeDedupKey => Ok(dedup_key::perform(inside.step, inside.with, inside.scope)),
         Action::StoreSetnx => setnx::perform(run, &inside).await,
-        Action::PolicyCheck => policy_check::perform(run, &inside).await,
-        Action::ConsentSet => consent_set::perform(run, &inside).await,
-        Action::ApprovalRequest => approval::perform(run, &inside).await,
+        Action::PolicyCheck => Box::pin(policy_check::perform(run, &inside)).await,
+        Action::ConsentSet => Box::pin(consent_set::perform(run, &inside)).await,
+        Action::ApprovalRequest => Box::pin(approval::perform(run, &inside)).await,
         Action::QueuePull => queue_pull::perform(run, &inside).await,
         Action::Queue => queue::perform(run, &inside).await,
         outward => Ok(Inner::Die(Failure::new(
