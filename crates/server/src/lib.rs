@@ -22,6 +22,7 @@ pub mod root_key;
 pub mod run;
 pub mod safe_mode;
 pub mod schedule;
-pub mod simulate;
 pub mod stage;
 pub mod work;
+
+pub use sluice_simulation as simulate;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sluice_domain::mutant::Mutant;
-use sluice_server::simulate::{Options, Profile, run};
+use sluice_simulation::{Options, Profile, run};
 
 const SEEDS: u64 = 200;
 const EVENTS: u32 = 500;

@@ -1,7 +1,7 @@
 //! The engine under simulation: a thousand seeds and two million events without a broken invariant.
 #![allow(clippy::unwrap_used)]
 
-use sluice_server::simulate::{Campaign, Options, Profile, run};
+use sluice_simulation::{Campaign, Options, Profile, run};
 
 fn campaign(seed: u64, seeds: u64, events: u32, profile: Profile) {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use sluice_faulty::{Disk, Keep};
-use sluice_server::simulate::{Campaign, Ground, Options, Profile, run_beside};
+use sluice_simulation::{Campaign, Ground, Options, Profile, run_beside};
 
 const KEEPS: [Keep; 4] = [Keep::Nothing, Keep::Some, Keep::Prefix, Keep::Everything];
 
