@@ -31,7 +31,7 @@ pub use guard::{
 };
 pub use op::{
     Acceptance, Accepted, AttemptSettlement, Begin, By, Draw, Drawn, DropJobs, Duplicate, EffectSettlement, JobNext,
-    Mark, Marked, Note, Prune, Replay, Resolve, Settlement, Verdict,
+    Mark, Marked, NewRevision, Note, Prune, Replay, Resolve, Settlement, Verdict,
 };
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
@@ -347,9 +347,10 @@ impl Ledger {
         self.submit(Op::Resume { target, actor, at }).await.map(drop)
     }
 
-    /// Keeps a revision of the configuration, so that jobs can run under the one they were accepted under.
-    pub async fn keep_revision(&self, hash: Arc<str>, files: String, actor: String, at: Time) -> Result<(), Error> {
-        self.submit(Op::Revision { hash, files, actor, at }).await.map(drop)
+    /// Keeps a revision of the configuration, so that jobs can run under the one they were accepted under, and writes down
+    /// that it is in force from here on, unless it was already.
+    pub async fn keep_revision(&self, revision: NewRevision) -> Result<(), Error> {
+        self.submit(Op::Revision(revision)).await.map(drop)
     }
 
     /// A line for the audit trail.
@@ -502,6 +503,16 @@ impl Ledger {
     /// The files of a revision of the configuration, as they were kept.
     pub async fn revision(&self, hash: Arc<str>) -> Result<Option<String>, Error> {
         self.reads.ask(move |connection| read::revision(connection, &hash)).await
+    }
+
+    /// What was in force and since when, newest first: the first one is in force now.
+    pub async fn configured(&self, page: Page) -> Result<Vec<ConfiguredRecord>, Error> {
+        self.reads.ask(move |connection| read::configured(connection, page)).await
+    }
+
+    /// How many live jobs and dead letters there are, by the revision, the worker and the queues that they belong to.
+    pub async fn pinned(&self) -> Result<Vec<PinnedRecord>, Error> {
+        self.reads.ask(read::pinned).await
     }
 
     /// The audit trail, newest first.

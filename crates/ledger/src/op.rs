@@ -59,17 +59,8 @@ pub enum Op {
         /// When.
         at: Time,
     },
-    /// Keep a revision of the configuration.
-    Revision {
-        /// Its digest.
-        hash: Arc<str>,
-        /// Path and text of each file, as JSON.
-        files: String,
-        /// Who brought it.
-        actor: String,
-        /// When.
-        at: Time,
-    },
+    /// Keep a revision of the configuration, and that it is in force from here on.
+    Revision(NewRevision),
     /// A line for the audit trail alone.
     Audit {
         /// When.
@@ -218,6 +209,21 @@ pub struct Note {
     pub state: EffectState,
     /// What it came to.
     pub result: Value,
+    /// When.
+    pub at: Time,
+}
+
+/// A revision of the configuration that comes into force.
+#[derive(Clone, Debug)]
+pub struct NewRevision {
+    /// Its digest.
+    pub hash: Arc<str>,
+    /// Path and text of each file, as JSON.
+    pub files: String,
+    /// Who brought it.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
     /// When.
     pub at: Time,
 }

@@ -330,6 +330,38 @@ pub struct PauseRecord {
     pub reason: String,
 }
 
+/// A revision of the configuration that came into force.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConfiguredRecord {
+    /// Its place among all changes, from 1.
+    pub n: i64,
+    /// Since when.
+    pub at: Time,
+    /// The revision.
+    pub hash: String,
+    /// Who brought it.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Jobs that belong together, by what they need of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PinnedRecord {
+    /// The revision whose steps they do.
+    pub revision: String,
+    /// Their worker.
+    pub worker: String,
+    /// The queue that they were put into.
+    pub queue: String,
+    /// Where they lie when they are dead.
+    pub dead_letter_queue: Option<String>,
+    /// How many are live.
+    pub live: u64,
+    /// How many wait for a person: dead letters, and those whose outcome is unknown.
+    pub parked: u64,
+}
+
 /// What a source has sent on one day, counted when it was committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {

@@ -73,6 +73,8 @@ questions! {
     dead_reasons(since: Time, limit: u32) -> Vec<Reason> = |store, since, limit| store.dead_reasons(since, limit);
     pauses() -> Vec<PauseRecord> = Store::pauses;
     revision(hash: &str) -> Option<String> = |store, hash| store.revision(hash);
+    configured(page: Page) -> Vec<ConfiguredRecord> = |store, page| store.configured(page);
+    pinned() -> Vec<PinnedRecord> = Store::pinned;
     audit(page: Page) -> Vec<AuditRecord> = |store, page| store.audit_trail(page);
     tallies(since_day: &str) -> Vec<Tally> = |store, since_day| store.tallies(since_day);
     keys() -> KeysRecord = |_| KeysRecord { root: String::new(), tenant: vec![], contacts: 0, to_rewrap: 0 };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_ledger::{
-    Acceptance, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Inspector, JobNext, Ledger, Options,
-    Settlement,
+    Acceptance, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Inspector, JobNext, Ledger, NewRevision,
+    Options, Settlement,
 };
 
 use given::{START, event, root_key};
@@ -78,7 +78,9 @@ async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
 /// Some of everything.
 async fn filled(directory: &Path) -> Ledger {
     let ledger = open(directory);
-    ledger.keep_revision("r1".into(), "[]".into(), "ann".into(), START).await.unwrap();
+    let (actor, reason) = ("ann".to_owned(), String::new());
+    let revision = NewRevision { hash: "r1".into(), files: "[]".into(), actor, reason, at: START };
+    ledger.keep_revision(revision).await.unwrap();
     for n in 0..5 {
         job(&ledger, &format!("done {n}"), JobState::Succeeded).await;
     }

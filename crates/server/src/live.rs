@@ -68,6 +68,11 @@ impl Revisions {
         Revisions { current: Arc::new(ArcSwap::from_pointee(current)), older: Arc::default(), secrets }
     }
 
+    /// Where secrets are looked up.
+    pub fn secrets(&self) -> &Arc<dyn config::SecretSource + Send + Sync> {
+        &self.secrets
+    }
+
     /// The revision in force.
     pub fn current(&self) -> Arc<Live> {
         self.current.load_full()

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_ledger::{Ledger, Options};
+use sluice_ledger::{Ledger, NewRevision, Options};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::change::place;
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
 use crate::live::{Live, Revisions};
@@ -55,6 +56,9 @@ pub enum StartError {
     /// The key that opens the ledger could not be found.
     #[error(transparent)]
     RootKey(#[from] root_key::RootKeyError),
+    /// A change of the configuration that was cut off could not be finished.
+    #[error("a change of the configuration was cut off and cannot be finished: {0}")]
+    Place(#[from] place::PlaceError),
     /// An address could not be taken.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
@@ -100,18 +104,21 @@ pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + 
         settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned()
     };
     let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
-    let noted = Noted::new(&*secrets);
-    let mut compiled = config::compile(&files, &noted);
+    let (live, problems) = ready(&files, &*secrets)?;
+    for problem in problems {
+        tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
+    }
+    Ok((live, files, secrets))
+}
+
+/// Compiles files to a revision that can be put in force, with what is only worth a warning.
+pub fn ready(files: &Files, secrets: &dyn SecretSource) -> Result<(Live, Vec<config::Problem>), StartError> {
+    let noted = Noted::new(secrets);
+    let mut compiled = config::compile(files, &noted);
     compiled.require_runtimes(sluice_connectors::find_runtime);
     match compiled.config.take() {
-        Some(config) => {
-            for problem in &compiled.problems {
-                tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
-            }
-            let live = Live::new(config, compiled.secrets)?.read_with(noted.seen());
-            Ok((live, files, secrets))
-        }
-        None => Err(StartError::Config(Box::new(compiled), files)),
+        Some(config) => Ok((Live::new(config, compiled.secrets)?.read_with(noted.seen()), compiled.problems)),
+        None => Err(StartError::Config(Box::new(compiled), files.clone())),
     }
 }
 
@@ -121,6 +128,7 @@ impl Node {
         if !settings.admin.ip().is_loopback() && settings.admin_token.is_none() {
             return Err(StartError::AdminOpen(settings.admin));
         }
+        let begun = place::finish(&settings.config)?;
         let (live, files, secrets) = load(&settings)?;
         let clock = Clock::start();
         let metrics = Metrics::new();
@@ -140,9 +148,12 @@ impl Node {
                 root_key: Some(root_key::find(&settings.data)?),
             },
         )?;
-        let revision = live.revision.clone();
-        let kept = serde_json::to_string(&files.iter().collect::<Vec<_>>()).expect("texts have a JSON form");
-        ledger.keep_revision(revision, kept, "start".into(), clock.wall()).await?;
+        // Whoever began to apply these files is who brought them, though the process died meanwhile.
+        let by = begun.filter(|begun| *begun.revision == *live.revision);
+        let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
+        let hash = live.revision.clone();
+        ledger.keep_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
+        place::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets);
 
         let safe_modes = SafeModes::load(ledger.clone()).await?;

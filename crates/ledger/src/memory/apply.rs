@@ -7,8 +7,8 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 
 use super::{AttemptRow, EffectRow, EventRow, Store};
-use crate::op::{Begin, DropJobs, Op, Prune, Replay, Reply, Resolve, Settlement, Verdict};
-use crate::record::{AuditRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally};
+use crate::op::{Begin, DropJobs, NewRevision, Op, Prune, Replay, Reply, Resolve, Settlement, Verdict};
+use crate::record::{AuditRecord, ConfiguredRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -55,11 +55,13 @@ impl Store {
                 self.log(at, &actor, "resume", &target, "");
                 Reply::Done
             }
-            Op::Revision { hash, files, actor, at } => {
-                if !self.revisions.contains_key(&hash) {
-                    self.log(at, &actor, "configure", &hash, "");
-                    self.revisions.insert(hash, files);
+            Op::Revision(NewRevision { hash, files, actor, reason, at }) => {
+                if self.configured.last().is_none_or(|last| *last.hash != *hash) {
+                    self.log(at, &actor, "configure", &hash, &reason);
+                    let n = self.configured.len() as i64 + 1;
+                    self.configured.push(ConfiguredRecord { n, at, hash: hash.to_string(), actor, reason });
                 }
+                self.revisions.entry(hash).or_insert(files);
                 Reply::Done
             }
             Op::Audit { at, actor, action, object, detail } => {

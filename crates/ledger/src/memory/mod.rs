@@ -22,8 +22,8 @@ use sluice_domain::time::Time;
 use crate::op::{AttemptSettlement, Begin};
 pub use crate::op::{Op, Reply};
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally,
-    Variants,
+    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, EventBody, EventRecord, JobRecord, NewEvent, Ord,
+    PauseRecord, Tally, Variants,
 };
 pub(crate) use guard::contacts_in_words;
 pub use writer::Place;
@@ -40,6 +40,7 @@ pub struct Store {
     running: BTreeSet<JobId>,
     pauses: BTreeMap<String, PauseRecord>,
     revisions: BTreeMap<Arc<str>, String>,
+    configured: Vec<ConfiguredRecord>,
     audit: Vec<AuditRecord>,
     /// By day since the epoch and source.
     tallies: BTreeMap<(i64, Arc<str>), Tally>,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
 
-use super::Store;
+use super::{JobRow, Store};
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, Fresh, JobRecord, Ord, PauseRecord, Tally,
+    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, EventBody, EventRecord, Fresh, JobRecord, Ord,
+    PauseRecord, PinnedRecord, Tally,
 };
 use crate::sqlite::{JobFilter, Page, Reason};
 
@@ -215,6 +216,33 @@ impl Store {
 
     pub(crate) fn revision(&self, hash: &str) -> Option<String> {
         self.revisions.get(hash).cloned()
+    }
+
+    pub(crate) fn configured(&self, page: Page) -> Vec<ConfiguredRecord> {
+        let newest_first = self.configured.iter().rev().filter(|line| page.after.is_none_or(|after| line.n < after));
+        newest_first.take(page.limit as usize).cloned().collect()
+    }
+
+    pub(crate) fn pinned(&self) -> Vec<PinnedRecord> {
+        let mut counts = BTreeMap::<(&str, &str, &str, Option<&str>), (u64, u64)>::new();
+        for JobRow { record: job, .. } in self.jobs.values() {
+            let parked = matches!(job.state, JobState::Dead | JobState::Unknown);
+            if parked || job.state.is_live() {
+                let queue = job.dead_letter_queue.as_deref().filter(|_| parked);
+                let count = counts.entry((&job.revision, &job.worker, &job.queue, queue)).or_default();
+                if parked { count.1 += 1 } else { count.0 += 1 }
+            }
+        }
+        let record =
+            |((revision, worker, queue, dead), (live, parked)): ((&str, &str, &str, Option<&str>), _)| PinnedRecord {
+                revision: revision.to_owned(),
+                worker: worker.to_owned(),
+                queue: queue.to_owned(),
+                dead_letter_queue: dead.map(str::to_owned),
+                live,
+                parked,
+            };
+        counts.into_iter().map(record).collect()
     }
 
     pub(crate) fn audit_trail(&self, page: Page) -> Vec<AuditRecord> {

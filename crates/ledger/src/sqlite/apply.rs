@@ -15,8 +15,8 @@ use super::reads::Reader;
 use super::row::place;
 use super::vault::{Changes, Sealer, Vault};
 use crate::op::{
-    AttemptSettlement, Begin, DropJobs, EffectSettlement, Op, Replay, Reply, Resolve, Rotate, Rotation, Settlement,
-    Verdict,
+    AttemptSettlement, Begin, DropJobs, EffectSettlement, NewRevision, Op, Replay, Reply, Resolve, Rotate, Rotation,
+    Settlement, Verdict,
 };
 use crate::record::{AttemptKind, Fresh, Tally};
 use crate::seal::{KeyId, Place};
@@ -110,15 +110,14 @@ impl Batch<'_> {
                 self.audit(*at, actor, "resume", target, "")?;
                 Ok(Reply::Done)
             }
-            Op::Revision { hash, files, actor, at } => {
-                let new = self.cached(include_str!("sql/insert_revision.sql"))?.execute(params![
-                    hash.as_ref(),
-                    at.0,
-                    actor,
-                    files
-                ])?;
-                if new > 0 {
-                    self.audit(*at, actor, "configure", hash, "")?;
+            Op::Revision(NewRevision { hash, files, actor, reason, at }) => {
+                let hash = hash.as_ref();
+                self.cached(include_str!("sql/insert_revision.sql"))?.execute(params![hash, at.0, actor, files])?;
+                let changed = self
+                    .cached(include_str!("sql/insert_configured.sql"))?
+                    .execute(params![hash, at.0, actor, reason])?;
+                if changed > 0 {
+                    self.audit(*at, actor, "configure", hash, reason)?;
                 }
                 Ok(Reply::Done)
             }

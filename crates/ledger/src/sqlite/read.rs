@@ -11,8 +11,8 @@ use sluice_domain::time::Time;
 
 use super::reads::Reader;
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, JobRecord, KeysRecord, Ord, PauseRecord, Tally,
-    VariantRecord, Variants,
+    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, EventBody, EventRecord, JobRecord, KeysRecord, Ord,
+    PauseRecord, PinnedRecord, Tally, VariantRecord, Variants,
 };
 
 /// Which jobs, for lists and for acts on everything that matches.
@@ -308,6 +308,37 @@ pub(crate) fn pauses(reader: &Reader<'_>) -> rusqlite::Result<Vec<PauseRecord>> 
 
 pub(crate) fn revision(reader: &Reader<'_>, hash: &str) -> rusqlite::Result<Option<String>> {
     reader.prepare_cached(include_str!("sql/revision.sql"))?.query_row([hash], |row| row.get(0)).optional()
+}
+
+pub(crate) fn configured(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<ConfiguredRecord>> {
+    reader
+        .prepare_cached(include_str!("sql/list_configured.sql"))?
+        .query_map(rusqlite::params![page.after, page.limit], |row| {
+            Ok(ConfiguredRecord {
+                n: row.get(0)?,
+                at: Time(row.get(1)?),
+                hash: row.get(2)?,
+                actor: row.get(3)?,
+                reason: row.get(4)?,
+            })
+        })?
+        .collect()
+}
+
+pub(crate) fn pinned(reader: &Reader<'_>) -> rusqlite::Result<Vec<PinnedRecord>> {
+    reader
+        .prepare_cached(include_str!("sql/pinned.sql"))?
+        .query_map([], |row| {
+            Ok(PinnedRecord {
+                revision: row.get(0)?,
+                worker: row.get(1)?,
+                queue: row.get(2)?,
+                dead_letter_queue: row.get(3)?,
+                live: row.get::<_, i64>(4)?.unsigned_abs(),
+                parked: row.get::<_, i64>(5)?.unsigned_abs(),
+            })
+        })?
+        .collect()
 }
 
 pub(crate) fn audit(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<AuditRecord>> {

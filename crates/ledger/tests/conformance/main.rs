@@ -94,6 +94,7 @@ macro_rules! suite {
             ]
             operate [
                 only_finished_and_dead_jobs_are_replayed
+                jobs_are_counted_by_what_they_need_of_a_configuration
                 a_replayed_job_starts_over_and_remembers_its_tries
                 a_replay_keeps_effect_keys_and_what_was_applied
                 a_replay_can_move_jobs_to_another_revision
@@ -110,6 +111,7 @@ macro_rules! suite {
             upkeep [
                 a_pause_lasts_over_restarts_until_it_is_resumed
                 a_revision_is_kept_as_it_was_first_given
+                a_revision_that_comes_back_is_in_force_a_second_time
                 the_audit_trail_is_read_newest_first_page_by_page
                 what_is_live_dead_or_parked_is_never_pruned
                 finished_events_go_with_everything_that_belongs_to_them

@@ -2,7 +2,7 @@
 
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
-use sluice_ledger::{Begin, Begun, DropJobs, Replay, Resolve, Settlement, Verdict};
+use sluice_ledger::{Begin, Begun, DropJobs, PinnedRecord, Replay, Resolve, Settlement, Verdict};
 
 use crate::driver::{Driver, Fixture, at, begin, effect_key, open, settlement};
 
@@ -47,6 +47,28 @@ pub async fn only_finished_and_dead_jobs_are_replayed<D: Driver>() {
         assert_eq!(job.state, if expected.contains(&id) { JobState::Queued } else { state });
         assert_eq!(job.replays, u32::from(expected.contains(&id)));
     }
+}
+
+pub async fn jobs_are_counted_by_what_they_need_of_a_configuration<D: Driver>() {
+    let fixture = open::<D>();
+    jobs_in_every_state(&fixture).await;
+    let dead = fixture.job_that_is("moved", JobState::Dead).await.id;
+    fixture.ledger.replay(Replay { revision: Some("r2".into()), ..replay(&[dead]) }).await.unwrap();
+    let mut pinned = fixture.ledger.pinned().await.unwrap();
+    pinned.sort();
+    let record = |revision: &str, dead: Option<&str>, live, parked| PinnedRecord {
+        revision: revision.into(),
+        worker: "crm".into(),
+        queue: "default".into(),
+        dead_letter_queue: dead.map(str::to_owned),
+        live,
+        parked,
+    };
+    let unknown = record("r1", None, 0, 1);
+    assert_eq!(
+        pinned,
+        [unknown, record("r1", None, 4, 0), record("r1", Some("leads-dead"), 0, 1), record("r2", None, 1, 0)]
+    );
 }
 
 pub async fn a_replayed_job_starts_over_and_remembers_its_tries<D: Driver>() {

@@ -2,7 +2,7 @@
 
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
-use sluice_ledger::{DropJobs, NewJob, Page, PauseRecord, Prune};
+use sluice_ledger::{DropJobs, NewJob, NewRevision, Page, PauseRecord, Prune};
 
 use crate::driver::{Driver, Fixture, at, open};
 use crate::given::{DAY, START, event};
@@ -25,16 +25,34 @@ pub async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
     assert_eq!(lines[2..], ["bob pause destination:crm still", "ann resume destination:crm "]);
 }
 
+fn revision(hash: &str, files: &str, actor: &str, reason: &str, at: Time) -> NewRevision {
+    NewRevision { hash: hash.into(), files: files.into(), actor: actor.into(), reason: reason.into(), at }
+}
+
 pub async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap(), None);
-    fixture.ledger.keep_revision("r1".into(), "[1]".into(), "ann".into(), at(1)).await.unwrap();
-    fixture.ledger.keep_revision("r1".into(), "[2]".into(), "bob".into(), at(2)).await.unwrap();
-    fixture.ledger.keep_revision("r2".into(), "[3]".into(), "bob".into(), at(3)).await.unwrap();
+    fixture.ledger.keep_revision(revision("r1", "[1]", "ann", "", at(1))).await.unwrap();
+    fixture.ledger.keep_revision(revision("r1", "[2]", "bob", "", at(2))).await.unwrap();
+    fixture.ledger.keep_revision(revision("r2", "[3]", "bob", "slower", at(3))).await.unwrap();
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap().as_deref(), Some("[1]"));
     assert_eq!(fixture.ledger.revision("r2".into()).await.unwrap().as_deref(), Some("[3]"));
-    assert_eq!(fixture.audit_lines().await, ["ann configure r1 ", "bob configure r2 "]);
+    assert_eq!(fixture.audit_lines().await, ["ann configure r1 ", "bob configure r2 slower"]);
+}
+
+pub async fn a_revision_that_comes_back_is_in_force_a_second_time<D: Driver>() {
+    let fixture = open::<D>();
+    for (hash, second) in [("r1", 1), ("r2", 2), ("r2", 3), ("r1", 4)] {
+        fixture.ledger.keep_revision(revision(hash, hash, "ann", "why not", at(second))).await.unwrap();
+    }
+    let fixture = fixture.reopen().await;
+    let all = fixture.ledger.configured(Page { after: None, limit: 10 }).await.unwrap();
+    let told: Vec<_> = all.iter().map(|line| (line.n, line.hash.as_str(), line.at)).collect();
+    assert_eq!(told, [(3, "r1", at(4)), (2, "r2", at(2)), (1, "r1", at(1))]);
+    assert_eq!((all[0].actor.as_str(), all[0].reason.as_str()), ("ann", "why not"));
+    let older = fixture.ledger.configured(Page { after: Some(3), limit: 1 }).await.unwrap();
+    assert_eq!(older, all[1..2]);
 }
 
 pub async fn the_audit_trail_is_read_newest_first_page_by_page<D: Driver>() {

@@ -8,6 +8,7 @@
 
 mod acts;
 mod approvals;
+mod apply;
 mod bench;
 mod chaos;
 mod check;
@@ -22,10 +23,12 @@ mod jobs;
 mod keys;
 mod lists;
 mod places;
+mod plan;
 mod print;
 mod reach;
 mod reference;
 mod replay;
+mod revisions;
 mod selection;
 mod send;
 mod sim;
@@ -73,7 +76,8 @@ Exit codes:
   0  done
   1  the answer is no: mistakes found, refused, not found, nothing matched, a check failed
   2  the arguments make no sense
-  3  the node or the ledger cannot be reached, or has failed";
+  3  the node or the ledger cannot be reached, or has failed
+  4  `plan` only: there are changes, and they can be applied";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -113,6 +117,14 @@ enum Command {
     SafeMode(guards::SafeModeCommand),
     /// Make the node read its configuration again
     Reload(acts::Reload),
+    /// See what a new configuration would change, and whom that concerns
+    Plan(plan::PlanCommand),
+    /// Put a planned configuration in force on the running node
+    Apply(apply::Apply),
+    /// Go back to an earlier configuration
+    Rollback(apply::Rollback),
+    /// See every configuration that was in force: when, by whom and why
+    Revisions(revisions::Revisions),
     /// See who did what, when and why
     Audit(acts::Audit),
     /// See and replace the keys that seal the ledger
@@ -147,6 +159,8 @@ pub mod exit {
     pub const USAGE: u8 = 2;
     /// The node or the ledger cannot be reached or has failed.
     pub const UNAVAILABLE: u8 = 3;
+    /// A plan has changes, and nothing is in their way.
+    pub const CHANGES: u8 = 4;
 }
 
 /// Why a command ends without success: what to say, and the exit code.
@@ -188,6 +202,10 @@ pub fn main() -> ExitCode {
         Command::Suppress(command) => command.run(),
         Command::SafeMode(command) => command.run(),
         Command::Reload(command) => command.run(),
+        Command::Plan(command) => command.run(),
+        Command::Apply(command) => command.run(),
+        Command::Rollback(command) => command.run(),
+        Command::Revisions(command) => command.run(),
         Command::Audit(command) => command.run(),
         Command::Keys(command) => command.run(),
         Command::Sim(command) => command.run(),

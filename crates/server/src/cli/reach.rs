@@ -84,6 +84,11 @@ impl Reach {
         })
     }
 
+    /// The configuration of the node, if it is on this machine.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
     fn data(&self) -> PathBuf {
         data_directory(&self.config, self.data.clone())
     }

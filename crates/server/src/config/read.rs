@@ -72,6 +72,16 @@ impl Files {
         self.entries.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
     }
 
+    /// As a revision is kept: a list of paths and texts.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&self.entries).expect("texts have a JSON form")
+    }
+
+    /// What [`Files::to_json`] wrote.
+    pub fn from_json(kept: &str) -> Option<Files> {
+        serde_json::from_str::<Vec<(String, String)>>(kept).ok().map(Files::from_texts)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -225,6 +225,7 @@ impl Operator {
     /// Reads the configuration and its secrets again and puts them in force, unless there is a mistake: then those before stay.
     /// Answers the revision in force and whether anything is another than before.
     pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
+        let _one_at_a_time = self.changing.lock().await;
         let loaded = run::load(&self.settings).map_err(|error| match error {
             run::StartError::Config(compiled, files) => OperateError::Config(crate::config::render_all(
                 &compiled.problems,
@@ -242,14 +243,8 @@ impl Operator {
         if revision == before.revision {
             self.ledger.audit(self.clock.wall(), actor, "secrets", &revision, "a secret has changed").await?;
         }
-        let kept = serde_json::to_string(&files.iter().collect::<Vec<_>>()).expect("texts have a JSON form");
-        self.ledger.keep_revision(revision.clone(), kept, actor.to_owned(), self.clock.wall()).await?;
-        self.revisions.replace(live);
-        self.scheduler.reconfigured();
-        // A worker may have come into a queue that is paused.
-        let _one_at_a_time = self.pausing.lock().await;
-        self.put_workers_in_force(&self.ledger.pauses().await?);
-        tracing::info!(%revision, "a new configuration is in force");
+        self.keep(&files, &revision, actor, "reload").await?;
+        self.put_in_force(live).await?;
         Ok((revision.to_string(), true))
     }
 }

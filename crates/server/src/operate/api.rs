@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use super::operator::{OperateError, Operator, ReplayOrder, Selection};
 use super::questions::Reveal;
-use super::{approvals, guards, keys, view};
+use super::{approvals, change, guards, keys, view};
 
 /// The admin listener, ready to be opened.
 #[derive(Debug)]
@@ -77,6 +77,10 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/approvals/{id}", get(approvals::show).post(approvals::decide_one))
         .route("/suppressions", get(guards::suppressions).post(guards::suppress))
         .route("/safe-mode", get(guards::safe_modes).post(guards::set_safe_mode))
+        .route("/plan", post(change::plan_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/apply", post(change::apply_route).layer(DefaultBodyLimit::max(change::ORDER_BYTES_MAX)))
+        .route("/revisions", get(change::revisions))
+        .route("/revisions/{revision}", get(change::revision))
         .route("/keys", get(keys::show))
         .route("/keys/rotate", post(keys::rotate))
         .route("/audit", get(audit));
@@ -509,6 +513,10 @@ async fn ready(State(operator): State<Operator>) -> Response {
         pause,
         resume,
         reload,
+        change::plan_route,
+        change::apply_route,
+        change::revisions,
+        change::revision,
         audit,
         approvals::list,
         approvals::show,

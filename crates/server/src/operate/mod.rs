@@ -10,6 +10,7 @@ mod acts;
 mod advice;
 mod api;
 pub mod approvals;
+pub mod change;
 mod clash;
 pub mod guards;
 pub mod keys;

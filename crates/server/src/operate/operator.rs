@@ -29,6 +29,9 @@ pub enum OperateError {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
+    /// It makes sense, and not now: the code, and what is in the way.
+    #[error("{1}")]
+    Conflict(&'static str, String),
     /// The new configuration has mistakes; the old one stays.
     #[error("{0}")]
     Config(String),
@@ -44,6 +47,7 @@ impl OperateError {
             OperateError::NotFound(_) => "not-found",
             OperateError::Conflict(_) => "conflict",
             OperateError::Invalid(_) => "invalid",
+            OperateError::Conflict(code, _) => code,
             OperateError::Config(_) => "config-invalid",
             OperateError::Ledger(sluice_ledger::Error::TooSlow) => "too-slow",
             OperateError::Ledger(_) => "ledger",
@@ -56,6 +60,7 @@ impl OperateError {
             OperateError::NotFound(_) => StatusCode::NOT_FOUND,
             OperateError::Conflict(_) => StatusCode::CONFLICT,
             OperateError::Invalid(_) => StatusCode::BAD_REQUEST,
+            OperateError::Conflict(..) => StatusCode::CONFLICT,
             OperateError::Config(_) => StatusCode::UNPROCESSABLE_ENTITY,
             OperateError::Ledger(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -114,6 +119,8 @@ pub struct Operator {
     pub(super) settings: Arc<Settings>,
     /// Held from the write to the word to the scheduler: were two pauses to overtake each other, the two would disagree.
     pub(super) pausing: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a configuration is put in force: of two changes the second one sees what the first one made.
+    pub(super) changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Operator {
@@ -137,6 +144,7 @@ impl Operator {
             safe_modes,
             settings: Arc::new(settings),
             pausing: Arc::default(),
+            changing: Arc::default(),
         }
     }
 

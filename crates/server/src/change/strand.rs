@@ -1,0 +1,87 @@
+//! What a change would take away from jobs that still need it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use sluice_domain::config::Config;
+use sluice_ledger::PinnedRecord;
+use utoipa::ToSchema;
+
+/// Something that jobs need and that would be gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stranded {
+    /// worker, queue or destination.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Live jobs that need it.
+    pub live: u64,
+    /// Dead letters and parked jobs that need it when they are replayed.
+    pub dead_letters: u64,
+    /// What becomes of them.
+    pub why: String,
+}
+
+/// A worker of a revision, and the destinations that its steps reach.
+pub type Reached = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// Everything that `after` has no more and that jobs need. What `before` had not either was given up earlier.
+pub fn stranded(before: Option<&Config>, after: &Config, pinned: &[PinnedRecord], reached: &Reached) -> Vec<Stranded> {
+    let mut found: BTreeMap<(&'static str, &str), (u64, u64)> = BTreeMap::new();
+    let mut need = |kind: &'static str, name, record: &PinnedRecord| {
+        if had(before, kind, name) && !has(after, kind, name) {
+            let count = found.entry((kind, name)).or_default();
+            count.0 += record.live;
+            count.1 += record.parked;
+        }
+    };
+    for record in pinned {
+        need("worker", record.worker.as_str(), record);
+        need("queue", record.queue.as_str(), record);
+        if let Some(queue) = record.dead_letter_queue.as_deref().filter(|queue| *queue != record.queue) {
+            need("queue", queue, record);
+        }
+        for destination in reached.get(&(record.revision.clone(), record.worker.clone())).into_iter().flatten() {
+            need("destination", destination.as_str(), record);
+        }
+    }
+    let tell = |((kind, name), (live, dead_letters)): ((&'static str, &str), _)| Stranded {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        live,
+        dead_letters,
+        why: why(kind).to_owned(),
+    };
+    found.into_iter().map(tell).collect()
+}
+
+fn why(kind: &str) -> &'static str {
+    match kind {
+        "worker" => {
+            "live jobs keep the steps that they have, one at a time after a restart, and nobody can pause them; dead letters \
+             die again when they are replayed with the newest steps"
+        }
+        "queue" => "its dead letters are never cleaned up, and its jobs cannot be replayed with the newest steps",
+        _ => "jobs keep the address and the limits that it had last, and nobody can pause it or change it any more",
+    }
+}
+
+fn had(before: Option<&Config>, kind: &str, name: &str) -> bool {
+    before.is_none_or(|before| has(before, kind, name))
+}
+
+fn has(config: &Config, kind: &str, name: &str) -> bool {
+    match kind {
+        "worker" => config.workers.contains_key(name),
+        "queue" => config.queues.contains_key(name),
+        _ => config.destinations.contains_key(name),
+    }
+}
+
+/// Which destinations the workers of a configuration reach.
+pub fn reached(config: &Config) -> Reached {
+    let of_worker = |worker: &sluice_domain::worker::Worker| {
+        worker.steps.iter().map(|step| step.destination.clone()).collect::<BTreeSet<String>>()
+    };
+    config.workers.iter().map(|(name, worker)| ((config.revision.0.clone(), name.clone()), of_worker(worker))).collect()
+}

@@ -1,0 +1,250 @@
+//! `sluice plan`: what a new configuration would change, before it does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+use super::flow::directory;
+use super::print::{self, BOLD, DIM, hint, plural, styled};
+use super::reach::Reach;
+use super::table::{Cell, Column, Table};
+use super::up::explain;
+use super::{Failed, exit};
+use crate::change::{ChangeView, FieldView, Plan, Side, Subject, plan};
+use crate::config::{self, Colours, EnvironmentThenFiles, Files};
+use crate::run::StartError;
+
+/// See what a new configuration would change, and whom that concerns
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The node compares the files with the revision in force; when no node runs, with the last one in the ledger.\n\n\
+Exit codes:\n  0  nothing would change\n  1  mistakes, or jobs still need what would be gone\n  4  there are changes, and they can be applied\n\n\
+Examples:\n  sluice plan\n  sluice plan new-config --url http://10.0.0.5:8081\n  sluice plan . --against ../released"
+)]
+pub(super) struct PlanCommand {
+    /// The new configuration: a directory or a file; --config when left out
+    #[arg(value_name = "DIR")]
+    new: Option<PathBuf>,
+    /// Compare with the configuration in this directory instead of a node's; says nothing about jobs
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "data"])]
+    against: Option<PathBuf>,
+    /// Do not refuse what jobs still need and would not have any more
+    #[arg(long)]
+    allow_stranded: bool,
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl PlanCommand {
+    pub fn run(self) -> Result<(), Failed> {
+        let new = self.new.clone().unwrap_or_else(|| self.reach.config().to_owned());
+        if let Some(against) = &self.against {
+            let plan = local(against, &new)?;
+            return self.tell(&json!(plan), &new);
+        }
+        let files = files(&new)?;
+        self.reach.run(async |desk| {
+            let answer = desk.post("/plan", &json!({ "files": files })).await?;
+            self.tell(&answer, &new)
+        })
+    }
+
+    fn tell(&self, answer: &Value, new: &Path) -> Result<(), Failed> {
+        let plan: Plan = print::understood(answer)?;
+        if self.json {
+            print::json(answer)?;
+        } else {
+            let mut text = told(&plan);
+            let refused = !plan.stranded.is_empty() && !self.allow_stranded;
+            if !plan.is_empty() && self.against.is_none() && !refused {
+                let allow = if plan.stranded.is_empty() { "" } else { " --allow-stranded" };
+                let order = format!("sluice apply {} --plan {}{allow} --reason \"…\"", new.display(), plan.plan);
+                text.push_str(&hint(&format!("\nPut it in force with: {order}")));
+            }
+            print::print(&text)?;
+        }
+        outcome(&plan, self.allow_stranded)
+    }
+}
+
+/// What a script learns from a plan.
+fn outcome(plan: &Plan, allow_stranded: bool) -> Result<(), Failed> {
+    if plan.is_empty() {
+        return Ok(());
+    }
+    let refused = !plan.stranded.is_empty() && !allow_stranded;
+    Err(Failed::new(if refused { exit::NO } else { exit::CHANGES }, ""))
+}
+
+/// The files of a configuration, as they are sent.
+pub(super) fn files(path: &Path) -> Result<BTreeMap<String, String>, Failed> {
+    let files = config::read(path).map_err(|error| explain(error.into()))?;
+    if !files.problems().is_empty() {
+        return Err(Failed::new(exit::NO, config::render_all(files.problems(), &files, Colours::Ansi)));
+    }
+    Ok(files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
+}
+
+/// Compares two directories, without a node.
+fn local(before: &Path, after: &Path) -> Result<Plan, Failed> {
+    let read = |path: &Path| -> Result<(Files, config::Compiled), Failed> {
+        let files = config::read(path).map_err(|error| explain(error.into()))?;
+        let compiled = config::compile(&files, &EnvironmentThenFiles::new(directory(path)));
+        Ok((files, compiled))
+    };
+    let (old_files, old) = read(before)?;
+    let (new_files, mut new) = read(after)?;
+    let Some(new_config) = new.config.take() else {
+        return Err(explain(StartError::Config(Box::new(new), new_files)));
+    };
+    let side = Side { files: &old_files, config: old.config.as_ref() };
+    Ok(plan(side, (&new_files, &new_config), &Subject::default()))
+}
+
+const ADDED: Style = AnsiColor::Green.on_default();
+const REMOVED: Style = AnsiColor::Red.on_default();
+const CHANGED: Style = AnsiColor::Yellow.on_default();
+
+/// A plan for a person.
+pub(super) fn told(plan: &Plan) -> String {
+    if plan.is_empty() {
+        return format!("Nothing changes: revision {} is in force.\n", plan.running);
+    }
+    let mut text = format!("Plan {}\n", styled(&plan.plan, BOLD));
+    text.push_str(&hint(&format!("revision {} is in force, and would become {}", plan.running, plan.new)));
+    if plan.changes.is_empty() {
+        text.push_str("\nOnly comments, layout or the places of files differ; nothing is done otherwise.\n");
+    }
+    for change in &plan.changes {
+        text.push('\n');
+        text.push_str(&told_change(change));
+    }
+    if !plan.affected.is_empty() {
+        text.push_str("\nJobs that this concerns:\n");
+        let mut table = Table::new([
+            Column::Cut("WORKER"),
+            Column::Whole("ACCEPTED UNDER"),
+            Column::Number("LIVE"),
+            Column::Number("DEAD LETTERS"),
+        ]);
+        for jobs in &plan.affected {
+            table.row([
+                Cell::from(jobs.worker.as_str()),
+                jobs.revision.as_str().into(),
+                jobs.live.into(),
+                jobs.dead_letters.into(),
+            ]);
+        }
+        text.push_str(&table.render());
+    }
+    if !plan.stranded.is_empty() {
+        text.push_str(&format!("\n{}\n", styled("Jobs still need what would be gone:", REMOVED)));
+        for thing in &plan.stranded {
+            text.push_str(&format!(
+                "  {} {}: {}, {}\n    {}\n",
+                thing.kind,
+                thing.name,
+                plural(thing.live, "live job"),
+                plural(thing.dead_letters, "dead letter"),
+                thing.why
+            ));
+        }
+        text.push_str(&hint(
+            "Keep it until they are done (`sluice jobs`, `sluice replay`, `sluice dlq drop`), or say --allow-stranded.",
+        ));
+    }
+    if !plan.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &plan.warnings {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    text
+}
+
+fn told_change(change: &ChangeView) -> String {
+    let (sign, style) = match change.change.as_str() {
+        "added" => ("+", ADDED),
+        "removed" => ("-", REMOVED),
+        _ => ("~", CHANGED),
+    };
+    let head = format!("{sign} {} {}", change.kind, change.name);
+    let mut text = format!("{}  {}\n", styled(&head, style), styled(&change.file, DIM));
+    for field in &change.fields {
+        text.push_str(&told_field(field));
+    }
+    for note in &change.notes {
+        text.push_str(&format!("    {} {note}\n", styled("!", CHANGED)));
+    }
+    text
+}
+
+/// The longest value that stands on one line with the other.
+const SHORT: usize = 60;
+/// How much of a long value is shown; `--json` has it all.
+const LONG: usize = 300;
+
+fn told_field(field: &FieldView) -> String {
+    let absent = || match &field.default {
+        Some(default) => styled(&format!("({default})"), DIM),
+        None => styled("nothing", DIM),
+    };
+    match (&field.from, &field.to) {
+        (Some(from), Some(to)) if from.contains('\n') || to.contains('\n') => {
+            format!("    {}:\n{}", field.path, told_lines(from, to))
+        }
+        (Some(from), Some(to)) if from.chars().count().max(to.chars().count()) > SHORT => {
+            let (from, to) = (styled(&format!("- {}", cut(from)), REMOVED), styled(&format!("+ {}", cut(to)), ADDED));
+            format!("    {}:\n      {from}\n      {to}\n", field.path)
+        }
+        (from, to) => {
+            let from = from.as_deref().map_or_else(absent, cut);
+            let to = to.as_deref().map_or_else(absent, cut);
+            format!("    {}: {from} → {to}\n", field.path)
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONG + 1).collect();
+    if flat.chars().count() <= LONG { flat } else { flat.chars().take(LONG).chain(['…']).collect() }
+}
+
+/// Texts of several lines, without those that are the same at the beginning and at the end.
+fn told_lines(from: &str, to: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (from.lines().collect(), to.lines().collect());
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(old, new)| old == new).count();
+    let start = same(&mut old.iter().zip(&new));
+    let end = same(&mut old[start..].iter().rev().zip(new[start..].iter().rev()));
+    let mut text = String::new();
+    for (sign, style, lines) in
+        [("-", REMOVED, &old[start..old.len() - end]), ("+", ADDED, &new[start..new.len() - end])]
+    {
+        for line in lines {
+            text.push_str(&format!("      {}\n", styled(&format!("{sign} {}", cut(line)), style)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_text_only_what_differs_is_shown() {
+        let shown = told_lines("a\nb\nc\nd", "a\nB\nB2\nc\nd");
+        assert_eq!(anstream::adapter::strip_str(&shown).to_string(), "      - b\n      + B\n      + B2\n");
+    }
+
+    #[test]
+    fn a_key_that_was_left_out_is_shown_with_its_default() {
+        let field = FieldView { path: "a.b".into(), from: None, to: Some("2".into()), default: Some("16".into()) };
+        assert_eq!(anstream::adapter::strip_str(&told_field(&field)).to_string(), "    a.b: (16) → 2\n");
+    }
+}
