@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod editor;
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -107,6 +109,7 @@ fn errors(compiled: &Compiled, files: &Files) -> String {
 
 fn good() -> Config {
     let (compiled, files) = compiled(&[]);
+    editor::accepts(&files);
     let errors = render_all(&compiled.problems, &files, Colours::None);
     compiled.config.unwrap_or_else(|| panic!("{errors}"))
 }
@@ -188,6 +191,7 @@ macro_rules! mistakes {
                 let said = errors(&compiled, &files);
                 assert!(compiled.config.is_none() && !said.contains("hunter2"), "{said}");
                 insta::assert_snapshot!(stringify!($name), said);
+                editor::agrees(stringify!($name), &compiled, &files);
             }
         )+
     };

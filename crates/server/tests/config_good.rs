@@ -1,5 +1,7 @@
 //! Configurations that mean something, and what they mean.
 
+mod editor;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
@@ -39,7 +41,12 @@ fn compiled(files: &[(&str, &str)]) -> Compiled {
         ("SF_SECRET", "hunter2"),
         ("API_TOKEN", "t0ken"),
     ]));
-    compile(&Files::from_texts(files.iter().copied()), &secrets)
+    let files = Files::from_texts(files.iter().copied());
+    let compiled = compile(&files, &secrets);
+    if compiled.config.is_some() {
+        editor::accepts(&files);
+    }
+    compiled
 }
 
 fn config(files: &[(&str, &str)]) -> Config {

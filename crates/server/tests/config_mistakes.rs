@@ -1,5 +1,7 @@
 //! What `check` says about a mistake, word for word, for a person and for a machine.
 
+mod editor;
+
 use std::io;
 
 use sluice_domain::verify::SecretValue;
@@ -111,6 +113,7 @@ fn shown(files: &Files) -> String {
 #[test]
 fn the_configuration_that_the_mistakes_are_made_in_has_none() {
     assert_eq!(shown(&edited(&[])), "no problems\n\n");
+    editor::accepts(&edited(&[]));
 }
 
 macro_rules! mistakes {
@@ -118,7 +121,9 @@ macro_rules! mistakes {
         $(
             #[test]
             fn $name() {
-                insta::assert_snapshot!(stringify!($name), shown(&edited(&[$($edits),+])));
+                let files = edited(&[$($edits),+]);
+                insta::assert_snapshot!(stringify!($name), shown(&files));
+                editor::agrees(stringify!($name), &compile(&files, &OneSecret), &files);
             }
         )+
     };

@@ -2,6 +2,8 @@
 //! somewhere.
 #![allow(clippy::unwrap_used)]
 
+mod editor;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,6 +82,7 @@ fn assert_without_problems(what: &str, files: &Files, secrets: &dyn SecretSource
     let compiled = compile(files, secrets);
     assert!(compiled.problems.is_empty(), "{what}:\n{}", render_all(&compiled.problems, files, Colours::None));
     assert!(compiled.config.is_some(), "{what}");
+    editor::accepts(files);
 }
 
 #[test]
@@ -248,12 +251,17 @@ fn every_dependency_has_a_reason() {
     assert!(missing.is_empty() && gone.is_empty(), "without a row: {missing:?}\nno longer used: {gone:?}");
 }
 
+fn pretty(value: &serde_json::Value) -> String {
+    serde_json::to_string_pretty(value).unwrap()
+}
+
 /// The generated pages: what each is made of, and how it is made again.
 #[test]
 fn generated_pages_are_fresh() {
     let fresh = [
         ("docs/reference/configuration.md", config::reference(), "sluice reference configuration"),
         ("docs/reference/api.json", sluice_server::operate::openapi(), "sluice reference api"),
+        ("docs/reference/sluice.schema.json", pretty(&config::editor_schema()), "sluice reference schema"),
     ];
     for (path, made, command) in fresh {
         assert!(

@@ -30,6 +30,8 @@ enum Page {
     Cli,
     /// The admin API, as OpenAPI in JSON
     Api,
+    /// The configuration, as a JSON Schema for editors
+    Schema,
 }
 
 /// Print a script that completes commands and flags in a shell
@@ -57,6 +59,7 @@ impl Reference {
             Page::Configuration => config::reference(),
             Page::Cli => cli(),
             Page::Api => operate::openapi(),
+            Page::Schema => print::pretty(&config::editor_schema()),
         };
         let Some(file) = self.check else { return print::print(&page) };
         let kept = std::fs::read_to_string(&file)

@@ -12,6 +12,7 @@ mod destination;
 mod destination_kinds;
 mod difference;
 mod document;
+mod editor;
 mod event;
 mod expression;
 mod fields;
@@ -50,6 +51,7 @@ mod worker;
 
 pub use compile::{Compiled, compile};
 pub use difference::{Difference, FieldDifference, differences};
+pub use editor::{documents, editor_schema};
 pub use node::Span;
 pub use problem::{Colours, Problem, Severity, did_you_mean, render_all, summary};
 pub use read::{Files, ReadError, read};

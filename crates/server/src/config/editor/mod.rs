@@ -1,0 +1,216 @@
+//! A JSON Schema of the language, for editors: completion, explanations, and most mistakes while they are typed. Made from
+//! the tables that the reader uses. What only the whole configuration can show stays `sluice check`'s.
+
+mod extra;
+mod shape;
+
+use serde_json::{Map, Value, json};
+use sluice_domain::action::Action;
+use sluice_domain::destination::DestinationKind;
+
+use super::document::{DOCUMENT, FILE};
+use super::parse;
+use super::read::Files;
+use super::reference::tables;
+use super::table::{Absent, Table};
+
+/// What kind of a document has which key, asked in this order.
+const KINDS: [(&str, &str); 2] = [("triggers", "a flow"), ("consumes", "a worker")];
+
+/// The schema of one document of a configuration.
+pub fn editor_schema() -> Value {
+    let mut definitions = Map::new();
+    for table in tables() {
+        let sections: &[&Table] = match table.title {
+            "a flow" | "a worker" => &[table, &DOCUMENT],
+            "any document" => &[&FILE, table],
+            _ => &[table],
+        };
+        definitions.insert(slug(table.title), object(sections, Named::Here));
+    }
+    for section in ["a queue", "a destination"] {
+        definitions.insert(format!("{}-by-name", slug(section)), named(section));
+    }
+    for kind in DestinationKind::NAMES {
+        definitions.insert(format!("destination-{kind}"), destination(kind));
+    }
+    for action in Action::ALL {
+        definitions.insert(format!("with-{}", action.name()), with(action));
+    }
+    let otherwise = json!({ "$ref": reference("any document") });
+    let document = KINDS.iter().rev().fold(otherwise, |otherwise, (key, title)| {
+        json!({ "if": { "required": [key] }, "then": { "$ref": reference(title) }, "else": otherwise })
+    });
+    json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": "https://sluice.invalid/sluice.schema.json",
+        "title": "Sluice configuration",
+        "description": "Made by `sluice reference schema`; do not edit it by hand.",
+        "type": "object",
+        "allOf": [document],
+        "definitions": definitions,
+    })
+}
+
+/// Every document of every file as the schema sees it, with the file; `None` for one that no parser can read.
+pub fn documents(files: &Files) -> Vec<(String, Option<Value>)> {
+    let mut found = vec![];
+    for (file, text) in files.iter() {
+        let (nodes, flaws) = parse::parse(text);
+        let values = nodes.iter().filter(|node| !node.is_null()).map(|node| Some(node.to_value()));
+        found.extend(values.map(|value| (file.to_owned(), value)));
+        if !flaws.is_empty() {
+            found.push((file.to_owned(), None));
+        }
+    }
+    found
+}
+
+/// `a retry policy` is `retry-policy`.
+fn slug(title: &str) -> String {
+    let words = ["a ", "an ", "the ", "any "].iter().find_map(|article| title.strip_prefix(article)).unwrap_or(title);
+    words.replace(' ', "-")
+}
+
+fn reference(title: &str) -> String {
+    format!("#/definitions/{}", slug(title))
+}
+
+/// Where a thing has its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// Under `name`, as the table says.
+    Here,
+    /// It is the key that the thing stands under, too.
+    Elsewhere,
+}
+
+/// A map with the keys of these tables and no others.
+fn object(tables: &[&Table], naming: Named) -> Value {
+    let mut properties = Map::new();
+    let mut required = vec![];
+    for (table, key) in tables.iter().flat_map(|table| table.keys.iter().map(move |key| (table, key))) {
+        let mut schema = extra::of_key(table.title, key.name).unwrap_or_else(|| shape::schema(&key.shape));
+        let mut about = key.about.to_owned();
+        if let Absent::Default(text) = key.default {
+            about.push_str(&format!(" When left out: {text}."));
+        }
+        if let Some(members) = schema.as_object_mut() {
+            members.insert("description".into(), Value::String(about));
+        }
+        properties.insert(key.name.to_owned(), schema);
+        if key.default == Absent::Required && !(naming == Named::Elsewhere && key.name == "name") {
+            required.push(key.name);
+        }
+    }
+    let about = tables.first().map_or("", |table| table.about);
+    let mut object = json!({
+        "type": "object",
+        "description": about,
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    if let Some(members) = object.as_object_mut() {
+        if !required.is_empty() {
+            members.insert("required".into(), json!(required));
+        }
+        let rules: Vec<Value> = tables.iter().flat_map(|table| extra::of_table(table.title)).collect();
+        if !rules.is_empty() {
+            members.insert("allOf".into(), Value::Array(rules));
+        }
+    }
+    object
+}
+
+/// A thing whose name is the key that it stands under.
+fn named(title: &str) -> Value {
+    let found: Vec<&Table> = tables().into_iter().filter(|table| table.title == title).collect();
+    match title {
+        "a destination" => {
+            let types: Vec<Value> = DestinationKind::NAMES
+                .iter()
+                .map(|kind| {
+                    let of_kind = json!({ "properties": { "type": { "const": kind } } });
+                    json!({ "if": of_kind, "then": { "$ref": format!("#/definitions/destination-{kind}") } })
+                })
+                .collect();
+            json!({
+                "type": "object",
+                "required": ["type"],
+                "properties": { "type": { "enum": DestinationKind::NAMES } },
+                "allOf": types,
+            })
+        }
+        _ => object(&found, Named::Elsewhere),
+    }
+}
+
+/// A destination of one type has the keys of all and its own.
+fn destination(kind: &str) -> Value {
+    let own = [format!("a {kind} destination"), format!("an {kind} destination")];
+    let found: Vec<&Table> = tables()
+        .into_iter()
+        .filter(|table| table.title == "a destination" || own.iter().any(|title| title == table.title))
+        .collect();
+    object(&found, Named::Elsewhere)
+}
+
+/// What an action takes under `with:`.
+fn with(action: Action) -> Value {
+    let spec = action.spec();
+    let mut properties = Map::new();
+    for parameter in spec.parameters {
+        let mut schema = shape::parameter(parameter);
+        if let Some(members) = schema.as_object_mut() {
+            members.insert("description".into(), json!(parameter.about));
+        }
+        properties.insert(parameter.name.to_owned(), schema);
+    }
+    properties.insert("destination".into(), json!({ "type": "string", "description": "Where." }));
+    let required: Vec<&str> =
+        spec.parameters.iter().filter(|parameter| parameter.required).map(|parameter| parameter.name).collect();
+    let mut object = json!({
+        "type": "object",
+        "description": spec.about,
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    if let (Some(members), false) = (object.as_object_mut(), required.is_empty()) {
+        members.insert("required".into(), json!(required));
+    }
+    if let (Some(members), Some(rule)) = (object.as_object_mut(), extra::of_action(action)) {
+        members.insert("allOf".into(), json!([rule]));
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_domain::schema::Schema;
+
+    use super::*;
+    use crate::config::table::Shape;
+
+    #[test]
+    fn it_is_a_schema_and_every_reference_leads_somewhere() {
+        let schema = editor_schema();
+        Schema::new(&schema).unwrap();
+        let text = schema.to_string();
+        for (at, _) in text.match_indices("#/definitions/") {
+            let name = text[at + "#/definitions/".len()..].split('"').next().unwrap();
+            assert!(schema["definitions"].get(name).is_some(), "{name} is not defined");
+        }
+    }
+
+    #[test]
+    fn editors_are_told_what_every_described_value_may_be() {
+        for table in tables() {
+            for key in table.keys {
+                if let Shape::Described(words) = key.shape {
+                    let told = extra::of_key(table.title, key.name).is_some() || shape::described(words).is_some();
+                    assert!(told, "`{}` of {} is {words}: say it in editor/shape.rs too", key.name, table.title);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The schema for editors beside `check`: it accepts what `check` accepts, and refuses what `check` refuses, as far as a single
+//! document can show it.
+
+#![allow(dead_code)]
+
+use std::sync::OnceLock;
+
+use sluice_domain::schema::Schema;
+use sluice_server::config::{Compiled, Files, Severity, documents, editor_schema};
+
+/// Mistakes that no schema of a single document can see, and why.
+const ONLY_THE_WHOLE: &[(&str, &str)] = &[
+    ("an_unknown_queue_in_a_flow", NAMES),
+    ("an_unknown_queue_in_a_worker", NAMES),
+    ("an_unknown_dead_letter_queue", NAMES),
+    ("dead_letters_that_go_round", NAMES),
+    ("a_dead_letter_loop_in_a_step", NAMES),
+    ("a_name_that_is_taken", "two items of one list may not have one name; a schema compares whole items only"),
+    ("two_steps_of_one_name", "two items of one list may not have one name; a schema compares whole items only"),
+    ("an_unknown_destination", NAMES),
+    ("a_destination_of_the_wrong_type", NAMES),
+    ("two_destinations_to_choose_from", NAMES),
+    ("two_flows_on_one_path", NAMES),
+    ("no_flow_at_all", NAMES),
+    ("a_schema_in_no_file", NAMES),
+    ("a_secret_that_is_not_set", "secrets are not in the files"),
+    ("a_missing_runtime", "what is installed is not in the files"),
+    ("a_step_that_has_not_run_yet", EXPRESSIONS),
+    ("an_unknown_step", EXPRESSIONS),
+    ("an_unknown_root", EXPRESSIONS),
+    ("a_root_left_out", EXPRESSIONS),
+    ("an_unknown_filter", EXPRESSIONS),
+    ("an_expression_that_is_none", EXPRESSIONS),
+    ("a_secret_in_an_expression", EXPRESSIONS),
+    ("a_secret_in_an_event", EXPRESSIONS),
+    ("a_key_with_an_id_that_nothing_names", ELSEWHERE),
+    ("a_key_in_stretches_without_a_time", ELSEWHERE),
+    ("another_key_in_a_step", ELSEWHERE),
+    ("a_required_field_that_is_never_filled", ELSEWHERE),
+    ("an_identity_that_is_never_mapped", ELSEWHERE),
+    ("a_class_without_its_means", "which class needs what is the connector's rule"),
+    ("a_setting_that_the_scheme_has_no_use_for", "which settings a scheme has a use for is the scheme's rule"),
+];
+
+const NAMES: &str = "names lead from one file to another";
+const EXPRESSIONS: &str = "a schema does not read expressions";
+const ELSEWHERE: &str = "depends on another place of the document";
+
+fn refusals(files: &Files) -> Vec<String> {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| Schema::new(&editor_schema()).expect("it is a schema"));
+    let mut found = vec![];
+    for (file, document) in documents(files) {
+        match document {
+            None => found.push(format!("{file}: no parser reads it")),
+            Some(document) => found.extend(schema.check(&document).iter().map(|mismatch| format!("{file}{mismatch}"))),
+        }
+    }
+    found
+}
+
+/// What is right to `check` is right to an editor.
+#[track_caller]
+pub fn accepts(files: &Files) {
+    let refusals = refusals(files);
+    assert!(refusals.is_empty(), "the schema refuses what `check` accepts:\n{}", refusals.join("\n"));
+}
+
+/// What is wrong to `check` is wrong to an editor, or listed.
+#[track_caller]
+pub fn agrees(name: &str, compiled: &Compiled, files: &Files) {
+    let refusals = refusals(files);
+    let listed = ONLY_THE_WHOLE.iter().any(|(listed, _)| *listed == name);
+    let is_error = |severity| severity == Severity::Error;
+    if compiled.problems.iter().any(|problem| is_error(problem.severity)) {
+        assert_ne!(refusals.is_empty(), !listed, "{name}: the schema says {refusals:?}; listed: {listed}");
+    } else if !compiled.problems.iter().any(|problem| problem.code == "not-ours") {
+        accepts(files);
+    }
+}
