@@ -46,6 +46,32 @@ impl Function {
         }
     }
 
+    /// One sentence for the reference.
+    pub fn about(self) -> &'static str {
+        match self {
+            Function::NormalizeEmail => "An email address in one spelling: without surrounding space, in lower case.",
+            Function::EmailHash => "A digest that stands for an email address, whatever its spelling.",
+            Function::E164 => {
+                "A phone number in one spelling; the argument is the country of numbers without a country code."
+            }
+            Function::PhoneHash => "A digest that stands for a phone number, with the same argument.",
+            Function::Sha256 => "SHA-256 in hexadecimal.",
+            Function::Seconds => "A moment, cut to whole seconds.",
+        }
+    }
+
+    /// An example for the reference, over `body`.
+    pub fn example(self) -> &'static str {
+        match self {
+            Function::NormalizeEmail => "normalize_email(body.email)",
+            Function::EmailHash => "email_hash(body.email)",
+            Function::E164 => "e164(body.phone, 'US')",
+            Function::PhoneHash => "phone_hash(body.phone, 'US')",
+            Function::Sha256 => "sha256(body.email)",
+            Function::Seconds => "seconds(body.at)",
+        }
+    }
+
     /// Whether nobody is recognised from its value.
     pub fn is_digest(self) -> bool {
         matches!(self, Function::EmailHash | Function::PhoneHash | Function::Sha256)

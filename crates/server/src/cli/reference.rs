@@ -26,6 +26,12 @@ pub(super) struct Reference {
 enum Page {
     /// Every key of the configuration, in Markdown
     Configuration,
+    /// Workers and their steps, in Markdown
+    Steps,
+    /// Every action and its parameters, in Markdown
+    Actions,
+    /// What expressions see and can do, in Markdown
+    Expressions,
     /// Every command and its flags, in Markdown
     Cli,
     /// The admin API, as OpenAPI in JSON
@@ -57,6 +63,9 @@ impl Reference {
     pub fn run(self) -> Result<(), Failed> {
         let page = match self.page {
             Page::Configuration => config::reference(),
+            Page::Steps => config::steps(),
+            Page::Actions => config::actions(),
+            Page::Expressions => config::expressions(),
             Page::Cli => cli(),
             Page::Api => operate::openapi(),
             Page::Schema => print::pretty(&config::editor_schema()),

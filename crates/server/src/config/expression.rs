@@ -47,7 +47,7 @@ pub(super) const FUNCTIONS: [&str; 10] =
     ["range", "dict", "namespace", "debug", "normalize_email", "email_hash", "e164", "phone_hash", "sha256", "seconds"];
 
 /// Filters that are worth offering.
-const FILTERS: [&str; 28] = [
+pub(super) const FILTERS: [&str; 28] = [
     "abs",
     "capitalize",
     "default",

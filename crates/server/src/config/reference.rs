@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use sluice_domain::action::Action;
 use sluice_domain::verify::Scheme;
 
+use super::pages::STEPS;
 use super::table::{Absent, Table};
 use super::{
     body, destination, destination_kinds, document, event, flow, items, key, policy, queue, retry, safe_mode, step,
-    trigger, verify, with, worker,
+    trigger, verify, worker,
 };
 
 /// Every table, in the order of the page.
@@ -72,15 +72,12 @@ pub(super) fn tables() -> Vec<&'static Table> {
 const OPENING: &str = "\
 # Configuration
 
-A configuration is a directory of YAML or JSON files. `sluice check` reads it and reports every problem.
+A configuration is a directory of YAML or JSON files. `sluice check` reads it and reports every problem. Workers and their steps have a
+[page of their own](steps.md), and so have [actions](actions.md) and [expressions](expressions.md). Editors can use the
+[JSON Schema](sluice.schema.json).
 
 - Durations are written `250ms`, `90s`, `15m`, `48h`, `7d`; sizes `64KiB`, `1MiB`; rates `5/min`, `100/s`, `20/10s`.
-- `{{ … }}` holds an expression. It may stand without quotes, as long as it ends on the line it begins on.
-- Expressions in a flow's key and mapping see `body`, `headers` and `request`; those in its steps see `event` too; those in a
-  worker's steps see `event`, `body`, `headers`, `request` and `steps.NAME.output` of the steps above; with `foreach`, also `item`
-  and `index`.
-- Beside the usual filters there are `normalize_email`, `email_hash`, `e164('US')`, `phone_hash('US')`, `sha256` and `seconds`,
-  each written `email_hash(body.email)` or `body.email | email_hash`.
+- `{{ … }}` holds an [expression](expressions.md). It may stand without quotes, as long as it ends on the line it begins on.
 - `${secrets.NAME}` stands for a secret: the environment variable `SLUICE_SECRET_NAME`, then `NAME`, then the file `secrets/NAME`.
   Secrets stand in `verify:`, in `destinations:`, under `with:` and in a script's `env:`, and nowhere in plain text.
 ";
@@ -88,16 +85,12 @@ A configuration is a directory of YAML or JSON files. `sluice check` reads it an
 /// The page, in Markdown.
 pub fn reference() -> String {
     let mut page = OPENING.to_owned();
-    for table in tables() {
+    for table in tables().into_iter().filter(|table| !STEPS.contains(&table.title)) {
         write_table(&mut page, table);
     }
     page.push_str("\n## Verification schemes\n\n");
     let names: Vec<String> = Scheme::ALL.iter().map(|scheme| format!("`{scheme}`")).collect();
     let _ = writeln!(page, "{}.", names.join(", "));
-    page.push_str("\n## Actions\n\nWhat `run:` may name, and what `with:` may hold.\n");
-    for action in Action::ALL {
-        write_action(&mut page, action);
-    }
     page
 }
 
@@ -108,7 +101,7 @@ fn heading(title: &str) -> String {
     characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
-fn write_table(page: &mut String, table: &Table) {
+pub(super) fn write_table(page: &mut String, table: &Table) {
     let _ = write!(
         page,
         "\n## {}\n\n{}\n\n| key | value | when left out | meaning |\n|---|---|---|---|\n",
@@ -136,32 +129,8 @@ fn write_table(page: &mut String, table: &Table) {
     }
 }
 
-fn write_action(page: &mut String, action: Action) {
-    let spec = action.spec();
-    let destination = match spec.destination_required {
-        _ if action.is_inner() => "Stays inside: it has no destination.".to_owned(),
-        true => format!("Needs a destination of type `{}`.", spec.destination),
-        false => format!("Uses a destination of type `{}`, or a built-in one when none is named.", spec.destination),
-    };
-    let _ = write!(
-        page,
-        "\n### {}\n\n{} {destination}\n\n| parameter | value | required | meaning |\n|---|---|---|---|\n",
-        spec.name, spec.about
-    );
-    for parameter in spec.parameters {
-        let required = if parameter.required { "yes" } else { "" };
-        let _ = writeln!(
-            page,
-            "| `{}` | {} | {required} | {} |",
-            parameter.name,
-            cell(&with::describe(&parameter.shape)),
-            cell(parameter.about)
-        );
-    }
-}
-
 /// A bar would end the cell.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
