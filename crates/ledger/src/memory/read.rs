@@ -224,25 +224,27 @@ impl Store {
     }
 
     pub(crate) fn pinned(&self) -> Vec<PinnedRecord> {
-        let mut counts = BTreeMap::<(&str, &str, &str, Option<&str>), (u64, u64)>::new();
+        let mut counts = BTreeMap::<PinnedRecord, u64>::new();
         for JobRow { record: job, .. } in self.jobs.values() {
             let parked = matches!(job.state, JobState::Dead | JobState::Unknown);
             if parked || job.state.is_live() {
-                let queue = job.dead_letter_queue.as_deref().filter(|_| parked);
-                let count = counts.entry((&job.revision, &job.worker, &job.queue, queue)).or_default();
-                if parked { count.1 += 1 } else { count.0 += 1 }
+                let group = PinnedRecord {
+                    revision: job.revision.to_string(),
+                    worker: job.worker.to_string(),
+                    queue: job.queue.to_string(),
+                    dead_letter_queue: job.dead_letter_queue.clone().filter(|_| parked),
+                    live: u64::from(!parked),
+                    parked: u64::from(parked),
+                };
+                *counts.entry(group).or_default() += 1;
             }
         }
-        let record =
-            |((revision, worker, queue, dead), (live, parked)): ((&str, &str, &str, Option<&str>), _)| PinnedRecord {
-                revision: revision.to_owned(),
-                worker: worker.to_owned(),
-                queue: queue.to_owned(),
-                dead_letter_queue: dead.map(str::to_owned),
-                live,
-                parked,
-            };
-        counts.into_iter().map(record).collect()
+        let times = |(group, count): (PinnedRecord, u64)| PinnedRecord {
+            live: group.live * count,
+            parked: group.parked * count,
+            ..group
+        };
+        counts.into_iter().map(times).collect()
     }
 
     pub(crate) fn audit_trail(&self, page: Page) -> Vec<AuditRecord> {

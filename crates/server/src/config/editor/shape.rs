@@ -98,6 +98,7 @@ pub(super) fn parameter(parameter: &Parameter) -> Value {
         ParameterShape::OneOf(words) => or_filled_in(json!({ "enum": words })),
         ParameterShape::Map => or_filled_in(json!({ "type": "object", "additionalProperties": any_template() })),
         ParameterShape::Duration => or_filled_in(schema(&Shape::Duration)),
+        ParameterShape::Number => or_filled_in(json!({ "type": "number", "exclusiveMinimum": 0 })),
         ParameterShape::Numbers => json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } }),
         ParameterShape::Texts => json!({ "anyOf": [template(), { "type": "array", "items": template() }] }),
     }
