@@ -1,5 +1,6 @@
 //! What the ledger remembers, as callers see it. No SQL type leaves this crate.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -360,6 +361,30 @@ pub struct PinnedRecord {
     pub live: u64,
     /// How many wait for a person: dead letters, and those whose outcome is unknown.
     pub parked: u64,
+}
+
+impl PinnedRecord {
+    /// What one job counts for.
+    pub(crate) fn one(
+        revision: String,
+        worker: String,
+        queue: String,
+        dead_letter_queue: Option<String>,
+        parked: bool,
+    ) -> PinnedRecord {
+        let (live, parked) = (u64::from(!parked), u64::from(parked));
+        PinnedRecord { revision, worker, queue, dead_letter_queue, live, parked }
+    }
+
+    /// Each of these so many times.
+    pub(crate) fn counted(groups: BTreeMap<PinnedRecord, u64>) -> Vec<PinnedRecord> {
+        let times = |(one, count): (PinnedRecord, u64)| PinnedRecord {
+            live: one.live * count,
+            parked: one.parked * count,
+            ..one
+        };
+        groups.into_iter().map(times).collect()
+    }
 }
 
 /// What a source has sent on one day, counted when it was committed.

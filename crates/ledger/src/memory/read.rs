@@ -228,23 +228,13 @@ impl Store {
         for JobRow { record: job, .. } in self.jobs.values() {
             let parked = matches!(job.state, JobState::Dead | JobState::Unknown);
             if parked || job.state.is_live() {
-                let group = PinnedRecord {
-                    revision: job.revision.to_string(),
-                    worker: job.worker.to_string(),
-                    queue: job.queue.to_string(),
-                    dead_letter_queue: job.dead_letter_queue.clone().filter(|_| parked),
-                    live: u64::from(!parked),
-                    parked: u64::from(parked),
-                };
+                let (revision, worker) = (job.revision.to_string(), job.worker.to_string());
+                let dead_letter_queue = job.dead_letter_queue.clone().filter(|_| parked);
+                let group = PinnedRecord::one(revision, worker, job.queue.to_string(), dead_letter_queue, parked);
                 *counts.entry(group).or_default() += 1;
             }
         }
-        let times = |(group, count): (PinnedRecord, u64)| PinnedRecord {
-            live: group.live * count,
-            parked: group.parked * count,
-            ..group
-        };
-        counts.into_iter().map(times).collect()
+        PinnedRecord::counted(counts)
     }
 
     pub(crate) fn audit_trail(&self, page: Page) -> Vec<AuditRecord> {

@@ -48,6 +48,13 @@ fn workers_with_live_jobs_are_found_by_one_look_up_each() {
 }
 
 #[test]
+fn what_jobs_need_is_counted_without_those_that_are_over_and_without_sorting() {
+    let plan = plan(include_str!("sql/pinned.sql"), vec![]);
+    assert!(plan.contains("job USING INDEX job_live") && plan.contains("job USING INDEX job_parked"), "{plan}");
+    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+}
+
+#[test]
 fn live_jobs_are_counted_without_their_rows() {
     let plan = plan(include_str!("sql/counts_live.sql"), vec![]);
     assert!(plan.contains("SCAN job USING COVERING INDEX job_live"), "{plan}");

@@ -326,19 +326,17 @@ pub(crate) fn configured(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Ve
 }
 
 pub(crate) fn pinned(reader: &Reader<'_>) -> rusqlite::Result<Vec<PinnedRecord>> {
-    reader
-        .prepare_cached(include_str!("sql/pinned.sql"))?
-        .query_map([], |row| {
-            Ok(PinnedRecord {
-                revision: row.get(0)?,
-                worker: row.get(1)?,
-                queue: row.get(2)?,
-                dead_letter_queue: row.get(3)?,
-                live: row.get::<_, i64>(4)?.unsigned_abs(),
-                parked: row.get::<_, i64>(5)?.unsigned_abs(),
-            })
-        })?
-        .collect()
+    let mut statement = reader.prepare_cached(include_str!("sql/pinned.sql"))?;
+    let mut rows = statement.query([])?;
+    let mut counts = BTreeMap::<PinnedRecord, u64>::new();
+    while let Some(row) = rows.next()? {
+        let parked: Option<String> = row.get(3)?;
+        let is_parked = parked.is_some();
+        let dead_letter_queue = parked.filter(|queue| !queue.is_empty());
+        let group = PinnedRecord::one(row.get(0)?, row.get(1)?, row.get(2)?, dead_letter_queue, is_parked);
+        *counts.entry(group).or_default() += 1;
+    }
+    Ok(PinnedRecord::counted(counts))
 }
 
 pub(crate) fn audit(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<AuditRecord>> {

@@ -12,7 +12,7 @@ use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
     Acceptance, AttemptKind, AttemptSettlement, Begin, DropJobs, EffectSettlement, Error, Inspector, JobNext, Ledger,
-    NewEvent, Options, Prune, Replay, Settlement,
+    NewEvent, NewRevision, Options, Prune, Replay, Settlement,
 };
 
 use crate::given::{DAY, START, event, root_key};
@@ -240,7 +240,11 @@ impl Stage {
             }
             Step::Pause => ledger.pause("destination:crm".into(), actor, reason, at).await.map(|()| None)?,
             Step::Resume => ledger.resume("destination:crm".into(), actor, at).await.map(|()| None)?,
-            Step::Revision => ledger.keep_revision("r1".into(), "[]".into(), actor, at).await.map(|()| None)?,
+            Step::Revision => {
+                let (hash, reason) = ("r1".into(), "why not".into());
+                let revision = NewRevision { hash, files: "[]".into(), actor, reason, at };
+                ledger.keep_revision(revision).await.map(|()| None)?
+            }
             Step::Audit => ledger.audit(at, "somebody", "looked", "ledger", "").await.map(|()| None)?,
             Step::Prune => {
                 let at = Time(START.0 + 2 * DAY);

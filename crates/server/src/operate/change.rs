@@ -274,9 +274,13 @@ impl Operator {
         let pinned = self.ledger.pinned().await?;
         let revisions: BTreeSet<&str> = pinned.iter().map(|record| record.revision.as_str()).collect();
         let mut subject = Subject::default();
+        let mut warnings = candidate.warnings.clone();
         for revision in revisions {
-            if let Some(live) = self.revisions.get(&Arc::from(revision), &self.ledger).await {
-                subject.reached.extend(reached(&live.config));
+            match self.revisions.get(&Arc::from(revision), &self.ledger).await {
+                Some(live) => subject.reached.extend(reached(&live.config)),
+                None => warnings.push(format!(
+                    "jobs were accepted under revision {revision}, which cannot be read any more (is a secret gone?); they die as revision-lost"
+                )),
             }
         }
         let week = std::time::Duration::from_secs(6 * 86_400);
@@ -288,7 +292,7 @@ impl Operator {
         let before = self.revisions.get(&Arc::from(Revision::of(running.iter()).0), &self.ledger).await;
         let side = Side { files: running, config: before.as_ref().map(|live| &live.config) };
         let plan = plan(side, (&candidate.files, &candidate.live.config), &subject);
-        Ok(Plan { warnings: candidate.warnings.clone(), ..plan })
+        Ok(Plan { warnings, ..plan })
     }
 
     /// What lies in the directory, if it may be replaced: what is in force, or what is to be put in force.
