@@ -10,7 +10,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply, Store};
-use sluice_ledger::{Error, Inspector, JobFilter, JobRecord, Ledger, RootKey};
+use sluice_ledger::{Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
 
 use super::checker::Invariant;
 
@@ -176,7 +176,8 @@ fn unnamed(mut reply: Reply) -> (Option<EventId>, String) {
 /// The simulation does not write revisions down; a node does.
 async fn keep(ledger: &Ledger, revisions: Vec<Arc<str>>) -> Result<(), Error> {
     for hash in revisions {
-        ledger.keep_revision(hash, "[]".to_owned(), "simulation".to_owned(), Time(0)).await?;
+        let (files, actor, reason) = ("[]".to_owned(), "simulation".to_owned(), String::new());
+        ledger.keep_revision(NewRevision { hash, files, actor, reason, at: Time(0) }).await?;
     }
     Ok(())
 }
