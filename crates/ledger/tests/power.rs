@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use sluice_domain::event::EventId;
 use sluice_domain::random::Random;
-use sluice_ledger::{Acceptance, Inspector, Ledger, Options};
+use sluice_ledger::{Acceptance, Inspector, Ledger, NewRevision, Options};
 
 use given::{START, event, root_key};
 
@@ -172,9 +172,13 @@ fn options() -> Options {
     few.with_root_key(root_key())
 }
 
+fn revision() -> NewRevision {
+    NewRevision { hash: "r1".into(), files: "[]".into(), actor: "ann".into(), reason: String::new(), at: START }
+}
+
 async fn work(data: &Path, log: &Path) -> Acknowledged {
     let ledger = Ledger::open(data, options()).unwrap();
-    ledger.keep_revision("r1".into(), "[]".into(), "ann".into(), START).await.unwrap();
+    ledger.keep_revision(revision()).await.unwrap();
     let mut acknowledged = Vec::new();
     for n in 0..EVENTS {
         let Acceptance::Accepted(accepted) = ledger.accept(event(&format!("key {n}"))).await.unwrap() else {
@@ -198,7 +202,7 @@ async fn check(data: &Path, acknowledged: &[(u64, EventId, u64)]) {
             Acceptance::Accepted(_) => panic!("key {n} was acknowledged and is gone"),
         }
     }
-    ledger.keep_revision("r1".into(), "[]".into(), "ann".into(), START).await.unwrap();
+    ledger.keep_revision(revision()).await.unwrap();
     assert_eq!(Inspector::open(data).unwrap().verify(|_, _| {}).unwrap().broken, []);
     let file = rusqlite::Connection::open(data.join("ledger.db")).unwrap();
     let verdict: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

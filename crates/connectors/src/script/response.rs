@@ -85,8 +85,9 @@ fn result(output: &[u8]) -> Value {
 /// The line that says what was wrong: the one that names an error, or else the last that is not part of a trace.
 fn complaint(errors: &[u8]) -> String {
     let text = String::from_utf8_lossy(errors);
-    let plain =
-        |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with([' ', '\t']) && !line.starts_with("Node.js v");
+    let plain = |line: &&str| {
+        line.contains(char::is_alphanumeric) && !line.starts_with([' ', '\t']) && !line.starts_with("Node.js v")
+    };
     let names_error = |line: &&str| {
         let word = line.split([':', ' ']).next().unwrap_or_default();
         (word.ends_with("Error") || word.ends_with("Exception") || word == "error") && plain(line)
@@ -142,7 +143,10 @@ mod tests {
         for (errors, expected) in [
             (node, "TypeError: forced"),
             (python, "ValueError: bad a***@example.com"),
-            ("error: relation \"contacts\" does not exist\n    at x {\n  code: '42P01'\n}\n\nNode.js v20.1\n", "error: relation \"contacts\" does not exist"),
+            (
+                "error: relation \"contacts\" does not exist\n    at x {\n  code: '42P01'\n}\n\nNode.js v20.1\n",
+                "error: relation \"contacts\" does not exist",
+            ),
             ("warning\nbash: line 1: x: command not found\n", "bash: line 1: x: command not found"),
             ("", ""),
         ] {

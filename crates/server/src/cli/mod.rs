@@ -7,8 +7,8 @@
 //! If the process dies here: for a running node see `run`; every other command has done its one act or not.
 
 mod acts;
-mod approvals;
 mod apply;
+mod approvals;
 mod bench;
 mod chaos;
 mod check;

@@ -184,7 +184,7 @@ impl Operator {
         self.put_paused_sources_in_force().await
     }
 
-    fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
+    pub(super) fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
         let live = self.revisions.current();
         let paused = schedule::pauses::workers(&live.config, pauses);
         for name in live.config.workers.keys() {

@@ -23,9 +23,6 @@ pub enum OperateError {
     /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
-    /// It was decided otherwise before.
-    #[error("{0}")]
-    Conflict(String),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -45,7 +42,6 @@ impl OperateError {
     pub fn code(&self) -> &'static str {
         match self {
             OperateError::NotFound(_) => "not-found",
-            OperateError::Conflict(_) => "conflict",
             OperateError::Invalid(_) => "invalid",
             OperateError::Conflict(code, _) => code,
             OperateError::Config(_) => "config-invalid",
@@ -58,7 +54,6 @@ impl OperateError {
     pub fn status(&self) -> StatusCode {
         match self {
             OperateError::NotFound(_) => StatusCode::NOT_FOUND,
-            OperateError::Conflict(_) => StatusCode::CONFLICT,
             OperateError::Invalid(_) => StatusCode::BAD_REQUEST,
             OperateError::Conflict(..) => StatusCode::CONFLICT,
             OperateError::Config(_) => StatusCode::UNPROCESSABLE_ENTITY,
