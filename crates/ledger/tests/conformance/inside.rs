@@ -1,9 +1,12 @@
 //! Steps that stay inside: what they came to is kept, and a mark has one owner.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, EffectState, JobState};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::random::Random;
 use sluice_domain::time::Time;
 use sluice_ledger::{DropJobs, JobRecord, Mark, Marked, Note, Prune};
 
@@ -37,7 +40,7 @@ fn mark(job: &JobRecord, key: &str, near: &[&str]) -> Mark {
         store: "default".into(),
         key: digest(key),
         near: near.iter().map(|key| digest(key)).collect(),
-        event: EventId([u8::try_from(job.id.0).unwrap(); 16]),
+        event: EventId([u8::try_from(job.id.0 % 251).unwrap(); 16]),
         expires_at: Time(at(0).0 + HOUR),
     }
 }
@@ -127,4 +130,46 @@ pub async fn a_dropped_job_releases_its_marks<D: Driver>() {
     let drop = DropJobs { jobs: vec![one.id], actor: "ann".into(), reason: "poison".into(), at: at(9) };
     fixture.ledger.drop_jobs(drop).await.unwrap();
     assert!(set(&fixture, mark(&two, "k", &[])).await);
+}
+
+/// Whoever asks, in whatever order, at whatever time, over restarts: a mark has one owner, and only that one is told so.
+pub async fn any_order_of_marks_does_what_a_plain_model_does<D: Driver>() {
+    for seed in 0..4 {
+        let mut random = Random::seeded(seed);
+        let mut fixture = open::<D>();
+        let mut jobs = Vec::new();
+        for n in 0..6 {
+            jobs.push(fixture.job(&format!("job {n}")).await);
+        }
+        let keys = ["a", "b", "c"];
+        let mut owners = HashMap::<&str, (usize, Time)>::new();
+        let mut now = at(0);
+        for _ in 0..120 {
+            let (who, key) = (random.below(6) as usize, keys[random.below(3) as usize]);
+            match random.below(12) {
+                0 => now = Time(now.0 + HOUR / 3),
+                1 => fixture = fixture.reopen().await,
+                2 => {
+                    // Dropped, and another job takes its place.
+                    fixture.attempt(jobs[who].id, 1, JobState::Dead).await;
+                    let drop = DropJobs { jobs: vec![jobs[who].id], actor: "ann".into(), reason: "x".into(), at: now };
+                    fixture.ledger.drop_jobs(drop).await.unwrap();
+                    owners.retain(|_, (owner, _)| *owner != who);
+                    jobs[who] = fixture.job(&format!("another {seed} {}", random.next_u64())).await;
+                }
+                _ => {
+                    let mut asked = mark(&jobs[who], key, &[]);
+                    // Each job has a mark of its own for each key.
+                    asked.note.key.0[15] = key.as_bytes()[0];
+                    (asked.note.at, asked.expires_at) = (now, Time(now.0 + HOUR));
+                    let set = set(&fixture, asked).await;
+                    let owner = owners.get(key).filter(|(_, until)| *until > now).map(|(owner, _)| *owner);
+                    assert_eq!(set, owner.is_none_or(|owner| owner == who), "seed {seed}, {key}: {owners:?}");
+                    if owner.is_none() {
+                        owners.insert(key, (who, Time(now.0 + HOUR)));
+                    }
+                }
+            }
+        }
+    }
 }

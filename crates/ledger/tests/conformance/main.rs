@@ -85,6 +85,7 @@ macro_rules! suite {
                 a_mark_of_another_store_is_another_mark
                 an_expired_mark_is_free_and_is_pruned
                 a_dropped_job_releases_its_marks
+                any_order_of_marks_does_what_a_plain_model_does
             ]
             budget [
                 retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts
