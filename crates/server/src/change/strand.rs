@@ -81,7 +81,7 @@ fn has(config: &Config, kind: &str, name: &str) -> bool {
 /// Which destinations the workers of a configuration reach.
 pub fn reached(config: &Config) -> Reached {
     let of_worker = |worker: &sluice_domain::worker::Worker| {
-        let outward = worker.steps.iter().filter(|step| !step.destination.is_empty());
+        let outward = worker.steps.iter().chain(&worker.undo).filter(|step| !step.destination.is_empty());
         outward.map(|step| step.destination.clone()).collect::<BTreeSet<String>>()
     };
     config.workers.iter().map(|(name, worker)| ((config.revision.0.clone(), name.clone()), of_worker(worker))).collect()

@@ -241,7 +241,10 @@ mod tests {
     fn a_key_that_is_left_out_is_shown_with_what_holds_then() {
         assert_eq!(
             told("name: w\nconsumes: q", "name: w\nconsumes: q\nconcurrency: 2\nretry: {max_attempts: 3}"),
-            ["worker w concurrency: (8) -> 2", "worker w retry: nothing -> {max_attempts: 3}"]
+            [
+                "worker w concurrency: (8) -> 2",
+                "worker w retry: (the policy of a document with nothing but `retry:`) -> {max_attempts: 3}"
+            ]
         );
         let (before, after) =
             ("destinations: {a: {type: salesforce, api_version: v58.0}}", "destinations: {a: {type: salesforce}}");

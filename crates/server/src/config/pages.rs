@@ -6,15 +6,20 @@ use serde_json::{Value, json};
 use sluice_domain::action::Action;
 use sluice_domain::template::{Expression, Function, Scope};
 
-use super::expression::{ACCEPTED, REQUEST, WORKED};
+use super::expression::{ACCEPTED, REQUEST, WORKED, WORKED_ITEM};
 use super::reference::{cell, tables, write_table};
 use super::with;
 
 /// The tables that stand on the page about steps, in this order, and not on the page about the configuration.
-pub(super) const STEPS: [&str; 8] = [
+pub(super) const STEPS: [&str; 13] = [
     "a worker",
     "what a worker consumes",
+    "a schedule",
     "a step",
+    "a pull",
+    "the queue of a worker's step",
+    "a pace",
+    "an undo",
     "a step of a flow",
     "the queue of a step",
     "a retry policy",
@@ -158,12 +163,13 @@ pub fn expressions() -> String {
         ("a flow's key and its `event:`", REQUEST.roots),
         ("the steps of a flow", ACCEPTED.roots),
         ("the steps of a worker", WORKED),
+        ("a step of a worker with `foreach`", WORKED_ITEM),
     ] {
         let _ = writeln!(page, "| {place} | {} |", names(roots));
     }
     page.push_str(
         "\n`body` and `headers` are the request's (names of headers in lower case), `request` has both, `event` is the normalized event, and \
-         `steps.NAME.output` is what an earlier step came to.\n",
+         `steps.NAME.output` is what an earlier step came to. `item` is the item of the list, and `index` its place from 0.\n",
     );
     let sample = sample().get("body").map_or_else(String::new, Value::to_string);
     let _ = write!(page, "\nIn the examples `body` is `{sample}`.\n\n## Functions\n\n");

@@ -42,6 +42,11 @@ fn take_document(found: &mut BTreeMap<ThingName, Thing>, file: &str, mut members
     let is_worker = ["consumes", "schedule", "on", "run"].iter().any(|key| members.contains_key(*key));
     let sections: Vec<&str> =
         DOCUMENT.keys.iter().map(|key| key.name).filter(|name| members.contains_key(*name)).collect();
+    let is_policy = members.contains_key("retry") && members.keys().all(|key| key == "retry" || key == "version");
+    if is_policy {
+        let policy = members.shift_remove("retry").unwrap_or_default();
+        return add(found, file, ("retry policy", "of every worker that has none"), policy);
+    }
     let foreign = !is_flow && !is_worker && sections.is_empty();
     if foreign {
         return add(found, file, ("file", file), Value::Object(members));

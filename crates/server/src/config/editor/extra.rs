@@ -39,6 +39,7 @@ pub(super) fn of_key(table: &str, key: &str) -> Option<Value> {
         }
         ("a worker", "consumes") => queue("what a worker consumes"),
         ("a step of a flow", "queue") => queue("the queue of a step"),
+        ("a step", "queue") => queue("the queue of a worker's step"),
         ("a step of a flow" | "a step", "name" | "id") => {
             json!({ "type": ["string", "number"], "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$" })
         }
@@ -52,11 +53,11 @@ pub(super) fn of_key(table: &str, key: &str) -> Option<Value> {
         ("a key", "first_of") => json!({ "type": "array", "minItems": 1, "items": key_from() }),
         ("a key", "fields") => json!({ "anyOf": [part(), { "type": "array", "minItems": 1, "items": part() }] }),
         ("a key", "at") => part(),
-        ("a step", "run") => json!({ "enum": actions() }),
-        ("a step", "uses") => {
+        ("a step" | "an undo", "run") => json!({ "enum": actions() }),
+        ("a step" | "an undo", "uses") => {
             json!({ "anyOf": [{ "enum": actions() }, { "type": "string", "pattern": RUNTIME }] })
         }
-        ("a step", "env") => {
+        ("a step" | "an undo", "env") => {
             let ours = json!({ "enum": OURS });
             json!({
                 "type": "object",
@@ -65,7 +66,7 @@ pub(super) fn of_key(table: &str, key: &str) -> Option<Value> {
             })
         }
         ("an smtp destination", "from") => json!({ "type": "string", "pattern": "@" }),
-        ("a step", "with") => json!({ "type": "object" }),
+        ("a step" | "an undo", "with") => json!({ "type": "object" }),
         ("an event", "type" | "id" | "occurred_at") => {
             json!({ "anyOf": [template(), { "type": ["array", "object"] }] })
         }
@@ -103,11 +104,26 @@ pub(super) fn of_table(title: &str) -> Vec<Value> {
         |keys: &[&str]| json!({ "anyOf": keys.iter().map(|key| json!({ "required": [key] })).collect::<Vec<_>>() });
     match title {
         "a flow" => vec![not_both("triggers", "consumes")],
-        "a worker" => vec![not_both("run", "steps"), either(&["run", "steps"])],
+        "a worker" => vec![
+            not_both("run", "steps"),
+            either(&["run", "steps"]),
+            not_both("consumes", "on"),
+            not_both("consumes", "schedule"),
+            not_both("on", "schedule"),
+        ],
         "a step of a flow" => vec![not_both("name", "id")],
         "a step" => {
-            let mut rules = vec![not_both("name", "id"), either(&["name", "id"]), not_both("run", "uses")];
-            rules.push(either(&["run", "uses"]));
+            let does = ["run", "uses", "queue", "queue_pull"];
+            let mut rules = vec![not_both("name", "id"), either(&["name", "id"]), either(&does)];
+            for (place, one) in does.iter().enumerate() {
+                rules.extend(does[place + 1..].iter().map(|other| not_both(one, other)));
+            }
+            rules.extend(Action::ALL.into_iter().flat_map(with_of));
+            rules.extend(scripts());
+            rules
+        }
+        "an undo" => {
+            let mut rules = vec![not_both("run", "uses"), either(&["run", "uses"])];
             rules.extend(Action::ALL.into_iter().flat_map(with_of));
             rules.extend(scripts());
             rules

@@ -15,7 +15,13 @@ use super::reference::tables;
 use super::table::{Absent, Table};
 
 /// What kind of a document has which key, asked in this order.
-const KINDS: [(&str, &str); 2] = [("triggers", "a flow"), ("consumes", "a worker")];
+const KINDS: [(&str, &str); 5] = [
+    ("triggers", "a flow"),
+    ("consumes", "a worker"),
+    ("on", "a worker"),
+    ("schedule", "a worker"),
+    ("retry", "a policy document"),
+];
 
 /// The schema of one document of a configuration.
 pub fn editor_schema() -> Value {
@@ -24,6 +30,7 @@ pub fn editor_schema() -> Value {
         let sections: &[&Table] = match table.title {
             "a flow" | "a worker" => &[table, &DOCUMENT],
             "any document" => &[&FILE, table],
+            "a policy document" => &[&FILE, &DOCUMENT, table],
             _ => &[table],
         };
         definitions.insert(slug(table.title), object(sections, Named::Here));

@@ -82,6 +82,12 @@ pub(super) fn described(words: &str) -> Option<Value> {
         "text with {body}, {timestamp}, {id}, {url} and {method}, in quotes" => text(),
         "a time such as 2026-12-31T00:00:00Z" => json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" }),
         "a list of texts" => texts(),
+        "a type of event such as shopify.cart.abandoned" => json!({ "type": "string", "minLength": 1 }),
+        "a rule such as */10 * * * *: minute, hour, day of the month, month, day of the week" => {
+            json!({ "type": "string", "pattern": r"^\s*\S+(\s+\S+){4}\s*$" })
+        }
+        "a span of time such as 200-600ms" => json!({ "type": "string", "pattern": "[0-9]" }),
+        "an expression" | "a list: step:NAME.path, or an expression" => template(),
         _ => return None,
     })
 }
