@@ -264,6 +264,7 @@ fn generated_pages_are_fresh() {
         ("docs/reference/configuration.md", config::reference(), "sluice reference configuration"),
         ("docs/reference/steps.md", config::steps(), "sluice reference steps"),
         ("docs/reference/actions.md", config::actions(), "sluice reference actions"),
+        ("docs/reference/policies.md", config::policies(), "sluice reference policies"),
         ("docs/reference/expressions.md", config::expressions(), "sluice reference expressions"),
         ("docs/reference/api.json", sluice_server::operate::openapi(), "sluice reference api"),
         ("docs/reference/sluice.schema.json", pretty(&config::editor_schema()), "sluice reference schema"),

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Files;
+use crate::config::{self, Files};
 
 const DRAFT: &str = ".sluice-apply.draft";
 const STAGED: &str = ".sluice-apply";
@@ -90,9 +90,9 @@ pub fn check_path(path: &str) -> Result<(), PlaceError> {
     if parts.len() > DEPTH_MAX {
         return refuse("it lies too deep");
     }
-    match path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).as_deref() {
-        Some("yml" | "yaml" | "json") => Ok(()),
-        _ => refuse("a configuration is made of .yml, .yaml and .json files"),
+    match config::is_taken(path) {
+        true => Ok(()),
+        false => refuse("a configuration is made of .yml, .yaml and .json files, messages in templates/ and lists in lists/"),
     }
 }
 

@@ -32,6 +32,8 @@ enum Page {
     Actions,
     /// What expressions see and can do, in Markdown
     Expressions,
+    /// Policies and safe mode, in Markdown
+    Policies,
     /// Every command and its flags, in Markdown
     Cli,
     /// The admin API, as OpenAPI in JSON
@@ -66,6 +68,7 @@ impl Reference {
             Page::Steps => config::steps(),
             Page::Actions => config::actions(),
             Page::Expressions => config::expressions(),
+            Page::Policies => config::policies(),
             Page::Cli => cli(),
             Page::Api => operate::openapi(),
             Page::Schema => print::pretty(&config::editor_schema()),

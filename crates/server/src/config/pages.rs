@@ -39,12 +39,7 @@ A worker does its steps in their order, one job at a time for each person. What 
 /// The page about workers and their steps, in Markdown.
 pub fn steps() -> String {
     let mut page = ABOUT_STEPS.to_owned();
-    let all = tables();
-    for title in STEPS {
-        if let Some(table) = all.iter().find(|table| table.title == title) {
-            write_table(&mut page, table);
-        }
-    }
+    write_tables(&mut page, &STEPS);
     page
 }
 
@@ -87,6 +82,42 @@ fn write_action(page: &mut String, action: Action) {
         let required = if parameter.required { "yes" } else { "" };
         let shape = cell(&with::describe(&parameter.shape));
         let _ = writeln!(page, "| `{}` | {shape} | {required} | {} |", parameter.name, cell(parameter.about));
+    }
+}
+
+/// The tables that stand on the page about policies, in this order, and not on the page about the configuration.
+pub(super) const POLICIES: [&str; 9] = [
+    "a policy",
+    "a rule of a policy",
+    "consent",
+    "quiet hours",
+    "a limit of a policy",
+    "suppression",
+    "safe mode",
+    "what turns safe mode on",
+    "an error rate",
+];
+
+const ABOUT_POLICIES: &str = "\
+# Policies and safe mode
+
+Made by `sluice reference policies`; do not edit it by hand.
+
+A policy says what has to hold before an effect happens. It stands under `policies:`, a [step](steps.md) names it with `policy:`, and what it refuses is a
+no-op with the rule that decided. Safe mode is a worker's second way of working, for as long as it is on.
+";
+
+/// The page about policies and safe mode, in Markdown.
+pub fn policies() -> String {
+    let mut page = ABOUT_POLICIES.to_owned();
+    write_tables(&mut page, &POLICIES);
+    page
+}
+
+fn write_tables(page: &mut String, titles: &[&str]) {
+    let all = tables();
+    for table in titles.iter().filter_map(|title| all.iter().find(|table| table.title == *title)) {
+        write_table(page, table);
     }
 }
 
@@ -207,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn every_table_of_the_page_about_steps_is_there() {
+    fn every_table_that_a_page_promises_is_there() {
         let titles: Vec<&str> = tables().iter().map(|table| table.title).collect();
-        assert!(STEPS.iter().all(|title| titles.contains(title)));
+        assert!(STEPS.iter().chain(&POLICIES).all(|title| titles.contains(title)));
     }
 }

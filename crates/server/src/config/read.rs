@@ -154,11 +154,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
             if depth < DEPTH_MAX && name != "secrets" && name != "node_modules" {
                 walk(&entry.path(), &relative, depth + 1, files)?;
             }
-        } else if (is_configuration(&name)
-            || message::part_of(&relative).is_some()
-            || policy::list_of(&relative).is_some())
-            && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file())
-        {
+        } else if is_taken(&relative) && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file()) {
             files.add(&entry.path(), relative)?;
         }
         if files.entries.len() > FILES_MAX {
@@ -166,6 +162,16 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
         }
     }
     Ok(())
+}
+
+/// Whether a file at this path within a configuration is part of it: YAML, JSON, a message or a list.
+pub fn is_taken(path: &str) -> bool {
+    is_document(path) || message::part_of(path).is_some() || policy::list_of(path).is_some()
+}
+
+/// Whether a file holds documents of YAML or JSON.
+pub(super) fn is_document(path: &str) -> bool {
+    message::part_of(path).is_none() && is_configuration(path.rsplit('/').next().unwrap_or(path))
 }
 
 fn is_configuration(name: &str) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use sluice_domain::verify::Scheme;
 
-use super::pages::STEPS;
+use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, Table};
 use super::{
     body, destination, destination_kinds, document, event, flow, items, key, policy, queue, retry, safe_mode, step,
@@ -73,7 +73,7 @@ const OPENING: &str = "\
 # Configuration
 
 A configuration is a directory of YAML or JSON files. `sluice check` reads it and reports every problem. Workers and their steps have a
-[page of their own](steps.md), and so have [actions](actions.md) and [expressions](expressions.md). Editors can use the
+[page of their own](steps.md), and so have [actions](actions.md), [expressions](expressions.md) and [policies](policies.md). Editors can use the
 [JSON Schema](sluice.schema.json).
 
 - Durations are written `250ms`, `90s`, `15m`, `48h`, `7d`; sizes `64KiB`, `1MiB`; rates `5/min`, `100/s`, `20/10s`.
@@ -85,7 +85,7 @@ A configuration is a directory of YAML or JSON files. `sluice check` reads it an
 /// The page, in Markdown.
 pub fn reference() -> String {
     let mut page = OPENING.to_owned();
-    for table in tables().into_iter().filter(|table| !STEPS.contains(&table.title)) {
+    for table in tables().into_iter().filter(|table| !STEPS.contains(&table.title) && !POLICIES.contains(&table.title)) {
         write_table(&mut page, table);
     }
     page.push_str("\n## Verification schemes\n\n");

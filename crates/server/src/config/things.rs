@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::document::DOCUMENT;
+use super::message;
 use super::parse;
-use super::read::Files;
+use super::read::{Files, is_document};
 
 /// What a thing is, and its name.
 pub type ThingName = (String, String);
@@ -25,6 +26,11 @@ pub struct Thing {
 pub fn things(files: &Files) -> BTreeMap<ThingName, Thing> {
     let mut found = BTreeMap::new();
     for (file, text) in files.iter() {
+        if !is_document(file) {
+            let kind = if message::part_of(file).is_some() { "template" } else { "list" };
+            add(&mut found, file, (kind, file), Value::String(text.to_owned()));
+            continue;
+        }
         let spaced = file.to_ascii_lowercase().ends_with(".json").then(|| text.replace('\t', " "));
         let (nodes, _) = parse::parse(spaced.as_deref().unwrap_or(text));
         for node in nodes.iter().filter(|node| !node.is_null()) {

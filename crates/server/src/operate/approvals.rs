@@ -154,7 +154,7 @@ impl Operator {
         need(reason, "an answer needs a reason")?;
         let answered = self.decide_all(vec![parsed(id)?], choice, actor, reason).await?;
         match answered.into_iter().next() {
-            Some((_, Decided::Conflict(record))) => Err(OperateError::Conflict("conflict", contradicted(&record))),
+            Some((_, Decided::Conflict(record))) => Err(OperateError::Refused("conflict", contradicted(&record))),
             Some((_, Decided::Unknown)) | None => Err(unknown(id)),
             Some((_, Decided::Counts(..) | Decided::Same)) => self.approval(id).await,
         }

@@ -98,8 +98,8 @@ impl From<PlaceError> for OperateError {
     fn from(error: PlaceError) -> OperateError {
         match error {
             PlaceError::Path { .. } => OperateError::Invalid(error.to_string()),
-            PlaceError::SingleFile { .. } => OperateError::Conflict("single-file", error.to_string()),
-            PlaceError::Io { .. } => OperateError::Conflict(
+            PlaceError::SingleFile { .. } => OperateError::Refused("single-file", error.to_string()),
+            PlaceError::Io { .. } => OperateError::Refused(
                 "directory-not-writable",
                 format!(
                     "{error}\nThe node writes the files into its own configuration directory. If that is not its to write, change them where they come from and `sluice reload`."
@@ -149,7 +149,7 @@ impl Operator {
                     )
                 })
                 .collect();
-            return Err(OperateError::Conflict(
+            return Err(OperateError::Refused(
                 "would-strand",
                 format!(
                     "jobs still need what would be gone:\n  {}\nKeep it until they are done, or allow it.",
@@ -304,7 +304,7 @@ impl Operator {
         }
         let all: BTreeSet<&str> = there.iter().chain(running.iter()).map(|(path, _)| path).collect();
         let edited: Vec<&str> = all.into_iter().filter(|path| there.text(path) != running.text(path)).collect();
-        Err(OperateError::Conflict(
+        Err(OperateError::Refused(
             "directory-edited",
             format!(
                 "the node's directory has edits that were never in force: {}\nPut them in force with `sluice reload`, or write over them with --discard-edits.",
@@ -325,7 +325,7 @@ fn still_holds(agreed: &Hash, plan: &Plan) -> Result<(), OperateError> {
     } else {
         "what it would strand or change is not the same any more".to_owned()
     };
-    Err(OperateError::Conflict(
+    Err(OperateError::Refused(
         "plan-outdated",
         format!("the plan {agreed} holds no more: {what}\nMake a new one with `sluice plan`."),
     ))

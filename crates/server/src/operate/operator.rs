@@ -28,7 +28,7 @@ pub enum OperateError {
     Invalid(String),
     /// It makes sense, and not now: the code, and what is in the way.
     #[error("{1}")]
-    Conflict(&'static str, String),
+    Refused(&'static str, String),
     /// The new configuration has mistakes; the old one stays.
     #[error("{0}")]
     Config(String),
@@ -43,7 +43,7 @@ impl OperateError {
         match self {
             OperateError::NotFound(_) => "not-found",
             OperateError::Invalid(_) => "invalid",
-            OperateError::Conflict(code, _) => code,
+            OperateError::Refused(code, _) => code,
             OperateError::Config(_) => "config-invalid",
             OperateError::Ledger(sluice_ledger::Error::TooSlow) => "too-slow",
             OperateError::Ledger(_) => "ledger",
@@ -54,8 +54,8 @@ impl OperateError {
     pub fn status(&self) -> StatusCode {
         match self {
             OperateError::NotFound(_) => StatusCode::NOT_FOUND,
+            OperateError::Refused(..) => StatusCode::CONFLICT,
             OperateError::Invalid(_) => StatusCode::BAD_REQUEST,
-            OperateError::Conflict(..) => StatusCode::CONFLICT,
             OperateError::Config(_) => StatusCode::UNPROCESSABLE_ENTITY,
             OperateError::Ledger(_) => StatusCode::SERVICE_UNAVAILABLE,
         }

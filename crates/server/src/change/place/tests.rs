@@ -87,13 +87,16 @@ fn what_is_no_file_of_a_configuration_is_refused() {
         "a/secrets/x.yml",
         "node_modules/a.json",
         "run.sh",
+        "templates/cart.png",
+        "lists/stop.csv",
+        "notes.txt",
         "yml",
         "a.yml\n",
         "a/",
     ] {
         assert!(check_path(path).is_err(), "{path:?}");
     }
-    for path in ["a.yml", "flows/a.YAML", "a b.json", "secrets.yml"] {
+    for path in ["a.yml", "flows/a.YAML", "a b.json", "secrets.yml", "templates/cart.html", "lists/stop.txt"] {
         assert!(check_path(path).is_ok(), "{path:?}");
     }
     let deep = format!("{}a.yml", "d/".repeat(DEPTH_MAX));

@@ -27,6 +27,7 @@ pub(super) fn of_key(table: &str, key: &str) -> Option<Value> {
     Some(match (table, key) {
         ("any document", "queues") => named("a queue"),
         ("any document", "destinations") => named("a destination"),
+        ("any document", "policies") => named("a policy"),
         ("a flow", "triggers") => {
             let one = json!({ "$ref": reference("a trigger") });
             json!({ "anyOf": [{ "type": "array", "minItems": 1, "items": one }, one] })

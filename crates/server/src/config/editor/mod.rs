@@ -10,7 +10,7 @@ use sluice_domain::destination::DestinationKind;
 
 use super::document::{DOCUMENT, FILE};
 use super::parse;
-use super::read::Files;
+use super::read::{Files, is_document};
 use super::reference::tables;
 use super::table::{Absent, Table};
 
@@ -35,7 +35,7 @@ pub fn editor_schema() -> Value {
         };
         definitions.insert(slug(table.title), object(sections, Named::Here));
     }
-    for section in ["a queue", "a destination"] {
+    for section in ["a queue", "a destination", "a policy"] {
         definitions.insert(format!("{}-by-name", slug(section)), named(section));
     }
     for kind in DestinationKind::NAMES {
@@ -62,7 +62,7 @@ pub fn editor_schema() -> Value {
 /// Every document of every file as the schema sees it, with the file; `None` for one that no parser can read.
 pub fn documents(files: &Files) -> Vec<(String, Option<Value>)> {
     let mut found = vec![];
-    for (file, text) in files.iter() {
+    for (file, text) in files.iter().filter(|(file, _)| is_document(file)) {
         let (nodes, flaws) = parse::parse(text);
         let values = nodes.iter().filter(|node| !node.is_null()).map(|node| Some(node.to_value()));
         found.extend(values.map(|value| (file.to_owned(), value)));

@@ -82,6 +82,20 @@ pub(super) fn described(words: &str) -> Option<Value> {
         "text with {body}, {timestamp}, {id}, {url} and {method}, in quotes" => text(),
         "a time such as 2026-12-31T00:00:00Z" => json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" }),
         "a list of texts" => texts(),
+        "the name of a policy, or a list of them" => {
+            let name = schema(&Shape::Name);
+            json!({ "anyOf": [name, { "type": "array", "minItems": 1, "items": name }] })
+        }
+        "true, or a map with list" => json!({ "anyOf": [{ "const": true }, { "$ref": reference("suppression") }] }),
+        "a time of day such as 21:00" | "a time of day such as 08:00" => {
+            json!({ "type": "string", "pattern": "^([01]?[0-9]|2[0-3]):[0-5][0-9]$" })
+        }
+        "a time zone such as Europe/Berlin" => json!({ "type": "string", "minLength": 1 }),
+        "a map of templates to templates" => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        "a share such as 20%" => json!({ "type": ["string", "number"] }),
+        "an expression such as event.email"
+        | "an expression such as event.consent"
+        | "an expression such as event.time_zone" => template(),
         "a type of event such as shopify.cart.abandoned" => json!({ "type": "string", "minLength": 1 }),
         "a rule such as */10 * * * *: minute, hour, day of the month, month, day of the week" => {
             json!({ "type": "string", "pattern": r"^\s*\S+(\s+\S+){4}\s*$" })
