@@ -111,7 +111,7 @@ mod tests {
         let nightly = Schedule::parse("30 2 * * *", "Europe/Berlin").unwrap();
         let night = |from: &str| nightly.next(at(from)).unwrap().to_string();
         assert_eq!(night("2026-10-24T12:00:00Z"), "2026-10-25T00:30:00.000Z");
-        assert_eq!(night("2026-10-25T00:30:00.000Z"), "2026-10-26T01:30:00Z", "and not an hour later once more");
+        assert_eq!(night("2026-10-25T00:30:00.000Z"), "2026-10-26T01:30:00.000Z", "and not an hour later once more");
         assert!(night("2026-03-28T12:00:00Z").starts_with("2026-03-29T01:"), "{}", night("2026-03-28T12:00:00Z"));
     }
 
