@@ -8,6 +8,7 @@
 //! [`run`] knows every room.
 
 pub mod bench;
+pub mod caution;
 pub mod change;
 pub mod chaos;
 pub mod cli;

@@ -10,6 +10,7 @@ use sluice_ledger::{Ledger, NewRevision, Options};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::caution::{self, Mark};
 use crate::change::place;
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
@@ -86,6 +87,7 @@ pub struct Node {
     /// What operators can do, without HTTP.
     pub operator: operate::Operator,
     ledger: Ledger,
+    mark: Mark,
     scheduler: schedule::Handle,
     stop: watch::Sender<bool>,
     stop_admin: watch::Sender<bool>,
@@ -148,6 +150,13 @@ impl Node {
                 root_key: Some(root_key::find(&settings.data)?),
             },
         )?;
+        let (mark, unclean) = Mark::set(&settings.data)
+            .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
+        if unclean {
+            tracing::warn!(
+                "the last process did not end in its own time; for a minute every attempt is written down before it is made"
+            );
+        }
         // Whoever began to apply these files is who brought them, though the process died meanwhile.
         let by = begun.filter(|begun| *begun.revision == *live.revision);
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
@@ -164,6 +173,7 @@ impl Node {
             clock: clock.clone(),
             scheduler: scheduler.clone(),
             safe_modes: safe_modes.clone(),
+            careful_until: if unclean { clock.now() + caution::CAUTION } else { clock.now() },
         };
         let interrupted = work::recover(&context).await?;
         if interrupted > 0 {
@@ -211,6 +221,7 @@ impl Node {
                 tokio::spawn(window.run(stop_admin.subscribe())),
             ],
             ledger,
+            mark,
             scheduler,
             stop,
             stop_admin,
@@ -244,5 +255,6 @@ impl Node {
             let _ = tokio::time::timeout(Duration::from_secs(2), task).await;
         }
         self.ledger.close().await;
+        self.mark.take_away();
     }
 }

@@ -206,8 +206,14 @@ fn mistakes_are_named() {
     assert_eq!(with_playbook("      ttl_seconds: 2700\n", ""), ["missing-parameter!"]);
     assert_eq!(with_playbook("      ttl_seconds: 2700", "      ttl_seconds: 0"), ["wrong-type!"]);
     assert_eq!(with_playbook(", timestamp]", "]"), ["no-moment"]);
-    assert_eq!(with_playbook("    run: store.setnx\n", "    run: store.setnx\n    destination: crm\n"), ["unknown-parameter!"]);
-    assert_eq!(with_playbook("on: shop.cart.left", "on: shop.cart.left\nconsumes: x"), ["exclusive-keys!", "no-steps!"]);
+    assert_eq!(
+        with_playbook("    run: store.setnx\n", "    run: store.setnx\n    destination: crm\n"),
+        ["unknown-parameter!"]
+    );
+    assert_eq!(
+        with_playbook("on: shop.cart.left", "on: shop.cart.left\nconsumes: x"),
+        ["exclusive-keys!", "no-steps!"]
+    );
     let with_replay = |from: &str, to: &str| {
         assert!(REPLAY.contains(from), "{from}");
         codes(&[("in.yml", QUEUED), ("replay.yml", &REPLAY.replace(from, to))])
@@ -217,7 +223,10 @@ fn mistakes_are_named() {
     assert_eq!(with_replay("from: contacts-dlq", "from: contacts"), ["not-a-dead-letter-queue!"]);
     assert_eq!(with_replay("from: contacts-dlq", "from: contact-dlq"), ["unknown-queue!"]);
     assert_eq!(with_replay("name: contacts\n", "name: contact\n"), ["unknown-queue!"]);
-    assert_eq!(with_replay("    foreach: step:pull-batch.messages\n", ""), ["missing-key!", "unknown-name!", "unknown-name!"]);
+    assert_eq!(
+        with_replay("    foreach: step:pull-batch.messages\n", ""),
+        ["missing-key!", "unknown-name!", "unknown-name!"]
+    );
     assert_eq!(with_replay("step:pull-batch.messages", "step:pull.messages"), ["unknown-step!"]);
     assert_eq!(with_replay("200-600ms", "600-200ms"), ["bad-value!"]);
     assert_eq!(with_replay("  - name: requeue\n", "  - name: requeue\n    on_error: carry-on\n"), ["bad-value!"]);

@@ -92,7 +92,9 @@ pub fn check_path(path: &str) -> Result<(), PlaceError> {
     }
     match config::is_taken(path) {
         true => Ok(()),
-        false => refuse("a configuration is made of .yml, .yaml and .json files, messages in templates/ and lists in lists/"),
+        false => {
+            refuse("a configuration is made of .yml, .yaml and .json files, messages in templates/ and lists in lists/")
+        }
     }
 }
 

@@ -85,7 +85,8 @@ A configuration is a directory of YAML or JSON files. `sluice check` reads it an
 /// The page, in Markdown.
 pub fn reference() -> String {
     let mut page = OPENING.to_owned();
-    for table in tables().into_iter().filter(|table| !STEPS.contains(&table.title) && !POLICIES.contains(&table.title)) {
+    for table in tables().into_iter().filter(|table| !STEPS.contains(&table.title) && !POLICIES.contains(&table.title))
+    {
         write_table(&mut page, table);
     }
     page.push_str("\n## Verification schemes\n\n");

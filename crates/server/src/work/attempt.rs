@@ -90,6 +90,9 @@ impl Run<'_> {
         let mut calling = std::pin::pin!(tokio::time::timeout(timeout, connectors.call(call)));
         let outcome = if waits {
             calling.await
+        } else if started < self.context.careful_until {
+            self.context.ledger.begin_unwaited(begin).await?;
+            calling.await
         } else {
             match tokio::time::timeout(AT_ONCE, calling.as_mut()).await {
                 Ok(outcome) => {

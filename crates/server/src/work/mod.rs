@@ -25,6 +25,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::settle::{Next, Verdict};
+use sluice_domain::time::Time;
 use sluice_domain::worker::{Order as LaneOrder, Worker};
 use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
 
@@ -53,6 +54,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,
+    /// Until then every attempt is written down before it is made.
+    pub careful_until: Time,
     /// Who is in safe mode.
     pub safe_modes: SafeModes,
     /// Who has to know of jobs that come back to life.

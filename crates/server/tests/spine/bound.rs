@@ -46,7 +46,9 @@ run:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schedule_fires_each_moment_once_and_a_restart_makes_up_for_the_newest_alone() {
-    let mut world = World::start_with(&[("flow.yml", FLOW_WITHOUT_STEPS), ("playbook.yml", PLAYBOOK), ("clock.yml", EVERY_SECOND)]).await;
+    let mut world =
+        World::start_with(&[("flow.yml", FLOW_WITHOUT_STEPS), ("playbook.yml", PLAYBOOK), ("clock.yml", EVERY_SECOND)])
+            .await;
     until(|| async { (world.sink.truth().applied >= 2).then_some(()) }).await;
     world.stop_node().await;
     let before = world.sink.truth().applied;

@@ -7,7 +7,9 @@ use sluice_simulator::{Fault, FaultPlan};
 use crate::fixture::{World, lead, lead_of};
 
 fn worker(retry: &str, steps: &str) -> String {
-    format!("version: 1\nname: to-sink\nconsumes: {{ queue: leads }}\nretry: {{ base_delay: 10ms, max_delay: 50ms, {retry} }}\nrun:\n{steps}")
+    format!(
+        "version: 1\nname: to-sink\nconsumes: {{ queue: leads }}\nretry: {{ base_delay: 10ms, max_delay: 50ms, {retry} }}\nrun:\n{steps}"
+    )
 }
 
 fn basket(id: &str, items: &[&str]) -> Value {
@@ -138,7 +140,15 @@ async fn when_a_later_step_dies_what_was_done_is_undone_in_reverse_and_a_replay_
     };
     assert_eq!(
         paths(&world),
-        ["POST /reserve", "PUT /note", "POST /charge", "POST /ship", "DELETE /charge", "DELETE /reserve/u1", "DELETE /reserve/u1"]
+        [
+            "POST /reserve",
+            "PUT /note",
+            "POST /charge",
+            "POST /ship",
+            "DELETE /charge",
+            "DELETE /reserve/u1",
+            "DELETE /reserve/u1"
+        ]
     );
     world.sink.set_faults(FaultPlan::none()).unwrap();
     world.stop_node().await;

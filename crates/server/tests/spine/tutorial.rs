@@ -142,7 +142,8 @@ struct Tutorial {
 
 impl Tutorial {
     async fn start(replays: bool) -> Tutorial {
-        let (postgres, modules) = tokio::task::spawn_blocking(|| (Postgres::start().unwrap(), node_modules())).await.unwrap();
+        let (postgres, modules) =
+            tokio::task::spawn_blocking(|| (Postgres::start().unwrap(), node_modules())).await.unwrap();
         let url = postgres.url("postgres");
         let (database, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);

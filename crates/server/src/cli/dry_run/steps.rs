@@ -87,7 +87,8 @@ impl Rehearsal<'_> {
             action: step.action.name(),
             destination: step.destination.clone(),
             class: step.class.as_str(),
-            effect_key: EffectKey::new(self.event, &self.worker.name, &step.label(0, step.foreach.as_ref().map(|_| 0))).to_string(),
+            effect_key: EffectKey::new(self.event, &self.worker.name, &step.label(0, step.foreach.as_ref().map(|_| 0)))
+                .to_string(),
             condition: step.condition.as_ref().map(|condition| condition.source().to_owned()),
             runs: Runs::Yes,
             needs: condition_needs.union(&with_needs).cloned().collect(),
