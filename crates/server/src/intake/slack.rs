@@ -88,18 +88,6 @@ pub(super) async fn take(
     Ok(json_response(StatusCode::OK, &json!({ "decided": told }), "application/json"))
 }
 
-/// Whether Slack itself sent this.
-fn believe(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), Problem> {
-    let settings = verify::Settings::new(Scheme::Slack, vec![Secret::new("signing_secret", secret.clone())]);
-    let verifier = Verifier::new(settings).map_err(|problem| invalid(&problem.to_string()))?;
-    let headers = Headers(&head.headers);
-    let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
-    verify::verify(&verifier, &raw, now.to_jiff())
-        .map(drop)
-        .map_err(|refusal| Problem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string()))
-}
-
 fn invalid(detail: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "interaction-invalid", detail)
 }
@@ -121,4 +109,16 @@ fn read(body: &[u8]) -> Option<Pressed> {
     });
     let choices: Vec<_> = choices.collect();
     (!choices.is_empty()).then(|| Pressed { actor: format!("slack:{name}"), choices })
+}
+
+/// Whether Slack itself sent this.
+fn believe(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), Problem> {
+    let settings = verify::Settings::new(Scheme::Slack, vec![Secret::new("signing_secret", secret.clone())]);
+    let verifier = Verifier::new(settings).map_err(|problem| invalid(&problem.to_string()))?;
+    let headers = Headers(&head.headers);
+    let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
+    verify::verify(&verifier, &raw, now.to_jiff())
+        .map(drop)
+        .map_err(|refusal| Problem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string()))
 }
