@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod editor;
+
 use std::io;
 use std::time::Duration;
 
@@ -104,6 +106,7 @@ fn compiled(edits: &[(&str, &str)]) -> (Compiled, Files) {
 
 fn good() -> Config {
     let (compiled, files) = compiled(&[]);
+    editor::accepts(&files);
     let errors = render_all(&compiled.problems, &files, Colours::None);
     compiled.config.unwrap_or_else(|| panic!("{errors}"))
 }
@@ -158,6 +161,7 @@ macro_rules! mistakes {
                 let said = render_all(&compiled.problems, &files, Colours::None);
                 assert!(compiled.config.is_none() && !said.contains("hunter2"), "{said}");
                 insta::assert_snapshot!(stringify!($name), said);
+                editor::agrees(stringify!($name), &compiled, &files);
             }
         )+
     };

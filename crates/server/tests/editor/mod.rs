@@ -38,12 +38,38 @@ const ONLY_THE_WHOLE: &[(&str, &str)] = &[
     ("another_key_in_a_step", ELSEWHERE),
     ("a_required_field_that_is_never_filled", ELSEWHERE),
     ("an_identity_that_is_never_mapped", ELSEWHERE),
+    ("a_list_that_is_not_there", NAMES),
+    ("a_policy_that_is_not_there", NAMES),
+    ("a_breaker_of_nothing", NAMES),
+    ("a_question_to_an_unknown_slack", NAMES),
+    ("a_question_to_a_slack_that_cannot_be_believed", NAMES),
+    ("a_safer_message_that_is_not_there", NAMES),
+    ("a_message_that_is_not_there", NAMES),
+    ("a_message_that_does_not_close", MESSAGES),
+    ("a_message_that_is_handed_too_little", MESSAGES),
+    ("a_message_that_reads_a_step_that_is_not_there", MESSAGES),
+    ("a_message_that_reads_nothing_known", MESSAGES),
+    ("a_message_with_a_filter_that_nobody_knows", MESSAGES),
+    ("a_message_without_a_body", MESSAGES),
+    ("a_message_without_a_subject", MESSAGES),
+    ("a_safer_message_that_is_handed_too_little", MESSAGES),
+    ("a_policy_that_reads_a_step", EXPRESSIONS),
+    ("a_cap_for_ever", READER),
+    ("a_policy_filled_in", READER),
+    ("a_policy_for_a_step_that_does_nothing_outside", READER),
+    ("a_question_to_no_channel", READER),
+    ("a_rule_of_two_kinds", READER),
+    ("a_share_that_is_none", READER),
+    ("a_time_zone_that_is_none", READER),
+    ("consent_from_two_places", READER),
     ("a_class_without_its_means", "which class needs what is the connector's rule"),
     ("a_setting_that_the_scheme_has_no_use_for", "which settings a scheme has a use for is the scheme's rule"),
 ];
 
 const NAMES: &str = "names lead from one file to another";
 const EXPRESSIONS: &str = "a schema does not read expressions";
+const MESSAGES: &str = "messages are files of their own, without a schema";
+const READER: &str = "a rule of the reader that the tables do not say";
 const ELSEWHERE: &str = "depends on another place of the document";
 
 fn refusals(files: &Files) -> Vec<String> {
