@@ -92,10 +92,11 @@ fn in_its_form<'b>(flow: &Flow, given: Option<&'b str>, body: &'b [u8]) -> (&'b 
         return (given, Cow::Borrowed(body));
     }
     let looks_like_json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'[') | None);
+    let looks_like_form = !looks_like_json && body.contains(&b'=');
     let is_form = match flow.body.format {
         BodyFormat::Json => false,
         BodyFormat::Form => true,
-        BodyFormat::JsonOrForm => !looks_like_json,
+        BodyFormat::JsonOrForm => looks_like_form,
     };
     if !is_form {
         return (JSON, Cow::Borrowed(body));

@@ -5,6 +5,9 @@ use sluice_domain::config::Config;
 use sluice_domain::flow::{BodyFormat, Flow};
 use sluice_domain::verify::{ProofPlace, Success};
 
+/// Of a pressed button in Slack; no flow answers with it.
+const INTERACTION_INVALID: &str = "interaction-invalid";
+
 /// Every problem that the intake answers with: its status and its code.
 pub const PROBLEMS: &[(u16, &str)] = &[
     (400, "body-empty"),
@@ -15,6 +18,7 @@ pub const PROBLEMS: &[(u16, &str)] = &[
     (400, "idempotency-key-failed"),
     (400, "idempotency-key-missing"),
     (400, "idempotency-key-too-long"),
+    (400, INTERACTION_INVALID),
     (400, "json-duplicate-key"),
     (400, "json-invalid"),
     (400, "json-not-an-object"),
@@ -180,7 +184,11 @@ fn responses(flow: &Flow) -> Value {
         if !meant || responses.contains_key(&text) {
             continue;
         }
-        let codes: Vec<&str> = PROBLEMS.iter().filter(|(own, _)| own == status).map(|(_, code)| *code).collect();
+        let codes: Vec<&str> = PROBLEMS
+            .iter()
+            .filter(|(own, code)| own == status && *code != INTERACTION_INVALID)
+            .map(|(_, code)| *code)
+            .collect();
         let mut response = json!({
             "description": codes.join(", "),
             "content": { "application/problem+json": { "schema": {

@@ -32,7 +32,8 @@ async fn an_attempt_that_outlives_the_patience_is_settled_by_the_next_start() {
     let event = world.post(&lead("slow")).await.event();
     until(|| async { (world.crm.truth().calls.applied > 0).then_some(()) }).await;
     // Written down meanwhile: it takes longer than a moment.
-    until(|| async { (world.jobs(&event).await[0]["state"] == "running").then_some(()) }).await;
+    let path = format!("/api/v1/events/{event}");
+    until(|| async { (world.get(&path).await["jobs"][0]["state"] == "running").then_some(()) }).await;
     if let Some(node) = world.node.take() {
         node.stop(std::time::Duration::from_millis(1)).await;
     }

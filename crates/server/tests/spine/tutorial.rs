@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use sluice_simulator::Postgres;
@@ -119,17 +120,22 @@ export async function upsertSignup(body, key) {
 }
 "#;
 
-/// The driver for PostgreSQL, installed once into `target/tutorial-node`.
+/// The driver for PostgreSQL, installed once into `target/tutorial-node`. The file `installed` says that it is whole.
 fn node_modules() -> PathBuf {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp lies in target");
     let folder = target.join("tutorial-node");
     let modules = folder.join("node_modules");
-    if !modules.join("pg/package.json").is_file() {
+    let installed = folder.join("installed");
+    if !installed.is_file() {
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--prefix", "."]).arg("pg@8").current_dir(&folder);
         let output = npm.output().expect("npm, see scripts/install-node");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::write(&installed, "").unwrap();
     }
     modules
 }
