@@ -47,6 +47,8 @@ pub struct Call<'a> {
     pub with: &'a Value,
     /// Names the effect; the same in every attempt.
     pub effect_key: &'a str,
+    /// The key of the message that the step works on, as its sender knows it. `None` where the effect's own must do.
+    pub message_key: Option<&'a str>,
     /// Which attempt this is, from 1. Changes nothing in the request.
     pub attempt: u32,
     /// The W3C trace context to pass on.

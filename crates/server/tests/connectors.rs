@@ -208,7 +208,7 @@ async fn a_script_beside_the_configuration_does_its_work_once() {
     let keys = std::fs::read_to_string(store.path().join("flaky.tries")).unwrap();
     let mut keys: Vec<&str> = keys.lines().collect();
     keys.dedup();
-    assert!(keys.len() == 1 && keys[0].starts_with("eff_"), "the key is the same in every attempt: {keys:?}");
+    assert_eq!(keys, [job["idempotency_key"].as_str().unwrap()], "the sender's key, the same in every attempt");
 
     let job = settled(&world, "bad").await;
     assert_eq!((job["state"].as_str(), job["failure"]["code"].as_str()), (Some("dead"), Some("exit-65")), "{job}");

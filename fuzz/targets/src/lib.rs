@@ -1,5 +1,5 @@
 //! What is thrown bytes at: one target for each parser and verifier. A target panics where a promise is broken, and returns
-//! otherwise. `cargo fuzz` drives them where there is a nightly toolchain, [`drive`] everywhere.
+//! otherwise. [`drive`] drives them.
 
 mod answers;
 mod bodies;

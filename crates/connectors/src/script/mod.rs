@@ -252,5 +252,5 @@ pub(crate) fn preview(target: &Target, call: &Call<'_>) -> Result<Preview, Failu
 }
 
 fn marks<'a>(call: &Call<'a>) -> Marks<'a> {
-    Marks { effect_key: call.effect_key, traceparent: call.traceparent }
+    Marks { effect_key: call.effect_key, message_key: call.message_key, traceparent: call.traceparent }
 }

@@ -35,6 +35,7 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks<'a> {
     pub(crate) effect_key: &'a str,
+    pub(crate) message_key: Option<&'a str>,
     pub(crate) traceparent: Option<&'a str>,
 }
 
@@ -67,7 +68,8 @@ pub(crate) fn build(settings: &Settings<'_>, marks: Marks<'_>, node: Option<Vers
         return Err(problem("event", "is too large for an environment; hand on only what the script needs"));
     }
     env.push(("EVENT".to_owned(), settings.event.clone()));
-    env.push(("IDEMPOTENCY_KEY".to_owned(), marks.effect_key.to_owned()));
+    env.push(("IDEMPOTENCY_KEY".to_owned(), marks.message_key.unwrap_or(marks.effect_key).to_owned()));
+    env.push(("EFFECT_KEY".to_owned(), marks.effect_key.to_owned()));
     env.extend(marks.traceparent.map(|trace| ("TRACEPARENT".to_owned(), trace.to_owned())));
     let large_body = (settings.body.len() > VARIABLE_BYTES_MAX).then(|| settings.body.clone());
     if large_body.is_none() {
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const MARKS: Marks<'static> = Marks { effect_key: "eff_01", traceparent: None };
+    const MARKS: Marks<'static> = Marks { effect_key: "eff_01", message_key: Some("key-1"), traceparent: None };
 
     fn built(with: Value) -> Process {
         build(&Settings::read(&with).unwrap(), MARKS, Some(Version(20, 11))).unwrap()
@@ -111,7 +113,8 @@ mod tests {
             [
                 pair("A", "b"),
                 pair("EVENT", "{\"id\":\"e\"}"),
-                pair("IDEMPOTENCY_KEY", "eff_01"),
+                pair("IDEMPOTENCY_KEY", "key-1"),
+                pair("EFFECT_KEY", "eff_01"),
                 pair("BODY", "{\"n\":1}")
             ]
         );

@@ -65,6 +65,7 @@ fn call<'a>(action: Action, with: &'a Value, timeout: Duration) -> Call<'a> {
         destination: "there",
         with,
         effect_key: "effect-1",
+        message_key: None,
         attempt: 1,
         traceparent: None,
         timeout,

@@ -127,7 +127,7 @@ async fn nothing_of_our_own_environment_is_handed_on_but_the_little_that_is_need
     let Outcome::Done { result: Value::String(names) } = done else { panic!("{done:?}") };
     for name in names.split_whitespace() {
         let known =
-            ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "BODY", "EVENT", "IDEMPOTENCY_KEY", "PWD", "SHLVL", "_", "OLDPWD"];
+            ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "BODY", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY", "PWD", "SHLVL", "_", "OLDPWD"];
         assert!(known.contains(&name), "{name} in {names}");
     }
     assert!(names.contains("IDEMPOTENCY_KEY"), "{names}");

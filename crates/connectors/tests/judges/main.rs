@@ -99,6 +99,7 @@ async fn another_mail_server_takes_our_mail_and_another_reader_reads_it() {
         destination: "there",
         with: &with,
         effect_key: "eff_0123",
+        message_key: None,
         attempt: 1,
         traceparent: None,
         timeout: Duration::from_secs(20),

@@ -134,7 +134,7 @@ pub(super) static EMAIL_SEND: Spec = Spec {
 
 pub(super) static SCRIPT: Spec = Spec {
     name: "script",
-    about: "Runs a program in the directory of the configuration. It finds BODY, EVENT and IDEMPOTENCY_KEY in its environment; \
+    about: "Runs a program in the directory of the configuration. It finds BODY, EVENT, IDEMPOTENCY_KEY (the message's) and EFFECT_KEY in its environment; \
             the last line of its standard output, if it is JSON, is the step's output. Exit code 0 is success, 75 means try \
             again later, 64 and 65 mean never, anything else is a failure that is tried again.",
     destination: "script",

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A longer program does not fit the command line of its runtime, and belongs into a file of its own.
 const SCRIPT_BYTES_MAX: usize = 100 * 1024;
 /// What we put into the environment ourselves.
-pub(super) const OURS: [&str; 4] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY"];
+pub(super) const OURS: [&str; 5] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY"];
 /// Keys that may stand on the step instead of under `with:`.
 const ON_STEP: [&str; 3] = ["script", "command", "env"];
 

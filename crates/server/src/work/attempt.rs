@@ -41,11 +41,14 @@ impl Run<'_> {
         let timeout =
             live.config.queues.get(&worker.queue).map_or(Queue::VISIBILITY_TIMEOUT, |queue| queue.visibility_timeout);
         let now = self.context.clock.wall();
+        let event = self.event.clone();
         let call = Call {
             action: step.action,
             destination: &step.destination,
             with,
             effect_key: &effect_key,
+            // An item of a list, or what is done again after an undo, has no key but its own.
+            message_key: (*turn.label == *step.id).then_some(event.key_text.as_str()),
             attempt: self.job.attempts + 1,
             traceparent: Some(&traceparent),
             timeout,

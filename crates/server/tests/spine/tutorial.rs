@@ -228,6 +228,8 @@ async fn the_same_key_twice_is_answered_with_the_first_result_and_works_once() {
     assert_eq!(second.event(), first);
     assert!(second.body.to_string().contains(&job["result"].to_string()), "the first result: {}", second.body);
     assert_eq!((tutorial.attempts("twice"), tutorial.rows("signups").await), (1, 1));
+    let noted = tutorial.database.query_one("SELECT idempotency_key FROM effects", &[]).await.unwrap();
+    assert_eq!(noted.get::<_, &str>(0), "key-twice", "what was done is found by the key that the sender knows");
 }
 
 #[tokio::test(flavor = "multi_thread")]

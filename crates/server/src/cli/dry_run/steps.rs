@@ -235,6 +235,7 @@ impl Rehearsal<'_> {
             destination: &step.destination,
             with: &with,
             effect_key,
+            message_key: None,
             attempt: 1,
             traceparent: Some(&traceparent),
             timeout: Duration::from_secs(1),
