@@ -126,8 +126,21 @@ async fn nothing_of_our_own_environment_is_handed_on_but_the_little_that_is_need
     let done = outcome(directory.path(), json!({"runtime": "bash", "script": "env | cut -d= -f1 | sort | tr '\\n' ' ' | jq -R . 2>/dev/null || env -0 | tr '\\n\\0' ' \\n' | sed 's/=.*//' | sort | tr '\\n' ' ' | sed 's/.*/\"&\"/'"})).await;
     let Outcome::Done { result: Value::String(names) } = done else { panic!("{done:?}") };
     for name in names.split_whitespace() {
-        let known =
-            ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "BODY", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY", "PWD", "SHLVL", "_", "OLDPWD"];
+        let known = [
+            "PATH",
+            "HOME",
+            "LANG",
+            "TZ",
+            "TMPDIR",
+            "BODY",
+            "EVENT",
+            "IDEMPOTENCY_KEY",
+            "EFFECT_KEY",
+            "PWD",
+            "SHLVL",
+            "_",
+            "OLDPWD",
+        ];
         assert!(known.contains(&name), "{name} in {names}");
     }
     assert!(names.contains("IDEMPOTENCY_KEY"), "{names}");
