@@ -229,13 +229,14 @@ impl Rehearsal<'_> {
         let with =
             with.and_then(|with| filled(&self.live.config.messages, self.worker, step.action, &self.scope, with));
         let with = with.map_err(|problem| problem.to_string())?;
+        let key = self.scope.get("event").and_then(|event| event.get("idempotency_key")).and_then(Value::as_str);
         let traceparent = format!("00-{TRACE}-0000000000000001-01");
         let call = Call {
             action: step.action,
             destination: &step.destination,
             with: &with,
             effect_key,
-            message_key: None,
+            message_key: key.filter(|_| step.foreach.is_none()),
             attempt: 1,
             traceparent: Some(&traceparent),
             timeout: Duration::from_secs(1),
