@@ -97,8 +97,21 @@ pub struct Node {
     failed: watch::Receiver<bool>,
 }
 
+/// What a directory came to.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Ready to be put in force.
+    pub live: Live,
+    /// As they were read.
+    pub files: Files,
+    /// Where its secrets come from.
+    pub secrets: Arc<dyn SecretSource + Send + Sync>,
+    /// What is only worth a warning.
+    pub warnings: Vec<config::Problem>,
+}
+
 /// Reads and compiles a configuration.
-pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + Send + Sync>), StartError> {
+pub fn load(settings: &Settings) -> Result<Loaded, StartError> {
     let files = config::read(&settings.config)?;
     let directory = if settings.config.is_dir() {
         settings.config.clone()
@@ -106,11 +119,15 @@ pub fn load(settings: &Settings) -> Result<(Live, Files, Arc<dyn SecretSource + 
         settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned()
     };
     let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
-    let (live, problems) = ready(&files, &*secrets)?;
-    for problem in problems {
+    let (live, warnings) = ready(&files, &*secrets)?;
+    Ok(Loaded { live, files, secrets, warnings })
+}
+
+/// Says what is only worth a warning, when a configuration is put in force.
+pub fn warn_of(warnings: &[config::Problem]) {
+    for problem in warnings {
         tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
     }
-    Ok((live, files, secrets))
 }
 
 /// Compiles files to a revision that can be put in force, with what is only worth a warning.
@@ -131,7 +148,8 @@ impl Node {
             return Err(StartError::AdminOpen(settings.admin));
         }
         let begun = place::finish(&settings.config)?;
-        let (live, files, secrets) = load(&settings)?;
+        let Loaded { live, files, secrets, warnings } = load(&settings)?;
+        warn_of(&warnings);
         let clock = Clock::start();
         let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::Handle::new();

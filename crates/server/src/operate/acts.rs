@@ -234,12 +234,13 @@ impl Operator {
             )),
             other => OperateError::Config(other.to_string()),
         });
-        let (live, files, _) = loaded?;
+        let run::Loaded { live, files, warnings, .. } = loaded?;
         let revision = live.revision.clone();
         let before = self.revisions.current();
         if live.is_same(&before) {
             return Ok((revision.to_string(), false));
         }
+        run::warn_of(&warnings);
         if revision == before.revision {
             self.ledger.audit(self.clock.wall(), actor, "secrets", &revision, "a secret has changed").await?;
         }

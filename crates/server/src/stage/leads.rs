@@ -183,7 +183,7 @@ impl Leads {
 
     /// A sender whose signatures this configuration accepts.
     pub fn sender(&self) -> Result<Sender, Error> {
-        let (live, _, _) = run::load(&self.settings())?;
+        let run::Loaded { live, .. } = run::load(&self.settings())?;
         let flow = live.config.flows.get(FLOW_NAME).cloned();
         let flow = flow.ok_or_else(|| Error::Wrong(format!("the flow {FLOW_NAME} is gone")))?;
         Ok(Sender { live: Arc::new(live), flow })
