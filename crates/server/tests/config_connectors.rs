@@ -4,7 +4,6 @@
 
 mod editor;
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,22 +13,7 @@ use sluice_domain::destination::{DestinationKind, SlackWay, SmtpTls};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::script::Runtime;
 use sluice_domain::template::{Scope, Secrets};
-use sluice_domain::verify::SecretValue;
-use sluice_server::config::{Colours, Compiled, Files, Problem, SecretSource, Severity, compile, render_all};
-
-/// Knows every secret.
-#[derive(Debug)]
-struct Any;
-
-impl SecretSource for Any {
-    fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>> {
-        Ok(Some(SecretValue::from(format!("hunter2-{name}"))))
-    }
-
-    fn describe(&self, name: &str) -> String {
-        format!("set SLUICE_SECRET_{name}")
-    }
-}
+use sluice_server::config::{Colours, Compiled, Files, Problem, Severity, compile, render_all};
 
 const FLOW: &str = "\
 name: in
@@ -97,7 +81,7 @@ fn compiled(edits: &[(&str, &str)]) -> (Compiled, Files) {
         files.iter_mut().for_each(|(_, text)| *text = text.replace(old, new));
     }
     let files = Files::from_texts(files).within("/etc/shop");
-    (compile(&files, &Any), files)
+    (compile(&files, &editor::AnySecret), files)
 }
 
 /// What is wrong; what is only worth a warning is shown elsewhere.

@@ -4,29 +4,13 @@
 
 mod editor;
 
-use std::io;
 use std::time::Duration;
 
 use sluice_domain::action::Action;
 use sluice_domain::config::Config;
 use sluice_domain::policy::RuleKind;
 use sluice_domain::safe_mode::{RateRule, Trigger};
-use sluice_domain::verify::SecretValue;
-use sluice_server::config::{Colours, Compiled, Files, SecretSource, compile, render_all};
-
-/// Knows every secret.
-#[derive(Debug)]
-struct Any;
-
-impl SecretSource for Any {
-    fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>> {
-        Ok(Some(SecretValue::from(format!("hunter2-{name}"))))
-    }
-
-    fn describe(&self, name: &str) -> String {
-        format!("set SLUICE_SECRET_{name}")
-    }
-}
+use sluice_server::config::{Colours, Compiled, Files, compile, render_all};
 
 const FLOW: &str = "\
 name: in
@@ -101,7 +85,7 @@ fn compiled(edits: &[(&str, &str)]) -> (Compiled, Files) {
     }
     files.retain(|(_, text)| !text.is_empty());
     let files = Files::from_texts(files);
-    (compile(&files, &Any), files)
+    (compile(&files, &editor::AnySecret), files)
 }
 
 fn good() -> Config {

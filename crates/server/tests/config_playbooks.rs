@@ -4,32 +4,16 @@
 
 mod editor;
 
-use std::io;
 use std::time::Duration;
 
 use sluice_domain::action::Action;
 use sluice_domain::config::Config;
-use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::OnError;
-use sluice_server::config::{Colours, Compiled, Files, SecretSource, Severity, compile, render_all};
-
-/// Knows every secret.
-#[derive(Debug)]
-struct Any;
-
-impl SecretSource for Any {
-    fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>> {
-        Ok(Some(SecretValue::from(format!("hunter2-{name}"))))
-    }
-
-    fn describe(&self, name: &str) -> String {
-        format!("set SLUICE_SECRET_{name}")
-    }
-}
+use sluice_server::config::{Colours, Compiled, Files, Severity, compile, render_all};
 
 fn compiled(files: &[(&str, &str)]) -> (Compiled, String) {
     let files = Files::from_texts(files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
-    let compiled = compile(&files, &Any);
+    let compiled = compile(&files, &editor::AnySecret);
     if compiled.config.is_some() {
         editor::accepts(&files);
     }
