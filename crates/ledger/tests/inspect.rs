@@ -6,14 +6,11 @@ mod given;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
-use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
-use sluice_ledger::{
-    Acceptance, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Inspector, JobNext, Ledger, NewRevision,
-    Options, Settlement,
-};
+use sluice_domain::job::{EffectKey, JobId, JobState};
+use sluice_domain::outcome::EffectClass;
+use sluice_ledger::{Acceptance, Begin, Inspector, Ledger, NewRevision, Options};
 
-use given::{START, event, root_key};
+use given::{START, event, root_key, settled};
 
 fn open(directory: &Path) -> Ledger {
     Ledger::open(directory, Options::quiet(Arc::new(|| START)).with_root_key(root_key())).unwrap()
@@ -39,39 +36,7 @@ async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
         at: START,
     };
     ledger.begin(begin).await.unwrap();
-    let done = state == JobState::Succeeded;
-    let failure = (!done).then(|| Failure::new(FailureClass::Permanent, "no-such-field", "the field is unknown"));
-    let settlement = Settlement {
-        job: id,
-        n: 1,
-        effect: Some(EffectSettlement {
-            key: effect,
-            step: 0,
-            state: if done { EffectState::Applied } else { EffectState::NotApplied },
-            result: None,
-            absent_reads: 0,
-            reads: 0,
-        }),
-        attempt: Some(AttemptSettlement {
-            step_id: "create".into(),
-            kind: AttemptKind::Call,
-            started_at: START,
-            outcome: if done { "done" } else { "reject" },
-            failure: failure.clone(),
-        }),
-        next: JobNext {
-            state,
-            step: u32::from(done),
-            attempts: 1,
-            due_at: START,
-            verifying: false,
-            failure,
-            dead_letter_queue: None,
-            result: None,
-        },
-        at: START,
-    };
-    assert!(ledger.settle(settlement).await.unwrap());
+    assert!(ledger.settle(settled(id, effect, state)).await.unwrap());
     id
 }
 

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, RootKey};
+use sluice_ledger::{
+    AttemptKind, AttemptSettlement, ClashPolicy, EffectSettlement, EventBody, JobNext, NewEvent, NewJob, RootKey,
+    Settlement,
+};
 
 /// 2026-03-01T00:00:00Z: when every test begins.
 pub const START: Time = Time(1_772_323_200_000);
@@ -42,5 +47,42 @@ pub fn event(key: &str) -> NewEvent {
         second_net: None,
         quarantine: None,
         contact: None,
+    }
+}
+
+/// The first attempt at the only step of a job ended with this: done, or refused.
+#[allow(dead_code)]
+pub fn settled(job: JobId, effect: EffectKey, state: JobState) -> Settlement {
+    let done = state == JobState::Succeeded;
+    let failure = (!done).then(|| Failure::new(FailureClass::Permanent, "no-such-field", "the field is unknown"));
+    Settlement {
+        job,
+        n: 1,
+        effect: Some(EffectSettlement {
+            key: effect,
+            step: 0,
+            state: if done { EffectState::Applied } else { EffectState::NotApplied },
+            result: None,
+            absent_reads: 0,
+            reads: 0,
+        }),
+        attempt: Some(AttemptSettlement {
+            step_id: "create".into(),
+            kind: AttemptKind::Call,
+            started_at: START,
+            outcome: if done { "done" } else { "reject" },
+            failure: failure.clone(),
+        }),
+        next: JobNext {
+            state,
+            step: u32::from(done),
+            attempts: 1,
+            due_at: START,
+            verifying: false,
+            failure,
+            dead_letter_queue: None,
+            result: None,
+        },
+        at: START,
     }
 }

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::key::KeyDigest;
-use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
+use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, AttemptKind, AttemptSettlement, Begin, DropJobs, EffectSettlement, Error, Inspector, JobNext, Ledger,
-    NewEvent, NewRevision, Options, Prune, Replay, Settlement,
+    Acceptance, Begin, DropJobs, Error, Inspector, Ledger, NewEvent, NewRevision, Options, Prune, Replay, Settlement,
 };
 
-use crate::given::{DAY, START, event, root_key};
+use crate::given::{DAY, START, event, root_key, settled};
 
 /// So few that keys are moved out of memory and merged within the script.
 const RECENT_KEYS_MAX: usize = 6;
@@ -329,36 +328,5 @@ fn begin(n: u32, event: EventId) -> Begin {
 }
 
 fn settle(n: u32, event: EventId, state: JobState) -> Settlement {
-    let done = state == JobState::Succeeded;
-    let failure = (!done).then(|| Failure::new(FailureClass::Permanent, "no-such-field", "the field is unknown"));
-    Settlement {
-        job: id(n),
-        n: 1,
-        effect: Some(EffectSettlement {
-            key: EffectKey::new(event, "crm", "create"),
-            step: 0,
-            state: if done { EffectState::Applied } else { EffectState::NotApplied },
-            result: None,
-            absent_reads: 0,
-            reads: 0,
-        }),
-        attempt: Some(AttemptSettlement {
-            step_id: "create".into(),
-            kind: AttemptKind::Call,
-            started_at: START,
-            outcome: if done { "done" } else { "reject" },
-            failure: failure.clone(),
-        }),
-        next: JobNext {
-            state,
-            step: u32::from(done),
-            attempts: 1,
-            due_at: START,
-            verifying: false,
-            failure,
-            dead_letter_queue: None,
-            result: None,
-        },
-        at: START,
-    }
+    settled(id(n), EffectKey::new(event, "crm", "create"), state)
 }
