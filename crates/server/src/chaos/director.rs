@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::json;
 use sluice_domain::random::Random;
 use sluice_simulator::Salesforce;
 use sluice_simulator::senders::Traffic;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use super::proxy::Proxy;
 use super::{Progress, Settings};
-use crate::stage::{Child, Error, Leads};
+use crate::stage::{Api, Child, Error, Leads};
 
 /// How soon after its share of the work is done trouble comes, at the latest.
 const LATE_MAX: Duration = Duration::from_millis(300);
@@ -154,6 +155,9 @@ impl Director {
                 }
                 Trouble::DiskFails => {
                     node.limit_files(Some(1))?;
+                    // All may be at rest by now: somebody writes something, so that the disk is noticed.
+                    let order = json!({ "target": "replays", "reason": "the disk fails", "actor": "chaos" });
+                    let _ = Api(node.admin).post("/api/v1/pause", &order).await;
                     if ends(&mut node).await {
                         self.hide();
                         progress.disk_failures.fetch_add(1, Ordering::Relaxed);
