@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use sluice_domain::outcome::{EffectClass, Outcome};
 use sluice_domain::time::Time;
 

@@ -98,8 +98,8 @@ pub enum BuildProblem {
         problem: String,
     },
     /// The HTTP client cannot be built, for want of TLS roots for example.
-    #[error("the HTTP client cannot be built")]
-    Client(#[from] reqwest::Error),
+    #[error("the HTTP client cannot be built: {0}")]
+    Client(String),
 }
 
 /// Every configured destination, ready to be called. Cheap to clone; clones share connections and
@@ -172,7 +172,11 @@ impl Connectors {
             })
             .collect::<Result<_, _>>()?;
         let plain = Ready { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
-        Ok(Connectors(Arc::new(Inner { outbound: Outbound::new(settings)?, destinations, plain })))
+        Ok(Connectors(Arc::new(Inner {
+            outbound: Outbound::new(settings).map_err(BuildProblem::Client)?,
+            destinations,
+            plain,
+        })))
     }
 
     /// Sends the effect once and says what came of it. Dropping the future gives up on an attempt

@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use sluice_domain::verify::SecretValue;
+use url::Url;
 
 use crate::outbound::{Answer, Outbound, OutboundSettings, Reach, Request, sensitive};
 use crate::{deadline, text};
@@ -33,7 +34,7 @@ pub enum NodeError {
     Request(String),
     /// The HTTP client cannot be built, for want of TLS roots for example.
     #[error("the HTTP client cannot be built: {0}")]
-    Client(#[from] reqwest::Error),
+    Client(String),
     /// Nobody answered.
     #[error("{url} cannot be reached: {reason}")]
     Unreachable {
@@ -120,7 +121,7 @@ impl NodeClient {
             })?),
         };
         let settings = OutboundSettings { answer_bytes_max: ANSWER_BYTES_MAX, ..OutboundSettings::default() };
-        Ok(NodeClient { outbound: Outbound::new(&settings)?, base, authorization })
+        Ok(NodeClient { outbound: Outbound::new(&settings).map_err(NodeError::Client)?, base, authorization })
     }
 
     /// Whom it asks, without a slash at the end.
@@ -187,7 +188,11 @@ impl NodeClient {
             headers.insert(name, value);
         }
         let base = url.clone();
-        let client = NodeClient { outbound: Outbound::new(&OutboundSettings::default())?, base, authorization: None };
+        let client = NodeClient {
+            outbound: Outbound::new(&OutboundSettings::default()).map_err(NodeError::Client)?,
+            base,
+            authorization: None,
+        };
         let request = Request { method, url, headers, body: Bytes::from(posting.body), reach: Reach::Anywhere };
         let answer = client.go(request).await?;
         let shown = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();

@@ -2,27 +2,36 @@
 //! size, addresses and redirects, and says exactly how far a failed request got.
 //!
 //! Only HTTP/1.1 is spoken. There a request and its answer own their connection, so it can be said
-//! whether a byte of the request may have left; see [`held`].
+//! whether a byte of the request may have left; see [`connection`].
 
 mod address;
-mod held;
+mod connection;
+mod door;
+mod pool;
 pub(crate) mod retry_after;
+mod wire;
 
 use std::error::Error;
-use std::io;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Method, Url};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Method;
+use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use tokio::time::{Instant, timeout_at};
+use url::{Position, Url};
 
+use crate::tls::Tls;
 pub(crate) use address::Reach;
-use address::{AddressRefused, Resolver, refused_literal};
-use held::Hold;
+use address::{AddressRefused, refused_literal};
+use connection::Connection;
+use door::{Closed, Door};
+use pool::{Origin, Pool};
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("sluice/", env!("CARGO_PKG_VERSION")));
 
 /// Limits on everything that leaves.
 #[derive(Clone, Debug)]
@@ -121,74 +130,31 @@ impl Fault {
     }
 }
 
-/// The clients, built once. There are two since connections are pooled: one that was opened to a
-/// private address for an operator must not serve a URL that came out of an event.
+/// The way out, built once. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbound {
-    public: Client,
-    anywhere: Client,
+    door: Door,
+    pool: Pool,
     answer_bytes_max: usize,
 }
 
 impl Outbound {
-    /// Builds the clients. Fails when the TLS of this machine cannot be set up.
-    pub(crate) fn new(settings: &OutboundSettings) -> Result<Outbound, reqwest::Error> {
-        let client = |reach| {
-            Client::builder()
-                .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
-                .http1_only()
-                .http1_max_headers(settings.answer_headers_max)
-                .retry(reqwest::retry::never())
-                .redirect(reqwest::redirect::Policy::none())
-                .referer(false)
-                .no_proxy()
-                .connect_timeout(settings.connect_timeout)
-                .pool_idle_timeout(settings.idle_timeout)
-                .pool_max_idle_per_host(settings.idle_per_host_max)
-                .dns_resolver(Resolver(reach))
-                .build()
-        };
+    /// Fails when the TLS of this machine cannot be set up.
+    pub(crate) fn new(settings: &OutboundSettings) -> Result<Outbound, String> {
+        let tls = Tls::new(None)?.speaking(b"http/1.1");
         Ok(Outbound {
-            public: client(Reach::Public)?,
-            anywhere: client(Reach::Anywhere)?,
+            door: Door::new(tls, settings.connect_timeout, settings.answer_headers_max),
+            pool: Pool::new(settings.idle_timeout, settings.idle_per_host_max),
             answer_bytes_max: settings.answer_bytes_max,
         })
     }
 
     /// Sends once and reads the answer, all before the deadline.
     pub(crate) async fn send(&self, request: Request, deadline: Instant) -> Result<Answer, Fault> {
-        let host = request.url.host_str().unwrap_or_default().to_owned();
-        let https = request.url.scheme() == "https";
-        let client = match request.reach {
-            Reach::Public => &self.public,
-            Reach::Anywhere => &self.anywhere,
-        };
-        if let Some(refused) = refused_literal(request.reach, &host) {
-            return Err(address_refused(&host, &refused));
-        }
-
-        let (body, hold) = Hold::on(request.body);
-        let mut outgoing = reqwest::Request::new(request.method, request.url);
-        *outgoing.headers_mut() = request.headers;
-        *outgoing.body_mut() = body.map(reqwest::Body::wrap);
-
         let started = Instant::now();
-        let answered = match timeout_at(deadline, client.execute(outgoing)).await {
-            Ok(Ok(response)) => match timeout_at(deadline, self.read(response)).await {
-                Ok(read) => read.map_err(|error| cut_off(&host, &error)),
-                Err(_) => Err(too_slow(&host, started)),
-            },
-            Ok(Err(error)) => Err(unanswered(&host, https, &hold, &error)),
-            Err(_) if hold.withdraw() => Err(Fault::new(
-                Boundary::NotSent,
-                "connect",
-                format!(
-                    "No connection to {host} within {}; nothing was sent.",
-                    format_duration(rounded(started.elapsed()))
-                ),
-            )),
-            Err(_) => Err(too_slow(&host, started)),
-        };
+        let origin = origin(&request);
+        let host = origin.host.clone();
+        let answered = self.answered(request, origin, deadline, started).await;
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &answered {
             Ok(answer) => tracing::debug!(host, status = answer.status, elapsed_ms, "answered"),
@@ -197,30 +163,71 @@ impl Outbound {
         answered
     }
 
-    async fn read(&self, mut response: reqwest::Response) -> Result<Answer, reqwest::Error> {
-        let status = response.status().as_u16();
-        let headers = std::mem::take(response.headers_mut());
-        let mut cut = false;
-        // Most answers come in one piece, which is kept without copying it.
-        let mut body = response.chunk().await?.unwrap_or_default();
-        if body.len() <= self.answer_bytes_max
-            && let Some(second) = response.chunk().await?
-        {
-            let mut whole = BytesMut::from(body);
-            whole.extend_from_slice(&second);
-            while whole.len() <= self.answer_bytes_max
-                && let Some(next) = response.chunk().await?
-            {
-                whole.extend_from_slice(&next);
-            }
-            body = whole.freeze();
+    async fn answered(
+        &self,
+        request: Request,
+        origin: Origin,
+        deadline: Instant,
+        started: Instant,
+    ) -> Result<Answer, Fault> {
+        let host = &origin.host;
+        if let Some(refused) = refused_literal(request.reach, host) {
+            return Err(address_refused(host, &refused));
         }
-        if body.len() > self.answer_bytes_max {
-            body.truncate(self.answer_bytes_max);
-            cut = true;
+        let uri = authority(&request.url);
+        let outgoing = outgoing(request).map_err(|error| invalid(host, &error))?;
+        let mut connection = match self.pool.take(&origin) {
+            Some(connection) => connection,
+            None => match timeout_at(deadline, self.door.open(&origin, &uri)).await {
+                Ok(opened) => opened.map_err(|closed| not_opened(host, closed))?,
+                Err(_) => return Err(no_connection(host, started)),
+            },
+        };
+        let answered = match timeout_at(deadline, connection.send(outgoing)).await {
+            Ok(answered) => answered.map_err(|error| unanswered(host, &connection, &error))?,
+            Err(_) if connection.is_untouched() => return Err(no_connection(host, started)),
+            Err(_) => return Err(too_slow(host, started)),
+        };
+        let (head, body) = answered.into_parts();
+        let (body, complete) = match timeout_at(deadline, connection.read(body, self.answer_bytes_max)).await {
+            Ok(read) => read.map_err(|error| cut_off(host, &error))?,
+            Err(_) => return Err(too_slow(host, started)),
+        };
+        // What is left of an answer that was cut would be taken for the next one.
+        if complete {
+            self.pool.give_back(origin, connection);
         }
-        Ok(Answer { status, headers, body, cut })
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, cut: !complete })
     }
+}
+
+fn origin(request: &Request) -> Origin {
+    let host = request.url.host_str().unwrap_or_default();
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Origin {
+        https: request.url.scheme() == "https",
+        host: Box::from(host),
+        port: request.url.port_or_known_default().unwrap_or_default(),
+        reach: request.reach,
+    }
+}
+
+/// Scheme, host and port.
+fn authority(url: &Url) -> String {
+    url[..Position::BeforePath].to_owned()
+}
+
+/// The request as it goes over the connection.
+fn outgoing(request: Request) -> Result<hyper::Request<Full<Bytes>>, hyper::http::Error> {
+    let Request { method, url, mut headers, body, .. } = request;
+    headers.insert(HOST, HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort])?);
+    headers.entry(USER_AGENT).or_insert(AGENT);
+    headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+    let mut outgoing = hyper::Request::new(Full::new(body));
+    *outgoing.method_mut() = method;
+    *outgoing.uri_mut() = hyper::Uri::try_from(&url[Position::BeforePath..Position::AfterQuery])?;
+    *outgoing.headers_mut() = headers;
+    Ok(outgoing)
 }
 
 /// A header value that is masked wherever a request is shown.
@@ -253,57 +260,49 @@ fn too_slow(host: &str, started: Instant) -> Fault {
     )
 }
 
+fn no_connection(host: &str, started: Instant) -> Fault {
+    let waited = format_duration(rounded(started.elapsed()));
+    Fault::new(Boundary::NotSent, "connect", format!("No connection to {host} within {waited}; nothing was sent."))
+}
+
+fn invalid(host: &str, error: &hyper::http::Error) -> Fault {
+    Fault::new(Boundary::Refused, "invalid-request", format!("The request to {host} is not valid HTTP: {error}."))
+}
+
+/// Sorts what kept a connection from standing.
+fn not_opened(host: &str, closed: Closed) -> Fault {
+    let (code, message) = match closed {
+        Closed::Refused(refused) => return address_refused(host, &refused),
+        Closed::Unknown(reason) => ("dns", format!("The name {host} could not be resolved: {reason}.")),
+        Closed::Slow => ("connect", format!("{host} took too long to accept a connection; nothing was sent.")),
+        Closed::Network(reason) => ("connect", format!("No connection to {host}: {reason}. Nothing was sent.")),
+        Closed::Tls(reason) => ("tls", format!("No TLS connection to {host}: {reason}. Nothing was sent.")),
+    };
+    Fault::new(Boundary::NotSent, code, message)
+}
+
 /// Sorts an error that came instead of an answer's head.
-fn unanswered(host: &str, https: bool, hold: &Hold, error: &reqwest::Error) -> Fault {
+fn unanswered(host: &str, connection: &Connection, error: &hyper::Error) -> Fault {
     let reason = innermost(error);
-    if let Some(refused) = find::<AddressRefused>(error) {
-        return address_refused(host, refused);
-    }
-    if error.is_dns() {
-        let message = format!("The name {host} could not be resolved: {reason}.");
-        return Fault::new(Boundary::NotSent, "dns", message);
-    }
-    if error.is_connect() {
-        return if error.is_timeout() {
-            let message = format!("{host} took too long to accept a connection; nothing was sent.");
-            Fault::new(Boundary::NotSent, "connect", message)
-        } else if https && !find::<io::Error>(error).is_some_and(|error| is_network(error.kind())) {
-            let message = format!("No TLS connection to {host}: {reason}. Nothing was sent.");
-            Fault::new(Boundary::NotSent, "tls", message)
-        } else {
-            let message = format!("No connection to {host}: {reason}. Nothing was sent.");
-            Fault::new(Boundary::NotSent, "connect", message)
-        };
-    }
-    if error.is_builder() {
-        let message = format!("The request to {host} is not valid HTTP: {reason}.");
-        return Fault::new(Boundary::Refused, "invalid-request", message);
-    }
-    if hold.withdraw() {
+    if connection.is_untouched() {
         let message = format!("The connection to {host} closed before anything was sent: {reason}.");
         return Fault::new(Boundary::NotSent, "connect", message);
     }
-    match find::<hyper::Error>(error) {
-        Some(error) if error.is_parse_too_large() => Fault::new(
-            Boundary::Sent,
-            "too-large",
-            format!("The headers that {host} answered are too large; the request may have been applied."),
-        ),
-        Some(error) if error.is_parse() => Fault::new(
-            Boundary::Sent,
-            "protocol",
-            format!("{host} did not answer in HTTP: {reason}. The request may have been applied."),
-        ),
-        _ => Fault::new(
-            Boundary::Sent,
-            "reset",
-            format!("{host} closed the connection without an answer: {reason}. The request may have been applied."),
-        ),
+    if error.is_parse_too_large() {
+        let message = format!("The headers that {host} answered are too large; the request may have been applied.");
+        return Fault::new(Boundary::Sent, "too-large", message);
     }
+    if error.is_parse() {
+        let message = format!("{host} did not answer in HTTP: {reason}. The request may have been applied.");
+        return Fault::new(Boundary::Sent, "protocol", message);
+    }
+    let message =
+        format!("{host} closed the connection without an answer: {reason}. The request may have been applied.");
+    Fault::new(Boundary::Sent, "reset", message)
 }
 
 /// Sorts an error in the middle of an answer's body.
-fn cut_off(host: &str, error: &reqwest::Error) -> Fault {
+fn cut_off(host: &str, error: &hyper::Error) -> Fault {
     let reason = innermost(error);
     Fault::new(
         Boundary::Sent,
@@ -312,23 +311,8 @@ fn cut_off(host: &str, error: &reqwest::Error) -> Fault {
     )
 }
 
-/// Whether the network said this, rather than TLS on top of it.
-fn is_network(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{
-        AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut,
-    };
-    matches!(kind, AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
-}
-
-fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    std::iter::successors(error.source(), |error| (*error).source())
-}
-
-fn find<E: Error + 'static>(error: &reqwest::Error) -> Option<&E> {
-    chain(error).find_map(|error| error.downcast_ref())
-}
-
-/// What it came down to. The outer layers add nothing but the URL, which may hold a secret.
-fn innermost(error: &reqwest::Error) -> String {
-    chain(error).last().map_or_else(|| "unknown reason".to_owned(), ToString::to_string)
+/// What it came down to.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| (*error).source());
+    chain.last().map_or_else(|| "unknown reason".to_owned(), ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! TLS for the clients that are not HTTP: who is trusted, and the handshake.
+//! TLS for every client: who is trusted, and the handshake.
 
 use std::sync::Arc;
 
@@ -44,6 +44,13 @@ impl Tls {
                 .with_no_client_auth(),
         };
         Ok(Tls(Arc::new(config)))
+    }
+
+    /// Offers this protocol alone in the handshake.
+    pub(crate) fn speaking(self, protocol: &[u8]) -> Tls {
+        let mut config = Arc::unwrap_or_clone(self.0);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Tls(Arc::new(config))
     }
 
     /// Shakes hands with the server of this name.

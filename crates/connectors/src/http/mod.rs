@@ -6,7 +6,7 @@ mod settings;
 
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
+use hyper::header::HeaderMap;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 
 pub(crate) use request::Target;

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use data_encoding::BASE64;
-use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sluice_domain::destination::{HttpAuth, HttpDestination};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::verify::SecretValue;
+use url::Url;
 
 use super::settings::{Body, Settings};
 use crate::outbound::{Reach, Request, sensitive};
@@ -257,7 +257,7 @@ fn names_a_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::Method;
+    use hyper::Method;
     use serde_json::json;
 
     const MARKS: Marks<'static> = Marks { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };

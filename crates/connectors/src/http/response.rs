@@ -81,7 +81,7 @@ pub(crate) fn readback(answer: &Answer, host: &str) -> Readback {
 fn redirect(answer: &Answer) -> String {
     let location = answer.headers.get("location").and_then(|value| value.to_str().ok());
     // Only the host: a query may hold a secret.
-    match location.and_then(|text| reqwest::Url::parse(text).ok()).as_ref().and_then(reqwest::Url::host_str) {
+    match location.and_then(|text| url::Url::parse(text).ok()).as_ref().and_then(url::Url::host_str) {
         Some(host) => format!("redirects to {host}, and redirects are not followed; use the final URL"),
         None => "redirects, and redirects are not followed; use the final URL".to_owned(),
     }
@@ -136,9 +136,8 @@ mod tests {
     const NOW: &str = "2026-03-01T12:00:00Z";
 
     fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (reqwest::header::HeaderName::from_static(name), value.parse().unwrap()));
+        let headers =
+            headers.iter().map(|(name, value)| (hyper::header::HeaderName::from_static(name), value.parse().unwrap()));
         Answer { status, headers: headers.collect(), body: body.to_owned().into(), cut: false }
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use reqwest::Method;
+use hyper::Method;
 use serde_json::{Map, Value};
 use sluice_domain::action::Action;
 use sluice_domain::outcome::{EffectClass, Failure};

@@ -1,12 +1,16 @@
 //! Which addresses may be called. Checked on what the resolver answers, so that a name which
 //! changes its mind between check and connection gains nothing.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
 
 /// How far a request may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reach {
     /// Only addresses of the public internet.
     Public,
@@ -19,29 +23,48 @@ pub(crate) enum Reach {
 #[error("it leads to {0}, which is not a public address")]
 pub(super) struct AddressRefused(pub(super) IpAddr);
 
+/// Why a name leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unresolved {
+    /// Every address of it is out of reach.
+    #[error(transparent)]
+    Refused(AddressRefused),
+    /// Nobody knows it, or nobody could be asked.
+    #[error(transparent)]
+    Unknown(io::Error),
+}
+
 /// Resolves names, and drops addresses that are out of reach.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Resolver(pub(super) Reach);
 
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = Unresolved;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Unresolved>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let reach = self.0;
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await.map_err(Unresolved::Unknown)?.collect();
             let refused = found.iter().map(SocketAddr::ip).find(|address| !within(reach, *address));
             let mut kept = found;
             kept.retain(|address| within(reach, address.ip()));
             match refused {
-                Some(address) if kept.is_empty() => Err(AddressRefused(address).into()),
-                _ => Ok(Box::new(kept.into_iter()) as Addrs),
+                Some(address) if kept.is_empty() => Err(Unresolved::Refused(AddressRefused(address))),
+                _ => Ok(kept.into_iter()),
             }
         })
     }
 }
 
-/// The refused address, when the host is a literal one; the connector asks no resolver for those.
+/// The refused address, when the host is a literal one without its brackets; the connector asks no resolver for those.
 pub(super) fn refused_literal(reach: Reach, host: &str) -> Option<AddressRefused> {
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let address: IpAddr = host.parse().ok()?;
     (!within(reach, address)).then_some(AddressRefused(address))
 }
@@ -152,10 +175,10 @@ mod tests {
 
     #[test]
     fn literal_hosts_are_read_with_and_without_brackets() {
-        assert!(refused_literal(Reach::Public, "[::1]").is_some());
+        assert!(refused_literal(Reach::Public, "::1").is_some());
         assert!(refused_literal(Reach::Public, "127.0.0.1").is_some());
         assert!(refused_literal(Reach::Public, "8.8.8.8").is_none());
         assert!(refused_literal(Reach::Public, "example.com").is_none());
-        assert!(refused_literal(Reach::Anywhere, "[::1]").is_none());
+        assert!(refused_literal(Reach::Anywhere, "::1").is_none());
     }
 }

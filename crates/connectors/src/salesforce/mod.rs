@@ -8,7 +8,7 @@ mod token;
 
 use std::time::Duration;
 
-use reqwest::header::HeaderValue;
+use hyper::header::HeaderValue;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 
 pub(crate) use request::Target;

@@ -1,13 +1,14 @@
 //! Settings and a destination become a request. Pure.
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
+use hyper::Method;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serializer;
 use serde_json::{Map, Value};
 use sluice_domain::destination::{SalesforceAuth, SalesforceDestination};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::verify::SecretValue;
+use url::Url;
 
 use super::settings::{Mode, Settings};
 use super::token::Tokens;

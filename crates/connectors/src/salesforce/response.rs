@@ -197,7 +197,7 @@ fn failure(answer: &Answer, host: &str, complaint: &Complaint, row: &Row, class:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+    use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
     /// Recorded answers and what each comes to, one a line.
     const UPSERTS: &str = include_str!("../../tests/data/salesforce_upsert.jsonl");

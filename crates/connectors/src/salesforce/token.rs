@@ -3,14 +3,15 @@
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, Url};
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use sluice_domain::destination::SalesforceAuth;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 use sluice_domain::time::Time;
 use sluice_domain::verify::SecretValue;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 use super::request::bearer;
 use super::response;

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, Url};
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use sluice_domain::destination::{SlackDestination, SlackWay};
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 use sluice_domain::verify::SecretValue;
+use url::Url;
 
 use super::settings::{Channel, Settings};
 use crate::outbound::{Reach, Request, sensitive};

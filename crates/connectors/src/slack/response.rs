@@ -159,7 +159,7 @@ pub(crate) fn page(answer: &Answer, key: &str, channel: &str, reading: Reading<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+    use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 
     fn answer(status: u16, body: &str) -> Answer {
         Answer { status, headers: HeaderMap::new(), body: body.to_owned().into(), cut: false }

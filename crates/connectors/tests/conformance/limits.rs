@@ -210,3 +210,40 @@ async fn a_pooled_connection_to_a_private_address_does_not_serve_others() {
     let other = connectors.call(request(&with, PATIENT)).await;
     assert_eq!(brief(&other), "reject permanent address-refused");
 }
+
+#[tokio::test]
+async fn a_kept_connection_that_the_other_side_has_closed_is_not_used_again() {
+    let server = Raw::start(|mut stream| async move {
+        read_request(&mut stream).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+        // Gone without having said so.
+    })
+    .await;
+    let connectors = connectors([("there", DestinationKind::Http(http_at(&server.url())))]);
+    let with = json!({"url": "/", "json": {}});
+    for call in 1..=5 {
+        assert_eq!(brief(&connectors.call(request(&with, PATIENT)).await), "done", "call {call}");
+        // The goodbye has arrived by then: it left before the answer was read to its end, or right behind it.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.connections(), 5);
+}
+
+#[tokio::test]
+async fn what_is_left_of_an_answer_that_was_cut_is_never_taken_for_the_next() {
+    let server = Raw::start(|mut stream| async move {
+        while !read_request(&mut stream).await.is_empty() {
+            let body = "x".repeat(300 * 1024);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(body.as_bytes()).await;
+        }
+    })
+    .await;
+    let connectors = connectors([("there", DestinationKind::Http(http_at(&server.url())))]);
+    let with = json!({"url": "/", "json": {}});
+    for call in 1..=3 {
+        assert_eq!(brief(&connectors.call(request(&with, PATIENT)).await), "done", "call {call}");
+        assert_eq!(server.connections(), call, "no connection is kept");
+    }
+}
