@@ -1,5 +1,7 @@
 //! One value, sealed and opened.
 
+use std::cell::RefCell;
+
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use data_encoding::HEXLOWER;
 
@@ -7,6 +9,8 @@ use data_encoding::HEXLOWER;
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 1 + 8;
 const TAG_BYTES: usize = 16;
+/// Nonces that are drawn at once.
+const NONCES_AHEAD: usize = 64;
 
 /// Which key sealed a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +102,20 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// Random, and different from all others. Asking for many at once costs hardly more than asking for one; they are no secret.
+fn nonce() -> [u8; NONCE_LEN] {
+    thread_local! {
+        static AHEAD: RefCell<Vec<[u8; NONCE_LEN]>> = const { RefCell::new(Vec::new()) };
+    }
+    AHEAD.with_borrow_mut(|ahead| {
+        if ahead.is_empty() {
+            let many: [u8; NONCE_LEN * NONCES_AHEAD] = random();
+            ahead.extend_from_slice(many.as_chunks().0);
+        }
+        ahead.pop().expect("they were just made")
+    })
+}
+
 impl DataKey {
     pub fn new(bytes: [u8; 32]) -> DataKey {
         DataKey(bytes)
@@ -133,7 +151,7 @@ impl DataKey {
         let mut sealed = Vec::with_capacity(HEAD_BYTES + NONCE_LEN + length + TAG_BYTES);
         sealed.push(FORMAT);
         sealed.extend(id.code().to_be_bytes());
-        let nonce: [u8; NONCE_LEN] = random();
+        let nonce = nonce();
         sealed.extend(nonce);
         parts.iter().for_each(|part| sealed.extend_from_slice(part));
         let (head, content) = sealed.split_at_mut(HEAD_BYTES + NONCE_LEN);

@@ -1,7 +1,10 @@
 //! The least that a webhook receiver can do: read the body, check the signature, parse it, say yes. Nothing is kept.
 
 use std::convert::Infallible;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -12,39 +15,93 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use sluice_domain::verify::{self, HeaderSource};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 
-use crate::stage::{ANY_PORT, Error, Sender};
+use super::Home;
+use crate::stage::{ANY_PORT, Error, Leads, Sender};
 
 /// About as long as the answer of a node.
 const YES: &[u8] = br#"{"event_id":"evt_0123456789abcdefghijklmnop","idempotency_key":"evt_00000000_0123456789abcdef","status":"accepted"}"#;
 
-/// A bare server on a runtime of its own, as large as that of a node.
+/// The hidden command that runs it.
+pub const COMMAND: &str = "bench-bare";
+
+/// A bare server, where the node under test will be: what a process of its own costs, it costs both.
 #[derive(Debug)]
 pub(super) struct Bare {
     pub address: SocketAddr,
-    runtime: Option<tokio::runtime::Runtime>,
+    home: BareHome,
+}
+
+#[derive(Debug)]
+enum BareHome {
+    /// It ends when its standard input does.
+    Process { _process: tokio::process::Child },
+    /// On a runtime as large as that of a node.
+    Here(Option<Runtime>),
 }
 
 impl Bare {
-    pub async fn start(sender: Sender) -> Result<Bare, Error> {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::io("a runtime"))?;
-        let listening = runtime.spawn(TcpListener::bind(ANY_PORT)).await;
-        let listener = listening.map_err(|error| Error::Wrong(error.to_string()))?.map_err(Error::io("a listener"))?;
-        let address = listener.local_addr().map_err(Error::io("a listener"))?;
-        runtime.spawn(serve(listener, sender));
-        Ok(Bare { address, runtime: Some(runtime) })
+    pub async fn start(home: &Home, leads: &Leads) -> Result<Bare, Error> {
+        match home {
+            Home::Process(program) => Bare::beside(program, &leads.config).await,
+            Home::Here => {
+                let runtime = runtime()?;
+                let listening = runtime.spawn(listen()).await;
+                let listener = listening.map_err(|error| Error::Wrong(error.to_string()))??;
+                let address = listener.local_addr().map_err(Error::io("a listener"))?;
+                runtime.spawn(serve(listener, leads.sender()?));
+                Ok(Bare { address, home: BareHome::Here(Some(runtime)) })
+            }
+        }
+    }
+
+    async fn beside(program: &Path, config: &Path) -> Result<Bare, Error> {
+        let mut command = tokio::process::Command::new(program);
+        command.arg(COMMAND).arg(config).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().map_err(Error::io(program.display().to_string()))?;
+        let said = process.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+        let mut said = said.ok_or_else(|| Error::Wrong("the bare server says nothing".to_owned()))?;
+        let line = said.next_line().await.map_err(Error::io("the bare server"))?.unwrap_or_default();
+        let address = line.parse().map_err(|_| Error::Wrong("the bare server did not start".to_owned()))?;
+        Ok(Bare { address, home: BareHome::Process { _process: process } })
     }
 }
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+        if let BareHome::Here(runtime) = &mut self.home
+            && let Some(runtime) = runtime.take()
+        {
             // It may be dropped within another runtime, where waiting is not allowed.
             runtime.shutdown_background();
         }
     }
+}
+
+/// Serves bare answers to the senders of a configuration, and says where. Ends when standard input does.
+pub fn serve_bare(config: &Path) -> Result<(), Error> {
+    let leads = Leads { config: config.to_owned(), data: config.join("no-data") };
+    let sender = leads.sender()?;
+    let runtime = runtime()?;
+    let listener = runtime.block_on(listen())?;
+    let address = listener.local_addr().map_err(Error::io("a listener"))?;
+    runtime.spawn(serve(listener, sender));
+    let told = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
+    told.map_err(Error::io("standard output"))?;
+    io::copy(&mut io::stdin(), &mut io::sink()).map_err(Error::io("standard input"))?;
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::io("a runtime"))
+}
+
+async fn listen() -> Result<TcpListener, Error> {
+    TcpListener::bind(ANY_PORT).await.map_err(Error::io("a listener"))
 }
 
 async fn serve(listener: TcpListener, sender: Sender) {

@@ -21,6 +21,7 @@ use sluice_simulator::load::{LoadSettings, Loaded, Pace, load};
 
 use crate::stage::{Error, Leads, LeadsTo, StatusLine};
 use bare::Bare;
+pub use bare::{COMMAND as BARE_COMMAND, serve_bare};
 pub use intake::{Intake, SchemeCost, intake};
 use report::Ceilings;
 pub use report::{Accept, EndToEnd, Floor, Keys, Report};
@@ -87,7 +88,7 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Report, Error
     let workload = Workload::new(sample.sender()?, settings.body_bytes)?;
     let what = settings.what;
     let bench = Bench { settings, directory, workload, status };
-    let ceilings = bench.ceilings().await?;
+    let ceilings = bench.ceilings(&sample).await?;
     let wants = |phase| what == phase || what == What::All;
     let accept = if wants(What::Accept) { Some(bench.accept().await?) } else { None };
     let end_to_end = if wants(What::E2e) { Some(bench.end_to_end().await?) } else { None };
@@ -97,9 +98,9 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Report, Error
 }
 
 impl Bench {
-    async fn ceilings(&self) -> Result<Ceilings, Error> {
+    async fn ceilings(&self, sample: &Leads) -> Result<Ceilings, Error> {
         self.status.show("the machine: bare HTTP …");
-        let bare = Bare::start(self.workload.sender().clone()).await?;
+        let bare = Bare::start(&self.settings.home, sample).await?;
         let http = self.measured(bare.address).await?;
         drop(bare);
         self.status.show("the machine: bare SQLite, bare disk …");

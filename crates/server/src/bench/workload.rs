@@ -68,10 +68,6 @@ impl Workload {
         Ok(Workload { sender, bodies, next: Arc::default() })
     }
 
-    pub fn sender(&self) -> &Sender {
-        &self.sender
-    }
-
     /// A row as a node writes it.
     pub fn sample(&self) -> Result<NewEvent, Error> {
         let mut body = Vec::new();

@@ -39,6 +39,19 @@ pub(super) struct Bench {
     check: bool,
 }
 
+/// The bare server that a node is held against
+#[derive(Debug, clap::Args)]
+pub(super) struct BenchBare {
+    /// The configuration whose senders it believes
+    config: std::path::PathBuf,
+}
+
+impl BenchBare {
+    pub fn run(self) -> Result<(), Failed> {
+        bench::serve_bare(&self.config).map_err(|error| Failed::new(exit::UNAVAILABLE, error.to_string()))
+    }
+}
+
 impl Bench {
     pub fn run(self) -> Result<(), Failed> {
         let failed =

@@ -137,6 +137,9 @@ enum Command {
     Completions(reference::Completions),
     /// Measure a node on this machine against the machine's own limits
     Bench(bench::Bench),
+    /// The bare server of a bench
+    #[command(name = crate::bench::BARE_COMMAND, hide = true)]
+    BenchBare(bench::BenchBare),
     /// Kill a node again and again under load and faults, then check that the books balance
     Chaos(chaos::Chaos),
     /// Check that the ledger is whole: every row against what must hold of it
@@ -212,6 +215,7 @@ pub fn main() -> ExitCode {
         Command::Reference(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Bench(bench) => bench.run(),
+        Command::BenchBare(bare) => bare.run(),
         Command::Chaos(chaos) => chaos.run(),
         Command::Verify(verify) => verify.run(),
         Command::Balance(balance) => balance.run(),
