@@ -4,6 +4,7 @@
 //! machine are ever called.
 
 mod connection;
+mod counter;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use connection::{Answer, Connection};
+pub use counter::Counter;
 
 /// The slowest answer that is told apart from slower ones.
 const LATENCY_MICROS_MAX: u64 = 60_000_000;

@@ -75,14 +75,15 @@ async fn a_sink_that_ignores_keys_shows_the_doubled_effect() {
 
 #[tokio::test]
 async fn counting_only_keeps_no_trace_of_keys_paths_or_requests() {
-    let (sink, client) = sink(SinkSettings::count_only());
+    let count_only = || SinkSettings { remembered_max: 0, requests_kept_max: 0, ..SinkSettings::default() };
+    let (sink, client) = sink(count_only());
     for number in 0..10 {
         let client = client.clone().with("Idempotency-Key", &number.to_string());
         client.send("POST", &format!("/{number}"), b"x").await.unwrap();
     }
     assert_eq!((sink.truth().requests, sink.truth().applied, sink.truth().keys), (10, 10, 0));
     assert!(sink.keys().is_empty() && sink.paths().is_empty() && sink.requests().is_empty());
-    let honour = SinkSettings { keys: KeyPolicy::Honour, ..SinkSettings::count_only() };
+    let honour = SinkSettings { keys: KeyPolicy::Honour, ..count_only() };
     assert_eq!(Sink::start(honour).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }
 

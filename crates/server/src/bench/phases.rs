@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sluice_domain::time::Time;
 use sluice_ledger::{Ledger, Options};
-use sluice_simulator::{Sink, SinkSettings};
+use sluice_simulator::load::Counter;
 
 use super::report::{Accept, EndToEnd, Keys, Latency};
 use super::subject::Subject;
@@ -66,7 +66,7 @@ impl Bench {
 
     pub async fn end_to_end(&self) -> Result<EndToEnd, Error> {
         self.status.show("end to end …");
-        let sink = Sink::start(SinkSettings::count_only()).map_err(Error::io("the sink"))?;
+        let sink = Counter::start().map_err(Error::io("the sink"))?;
         let leads = Leads::write(&self.place("end-to-end"), LeadsTo::Sink(&sink.url()))?;
         let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
         let warm_up = self.load(subject.intake(), self.settings.time.mul_f64(super::WARM_UP)).await?.answered();
@@ -89,10 +89,10 @@ impl Bench {
     }
 
     /// Waits for the last effect. One more or one fewer than there were events fails the bench.
-    async fn drained(&self, sink: &Sink, wanted: u64) -> Result<(), Error> {
+    async fn drained(&self, sink: &Counter, wanted: u64) -> Result<(), Error> {
         let started = Instant::now();
         loop {
-            let applied = sink.truth().applied;
+            let applied = sink.requests();
             if applied == wanted {
                 return Ok(());
             }

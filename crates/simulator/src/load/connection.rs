@@ -84,8 +84,19 @@ fn invalid(message: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
+pub(super) fn end_of_head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// How long the body of a request is, by its head. `None` if that cannot be told.
+pub(super) fn body_bytes(head: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = b"content-length:";
+    let line = head
+        .split(|byte| *byte == b'\n')
+        .find(|line| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)));
+    let Some(line) = line else { return Some(0) };
+    let length = std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()?;
+    (length <= BODY_BYTES_MAX).then_some(length)
 }
 
 impl Head {

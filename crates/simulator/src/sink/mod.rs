@@ -35,7 +35,7 @@ pub struct SinkSettings {
     pub listen: SocketAddr,
     pub faults: FaultPlan,
     pub keys: KeyPolicy,
-    /// How many keys and how many paths are remembered; with 0 the sink only counts, which is fastest. The oldest
+    /// How many keys and how many paths are remembered; with 0 the sink only counts. The oldest
     /// key goes first, further paths are counted together.
     pub remembered_max: usize,
     /// How many of the latest requests are kept whole.
@@ -57,13 +57,6 @@ impl Default for SinkSettings {
             resources_max: 1_000_000,
             body_bytes_max: 8 << 20,
         }
-    }
-}
-
-impl SinkSettings {
-    /// Remembers nothing but totals: for benches, where memory must not grow and locks must not be taken.
-    pub fn count_only() -> SinkSettings {
-        SinkSettings { remembered_max: 0, requests_kept_max: 0, ..SinkSettings::default() }
     }
 }
 
