@@ -36,7 +36,7 @@ pub use op::{
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
 pub use seal::{RootKey, RootKeyProblem};
-pub use sqlite::{Balance, Broken, Inspector, JobFilter, Page, Reason, Verification};
+pub use sqlite::{Balance, Broken, Inspector, JobFilter, Page, Reason, Try, Verification};
 use sqlite::{Envelope, Writer};
 use view::{self as read, Reads};
 

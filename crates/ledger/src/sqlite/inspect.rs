@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use sluice_domain::event::EventId;
-use sluice_domain::job::EffectKey;
+use sluice_domain::job::{EffectKey, JobId};
 use sluice_domain::time::Time;
 
 use super::{Role, open};
@@ -111,6 +111,17 @@ pub struct Balance {
     pub remainder: i64,
 }
 
+/// A try of a job, as it was written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Try {
+    /// Whose.
+    pub job: JobId,
+    /// Which one, from 1.
+    pub n: u32,
+    /// What came of it.
+    pub outcome: String,
+}
+
 /// A ledger, looked at from outside.
 #[derive(Debug)]
 pub struct Inspector {
@@ -178,6 +189,14 @@ impl Inspector {
             }
         }
         Ok(None)
+    }
+
+    /// Every attempt to reach a destination, in the order of jobs. Reading back what an earlier one left is none.
+    pub fn tries(&self) -> Result<Vec<Try>, Error> {
+        let mut statement = self.connection.prepare_cached(include_str!("sql/verify/tries.sql"))?;
+        let rows = statement
+            .query_map([], |row| Ok(Try { job: JobId(row.get(0)?), n: row.get(1)?, outcome: row.get(2)? }))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// What became of everything that was accepted since then, by day and source.

@@ -32,7 +32,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::Error;
 use crate::seal::RootKey;
-pub use inspect::{Balance, Broken, Inspector, Verification};
+pub use inspect::{Balance, Broken, Inspector, Try, Verification};
 pub use read::{JobFilter, Page, Reason};
 pub(crate) use reads::{Reader, Reads};
 use vault::Vault;

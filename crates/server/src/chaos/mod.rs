@@ -2,40 +2,65 @@
 //!
 //! In: how many leads, kills and faults; a seed.
 //! Out: the books: what was sent, what the ledger says, what the CRM holds, and everything that does not add up.
-//! Touches: a temporary directory; a child process; listeners on loopback.
+//! Touches: a temporary directory; processes of its own; listeners on loopback; where the system allows it, a small disk of its own.
 //! Never: looks away: a book that cannot be read does not balance.
-//! If the process dies here: its child is killed with it where the system allows, and nothing of value is lost.
+//! If the process dies here: its parts end with their standard input, and node, mount and loop device with them.
+//!
+//! ```text
+//! senders ×4 → proxy → node (on its host, with its disk and clock) → proxy → CRM
+//!      ↑          ↑       ↑                                            ↑
+//!      └──────────┴───────┴────────────── director ────────────────────┘      each a process, but for the operator and the books
+//! ```
 
 mod books;
+mod deliveries;
 mod director;
+mod host;
+mod knock;
 mod operator;
-mod proxy;
-mod senders;
+pub mod parts;
+mod troubles;
+mod ways;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_simulator::faults::Everything;
 use sluice_simulator::senders::{Traffic, TrafficSettings};
-use sluice_simulator::{Salesforce, SalesforceSettings};
 use tokio::sync::watch;
 
 use crate::stage::{Api, Error, Leads, LeadsTo, StatusLine};
-pub use books::{Books, TroubleBook};
-use director::{Address, Director, Ways};
+pub use books::{AttemptBook, Books, CrmBook, LedgerBook, SendersBook, TroubleBook};
+use deliveries::Deliveries;
+use director::{Around, Director};
+use host::Host;
+use knock::Knocker;
 use operator::Operator;
-use proxy::Proxy;
-use senders::Senders;
+pub use parts::{DiskKind, FileBook};
+pub use troubles::Troubles;
+use ways::{Crm, Way};
 
 /// Deliveries in a second, before bursts and repeats.
 const DELIVERIES_PER_SECOND: u32 = 1_000;
 /// How long the CRM holds what it lets time out: longer than the node waits.
 const HOLD_MS: u64 = 800;
 const HUGE_BYTES: u64 = 1 << 20;
-/// Between two looks.
+/// Calls that the CRM remembers: more than a lead ever needs, a few apart that are very unlucky.
+const CALLS_A_LEAD: usize = 50;
+const CALLS_KEPT_MIN: usize = 100_000;
+/// Between two looks at the node.
 const LOOK: Duration = Duration::from_millis(200);
+/// Between two looks at what the CRM holds.
+const LOOK_AT_CRM: Duration = Duration::from_millis(25);
+
+/// Between two lines about how it goes.
+const SHOW: Duration = Duration::from_secs(1);
+
+/// Where the operators of the node come in.
+type Address = SocketAddr;
 
 /// What to do to the node.
 #[derive(Clone, Debug)]
@@ -44,14 +69,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// Different leads.
     pub leads: u32,
-    /// Times that the node is killed.
-    pub kills: u32,
-    /// Times that it is stopped for a moment, and goes on.
-    pub stops: u32,
-    /// Times that its disk fails, so that it has to end by itself.
-    pub disk_failures: u32,
-    /// Times that nobody reaches the CRM for a moment.
-    pub outages: u32,
+    /// What goes wrong, and how often.
+    pub troubles: Troubles,
     /// The share of connections that are cut midway, to the node and to the CRM, in percent.
     pub cut_percent: f64,
     /// Whether the node wakes up at another time whenever it is started again.
@@ -66,25 +85,25 @@ pub struct Settings {
 
 /// Where the run stands.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// Deliveries that were answered with a yes.
-    pub delivered: AtomicU64,
-    /// Kills so far.
-    pub kills: AtomicU64,
-    /// Stops so far.
-    pub stops: AtomicU64,
-    /// Failures of the disk so far.
-    pub disk_failures: AtomicU64,
-    /// Outages of the CRM so far.
-    pub outages: AtomicU64,
+struct Progress {
+    /// Leads in the CRM.
+    records: AtomicU64,
+    /// What was done so far.
+    troubles: Mutex<Troubles>,
     /// Starts at another time so far.
-    pub clock_jumps: AtomicU64,
+    wakes: AtomicU64,
     /// Nothing more is done to the node.
-    pub troubles_over: AtomicBool,
+    troubles_over: AtomicBool,
 }
 
-/// Runs it to the end, or to the end of its time, and reads the books.
-pub async fn run(settings: Settings, status: StatusLine) -> Result<Books, Error> {
+impl Progress {
+    fn troubles(&self) -> MutexGuard<'_, Troubles> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs it to the end, to the end of its time, or until it is told to stop; then reads the books.
+pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Output = ()>) -> Result<Books, Error> {
     let started = Instant::now();
     let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
     let faults = Everything {
@@ -94,91 +113,133 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Books, Error>
         huge_bytes: HUGE_BYTES,
         ..Everything::default()
     };
-    let crm = Salesforce::start(SalesforceSettings { faults: faults.plan(), ..SalesforceSettings::default() });
-    let crm = Arc::new(crm.map_err(Error::io("the simulated CRM"))?);
-    let ways = Arc::new(Ways {
-        intake: Proxy::start(settings.cut_percent, settings.seed ^ 0x1A).await?,
-        crm: Proxy::start(settings.cut_percent, settings.seed ^ 0x0C).await?,
-    });
-    ways.crm.lead_to(Some(crm.address()));
-    let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&format!("http://{}", ways.crm.address)))?;
-    let traffic = Arc::new(Traffic::plan(TrafficSettings {
+    let calls_kept_max = (settings.leads as usize * CALLS_A_LEAD).max(CALLS_KEPT_MIN);
+    let crm = Arc::new(Crm::open(&settings.program, faults.plan(), calls_kept_max).await?);
+    let to_node = Arc::new(Way::open(&settings.program, settings.cut_percent, settings.seed ^ 0x1A).await?);
+    let to_crm = Arc::new(Way::open(&settings.program, settings.cut_percent, settings.seed ^ 0x0C).await?);
+    to_crm.lead_to(Some(crm.address)).await?;
+    let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&format!("http://{}", to_crm.address)))?;
+    let plan = TrafficSettings {
         seed: settings.seed,
         leads: settings.leads,
         deliveries_per_second: DELIVERIES_PER_SECOND,
         ..TrafficSettings::default()
-    }));
-    let progress = Arc::new(Progress::default());
-    let (address, addresses) = watch::channel(None::<Address>);
+    };
+    let traffic = Arc::new(Traffic::plan(plan.clone()));
+    let knocker = Knocker::new(&leads.sender()?, &traffic);
+    let host = Host::open(&settings, &leads, directory.path()).await?;
+    let mut books = Books::open(&settings, &host);
 
-    let director = Director::new(&settings, leads.clone(), directory.path().join("node.log"), ways.clone(), address);
-    let directed = tokio::spawn(director.run(crm.clone(), traffic.clone(), progress.clone()));
-    let senders = Senders::new(leads.sender()?, traffic.clone(), addresses.clone(), progress.clone());
-    let sending = tokio::spawn(senders.run());
+    let program = settings.program.clone();
+    let deliveries = Deliveries::start(program, leads.config.clone(), to_node.address, plan, traffic.clone());
+    let (address, addresses) = watch::channel(None::<Address>);
+    let around = Around {
+        to_node,
+        to_crm,
+        crm,
+        deliveries: Arc::new(deliveries),
+        progress: Arc::default(),
+        address: Arc::new(address),
+    };
+    let (stop_directing, stopped) = watch::channel(false);
+    let directed = tokio::spawn(Director::new(&settings, books.possible, host, around.clone(), knocker).run(stopped));
     let mut operator = Operator::new(addresses);
 
     let deadline = started + settings.time_max;
-    let mut shown = Instant::now();
-    while Instant::now() < deadline && !directed.is_finished() {
-        let done = sending.is_finished() && progress.troubles_over.load(Ordering::Relaxed);
-        if operator.look(done).await {
-            break;
-        }
-        if shown.elapsed() >= Duration::from_secs(1) {
-            shown = Instant::now();
-            status.show(&line(&settings, &traffic, &progress, &crm, &operator, &ways, started.elapsed()));
-        }
-        tokio::time::sleep(LOOK).await;
+    let watched = watch_over(&around, &mut operator, &status, started, &settings);
+    tokio::select! {
+        watched = watched => watched.unwrap_or_else(|error| books.note(error.to_string())),
+        () = async { while !directed.is_finished() { tokio::time::sleep(LOOK).await } } => {}
+        () = tokio::time::sleep_until(deadline.into()) => books.note(format!("it was not over after {:?}", settings.time_max)),
+        () = stop => books.note("it was stopped before its end"),
     }
     status.clear();
-    let up = operator.address();
-    let sent = senders::end(sending).await;
-    let mut books = Books::open(&settings, &traffic, &crm, sent, &operator, TroubleBook::of(&progress, &ways));
-    match (up, directed.is_finished()) {
-        (Some(address), false) => books.read_ledger(Api(address.admin)).await,
-        _ => books.note("the node does not answer any more"),
+
+    books.read_senders(&around.deliveries, &traffic);
+    books.read_operator(&operator);
+    match operator.address() {
+        Some(admin) => books.read_ledger(Api(admin)).await,
+        None => books.note("the node does not answer any more"),
     }
-    if directed.is_finished() {
-        books.note(directed.await.map_or_else(|error| error.to_string(), |error| error.to_string()));
-    } else {
-        directed.abort();
-        // Waited for, so that the child has been told to end before its directory goes.
-        let _ = directed.await;
+    let calls = books.read_crm(&around.crm, &traffic).await;
+    books.read_troubles(&around).await;
+    stop_directing.send_replace(true);
+    match directed.await {
+        Ok((mut host, ended)) => {
+            if let Some(error) = ended {
+                books.note(error.to_string());
+            }
+            // Nobody has it open any more: what lies on the disk is looked at by itself.
+            books.inspect(&mut host, &calls).await;
+        }
+        Err(error) => books.note(error.to_string()),
     }
-    // Nobody has it open any more: what lies on the disk is looked at by itself.
-    books.inspect(&leads.data);
     books.close(started.elapsed());
     Ok(books)
 }
 
-fn line(
+/// Looks on, as a person on duty would, until everything has come to an end. An error is a part that is gone.
+async fn watch_over(
+    around: &Around,
+    operator: &mut Operator,
+    status: &StatusLine,
+    started: Instant,
     settings: &Settings,
-    traffic: &Traffic,
-    progress: &Progress,
-    crm: &Salesforce,
-    operator: &Operator,
-    ways: &Ways,
-    elapsed: Duration,
-) -> String {
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+) -> Result<(), Error> {
+    let Around { crm, deliveries, progress, .. } = around;
+    let counted = async {
+        loop {
+            progress.records.store(crm.truth().await?.object("Lead").records, Ordering::Relaxed);
+            tokio::time::sleep(LOOK_AT_CRM).await;
+        }
+    };
+    let looked = async {
+        let mut shown = started;
+        loop {
+            let done = deliveries.complete() && progress.troubles_over.load(Ordering::Relaxed);
+            if operator.look(done).await {
+                return Ok(());
+            }
+            if let Some(error) = deliveries.failed() {
+                return Err(error);
+            }
+            if shown.elapsed() >= SHOW {
+                shown = Instant::now();
+                let cuts = around.to_node.cuts().await? + around.to_crm.cuts().await?;
+                status.show(&line(settings, around, operator, cuts, started.elapsed()));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        over = looked => over,
+        failed = counted => failed,
+    }
+}
+
+fn line(settings: &Settings, around: &Around, operator: &Operator, cuts: u64, elapsed: Duration) -> String {
+    let Around { deliveries, progress, .. } = around;
     let jobs = |state: &str| operator.jobs.get(state).copied().unwrap_or(0);
     let waiting = ["queued", "running", "retrying", "waiting"].map(jobs).iter().sum::<u64>();
+    let troubles = *progress.troubles();
     format!(
-        "{:>4} s  delivered {}/{}  in the ledger {}  in the CRM {}/{}  waiting {waiting}  dead {}  killed {}/{}  stopped {}  \
-         disk failed {}  CRM away {}  cut {}{}",
+        "{:>4} s  delivered {:.0} %  in the ledger {}  in the CRM {}/{}  waiting {waiting}  dead {}  killed {}/{}  stopped {}  \
+         disk failed {}, full {}, slow {}  clock set {}  CRM away {}  senders killed {}  cut {cuts}{}",
         elapsed.as_secs(),
-        progress.delivered.load(Ordering::Relaxed),
-        traffic.deliveries().len(),
+        deliveries.share() * 100.0,
         operator.events,
-        crm.truth().object("Lead").records,
+        progress.records.load(Ordering::Relaxed),
         settings.leads,
         jobs("dead"),
-        count(&progress.kills),
-        settings.kills,
-        count(&progress.stops),
-        count(&progress.disk_failures),
-        count(&progress.outages),
-        ways.intake.cuts() + ways.crm.cuts(),
+        troubles.kills,
+        settings.troubles.kills,
+        troubles.stops,
+        troubles.disk_failures,
+        troubles.disk_full,
+        troubles.slow_disk,
+        troubles.clock_sets,
+        troubles.outages,
+        troubles.sender_kills,
         if operator.address().is_some() { "" } else { "  (down)" }
     )
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::director::Address;
+use super::Address;
 use crate::operate::view::{PauseView, ReasonView, Status};
 use crate::stage::{Api, Error};
 
@@ -55,7 +55,7 @@ impl Operator {
     pub async fn look(&mut self, sent: bool) -> bool {
         let Some(address) = self.address() else { return false };
         // The node may be killed at any moment, so an error here says nothing.
-        self.act(Api(address.admin), sent).await.unwrap_or(false)
+        self.act(Api(address), sent).await.unwrap_or(false)
     }
 
     async fn act(&mut self, api: Api, sent: bool) -> Result<bool, Error> {

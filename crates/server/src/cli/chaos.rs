@@ -2,16 +2,23 @@
 
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::reach::runtime;
 use super::{Failed, exit};
-use crate::chaos::{self, Settings};
+use crate::chaos::parts::{self, Role};
+use crate::chaos::{self, Settings, Troubles};
 use crate::stage::StatusLine;
 
 /// Kill a node again and again under load and faults, then check that the books balance
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Runs this very program as a child, with a simulated CRM, senders that repeat themselves and a proxy that cuts \
-connections on both sides of it, all on loopback and in a temporary directory. Ends with code 0 only if every lead has exactly one \
-record, and the ledger is whole and balances."
+    after_help = "Runs this very program as a node, with a simulated CRM, senders that repeat themselves and proxies that cut \
+connections, each in a process of its own, on loopback and in a temporary directory. As root, or where the system lets everybody \
+mount in a namespace, the node gets a small disk of its own, which is filled up; elsewhere a limit on the size of files has to do. A \
+disk that stands still needs root and a loop device. The report says which it was, and what was not done.\n\n\
+Ends with code 0 only if every lead has exactly one record, every attempt is accounted for, and the ledger is whole and balances.\n\n\
+Examples:\n  sluice chaos\n  sluice chaos --kills 500 --leads 5000 --time-limit 1h"
 )]
 pub(super) struct Chaos {
     /// Different leads; each is sent one to five times
@@ -26,6 +33,18 @@ pub(super) struct Chaos {
     /// Times that its disk fails, so that it ends by itself; a tenth of the kills when left out
     #[arg(long)]
     disk_failures: Option<u32>,
+    /// Times that its disk is full for a moment; a tenth of the kills when left out
+    #[arg(long)]
+    disk_full: Option<u32>,
+    /// Times that its disk stands still for a moment; a tenth of the kills when left out
+    #[arg(long)]
+    slow_disk: Option<u32>,
+    /// Times that its clock is set while it runs; a fifth of the kills when left out
+    #[arg(long)]
+    clock_sets: Option<u32>,
+    /// Times that one of the processes that send is killed; a fifth of the kills when left out
+    #[arg(long)]
+    sender_kills: Option<u32>,
     /// Times that nobody reaches the CRM for a moment; a fifth of the kills when left out
     #[arg(long)]
     outages: Option<u32>,
@@ -55,19 +74,33 @@ impl Chaos {
         let settings = Settings {
             program: std::env::current_exe().map_err(|error| failed(&error))?,
             leads: self.leads,
-            kills: self.kills,
-            stops: self.stops.unwrap_or(self.kills / 2),
-            disk_failures: self.disk_failures.unwrap_or(self.kills / 10),
-            outages: self.outages.unwrap_or(self.kills / 5),
+            troubles: Troubles {
+                kills: self.kills,
+                stops: self.stops.unwrap_or(self.kills / 2),
+                disk_failures: self.disk_failures.unwrap_or(self.kills / 10),
+                disk_full: self.disk_full.unwrap_or(self.kills / 10),
+                slow_disk: self.slow_disk.unwrap_or(self.kills / 10),
+                clock_sets: self.clock_sets.unwrap_or(self.kills / 5),
+                outages: self.outages.unwrap_or(self.kills / 5),
+                sender_kills: self.sender_kills.unwrap_or(self.kills / 5),
+            },
             cut_percent: f64::from(self.cut),
             clock_jumps: self.clock_jumps,
             fail_percent: f64::from(self.fail),
             seed: self.seed.unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64 % 1_000_000),
             time_max: self.time_limit,
         };
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
-        let books = runtime.block_on(chaos::run(settings, StatusLine::new())).map_err(|error| failed(&error))?;
+        let books = runtime()?.block_on(async {
+            let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            let stop = async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            };
+            Ok(chaos::run(settings, StatusLine::new(), stop).await)
+        });
+        let books = books.map_err(|error: std::io::Error| failed(&error))?.map_err(|error| failed(&error))?;
         if self.json {
             let text = serde_json::to_string_pretty(&books).map_err(|error| failed(&error))?;
             anstream::println!("{text}");
@@ -75,5 +108,21 @@ impl Chaos {
             anstream::print!("{books}");
         }
         if books.balanced() { Ok(()) } else { Err(Failed::new(exit::NO, "the books do not balance")) }
+    }
+}
+
+/// A part of a chaos run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Started by `sluice chaos`, which talks to it in lines of JSON; of no use by itself.")]
+pub(super) struct ChaosPart {
+    /// Which one
+    #[arg(value_enum)]
+    role: Role,
+}
+
+impl ChaosPart {
+    pub fn run(self) -> Result<(), Failed> {
+        let played = runtime()?.block_on(parts::play(self.role));
+        played.map_err(|error| Failed::new(exit::UNAVAILABLE, error.to_string()))
     }
 }

@@ -142,6 +142,9 @@ enum Command {
     BenchBare(bench::BenchBare),
     /// Kill a node again and again under load and faults, then check that the books balance
     Chaos(chaos::Chaos),
+    /// A part of a chaos run
+    #[command(name = crate::chaos::parts::COMMAND, hide = true)]
+    ChaosPart(chaos::ChaosPart),
     /// Check that the ledger is whole: every row against what must hold of it
     Verify(verify::Verify),
     /// See what became of everything that was accepted, by day and source
@@ -217,6 +220,7 @@ pub fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::BenchBare(bare) => bare.run(),
         Command::Chaos(chaos) => chaos.run(),
+        Command::ChaosPart(part) => part.run(),
         Command::Verify(verify) => verify.run(),
         Command::Balance(balance) => balance.run(),
         Command::Simulate(simulate) => simulate.run(),

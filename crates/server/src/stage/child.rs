@@ -73,16 +73,16 @@ impl Memory {
 impl Child {
     /// Starts `program up` and waits until it listens. Its log goes to the end of `log`.
     pub async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<Child, Error> {
-        Child::start_at(program, config, data, log, 0).await
+        Child::start_at(program, config, data, log, None).await
     }
 
-    /// The same with a wall clock that is off by so much.
+    /// The same with a wall clock that is off by as many milliseconds as a file says.
     pub async fn start_at(
         program: &Path,
         config: &Path,
         data: &Path,
         log: &Path,
-        clock_offset_ms: i64,
+        clock_offset: Option<&Path>,
     ) -> Result<Child, Error> {
         let note = data.join("node.json");
         // Left behind by a process that was killed.
@@ -95,8 +95,8 @@ impl Child {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SLUICE_")) {
             command.env_remove(name);
         }
-        if clock_offset_ms != 0 {
-            command.env(clock::OFFSET_VARIABLE, clock_offset_ms.to_string());
+        if let Some(file) = clock_offset {
+            command.env(clock::OFFSET_VARIABLE, file);
         }
         let any_port = ANY_PORT.to_string();
         command

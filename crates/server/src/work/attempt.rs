@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sluice_connectors::Call;
-use sluice_domain::job::{EffectKey, EffectState};
+use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::progress::{Seen, attempts_after, must_verify};
 use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
@@ -210,9 +210,13 @@ impl Run<'_> {
 
     /// The trace of the event goes on; each try is a span of its own.
     fn traceparent(&self) -> String {
-        let span = (self.job.id.0 as u64).rotate_left(20) ^ u64::from(self.job.tries + 1);
-        format!("00-{}-{:016x}-01", self.event.trace, span.max(1))
+        format!("00-{}-{:016x}-01", self.event.trace, span(self.job.id, self.job.tries + 1))
     }
+}
+
+/// The span that the n-th try of a job is known by at its destination.
+pub fn span(job: JobId, n: u32) -> u64 {
+    ((job.0 as u64).rotate_left(20) ^ u64::from(n)).max(1)
 }
 
 fn gave_up(timeout: Duration) -> Failure {

@@ -34,6 +34,7 @@ use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
 use crate::safe_mode::SafeModes;
 use crate::schedule;
+pub use attempt::span;
 use inner::{Inner, Inside};
 pub use inner::{Rehearsed, rehearse};
 pub use message::filled;

@@ -28,6 +28,10 @@ pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, 
             let after = wanted("after").and_then(|after| after.parse().ok()).unwrap_or(0);
             Reply::json(StatusCode::OK, &shared.writes_page(after, wanted("external_id").as_deref(), limit))
         }
+        ("GET", "/calls") => {
+            let after = wanted("after").and_then(|after| after.parse().ok()).unwrap_or(0);
+            Reply::json(StatusCode::OK, &shared.calls_page(after, limit))
+        }
         ("GET", "/external-ids") => match (wanted("object"), wanted("field")) {
             (Some(object), Some(field)) => Reply::json(StatusCode::OK, &shared.external_ids(&object, &field)),
             _ => refusal("say which: /sim/external-ids?object=Lead&field=External_Lead_Id__c"),
@@ -55,7 +59,7 @@ pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, 
             StatusCode::NOT_FOUND,
             &json!({"error": "no such order", "known": [
                 "GET /sim/truth", "GET /sim/records?object=&after=&limit=", "GET /sim/writes?after=&external_id=&limit=",
-                "GET /sim/external-ids?object=&field=", "POST /sim/faults", "POST /sim/expire-tokens",
+                "GET /sim/calls?after=&limit=", "GET /sim/external-ids?object=&field=", "POST /sim/faults", "POST /sim/expire-tokens",
                 "POST /sim/new-day", "POST /sim/reset",
             ]}),
         ),

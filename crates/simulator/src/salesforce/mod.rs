@@ -3,6 +3,7 @@
 //! It speaks the part of the REST API that a webhook pipeline needs: tokens, upsert by external id, create, read,
 //! update, delete, collections and simple queries. Behind `/sim/…` it answers questions and takes orders about itself.
 
+mod calls;
 mod check;
 mod collections;
 mod control;
@@ -23,12 +24,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use calls::SeenCall;
 pub use schema::{Field, FieldKind, Object, Schema};
 pub use store::{Action, Record};
 pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteCounts, Writer};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};
+use calls::CallLog;
 use org::Org;
 use shared::Shared;
 use store::Store;
@@ -53,6 +56,8 @@ pub struct SalesforceSettings {
     pub versions: RangeInclusive<u32>,
     /// The log keeps this many of the latest writes. Counts are kept for all.
     pub writes_kept_max: usize,
+    /// The same for calls.
+    pub calls_kept_max: usize,
     /// Creating more records than this, deleted ones included, is refused with `STORAGE_LIMIT_EXCEEDED`.
     pub records_max: u64,
 }
@@ -69,6 +74,7 @@ impl Default for SalesforceSettings {
             token_lifetime: None,
             versions: 31..=68,
             writes_kept_max: 200_000,
+            calls_kept_max: 200_000,
             records_max: 2_000_000,
         }
     }
@@ -89,6 +95,7 @@ impl Salesforce {
         let org = Org {
             store: Store::new(settings.schema, settings.records_max),
             books: Books::new(settings.writes_kept_max),
+            seen: CallLog::new(settings.calls_kept_max),
             tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime),
             api_usage: 0,
             api_limit: settings.daily_calls_max,
@@ -136,6 +143,11 @@ impl Salesforce {
     /// The latest writes, oldest first.
     pub fn writes(&self) -> Vec<Write> {
         self.shared.writes_page(0, None, usize::MAX)
+    }
+
+    /// The latest data calls, oldest first.
+    pub fn calls(&self) -> Vec<SeenCall> {
+        self.shared.calls_page(0, usize::MAX)
     }
 
     /// How often each external id in this field was written.

@@ -8,6 +8,7 @@ use hyper::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::calls::CallLog;
 use super::check;
 use super::errors::ApiError;
 use super::store::{Action, Change, Record, Store};
@@ -45,6 +46,7 @@ pub(crate) struct ApiCall {
 pub(crate) struct Org {
     pub(crate) store: Store,
     pub(crate) books: Books,
+    pub(crate) seen: CallLog,
     pub(crate) tokens: Tokens,
     pub(crate) api_usage: u64,
     pub(crate) api_limit: u64,

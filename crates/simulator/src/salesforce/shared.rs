@@ -12,6 +12,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::calls::SeenCall;
 use super::control;
 use super::errors::ApiError;
 use super::org::{ApiCall, Org};
@@ -54,6 +55,7 @@ impl Shared {
             api_usage: org.api_usage,
             api_limit: org.api_limit,
             writes_forgotten: org.books.writes_forgotten(),
+            calls_forgotten: org.seen.forgotten(),
         }
     }
 
@@ -61,6 +63,7 @@ impl Shared {
         let mut org = self.org();
         org.store.clear();
         org.books.clear();
+        org.seen.clear();
         org.api_usage = 0;
         self.injector.forget_counts();
         drop(org);
@@ -81,10 +84,16 @@ impl Shared {
         org.books.writes().filter(wanted).take(limit).cloned().collect()
     }
 
+    pub(crate) fn calls_page(&self, after: u64, limit: usize) -> Vec<SeenCall> {
+        self.org().seen.page(after, limit)
+    }
+
     /// Counts a call that no address of the API can take.
-    fn misdirected(&self, error: &ApiError) -> Reply {
+    fn misdirected(&self, parts: &Parts, error: &ApiError) -> Reply {
         let mut org = self.org();
         org.books.calls.received += 1;
+        let number = org.seen.enter(parts.method.as_str(), traceparent(parts));
+        org.seen.settle(number, Fate::Unchanged, Told::Truth(error.status));
         org.books.settle(Fate::Unchanged, Told::Truth(error.status));
         drop(org);
         self.changed.send_replace(());
@@ -113,7 +122,7 @@ impl Handler for Shared {
             let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
             match api_call(&parts, body, number) {
                 Ok(call) => Errand::Data(call),
-                Err(error) => return Ok(self.misdirected(&error).whole()),
+                Err(error) => return Ok(self.misdirected(&parts, &error).whole()),
             }
         };
         let kind = match &errand {
@@ -124,15 +133,21 @@ impl Handler for Shared {
         let keys = if let Errand::Data(call) = &errand { call.external_ids() } else { Vec::new() };
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let decision = self.injector.decide(&Call { kind, method: parts.method.as_str(), path, keys: &keys });
-        {
-            let calls = &mut self.org().books.calls;
+        let number = {
+            let mut org = self.org();
             match errand {
-                Errand::Token(_) => calls.token_calls += 1,
-                Errand::Data(_) => calls.received += 1,
+                Errand::Token(_) => {
+                    org.books.calls.token_calls += 1;
+                    None
+                }
+                Errand::Data(_) => {
+                    org.books.calls.received += 1;
+                    Some(org.seen.enter(parts.method.as_str(), traceparent(&parts)))
+                }
             }
-        }
+        };
         self.changed.send_replace(());
-        perform(decision, Visit { shared: self, errand, fate: Fate::Unchanged }).await
+        perform(decision, Visit { shared: self, errand, number, fate: Fate::Unchanged }).await
     }
 }
 
@@ -157,6 +172,10 @@ fn api_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, ApiError
         request_id: format!("sim-{number:08}"),
         body,
     })
+}
+
+fn traceparent(parts: &Parts) -> Option<&str> {
+    parts.headers.get("traceparent").and_then(|value| value.to_str().ok())
 }
 
 fn version(segment: &str) -> Option<u32> {
@@ -199,6 +218,8 @@ enum Errand {
 struct Visit {
     shared: Arc<Shared>,
     errand: Errand,
+    /// Which data call it is.
+    number: Option<u64>,
     fate: Fate,
 }
 
@@ -250,8 +271,10 @@ impl Target for Visit {
     }
 
     fn settle(&mut self, told: Told) {
-        if let Errand::Data(_) = &self.errand {
-            self.shared.org().books.settle(self.fate, told);
+        if let Some(number) = self.number {
+            let mut org = self.shared.org();
+            org.books.settle(self.fate, told);
+            org.seen.settle(number, self.fate, told);
         }
         self.shared.changed.send_replace(());
     }

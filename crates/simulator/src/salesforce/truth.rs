@@ -21,6 +21,8 @@ pub struct Truth {
     pub api_limit: u64,
     /// Writes that the log no longer holds; the counts still include them.
     pub writes_forgotten: u64,
+    /// Likewise calls.
+    pub calls_forgotten: u64,
 }
 
 impl Truth {

@@ -4,54 +4,55 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
 use sluice_domain::random::Random;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
+use super::{Listening, Orders, report};
 use crate::stage::{ANY_PORT, Error};
 
 /// A connection that is cut has carried less than this, both ways together: some twenty requests with their answers.
 const CUT_BYTES_MAX: u64 = 16 * 1024;
 const CHUNK: usize = 4 * 1024;
 
-/// A listener that hands everything on, or does not.
-#[derive(Debug)]
-pub(super) struct Proxy {
-    pub address: SocketAddr,
-    upstream: watch::Sender<Option<SocketAddr>>,
-    cuts: Arc<AtomicU64>,
-    task: JoinHandle<()>,
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::chaos) struct Task {
+    /// The share of connections that are cut.
+    pub cut_percent: f64,
+    pub seed: u64,
 }
 
-impl Proxy {
-    /// Cuts this share of all connections.
-    pub async fn start(cut_percent: f64, seed: u64) -> Result<Proxy, Error> {
-        let failed = || Error::io("the proxy that cuts connections");
-        let listener = TcpListener::bind(ANY_PORT).await.map_err(failed())?;
-        let address = listener.local_addr().map_err(failed())?;
-        let (upstream, leads_to) = watch::channel(None);
-        let cuts = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(accept(listener, leads_to, cut_percent / 100.0, Random::seeded(seed), cuts.clone()));
-        Ok(Proxy { address, upstream, cuts, task })
-    }
-
-    /// Where connections lead from here on; nowhere, and they are closed at once.
-    pub fn lead_to(&self, upstream: Option<SocketAddr>) {
-        self.upstream.send_replace(upstream);
-    }
-
-    /// Connections that were cut.
-    pub fn cuts(&self) -> u64 {
-        self.cuts.load(Ordering::Relaxed)
-    }
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::chaos) enum Order {
+    /// Where connections lead from here on. Those that there are end, and where it is nowhere, new ones are closed at once.
+    LeadTo(Option<SocketAddr>),
+    /// Only the count is wanted.
+    Count,
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.task.abort();
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(in crate::chaos) struct Report {
+    /// Connections that were cut midway so far.
+    pub cuts: u64,
+}
+
+pub(super) async fn play(mut orders: Orders) -> Result<(), Error> {
+    let Task { cut_percent, seed } = orders.task().await?;
+    let failed = || Error::io("the proxy that cuts connections");
+    let listener = TcpListener::bind(ANY_PORT).await.map_err(failed())?;
+    report(&Listening { address: listener.local_addr().map_err(failed())? })?;
+    let (upstream, leads_to) = watch::channel(None);
+    let cuts = Arc::new(AtomicU64::new(0));
+    tokio::spawn(accept(listener, leads_to, cut_percent / 100.0, Random::seeded(seed), cuts.clone()));
+    while let Some(order) = orders.next().await? {
+        if let Order::LeadTo(address) = order {
+            upstream.send_replace(address);
+        }
+        report(&Report { cuts: cuts.load(Ordering::Relaxed) })?;
     }
+    Ok(())
 }
 
 async fn accept(
@@ -63,7 +64,8 @@ async fn accept(
 ) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        let Some(upstream) = *leads_to.borrow() else { continue };
+        let mut leads_to = leads_to.clone();
+        let Some(upstream) = *leads_to.borrow_and_update() else { continue };
         let left = if random.chance(cut) { random.below(CUT_BYTES_MAX) } else { u64::MAX };
         let (cuts, left) = (cuts.clone(), Arc::new(AtomicU64::new(left)));
         tokio::spawn(async move {
@@ -75,6 +77,7 @@ async fn accept(
             let was_cut = tokio::select! {
                 was_cut = carry(&mut from_client, &mut to_server, &left) => was_cut,
                 was_cut = carry(&mut from_server, &mut to_client, &left) => was_cut,
+                _ = leads_to.changed() => false,
             };
             cuts.fetch_add(u64::from(was_cut), Ordering::Relaxed);
         });

@@ -1,0 +1,109 @@
+//! The machine of the node, as the director sees it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use super::parts::{DiskKind, HostOrder, HostReport, HostTask, Inspected, Part, Role};
+use super::{Address, Settings};
+use crate::stage::{ANY_PORT, Error, Leads};
+
+/// Room on the disk of the node, apart from its leads: what it keeps aside, and its log at its longest.
+const DISK_BYTES: u64 = 192 << 20;
+const DISK_BYTES_A_LEAD: u64 = 8 << 10;
+
+/// What gives a process mounts that nobody else sees: for root, and for everybody else where the system lets them.
+const OWN_MOUNTS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--map-root-user", "--mount"]];
+
+/// A machine in a process of its own, with a node on it.
+#[derive(Debug)]
+pub(super) struct Host {
+    part: Part,
+    /// What the node's data lies on.
+    pub disk: DiskKind,
+    /// Whether that can be made to stand still.
+    pub freezes: bool,
+    /// Where senders reach the node.
+    pub intake: SocketAddr,
+}
+
+impl Host {
+    pub async fn open(settings: &Settings, leads: &Leads, directory: &Path) -> Result<Host, Error> {
+        let within = own_mounts().await;
+        let disk = directory.join("disk");
+        std::fs::create_dir_all(&disk).map_err(Error::io(disk.display().to_string()))?;
+        let task = HostTask {
+            program: settings.program.clone(),
+            config: leads.config.clone(),
+            disk,
+            disk_bytes: DISK_BYTES + u64::from(settings.leads) * DISK_BYTES_A_LEAD,
+            own_mounts: within.is_some(),
+            log: directory.join("node.log"),
+            clock: directory.join("clock"),
+        };
+        let mut part = Part::start(&settings.program, within.unwrap_or_default(), Role::Host, &task).await?;
+        match part.hear().await? {
+            HostReport::Ready { disk, freezes } => Ok(Host { part, disk, freezes, intake: ANY_PORT }),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Starts the node, and answers where its operators come in.
+    pub async fn start(&mut self) -> Result<Address, Error> {
+        match self.part.ask(&HostOrder::Start).await? {
+            HostReport::Up { intake, admin } => {
+                self.intake = intake;
+                Ok(admin)
+            }
+            other => Err(strange(&other)),
+        }
+    }
+
+    pub async fn order(&mut self, order: HostOrder) -> Result<(), Error> {
+        match self.part.ask(&order).await? {
+            HostReport::Done => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// How the node ended, if it did.
+    pub async fn ended(&mut self) -> Result<Option<String>, Error> {
+        match self.part.ask(&HostOrder::Look).await? {
+            HostReport::Ended(how) => Ok(how),
+            other => Err(strange(&other)),
+        }
+    }
+
+    pub async fn still_up(&mut self) -> Result<(), Error> {
+        let how = self.ended().await?;
+        how.map_or(Ok(()), |how| Err(Error::Wrong(format!("the node ended without having been killed: {how}"))))
+    }
+
+    /// Ends the node and looks at what it leaves on its disk.
+    pub async fn inspect(&mut self) -> Result<Inspected, Error> {
+        // It may have ended before; that is told elsewhere.
+        let _ = self.order(HostOrder::Kill).await;
+        match self.part.ask(&HostOrder::Inspect).await? {
+            HostReport::Inspected(found) => Ok(*found),
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+fn strange(report: &HostReport) -> Error {
+    match report {
+        HostReport::Failed(why) => Error::Wrong(why.clone()),
+        other => Error::Wrong(format!("the host of the run said something else: {other:?}")),
+    }
+}
+
+async fn own_mounts() -> Option<&'static [&'static str]> {
+    for words in OWN_MOUNTS {
+        let mut command = tokio::process::Command::new(words[0]);
+        command.args(&words[1..]).arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if command.status().await.is_ok_and(|status| status.success()) {
+            return Some(words);
+        }
+    }
+    None
+}

@@ -1,0 +1,113 @@
+//! What is done to the node and to those around it, how often, and when.
+
+use serde::Serialize;
+use sluice_domain::random::Random;
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// `kill -9`.
+    Kill,
+    /// SIGSTOP, and SIGCONT some time later.
+    Stop,
+    /// No write goes through any more, and the node must end by itself.
+    DiskFails,
+    /// There is no room on the disk for some time.
+    DiskFull,
+    /// Every write waits for some time.
+    SlowDisk,
+    /// The wall clock is set while the node runs.
+    ClockSet,
+    /// Nobody reaches the CRM for some time.
+    Outage,
+    /// `kill -9` for one of the processes that send.
+    SenderKilled,
+}
+
+/// How often each happens, or has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Troubles {
+    /// Times that the node is killed.
+    pub kills: u32,
+    /// Times that it is stopped for a moment, and goes on.
+    pub stops: u32,
+    /// Times that its disk fails, so that it has to end by itself.
+    pub disk_failures: u32,
+    /// Times that its disk is full for a moment.
+    pub disk_full: u32,
+    /// Times that its disk stands still for a moment.
+    pub slow_disk: u32,
+    /// Times that its wall clock is set while it runs.
+    pub clock_sets: u32,
+    /// Times that nobody reaches the CRM for a moment.
+    pub outages: u32,
+    /// Times that a process that sends is killed.
+    pub sender_kills: u32,
+}
+
+impl Troubles {
+    /// Each with its count and what happened, in words.
+    pub(super) fn all(self) -> [(Trouble, u32, &'static str); 8] {
+        [
+            (Trouble::Kill, self.kills, "the node was killed"),
+            (Trouble::Stop, self.stops, "the node was stopped"),
+            (Trouble::DiskFails, self.disk_failures, "the disk failed and the node ended"),
+            (Trouble::DiskFull, self.disk_full, "the disk was full and the node noticed"),
+            (Trouble::SlowDisk, self.slow_disk, "the disk stood still"),
+            (Trouble::ClockSet, self.clock_sets, "the clock was set"),
+            (Trouble::Outage, self.outages, "the CRM was out of reach"),
+            (Trouble::SenderKilled, self.sender_kills, "a sender was killed"),
+        ]
+    }
+
+    /// Counts one.
+    pub(super) fn count(&mut self, trouble: Trouble) {
+        *match trouble {
+            Trouble::Kill => &mut self.kills,
+            Trouble::Stop => &mut self.stops,
+            Trouble::DiskFails => &mut self.disk_failures,
+            Trouble::DiskFull => &mut self.disk_full,
+            Trouble::SlowDisk => &mut self.slow_disk,
+            Trouble::ClockSet => &mut self.clock_sets,
+            Trouble::Outage => &mut self.outages,
+            Trouble::SenderKilled => &mut self.sender_kills,
+        } += 1;
+    }
+
+    /// What happens after which share of the work, in ascending order. By work done and not by the clock: a slow machine sees as
+    /// much trouble in the middle of things as a fast one.
+    pub(super) fn plan(self, random: &mut Random) -> Vec<(f64, Trouble)> {
+        let mut plan: Vec<(f64, Trouble)> = self
+            .all()
+            .into_iter()
+            .flat_map(|(trouble, count, _)| std::iter::repeat_n(trouble, count as usize))
+            .map(|trouble| (0.01 + random.unit() * 0.94, trouble))
+            .collect();
+        plan.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_planned_and_done_is_what_was_wanted() {
+        let wanted = Troubles {
+            kills: 8,
+            stops: 7,
+            disk_failures: 6,
+            disk_full: 5,
+            slow_disk: 4,
+            clock_sets: 3,
+            outages: 2,
+            sender_kills: 1,
+        };
+        let plan = wanted.plan(&mut Random::seeded(1));
+        assert!(plan.is_sorted_by(|(one, _), (other, _)| one <= other));
+        let mut done = Troubles::default();
+        plan.into_iter().for_each(|(_, trouble)| done.count(trouble));
+        assert_eq!(done, wanted);
+    }
+}
