@@ -132,3 +132,14 @@ async fn the_books_balance_and_what_is_missing_is_counted() {
     let lines = Inspector::open(directory.path()).unwrap().balance(START).unwrap();
     assert_eq!((lines[0].done, lines[0].remainder), (4, 1));
 }
+
+#[tokio::test]
+async fn every_try_is_told_with_what_came_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    filled(directory.path()).await.close().await;
+    let tries = Inspector::open(directory.path()).unwrap().tries().unwrap();
+    let told: Vec<(i64, u32, &str)> =
+        tries.iter().map(|tried| (tried.job.0, tried.n, tried.outcome.as_str())).collect();
+    let done = (1..=5).map(|job| (job, 1, "done"));
+    assert_eq!(told, done.chain([(6, 1, "reject"), (7, 1, "reject")]).collect::<Vec<_>>(), "what is queued has none");
+}

@@ -274,6 +274,13 @@ async fn the_truth_and_the_orders_are_open_over_http() {
     assert_eq!(next[0]["fields"]["External_Lead_Id__c"], "b");
     assert_eq!(outside.get("/sim/writes?external_id=a").await.json().as_array().unwrap().len(), 2);
     assert_eq!(outside.get("/sim/writes?after=2").await.json()[0]["number"], 3);
+    let traced = client.clone().with("traceparent", "00-trace-span-01");
+    traced.json("PATCH", "/services/data/v60.0/sobjects/Nothing/x", lead()).await;
+    let calls = outside.get("/sim/calls?after=2").await.json();
+    let third = json!({"number": 3, "method": "PATCH", "traceparent": null, "applied": true, "status": 200});
+    let fourth =
+        json!({"number": 4, "method": "PATCH", "traceparent": "00-trace-span-01", "applied": false, "status": 404});
+    assert_eq!(calls, json!([third, fourth]));
     let ids = outside.get("/sim/external-ids?object=Lead&field=External_Lead_Id__c").await.json();
     assert_eq!(ids["a"], json!({"created": 1, "updated": 1, "deleted": 0}));
 

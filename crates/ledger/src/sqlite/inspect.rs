@@ -194,8 +194,8 @@ impl Inspector {
     /// Every attempt to reach a destination, in the order of jobs. Reading back what an earlier one left is none.
     pub fn tries(&self) -> Result<Vec<Try>, Error> {
         let mut statement = self.connection.prepare_cached(include_str!("sql/verify/tries.sql"))?;
-        let rows = statement
-            .query_map([], |row| Ok(Try { job: JobId(row.get(0)?), n: row.get(1)?, outcome: row.get(2)? }))?;
+        let rows =
+            statement.query_map([], |row| Ok(Try { job: JobId(row.get(0)?), n: row.get(1)?, outcome: row.get(2)? }))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

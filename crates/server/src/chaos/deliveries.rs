@@ -146,7 +146,11 @@ impl Shared {
     }
 
     /// Keeps one process running, and enters what it says.
-    async fn keep(self: Arc<Shared>, share: Share, mut kills: mpsc::Receiver<oneshot::Sender<()>>) -> Result<(), Error> {
+    async fn keep(
+        self: Arc<Shared>,
+        share: Share,
+        mut kills: mpsc::Receiver<oneshot::Sender<()>>,
+    ) -> Result<(), Error> {
         let enter = |report: SendersReport| {
             let lead = self.traffic.deliveries().get(report.delivery).map_or(0, |delivery| delivery.lead);
             self.sent().enter(report, lead);

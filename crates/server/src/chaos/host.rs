@@ -81,12 +81,17 @@ impl Host {
 
     /// Ends the node and looks at what it leaves on its disk.
     pub async fn inspect(&mut self) -> Result<Inspected, Error> {
-        // It may have ended before; that is told elsewhere.
+        // There may be none any more; that is told elsewhere.
         let _ = self.order(HostOrder::Kill).await;
         match self.part.ask(&HostOrder::Inspect).await? {
             HostReport::Inspected(found) => Ok(*found),
             other => Err(strange(&other)),
         }
+    }
+
+    /// Leaves nothing behind. Without it all would end with its process as well, only a moment later.
+    pub async fn clean_up(mut self) -> Result<(), Error> {
+        self.order(HostOrder::CleanUp).await
     }
 }
 

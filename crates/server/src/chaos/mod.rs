@@ -171,6 +171,7 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
             }
             // Nobody has it open any more: what lies on the disk is looked at by itself.
             books.inspect(&mut host, &calls).await;
+            host.clean_up().await.unwrap_or_else(|error| books.note(error.to_string()));
         }
         Err(error) => books.note(error.to_string()),
     }

@@ -17,12 +17,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) async fn read(crm: &Crm, traffic: &Traffic) -> Result<(CrmBook, Vec<SeenCall>), Error> {
     let truth = settled(crm).await?;
-    let emails: HashMap<String, String> = crm
-        .leads()
-        .await?
-        .iter()
-        .map(|record| (text(record, "External_Lead_Id__c"), text(record, "Email")))
-        .collect();
+    let emails: HashMap<String, String> =
+        crm.leads().await?.iter().map(|record| (text(record, "External_Lead_Id__c"), text(record, "Email"))).collect();
     let whole = |lead: u32| {
         let lead = traffic.lead(lead);
         emails.get(&lead.event_id).is_some_and(|email| *email == lead.email.to_lowercase())

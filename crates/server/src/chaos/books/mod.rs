@@ -237,8 +237,10 @@ impl Books {
     pub(super) fn close(&mut self, elapsed: Duration) {
         self.elapsed_seconds = elapsed.as_secs_f64();
         let (senders, ledger, crm, leads) = (&self.senders, &self.ledger, &self.crm, self.senders.leads);
+        let yes = senders.statuses.get(&202).copied().unwrap_or(0);
         let others = ledger.jobs.iter().filter(|(state, _)| *state != "succeeded");
         let checks = [
+            ("answers 202 that the file does not count", yes.saturating_sub(self.file.accepted), 0),
             ("acknowledged events", senders.acknowledged, leads),
             ("acknowledged events that are not in the ledger", ledger.lost, 0),
             ("events in the ledger", ledger.events, leads),
@@ -316,6 +318,7 @@ mod tests {
         assert_eq!(problems(|_| {}), Vec::<String>::new());
         for change in [
             (|books| books.senders.acknowledged = 9) as fn(&mut Books),
+            |books| books.senders.statuses = BTreeMap::from([(202, 1)]),
             |books| books.ledger.lost = 1,
             |books| books.ledger.events = 11,
             |books| books.ledger.clashes = 1,

@@ -43,9 +43,17 @@ impl fmt::Display for Books {
         row("  pauses lifted", &self.resumed, "the CRM had refused two tokens in a row")?;
         row("attempts in the ledger", &attempts.attempts, &counts(&attempts.outcomes))?;
         row("  that the CRM has seen", &attempts.arrived, "")?;
-        row("  that never got there", &attempts.never_arrived, "cut, out of reach, or without a token; none of them done")?;
+        row(
+            "  that never got there",
+            &attempts.never_arrived,
+            "cut, out of reach, or without a token; none of them done",
+        )?;
         row("calls to the CRM", &crm.calls, "as the CRM counts them")?;
-        row("  again for the same attempt", &attempts.called_again, "with a new token, or not yet written down at a kill")?;
+        row(
+            "  again for the same attempt",
+            &attempts.called_again,
+            "with a new token, or not yet written down at a kill",
+        )?;
         row("  of no attempt", &attempts.strange, "")?;
         row("  failed on purpose", &crm.faults, "")?;
         row("  applied, and nobody was told", &crm.applied_unseen, "the ones that make doubles elsewhere")?;

@@ -19,8 +19,7 @@ const PIECES: [u64; 4] = [16 << 20, 1 << 20, 64 << 10, 4 << 10];
 
 /// Stands still for a while and then goes on, whatever becomes of everybody else: a file system that nobody thaws could not be
 /// unmounted any more.
-const FREEZE: &str =
-    r#"trap '' HUP INT TERM; fsfreeze --freeze "$0" && { sleep "$1"; fsfreeze --unfreeze "$0"; }"#;
+const FREEZE: &str = r#"trap '' HUP INT TERM; fsfreeze --freeze "$0" && { sleep "$1"; fsfreeze --unfreeze "$0"; }"#;
 
 /// What the node's data lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +87,15 @@ impl Disk {
         run(Command::new("sh").args(["-c", FREEZE]).arg(&self.at).arg(seconds))
             .await
             .map_err(Error::io("a disk that stands still"))
+    }
+
+    /// Takes the disk away, with all that is on it. Whoever still uses it keeps it until then.
+    pub async fn unmount(&mut self) -> Result<(), Error> {
+        self.filler = None;
+        if self.kind == DiskKind::Shared {
+            return Ok(());
+        }
+        run(Command::new("umount").arg("--lazy").arg(&self.at)).await.map_err(Error::io("unmounting the disk"))
     }
 
     fn filler_path(&self) -> PathBuf {

@@ -53,14 +53,22 @@ pub(in crate::chaos) enum Order {
     StandStill(Duration),
     /// Looks at the file of the ledger, with no node running.
     Inspect,
+    /// Ends the node, and takes the disk away.
+    CleanUp,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) enum Report {
     /// The first answer.
-    Ready { disk: DiskKind, freezes: bool },
+    Ready {
+        disk: DiskKind,
+        freezes: bool,
+    },
     /// The node listens.
-    Up { intake: SocketAddr, admin: SocketAddr },
+    Up {
+        intake: SocketAddr,
+        admin: SocketAddr,
+    },
     Done,
     /// How the node ended, if it did.
     Ended(Option<String>),
@@ -135,6 +143,12 @@ impl Host {
             Order::Fill => self.disk.fill()?,
             Order::Free => self.disk.free()?,
             Order::StandStill(time) => self.disk.stand_still(time).await?,
+            Order::CleanUp => {
+                if let Some(node) = self.node.take() {
+                    node.kill().await?;
+                }
+                self.disk.unmount().await?;
+            }
             Order::Inspect => return self.inspect().map(|found| Report::Inspected(Box::new(found))),
         }
         Ok(Report::Done)

@@ -168,7 +168,9 @@ impl Orders {
     /// The next line; none once the director is gone.
     async fn next<O: DeserializeOwned>(&mut self) -> Result<Option<O>, Error> {
         let Some(line) = self.lines.recv().await else { return Ok(None) };
-        serde_json::from_str(&line).map(Some).map_err(|error| Error::Wrong(format!("an order is not understood: {error}")))
+        serde_json::from_str(&line)
+            .map(Some)
+            .map_err(|error| Error::Wrong(format!("an order is not understood: {error}")))
     }
 
     async fn task<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
