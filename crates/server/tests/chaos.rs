@@ -21,7 +21,7 @@ async fn nothing_is_lost_and_nothing_is_doubled_under_kill_9() {
         program: env!("CARGO_BIN_EXE_sluice").into(),
         leads: 500,
         troubles,
-        cut_percent: 30.0,
+        cut_percent: 40.0,
         clock_jumps: true,
         fail_percent: 30.0,
         seed: 20_261,

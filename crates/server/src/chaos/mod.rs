@@ -167,7 +167,7 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
     match directed.await {
         Ok((mut host, ended)) => {
             if let Some(error) = ended {
-                books.note(error.to_string());
+                books.note_first(error.to_string());
             }
             // Nobody has it open any more: what lies on the disk is looked at by itself.
             books.inspect(&mut host, &calls).await;

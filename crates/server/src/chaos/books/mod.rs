@@ -156,7 +156,17 @@ impl Books {
 
     /// Something that does not add up.
     pub(super) fn note(&mut self, problem: impl Into<String>) {
-        self.problems.push(problem.into());
+        let problem = problem.into();
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// What all the rest may come from.
+    pub(super) fn note_first(&mut self, problem: impl Into<String>) {
+        let problem = problem.into();
+        self.problems.retain(|other| *other != problem);
+        self.problems.insert(0, problem);
     }
 
     /// Enters what the senders know.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::stage::Error;
@@ -199,6 +200,9 @@ pub async fn play(role: Role) -> Result<(), Error> {
         }
         drop(director);
     });
+    // When the director dies while the node is stopped, the system hangs up on the group of both. That must not end the host
+    // before it has ended the node.
+    let _hangups = signal(SignalKind::hangup()).map_err(Error::io("a signal"))?;
     let orders = Orders { lines };
     let playing = async {
         match role {
