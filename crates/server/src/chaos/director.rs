@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::json;
 use sluice_domain::random::Random;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use super::parts::{DiskKind, HostOrder};
 use super::troubles::{Trouble, Troubles};
 use super::ways::{Crm, Way};
 use super::{Address, Progress, Settings};
-use crate::stage::Error;
+use crate::stage::{Api, Error};
 
 /// How soon after its share of the work is done trouble comes, at the latest.
 const LATE_MAX: Duration = Duration::from_millis(300);
@@ -178,7 +179,10 @@ impl Director {
                 self.host.order(HostOrder::LimitFiles(None)).await?;
                 return Ok(false);
             }
-            self.knocker.clone().knock(self.host.intake).await;
+            // All may be at rest: somebody orders something that is written down. Not a sender, since a node that has just been
+            // short of room turns senders away without trying.
+            let order = json!({ "target": "replays", "reason": "the disk fails", "actor": "chaos" });
+            let _ = Api(self.host.admin).post("/api/v1/pause", &order).await;
             tokio::time::sleep(LOOK).await;
         }
         self.hide().await?;
@@ -231,9 +235,9 @@ impl Director {
     }
 
     async fn start(&mut self) -> Result<(), Error> {
-        let admin = self.host.start().await?;
+        self.host.start().await?;
         self.around.to_node.lead_to(Some(self.host.intake)).await?;
-        self.around.address.send_replace(Some(admin));
+        self.around.address.send_replace(Some(self.host.admin));
         Ok(())
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Host {
     pub freezes: bool,
     /// Where senders reach the node.
     pub intake: SocketAddr,
+    /// Where operators do.
+    pub admin: Address,
 }
 
 impl Host {
@@ -43,17 +45,17 @@ impl Host {
         };
         let mut part = Part::start(&settings.program, within.unwrap_or_default(), Role::Host, &task).await?;
         match part.hear().await? {
-            HostReport::Ready { disk, freezes } => Ok(Host { part, disk, freezes, intake: ANY_PORT }),
+            HostReport::Ready { disk, freezes } => Ok(Host { part, disk, freezes, intake: ANY_PORT, admin: ANY_PORT }),
             other => Err(strange(&other)),
         }
     }
 
-    /// Starts the node, and answers where its operators come in.
-    pub async fn start(&mut self) -> Result<Address, Error> {
+    /// Starts the node.
+    pub async fn start(&mut self) -> Result<(), Error> {
         match self.part.ask(&HostOrder::Start).await? {
             HostReport::Up { intake, admin } => {
-                self.intake = intake;
-                Ok(admin)
+                (self.intake, self.admin) = (intake, admin);
+                Ok(())
             }
             other => Err(strange(&other)),
         }
@@ -79,10 +81,13 @@ impl Host {
         how.map_or(Ok(()), |how| Err(Error::Wrong(format!("the node ended without having been killed: {how}"))))
     }
 
-    /// Ends the node and looks at what it leaves on its disk.
-    pub async fn inspect(&mut self) -> Result<Inspected, Error> {
-        // There may be none any more; that is told elsewhere.
+    /// Ends the node, if there still is one; otherwise that is told elsewhere.
+    pub async fn end_node(&mut self) {
         let _ = self.order(HostOrder::Kill).await;
+    }
+
+    /// Looks at what the node has left on its disk.
+    pub async fn inspect(&mut self) -> Result<Inspected, Error> {
         match self.part.ask(&HostOrder::Inspect).await? {
             HostReport::Inspected(found) => Ok(*found),
             other => Err(strange(&other)),

@@ -1,4 +1,4 @@
-//! One more repeat of a lead, straight to the node: so that a broken disk is always met by a write, and so that it shows outside.
+//! One more repeat of a lead, straight to the node: so that a full or slow disk is always met by a write, and so that it shows outside.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -146,7 +146,7 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
     let mut operator = Operator::new(addresses);
 
     let deadline = started + settings.time_max;
-    let watched = watch_over(&around, &mut operator, &status, started, &settings);
+    let watched = watch_over(&around, &mut operator, &status, started, (books.possible, settings.leads));
     tokio::select! {
         watched = watched => watched.unwrap_or_else(|error| books.note(error.to_string())),
         () = async { while !directed.is_finished() { tokio::time::sleep(LOOK).await } } => {}
@@ -161,22 +161,27 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
         Some(admin) => books.read_ledger(Api(admin)).await,
         None => books.note("the node does not answer any more"),
     }
-    let calls = books.read_crm(&around.crm, &traffic).await;
-    books.read_troubles(&around).await;
     stop_directing.send_replace(true);
     match directed.await {
-        Ok((mut host, ended)) => {
+        Ok((host, ended)) => {
             if let Some(error) = ended {
                 books.note_first(error.to_string());
             }
-            // Nobody has it open any more: what lies on the disk is looked at by itself.
-            books.inspect(&mut host, &calls).await;
-            host.clean_up().await.unwrap_or_else(|error| books.note(error.to_string()));
+            read_what_is_left(&mut books, host, &around, &traffic).await;
         }
         Err(error) => books.note(error.to_string()),
     }
     books.close(started.elapsed());
     Ok(books)
+}
+
+/// With the node gone: nobody has its file open any more, and nobody calls the CRM.
+async fn read_what_is_left(books: &mut Books, mut host: Host, around: &Around, traffic: &Traffic) {
+    host.end_node().await;
+    let calls = books.read_crm(&around.crm, traffic).await;
+    books.read_troubles(around).await;
+    books.inspect(&mut host, &calls).await;
+    host.clean_up().await.unwrap_or_else(|error| books.note(error.to_string()));
 }
 
 /// Looks on, as a person on duty would, until everything has come to an end. An error is a part that is gone.
@@ -185,7 +190,7 @@ async fn watch_over(
     operator: &mut Operator,
     status: &StatusLine,
     started: Instant,
-    settings: &Settings,
+    (wanted, leads): (Troubles, u32),
 ) -> Result<(), Error> {
     let Around { crm, deliveries, progress, .. } = around;
     let counted = async {
@@ -207,7 +212,7 @@ async fn watch_over(
             if shown.elapsed() >= SHOW {
                 shown = Instant::now();
                 let cuts = around.to_node.cuts().await? + around.to_crm.cuts().await?;
-                status.show(&line(settings, around, operator, cuts, started.elapsed()));
+                status.show(&line(wanted, leads, around, operator, cuts, started.elapsed()));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -218,29 +223,22 @@ async fn watch_over(
     }
 }
 
-fn line(settings: &Settings, around: &Around, operator: &Operator, cuts: u64, elapsed: Duration) -> String {
+/// Short enough for one line of a terminal.
+fn line(wanted: Troubles, leads: u32, around: &Around, operator: &Operator, cuts: u64, elapsed: Duration) -> String {
     let Around { deliveries, progress, .. } = around;
     let jobs = |state: &str| operator.jobs.get(state).copied().unwrap_or(0);
     let waiting = ["queued", "running", "retrying", "waiting"].map(jobs).iter().sum::<u64>();
-    let troubles = *progress.troubles();
+    let done = *progress.troubles();
     format!(
-        "{:>4} s  delivered {:.0} %  in the ledger {}  in the CRM {}/{}  waiting {waiting}  dead {}  killed {}/{}  stopped {}  \
-         disk failed {}, full {}, slow {}  clock set {}  CRM away {}  senders killed {}  cut {cuts}{}",
+        "{:>4} s  sent {:.0} %  in the CRM {}/{leads}  waiting {waiting}  dead {}  killed {}/{}  troubles {}/{}  cut {cuts}{}",
         elapsed.as_secs(),
         deliveries.share() * 100.0,
-        operator.events,
         progress.records.load(Ordering::Relaxed),
-        settings.leads,
         jobs("dead"),
-        troubles.kills,
-        settings.troubles.kills,
-        troubles.stops,
-        troubles.disk_failures,
-        troubles.disk_full,
-        troubles.slow_disk,
-        troubles.clock_sets,
-        troubles.outages,
-        troubles.sender_kills,
+        done.kills,
+        wanted.kills,
+        done.total(),
+        wanted.total(),
         if operator.address().is_some() { "" } else { "  (down)" }
     )
 }

@@ -60,6 +60,11 @@ impl Troubles {
         ]
     }
 
+    /// All together.
+    pub(super) fn total(self) -> u32 {
+        self.all().iter().map(|(_, count, _)| count).sum()
+    }
+
     /// Counts one.
     pub(super) fn count(&mut self, trouble: Trouble) {
         *match trouble {
@@ -109,5 +114,6 @@ mod tests {
         let mut done = Troubles::default();
         plan.into_iter().for_each(|(_, trouble)| done.count(trouble));
         assert_eq!(done, wanted);
+        assert_eq!(done.total(), 36);
     }
 }

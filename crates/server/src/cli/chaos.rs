@@ -57,7 +57,7 @@ pub(super) struct Chaos {
     /// The share of calls that the CRM lets fail, in percent
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u8).range(0..=90))]
     fail: u8,
-    /// Repeats a run; chosen at random when left out
+    /// Plans the same leads, faults and troubles again; chosen at random when left out
     #[arg(long)]
     seed: Option<u64>,
     /// The run takes no longer than this

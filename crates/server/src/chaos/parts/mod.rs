@@ -101,17 +101,20 @@ impl Part {
 
     /// Orders something and waits for the answer.
     pub async fn ask<R: DeserializeOwned>(&mut self, order: &impl Serialize) -> Result<R, Error> {
-        // Whoever asked before may have been told to stop.
-        while self.owed > 0 {
-            self.line().await?;
+        let silent = Error::Wrong(format!("the {} of the run does not answer", self.role.name()));
+        let asked = async {
+            // Whoever asked before may have been told to stop.
+            while self.owed > 0 {
+                self.line().await?;
+                self.owed -= 1;
+            }
+            self.owed += 1;
+            self.tell(order).await?;
+            let heard = self.hear().await;
             self.owed -= 1;
-        }
-        self.owed += 1;
-        self.tell(order).await?;
-        let heard = tokio::time::timeout(ANSWER_MAX, self.hear()).await;
-        let heard = heard.map_err(|_| Error::Wrong(format!("the {} of the run does not answer", self.role.name())))?;
-        self.owed -= 1;
-        heard
+            heard
+        };
+        tokio::time::timeout(ANSWER_MAX, asked).await.unwrap_or(Err(silent))
     }
 
     /// Orders something that is not answered.
