@@ -64,7 +64,7 @@ struct Shared {
     upto: watch::Sender<usize>,
 }
 
-/// The processes that send. They are killed when this is dropped.
+/// The processes that send. They end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Deliveries {
     shared: Arc<Shared>,

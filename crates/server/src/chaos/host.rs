@@ -1,8 +1,10 @@
 //! The machine of the node, as the director sees it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::parts::{DiskKind, HostOrder, HostReport, HostTask, Inspected, Part, Role};
 use super::{Address, Settings};
@@ -27,6 +29,8 @@ pub(super) struct Host {
     pub intake: SocketAddr,
     /// Where operators do.
     pub admin: Address,
+    node: u32,
+    directory: PathBuf,
 }
 
 impl Host {
@@ -45,7 +49,10 @@ impl Host {
         };
         let mut part = Part::start(&settings.program, within.unwrap_or_default(), Role::Host, &task).await?;
         match part.hear().await? {
-            HostReport::Ready { disk, freezes } => Ok(Host { part, disk, freezes, intake: ANY_PORT, admin: ANY_PORT }),
+            HostReport::Ready { disk, freezes } => {
+                let directory = directory.to_owned();
+                Ok(Host { part, disk, freezes, intake: ANY_PORT, admin: ANY_PORT, node: 0, directory })
+            }
             other => Err(strange(&other)),
         }
     }
@@ -53,8 +60,8 @@ impl Host {
     /// Starts the node.
     pub async fn start(&mut self) -> Result<(), Error> {
         match self.part.ask(&HostOrder::Start).await? {
-            HostReport::Up { intake, admin } => {
-                (self.intake, self.admin) = (intake, admin);
+            HostReport::Up { intake, admin, process } => {
+                (self.intake, self.admin, self.node) = (intake, admin, process);
                 Ok(())
             }
             other => Err(strange(&other)),
@@ -96,7 +103,21 @@ impl Host {
 
     /// Leaves nothing behind. Without it all would end with its process as well, only a moment later.
     pub async fn clean_up(mut self) -> Result<(), Error> {
-        self.order(HostOrder::CleanUp).await
+        let cleaned = self.order(HostOrder::CleanUp).await;
+        if cleaned.is_err() {
+            self.end_orphan();
+        }
+        cleaned
+    }
+
+    /// A node whose host was killed lives on, and so does its disk.
+    fn end_orphan(&self) {
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", self.node)).unwrap_or_default();
+        // Its number may be somebody else's by now, its directory may not.
+        let is_ours = String::from_utf8_lossy(&arguments).contains(&*self.directory.to_string_lossy());
+        if let Some(node) = i32::try_from(self.node).ok().and_then(Pid::from_raw).filter(|_| is_ours) {
+            let _ = kill_process(node, Signal::KILL);
+        }
     }
 }
 

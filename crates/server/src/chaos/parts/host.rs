@@ -68,6 +68,7 @@ pub(in crate::chaos) enum Report {
     Up {
         intake: SocketAddr,
         admin: SocketAddr,
+        process: u32,
     },
     Done,
     /// How the node ended, if it did.
@@ -127,9 +128,9 @@ impl Host {
             Order::Start => {
                 let Task { program, log, clock, .. } = &self.task;
                 let node = Child::start_at(program, &self.leads.config, &self.leads.data, log, Some(clock)).await?;
-                let (intake, admin) = (node.intake, node.admin);
+                let up = Report::Up { intake: node.intake, admin: node.admin, process: node.id() };
                 self.node = Some(node);
-                return Ok(Report::Up { intake, admin });
+                return Ok(up);
             }
             Order::SetClock { offset_ms } => self.set_clock(offset_ms)?,
             Order::Look => return Ok(Report::Ended(self.node()?.ended())),

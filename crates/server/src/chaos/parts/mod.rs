@@ -66,7 +66,8 @@ pub(super) struct Listening {
     pub address: std::net::SocketAddr,
 }
 
-/// A part, as the director holds it. It is killed when this is dropped.
+/// A part, as the director holds it. When this is dropped, the part hears the end of its orders, and ends in order: a host that
+/// was killed could not end its node any more.
 #[derive(Debug)]
 pub(super) struct Part {
     role: Role,
@@ -88,8 +89,7 @@ impl Part {
             // A Ctrl-C at the terminal is for the director, who ends them in order.
             .process_group(0)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
+            .stdout(Stdio::piped());
         let mut process = command.spawn().map_err(Error::io(format!("the {} of the run", role.name())))?;
         let (Some(orders), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Error::Wrong(format!("the {} of the run cannot be talked to", role.name())));
