@@ -90,6 +90,8 @@ impl Writer {
             Ok(())
         }))?;
         let checkpointer = Checkpointer::spawn(directory)?;
+        let ballast =
+            Ballast::new(directory).map_err(|source| Error::Directory { path: directory.join("ballast"), source })?;
         Ok(Writer {
             connection,
             vault,
@@ -107,7 +109,7 @@ impl Writer {
             checkpointer,
             next_checkpoint: WAL_PAGES_CHECKPOINT,
             recent_keys_max,
-            ballast: Ballast::new(directory),
+            ballast,
             upkeep_rests: false,
             failed: false,
         })
@@ -152,7 +154,11 @@ impl Writer {
             }
             return;
         }
-        let batch = if self.has_room() { batch } else { self.turn_away(batch) };
+        let batch = match self.has_room() {
+            Ok(true) => batch,
+            Ok(false) => self.turn_away(batch),
+            Err(error) => return self.fail(batch, &error),
+        };
         match self.transact(batch.iter().map(|envelope| &envelope.op)) {
             Ok(replies) => {
                 for (envelope, reply) in batch.into_iter().zip(replies) {
@@ -262,12 +268,12 @@ impl Writer {
     }
 
     /// Whether new events may be written, as far as is known.
-    fn has_room(&mut self) -> bool {
-        let kept = self.ballast.is_kept();
+    fn has_room(&mut self) -> std::io::Result<bool> {
+        let kept = self.ballast.is_kept()?;
         if kept && self.checkpointer.is_resting() {
             self.checkpointer.go_on();
         }
-        kept
+        Ok(kept)
     }
 
     /// Answers that there is no room for new events, and leaves the rest of the batch.
@@ -284,7 +290,7 @@ impl Writer {
     }
 
     /// Whether the batch is on disk is unknown, and what memory holds may be wrong: nothing more is written by this process.
-    fn fail(&mut self, batch: Vec<Envelope>, error: &rusqlite::Error) {
+    fn fail(&mut self, batch: Vec<Envelope>, error: &dyn std::error::Error) {
         self.failed = true;
         tracing::error!(%error, "the ledger can no longer be written; stopping");
         for envelope in batch {
