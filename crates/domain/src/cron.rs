@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use jiff::tz::TimeZone;
 
+use crate::policy;
+
 use crate::time::Time;
 
 /// A rule such as `*/10 * * * *` in a time zone.
@@ -44,7 +46,7 @@ impl Schedule {
             return Err(bad("it has five fields: minute, hour, day of the month, month, day of the week".to_owned()));
         }
         let parsed = croner::Cron::from_str(rule).map_err(|error| bad(error.to_string()))?;
-        let known = TimeZone::get(zone).map_err(|_| ScheduleProblem::Zone(zone.to_owned()))?;
+        let known = policy::zone(zone).ok_or_else(|| ScheduleProblem::Zone(zone.to_owned()))?;
         let schedule = Schedule { rule: parsed, zone: known, text: format!("{} {zone}", rule.trim()) };
         // The year does not matter: a rule that applies at all applies within a few of them.
         match schedule.next(Time(1_767_225_600_000)) {

@@ -9,6 +9,36 @@ use serde::Serialize;
 #[error("{0}")]
 pub struct UnitProblem(String);
 
+/// A unit by all of its names, and how much one of it is.
+pub type Unit = (&'static [&'static str], f64);
+
+/// The units of a duration, in milliseconds.
+pub const DURATION_UNITS: [Unit; 5] = [
+    (&["ms"], 1.0),
+    (&["s", "sec", "second", "seconds"], 1e3),
+    (&["m", "min", "minute", "minutes"], 60e3),
+    (&["h", "hour", "hours"], 3600e3),
+    (&["d", "day", "days"], 86_400e3),
+];
+
+/// The units of a size, in bytes; a number alone is bytes too.
+pub const SIZE_UNITS: [Unit; 7] = [
+    (&["", "B"], 1.0),
+    (&["kB", "KB"], 1e3),
+    (&["MB"], 1e6),
+    (&["GB"], 1e9),
+    (&["KiB", "K"], 1024.0),
+    (&["MiB", "M"], 1024.0 * 1024.0),
+    (&["GiB", "G"], 1024.0 * 1024.0 * 1024.0),
+];
+
+/// The longest duration: a hundred years.
+pub const DURATION_MAX: Duration = Duration::from_secs(36_525 * 86_400);
+
+fn scale(units: &[Unit], name: &str) -> Option<f64> {
+    units.iter().find(|(names, _)| names.contains(&name)).map(|(_, scale)| *scale)
+}
+
 fn split(text: &str) -> (&str, &str) {
     let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     (&text[..at], text[at..].trim_start())
@@ -27,19 +57,10 @@ pub fn duration(text: &str) -> Result<Duration, UnitProblem> {
         let (number, after) = split(rest);
         let number: f64 = number.parse().map_err(|_| problem())?;
         let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let scale = match &after[..end] {
-            "ms" => 1.0,
-            "s" | "sec" | "second" | "seconds" => 1e3,
-            "m" | "min" | "minute" | "minutes" => 60e3,
-            "h" | "hour" | "hours" => 3600e3,
-            "d" | "day" | "days" => 86_400e3,
-            _ => return Err(problem()),
-        };
-        total += number * scale;
+        total += number * scale(&DURATION_UNITS, &after[..end]).ok_or_else(problem)?;
         rest = after[end..].trim_start();
     }
-    const CENTURY_MS: f64 = 100.0 * 365.25 * 86_400e3;
-    if total > CENTURY_MS {
+    if total > DURATION_MAX.as_millis() as f64 {
         return Err(UnitProblem(format!("`{text}` is longer than a hundred years")));
     }
     Ok(Duration::from_millis(total.round() as u64))
@@ -51,17 +72,7 @@ pub fn size(text: &str) -> Result<u64, UnitProblem> {
         || UnitProblem(format!("`{text}` is not a size; write a number and a unit: 512B, 64KiB, 256KiB or 1MiB"));
     let (number, unit) = split(text.trim());
     let number: f64 = number.parse().map_err(|_| problem())?;
-    let scale = match unit.trim() {
-        "" | "B" => 1.0,
-        "kB" | "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "KiB" | "K" => 1024.0,
-        "MiB" | "M" => 1024.0 * 1024.0,
-        "GiB" | "G" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(problem()),
-    };
-    Ok((number * scale).round() as u64)
+    Ok((number * scale(&SIZE_UNITS, unit.trim()).ok_or_else(problem)?).round() as u64)
 }
 
 /// So many in so long.
@@ -136,6 +147,15 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
+/// A size as a person would write it, exactly: `32MiB`, `512B`.
+pub fn format_size(bytes: u64) -> String {
+    let units: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale)) {
+        Some((name, scale)) => format!("{}{name}", bytes / scale),
+        None => format!("{bytes}B"),
+    }
+}
+
 /// Serializes a duration in the form that [`duration`] reads.
 pub fn as_text<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format_duration(*duration))
@@ -162,6 +182,9 @@ mod tests {
         assert_eq!(size("256KiB").unwrap(), 262_144);
         assert_eq!(size("512").unwrap(), 512);
         assert!(size("many").is_err());
+        for (bytes, text) in [(512, "512B"), (1536, "1536B"), (32 << 20, "32MiB"), (0, "0B")] {
+            assert_eq!((format_size(bytes).as_str(), size(text).unwrap()), (text, bytes));
+        }
         assert_eq!(rate("5/min").unwrap().interval(), Duration::from_secs(12));
         assert_eq!(rate("20/10s").unwrap().interval(), Duration::from_millis(500));
         assert!(rate("0/s").is_err());

@@ -164,6 +164,7 @@ fn a_runtime_that_is_missing_is_a_problem_at_its_place() {
     compiled.require_runtimes(|runtime| Err(format!("{runtime} is needed, and there is no `node` on this machine")));
     assert!(compiled.config.is_none());
     insta::assert_snapshot!("a_missing_runtime", errors(&compiled, &files));
+    editor::agrees("a_missing_runtime", &compiled, &files);
 }
 
 macro_rules! mistakes {

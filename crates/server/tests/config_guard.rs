@@ -163,6 +163,7 @@ mistakes! {
     a_policy_that_is_not_there: ("policy: [marketing, careful]", "policy: [marketing, carefull]");
     a_policy_for_a_step_that_does_nothing_outside: ("with: {granted: true}", "with: {granted: true}\n    policy: marketing");
     a_rule_of_two_kinds: ("      - daily: 1\n", "      - daily: 1\n        weekly: 3\n");
+    a_rule_of_no_kind: ("      - daily: 1\n", "      - name: idle\n");
     a_rule_that_nobody_knows: ("      - daily: 1\n", "      - dayly: 1\n");
     a_time_of_day_that_is_none: ("from: '21:00'", "from: 9pm");
     a_time_zone_that_is_none: ("Europe/Berlin", "Europe/Berln");
@@ -170,6 +171,7 @@ mistakes! {
     a_list_that_is_not_there: ("list: gone", "list: gnoe");
     a_cap_for_ever: ("per: 90d", "per: 900d");
     a_policy_that_reads_a_step: ("when: event.total > 10", "when: steps.code.output.total > 10");
+    a_policy_of_a_step_filled_in: ("policy: [marketing, careful]", "policy: '{{ event.policy }}'");
     a_policy_filled_in: ("with: {policy: marketing}", "with: {policy: '{{ event.policy }}'}");
     an_answer_that_is_none: ("default: reject", "default: maybe");
     a_question_without_a_title: ("title: Again?, ", "");

@@ -211,13 +211,16 @@ mistakes! {
 fn two_flows_on_one_path() {
     let mut files = good();
     files.push(("more.yml", FLOW.replace("name: signup", "name: other")));
-    insta::assert_snapshot!("two_flows_on_one_path", shown(&Files::from_texts(files)));
+    let files = Files::from_texts(files);
+    insta::assert_snapshot!("two_flows_on_one_path", shown(&files));
+    editor::agrees("two_flows_on_one_path", &compile(&files, &OneSecret), &files);
 }
 
 #[test]
 fn no_flow_at_all() {
     let files = Files::from_texts([("rest.yml", REST), ("worker.yml", WORKER)]);
     insta::assert_snapshot!("no_flow_at_all", shown(&files));
+    editor::agrees("no_flow_at_all", &compile(&files, &OneSecret), &files);
 }
 
 #[test]
@@ -237,7 +240,9 @@ fn a_policy_for_everything_that_tries_nothing() {
         "retry.json",
         "{\"retry\": {\"strategy\": \"exponential\", \"base_ms\": 500, \"max_attempts\": 0}}".into(),
     ));
-    insta::assert_snapshot!("a_policy_for_everything_that_tries_nothing", shown(&Files::from_texts(files)));
+    let files = Files::from_texts(files);
+    insta::assert_snapshot!("a_policy_for_everything_that_tries_nothing", shown(&files));
+    editor::agrees("a_policy_for_everything_that_tries_nothing", &compile(&files, &OneSecret), &files);
 }
 
 #[test]
@@ -247,11 +252,15 @@ fn a_small_file_that_would_grow_without_end() {
         let alias = format!("*x{}", n - 1);
         text.push_str(&format!("x{n}: &x{n} [{}]\n", [alias.as_str(); 10].join(", ")));
     }
-    let compiled = compile(&Files::from_texts([("bomb.yml", text)]), &OneSecret);
+    let files = Files::from_texts([("bomb.yml", text)]);
+    let compiled = compile(&files, &OneSecret);
+    editor::agrees("a_small_file_that_would_grow_without_end", &compiled, &files);
     assert!(compiled.config.is_none());
     assert!(compiled.problems.iter().any(|problem| problem.code == "file-too-large"));
     let deep = format!("queues: {}{}", "[".repeat(60), "]".repeat(60));
-    let compiled = compile(&Files::from_texts([("deep.yml", deep)]), &OneSecret);
+    let files = Files::from_texts([("deep.yml", deep)]);
+    let compiled = compile(&files, &OneSecret);
+    editor::agrees("a_file_that_is_too_deep", &compiled, &files);
     assert!(compiled.problems.iter().any(|problem| problem.code == "file-too-deep"));
 }
 

@@ -11,25 +11,24 @@ use sluice_domain::config::Config;
 use sluice_domain::worker::OnError;
 use sluice_server::config::{Colours, Compiled, Files, Severity, compile, render_all};
 
-fn compiled(files: &[(&str, &str)]) -> (Compiled, String) {
+fn compiled(files: &[(&str, &str)]) -> (Compiled, Files) {
     let files = Files::from_texts(files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
-    let compiled = compile(&files, &editor::AnySecret);
-    if compiled.config.is_some() {
-        editor::accepts(&files);
-    }
-    let said = render_all(&compiled.problems, &files, Colours::None);
-    (compiled, said)
+    (compile(&files, &editor::AnySecret), files)
 }
 
 fn good(files: &[(&str, &str)]) -> Config {
-    let (compiled, said) = compiled(files);
-    compiled.config.unwrap_or_else(|| panic!("{said}"))
+    let (compiled, files) = compiled(files);
+    let said = render_all(&compiled.problems, &files, Colours::None);
+    let config = compiled.config.unwrap_or_else(|| panic!("{said}"));
+    editor::accepts(&files);
+    config
 }
 
-/// The codes of everything that is said, errors with `!`.
-fn codes(files: &[(&str, &str)]) -> Vec<String> {
+/// The codes of everything that is said of a mistake, errors with `!`.
+fn codes(mistake: &str, files: &[(&str, &str)]) -> Vec<String> {
     let mark = |severity| if severity == Severity::Error { "!" } else { "" };
-    let (compiled, _) = compiled(files);
+    let (compiled, files) = compiled(files);
+    editor::agrees(mistake, &compiled, &files);
     let found = compiled.problems.iter().filter(|problem| problem.code != "open-to-everybody");
     let mut codes: Vec<String> = found.map(|problem| format!("{}{}", problem.code, mark(problem.severity))).collect();
     codes.sort();
@@ -95,7 +94,10 @@ fn a_document_with_nothing_but_a_policy_is_for_workers_that_have_none() {
     assert_eq!((budget.retries, budget.window), (5, Duration::from_secs(3600)));
     let own = &config.workers["own"].retry;
     assert_eq!((own.max_attempts, own.budget), (9, None));
-    let twice = codes(&[("flow.yml", FLOW), ("playbook.yaml", PLAYBOOK), ("a.json", policy), ("b.json", policy)]);
+    let twice = codes(
+        "two_policies_for_everything",
+        &[("flow.yml", FLOW), ("playbook.yaml", PLAYBOOK), ("a.json", policy), ("b.json", policy)],
+    );
     assert_eq!(twice, ["duplicate-name!"]);
 }
 
@@ -179,45 +181,57 @@ run:
     assert!(worker.is_undoing(3) && !worker.is_undoing(2));
 }
 
+fn in_playbook(mistake: &str, from: &str, to: &str) -> Vec<String> {
+    assert!(PLAYBOOK.contains(from), "{from}");
+    codes(mistake, &[("flow.yml", FLOW), ("playbook.yaml", &PLAYBOOK.replace(from, to))])
+}
+
 #[test]
-fn mistakes_are_named() {
-    let with_playbook = |from: &str, to: &str| {
-        assert!(PLAYBOOK.contains(from), "{from}");
-        codes(&[("flow.yml", FLOW), ("playbook.yaml", &PLAYBOOK.replace(from, to))])
-    };
-    assert_eq!(with_playbook("on: shop.cart.left", "on: shop.cart.*"), ["bad-value!", "no-steps!"]);
-    assert_eq!(with_playbook("on: shop.cart.left", "on: shop.cart.lost"), ["no-steps!", "type-without-flow"]);
-    assert_eq!(with_playbook("      ttl_seconds: 2700\n", ""), ["missing-parameter!"]);
-    assert_eq!(with_playbook("      ttl_seconds: 2700", "      ttl_seconds: 0"), ["wrong-type!"]);
-    assert_eq!(with_playbook(", timestamp]", "]"), ["no-moment"]);
-    assert_eq!(
-        with_playbook("    run: store.setnx\n", "    run: store.setnx\n    destination: crm\n"),
-        ["unknown-parameter!"]
-    );
-    assert_eq!(
-        with_playbook("on: shop.cart.left", "on: shop.cart.left\nconsumes: x"),
-        ["exclusive-keys!", "no-steps!"]
-    );
-    let with_replay = |from: &str, to: &str| {
-        assert!(REPLAY.contains(from), "{from}");
-        codes(&[("in.yml", QUEUED), ("replay.yml", &REPLAY.replace(from, to))])
-    };
-    assert_eq!(with_replay("*/10 * * * *", "*/10 * *"), ["bad-value!"]);
-    assert_eq!(with_replay("  cron:", "  timezone: Mars/Olympus\n  cron:"), ["bad-value!"]);
-    assert_eq!(with_replay("from: contacts-dlq", "from: contacts"), ["not-a-dead-letter-queue!"]);
-    assert_eq!(with_replay("from: contacts-dlq", "from: contact-dlq"), ["unknown-queue!"]);
-    assert_eq!(with_replay("name: contacts\n", "name: contact\n"), ["unknown-queue!"]);
-    assert_eq!(
-        with_replay("    foreach: step:pull-batch.messages\n", ""),
-        ["missing-key!", "unknown-name!", "unknown-name!"]
-    );
-    assert_eq!(with_replay("step:pull-batch.messages", "step:pull.messages"), ["unknown-step!"]);
-    assert_eq!(with_replay("200-600ms", "600-200ms"), ["bad-value!"]);
-    assert_eq!(with_replay("  - name: requeue\n", "  - name: requeue\n    on_error: carry-on\n"), ["bad-value!"]);
-    assert_eq!(with_replay("  - name: requeue\n", "  - name: requeue\n    run: http.request\n"), ["exclusive-keys!"]);
+fn mistakes_in_a_playbook_are_named() {
+    let on = "on: shop.cart.left";
+    assert_eq!(in_playbook("a_type_with_a_star", on, "on: shop.cart.*"), ["bad-value!", "no-steps!"]);
+    assert_eq!(in_playbook("a_type_that_no_flow_has", on, "on: shop.cart.lost"), ["no-steps!", "type-without-flow"]);
+    assert_eq!(in_playbook("a_mark_for_ever", "      ttl_seconds: 2700\n", ""), ["missing-parameter!"]);
+    assert_eq!(in_playbook("a_mark_for_no_time", "ttl_seconds: 2700", "ttl_seconds: 0"), ["wrong-type!"]);
+    assert_eq!(in_playbook("a_key_without_a_moment", ", timestamp]", "]"), ["no-moment"]);
+    let somewhere = "    run: store.setnx\n    destination: crm\n";
+    assert_eq!(in_playbook("a_mark_somewhere", "    run: store.setnx\n", somewhere), ["unknown-parameter!"]);
+    let two = "on: shop.cart.left\nconsumes: x";
+    assert_eq!(in_playbook("a_playbook_with_a_queue", on, two), ["exclusive-keys!", "no-steps!"]);
+}
+
+fn in_replay(mistake: &str, from: &str, to: &str) -> Vec<String> {
+    assert!(REPLAY.contains(from), "{from}");
+    codes(mistake, &[("in.yml", QUEUED), ("replay.yml", &REPLAY.replace(from, to))])
+}
+
+#[test]
+fn mistakes_in_a_replay_are_named() {
+    assert_eq!(in_replay("a_rule_of_three_fields", "*/10 * * * *", "*/10 * *"), ["bad-value!"]);
+    assert_eq!(in_replay("a_minute_that_is_none", "*/10 * * * *", "99 * * * *"), ["bad-value!"]);
+    let mars = "  timezone: Mars/Olympus\n  cron:";
+    assert_eq!(in_replay("a_zone_on_another_planet", "  cron:", mars), ["bad-value!"]);
+    let pull = "from: contacts-dlq";
+    let alive = "a_pull_from_a_queue_without_dead_letters";
+    assert_eq!(in_replay(alive, pull, "from: contacts"), ["not-a-dead-letter-queue!"]);
+    assert_eq!(in_replay("an_unknown_queue_to_pull_from", pull, "from: contact-dlq"), ["unknown-queue!"]);
+    assert_eq!(in_replay("an_unknown_queue_to_put_into", "name: contacts\n", "name: contact\n"), ["unknown-queue!"]);
+    let no_list = in_replay("a_pace_without_a_list", "    foreach: step:pull-batch.messages\n", "");
+    assert_eq!(no_list, ["missing-key!", "unknown-name!", "unknown-name!"]);
+    let unknown = in_replay("an_unknown_step_to_list", "step:pull-batch.messages", "step:pull.messages");
+    assert_eq!(unknown, ["unknown-step!"]);
+    assert_eq!(in_replay("a_span_that_ends_before_it_begins", "200-600ms", "600-200ms"), ["bad-value!"]);
+    assert_eq!(in_replay("a_span_of_nothing_known", "200-600ms", "a while"), ["bad-value!"]);
+    let requeue = "  - name: requeue\n";
+    let carry_on = format!("{requeue}    on_error: carry-on\n");
+    assert_eq!(in_replay("a_way_on_that_is_none", requeue, &carry_on), ["bad-value!"]);
+    let two_things = format!("{requeue}    run: http.request\n");
+    assert_eq!(in_replay("a_step_that_does_two_things", requeue, &two_things), ["exclusive-keys!"]);
+    let undone = format!("{requeue}    undo: {{run: http.request, with: {{url: 'https://x.example'}}}}\n");
+    assert_eq!(in_replay("items_that_are_undone", requeue, &undone), ["exclusive-keys!"]);
 }
 
 #[test]
 fn a_flow_needs_a_queue_or_a_playbook() {
-    assert_eq!(codes(&[("flow.yml", FLOW)]), ["no-steps!"]);
+    assert_eq!(codes("a_flow_that_nothing_works_on", &[("flow.yml", FLOW)]), ["no-steps!"]);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub use quiet::{Clock, Quiet, QuietHours, Then, zone};
+pub use quiet::{Clock, Quiet, QuietHours, Then, zone, zones};
 
 use crate::event::scalar;
 use crate::key::{KeyDigest, TENANT};

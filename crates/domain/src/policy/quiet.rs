@@ -18,6 +18,16 @@ pub fn zone(name: &str) -> Option<TimeZone> {
     ZONES.get(name.trim()).ok()
 }
 
+/// The name of every zone, in order.
+pub fn zones() -> impl Iterator<Item = &'static str> {
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let mut names: Vec<String> = ZONES.available().map(|name| name.as_str().to_owned()).collect();
+        names.sort_unstable();
+        names
+    });
+    NAMES.iter().map(String::as_str)
+}
+
 /// A time of day to the minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Clock(pub u32);

@@ -307,11 +307,18 @@ fn stamp_source<S: AsRef<str>>(settings: &TimestampSettings<S>) -> Result<StampS
     Ok(StampSource { place, unit: settings.unit })
 }
 
+/// What may stand in the name of a header beside letters and digits.
+pub const HEADER_MARKS: &str = "!#$%&'*+-.^_`|~";
+
+/// Whether this can be the name of a header.
+pub fn is_header_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || HEADER_MARKS.contains(c))
+}
+
 /// A header's name in lower case, if it can be one.
 pub(super) fn header_name<S: AsRef<str>>(name: S) -> Result<Box<str>, SettingsProblem> {
     let name = name.as_ref();
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(allowed) {
+    if !is_header_name(name) {
         return Err(SettingsProblem::HeaderName(name.to_owned()));
     }
     Ok(name.to_ascii_lowercase().into())

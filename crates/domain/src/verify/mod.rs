@@ -33,6 +33,7 @@ mod verifier;
 pub use digest::{Algorithm, Encoding, SIGNATURES_MAX};
 pub use freshness::TimestampUnit;
 pub use handshake::{HandshakeAnswer, handshake};
+pub use hmac::{HEADER_MARKS, is_header_name};
 pub use hubspot::HubspotVersion;
 pub use preset::{BodyForm, Composed, FieldPath, Preset, Source, Success, preset};
 pub use problem::SettingsProblem;

@@ -11,6 +11,7 @@ use super::expression::{Visible, template};
 use super::names::Names;
 use super::node::Node;
 use super::report::Report;
+use super::with;
 
 /// What the step that posts the message is called, behind the name of the one that asks.
 const SUFFIX: &str = "-slack";
@@ -24,18 +25,14 @@ pub(super) fn message(
     visible: Visible<'_>,
 ) -> Option<Step> {
     let slack = with?.get("slack")?;
-    let Some(entries) = slack.entries() else {
-        report
-            .error(slack.span, "wrong-type", format!("`slack` is a map, and this is {}", slack.describe()))
-            .hint("its keys are destination and channel");
+    if slack.entries().is_none() {
+        // What is no map and is not filled in was said of the parameter.
+        if with::is_filled_in(slack) {
+            report
+                .error(slack.span, "wrong-type", format!("`slack` is a map, and this is {}", slack.describe()))
+                .hint("its keys are destination and channel");
+        }
         return None;
-    };
-    for entry in entries.iter().filter(|entry| !["destination", "channel"].contains(&entry.key.as_str())) {
-        report.error(entry.key_span, "unknown-parameter", format!("`slack` has no key `{}`", entry.key)).meant(
-            &entry.key,
-            ["destination", "channel"],
-            "its keys are destination and channel",
-        );
     }
     let destination = destination(report, slack, names)?;
     let channel = match slack.get("channel") {

@@ -9,7 +9,7 @@ use super::fields::Fields;
 use super::node::Node;
 use super::path_list;
 use super::report::Report;
-use super::table::{Shape, Table, key};
+use super::table::{SOME_TIME, Shape, Table, key};
 
 pub(super) static BODY: Table = Table {
     title: "a body",
@@ -28,6 +28,7 @@ pub(super) static BODY: Table = Table {
             .or("refuse"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static DEDUP: Table = Table {
@@ -36,7 +37,7 @@ pub(super) static DEDUP: Table = Table {
     keys: &[
         key(
             "second_net",
-            Shape::Described("a duration such as 15m, or off"),
+            Shape::Described("a duration from 1ms to 2d, or off"),
             "For so long the same content is taken for a repeat although its key is another. The event's own id and moment do \
              not count.",
         )
@@ -52,6 +53,7 @@ pub(super) static DEDUP: Table = Table {
         .or("drop"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// Reads `body:` over what is known of the sender.
@@ -100,7 +102,7 @@ pub(super) struct Dedup {
 }
 
 /// The longest second net: beyond it two equal contents are more likely two events than one.
-const SECOND_NET_MAX: Duration = Duration::from_secs(2 * 86_400);
+pub(super) const SECOND_NET: Shape = Shape::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
 
 /// Reads `dedup:`.
 pub(super) fn read_dedup(report: Report<'_>, node: &Node) -> Dedup {
@@ -115,11 +117,8 @@ pub(super) fn read_dedup(report: Report<'_>, node: &Node) -> Dedup {
     match fields.node("second_net").map(|node| (node, node.text())) {
         // YAML takes a bare `off` for text or for false, as it likes.
         Some((_, Some("off" | "false"))) => dedup.second_net = SecondNet::Off,
-        Some((node, _)) => {
-            if let Some(window) = fields.duration("second_net") {
-                if window.is_zero() || window > SECOND_NET_MAX {
-                    report.error(node.span, "bad-value", "`second_net` must be from 1ms to 2d, or off");
-                }
+        Some(_) => {
+            if let Some(window) = fields.duration_in("second_net", SECOND_NET) {
                 dedup.second_net = SecondNet::Always(window);
             }
         }

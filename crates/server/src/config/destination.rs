@@ -7,7 +7,7 @@ use sluice_domain::destination::{
     BreakerSettings, Destination, DestinationKind, GateSettings, HttpAuth, HttpDestination, SalesforceAuth,
     SalesforceDestination, ScriptDestination,
 };
-use sluice_domain::verify::SecretValue;
+use sluice_domain::verify::{SecretValue, is_header_name};
 
 use super::destination_kinds::{POSTGRES, SCRIPT, SLACK, SMTP, read_postgres, read_slack, read_smtp};
 use super::fields::{Fields, Literal, secret_text};
@@ -16,7 +16,8 @@ use super::node::Node;
 use super::plain::{names_a_secret, secret_in_file};
 use super::queue::named_items;
 use super::report::Report;
-use super::table::{Shape, Table, key};
+use super::rule::{at_least_one, at_most_one, needs};
+use super::table::{LASTING, Shape, Table, key};
 
 /// What a call may take unless the destination says otherwise.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,20 +33,21 @@ pub(super) static DESTINATION: Table = Table {
     keys: &[
         key("name", Shape::Name, "Its name; in a map, the name is the key.").required(),
         key("type", Shape::OneOf(&DestinationKind::NAMES), "What speaks there.").required(),
-        key("timeout", Shape::Duration, "What a single call may take, connection included.").or("30s"),
+        key("timeout", LASTING, "What a single call may take, connection included.").or("30s"),
         key("concurrency", Shape::Count(1, 10_000), "Calls in flight at once, at the most.").or("16"),
         key("rate", Shape::Rate, "Calls in a span of time, evenly spread.").or("no limit"),
         key("burst", Shape::Count(1, 100_000), "How many may go at once when the rate has been unused.").or("1"),
         key("breaker", Shape::Table("a breaker"), "When to stop asking for a while."),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static HTTP: Table = Table {
     title: "an http destination",
     about: "More keys of a destination of `type: http`.",
     keys: &[
-        key("base_url", Shape::Text, "What relative URLs are joined to. A private address written here is meant."),
+        key("base_url", Shape::Url, "What relative URLs are joined to. A private address written here is meant."),
         key(
             "headers",
             Shape::Described("a map of header names to text"),
@@ -60,6 +62,7 @@ pub(super) static HTTP: Table = Table {
         .or("false"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static HTTP_AUTH: Table = Table {
@@ -70,39 +73,55 @@ pub(super) static HTTP_AUTH: Table = Table {
         key("basic", Shape::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
     ],
     later: &[],
+    rules: &[
+        at_most_one(&["bearer", "basic"], "`auth` has `bearer` or `basic`, not both", "keep one of them"),
+        at_least_one(&["bearer", "basic"], "`auth` needs `bearer` or `basic`", "such as: bearer: ${secrets.NAME}"),
+    ],
 };
 
 pub(super) static BASIC: Table = Table {
     title: "basic credentials",
     about: "A user name and a password.",
     keys: &[
-        key("user", Shape::Text, "The user name.").required(),
+        key("user", Shape::Plain, "The user name.").required(),
         key("password", Shape::Secret, "The password.").required(),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static SALESFORCE: Table = Table {
     title: "a salesforce destination",
     about: "More keys of a destination of `type: salesforce`.",
     keys: &[
-        key("instance_url", Shape::Text, "https://MYDOMAIN.my.salesforce.com").required(),
-        key("api_version", Shape::Text, "The version of the API to speak, such as v60.0.").or("v60.0"),
+        key("instance_url", Shape::Url, "https://MYDOMAIN.my.salesforce.com").required(),
+        key("api_version", Shape::Described("a version such as v60.0"), "The version of the API to speak.").or("v60.0"),
         key("auth", Shape::Table("salesforce credentials"), "How a token is had.").required(),
         key("allow_duplicates", Shape::Flag, "Send the header that lets alert-only duplicate rules pass.").or("false"),
     ],
     later: &[],
+    rules: &[],
 };
+
+const CLIENT_OR_TOKEN: &str = "give client_id and client_secret, or a token";
+const TOKEN_AND_CLIENT: &str = "`auth` has `token` or `client_id` and `client_secret`, not both";
 
 pub(super) static SALESFORCE_AUTH: Table = Table {
     title: "salesforce credentials",
     about: "`client_id` and `client_secret` for the client credentials flow, or a `token` that somebody else renews.",
     keys: &[
-        key("client_id", Shape::Text, "The consumer key; may be ${secrets.NAME}."),
+        key("client_id", Shape::Plain, "The consumer key."),
         key("client_secret", Shape::Secret, "The consumer secret."),
         key("token", Shape::Secret, "A token; a 401 cannot be cured here."),
     ],
     later: &[],
+    rules: &[
+        at_least_one(&["client_id", "client_secret", "token"], "`auth` says nothing", CLIENT_OR_TOKEN),
+        at_most_one(&["client_id", "token"], TOKEN_AND_CLIENT, "keep one of them"),
+        at_most_one(&["client_secret", "token"], TOKEN_AND_CLIENT, "keep one of them"),
+        needs(&["client_id", "client_secret"], "salesforce credentials need `client_secret`", CLIENT_OR_TOKEN),
+        needs(&["client_secret", "client_id"], "salesforce credentials need `client_id`", CLIENT_OR_TOKEN),
+    ],
 };
 
 pub(super) static BREAKER: Table = Table {
@@ -117,6 +136,7 @@ pub(super) static BREAKER: Table = Table {
         key("open_max", Shape::Duration, "No longer than this.").or("5m"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// Reads the whole section.
@@ -187,9 +207,6 @@ fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
     };
     let usual = if matches!(kind, DestinationKind::Script(_)) { SCRIPT_TIMEOUT } else { TIMEOUT };
     let timeout = fields.duration("timeout").unwrap_or(usual);
-    if timeout.is_zero() {
-        report.error(fields.key_span("timeout"), "bad-value", "a call needs some time");
-    }
     let standard = GateSettings::default();
     let gate = GateSettings {
         concurrency_max: fields.count("concurrency").unwrap_or(standard.concurrency_max),
@@ -234,7 +251,7 @@ fn read_breaker(report: Report<'_>, node: &Node) -> BreakerSettings {
     breaker.open_first = fields.duration("open_first").unwrap_or(breaker.open_first);
     breaker.open_max = fields.duration("open_max").unwrap_or(breaker.open_max.max(breaker.open_first));
     if breaker.open_max < breaker.open_first {
-        report.error(fields.key_span("open_max"), "bad-value", "`open_max` is shorter than `open_first`");
+        report.error(fields.key_span("open_max"), "contradiction", "`open_max` is shorter than `open_first`");
     }
     breaker
 }
@@ -255,8 +272,7 @@ fn read_headers(report: Report<'_>, node: &Node) -> Vec<(String, SecretValue)> {
     };
     let mut headers = vec![];
     for entry in entries {
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if entry.key.is_empty() || !entry.key.chars().all(token) {
+        if !is_header_name(&entry.key) {
             report.error(entry.key_span, "bad-name", format!("`{}` cannot be the name of a header", entry.key));
         }
         let literal = if names_a_secret(&entry.key) { Literal::Refused } else { Literal::Accepted };
@@ -276,14 +292,7 @@ fn read_http_auth(report: Report<'_>, node: &Node) -> Option<HttpAuth> {
             let user = read_revealed(&fields, "user")?;
             fields.secret("password").map(|password| HttpAuth::Basic { user, password })
         }
-        (None, None) => {
-            report.error(fields.span, "missing-key", "`auth` needs `bearer` or `basic`");
-            None
-        }
-        _ => {
-            report.error(fields.key_span("basic"), "exclusive-keys", "`auth` has `bearer` or `basic`, not both");
-            None
-        }
+        _ => None,
     }
 }
 
@@ -316,21 +325,7 @@ fn read_api_version(fields: &Fields<'_, '_>, text: &str) -> String {
 fn read_salesforce_auth(report: Report<'_>, node: &Node) -> Option<SalesforceAuth> {
     let fields = Fields::open(report, node, &[&SALESFORCE_AUTH])?;
     if fields.node("token").is_some() {
-        if fields.node("client_id").is_some() || fields.node("client_secret").is_some() {
-            report.error(
-                fields.key_span("token"),
-                "exclusive-keys",
-                "`auth` has `token` or `client_id` and `client_secret`, not both",
-            );
-        }
         return fields.secret("token").map(SalesforceAuth::Token);
-    }
-    for key in ["client_id", "client_secret"] {
-        if fields.node(key).is_none() {
-            report
-                .error(fields.span, "missing-key", format!("salesforce credentials need `{key}`"))
-                .hint("give client_id and client_secret, or a token");
-        }
     }
     let client_id = read_revealed(&fields, "client_id");
     let client_secret = fields.secret("client_secret");

@@ -8,7 +8,8 @@ use sluice_domain::destination::{
 
 use super::destination::{read_revealed, read_url};
 use super::fields::{Fields, Literal, secret_text};
-use super::table::{Shape, Table, key};
+use super::rule::{at_least_one, at_most_one, needs};
+use super::table::{LASTING, Shape, Table, key};
 
 /// When a server gives up on a statement, unless the destination says otherwise.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,11 +26,12 @@ pub(super) static POSTGRES: Table = Table {
             "postgres://USER:PASSWORD@HOST/DATABASE. TLS is used for every host but this machine; sslmode=disable in the URL turns it off.",
         )
         .required(),
-        key("statement_timeout", Shape::Duration, "When the server gives up on a statement.").or("10s"),
-        key("ca_certificate", Shape::Text, "Who vouches for the server, in PEM; may be ${secrets.NAME}.")
+        key("statement_timeout", LASTING, "When the server gives up on a statement.").or("10s"),
+        key("ca_certificate", Shape::Plain, "Who vouches for the server, in PEM.")
             .or("what this machine trusts"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static SMTP: Table = Table {
@@ -45,13 +47,16 @@ pub(super) static SMTP: Table = Table {
         )
         .or("starttls"),
         key("allow_plaintext", Shape::Flag, "Mail and password may cross a network unprotected.").or("false"),
-        key("user", Shape::Text, "The user name; may be ${secrets.NAME}."),
+        key("user", Shape::Plain, "The user name."),
         key("password", Shape::Secret, "The password."),
-        key("from", Shape::Text, "Who mail is from: an address, or Name <address>.").required(),
-        key("ca_certificate", Shape::Text, "Who vouches for the server, in PEM; may be ${secrets.NAME}.")
-            .or("what this machine trusts"),
+        key("from", Shape::Described("an address, or Name <address>"), "Who mail is from.").required(),
+        key("ca_certificate", Shape::Plain, "Who vouches for the server, in PEM.").or("what this machine trusts"),
     ],
     later: &[],
+    rules: &[
+        needs(&["user", "password"], "an smtp destination needs `password` too", "give user and password, or neither"),
+        needs(&["password", "user"], "an smtp destination needs `user` too", "give user and password, or neither"),
+    ],
 };
 
 pub(super) static SLACK: Table = Table {
@@ -60,7 +65,7 @@ pub(super) static SLACK: Table = Table {
     keys: &[
         key("token", Shape::Secret, "A bot's token (xoxb-…) with the scopes chat:write and channels:history."),
         key("webhook_url", Shape::Secret, "The URL of an incoming webhook. A message there cannot be read back."),
-        key("base_url", Shape::Text, "Where the API is.").or("https://slack.com/api"),
+        key("base_url", Shape::Url, "Where the API is.").or("https://slack.com/api"),
         key(
             "signing_secret",
             Shape::Secret,
@@ -68,6 +73,18 @@ pub(super) static SLACK: Table = Table {
         ),
     ],
     later: &[],
+    rules: &[
+        at_least_one(
+            &["token", "webhook_url"],
+            "a slack destination needs `token` or `webhook_url`",
+            "such as: token: ${secrets.NAME}",
+        ),
+        at_most_one(
+            &["token", "webhook_url"],
+            "a slack destination has `token` or `webhook_url`, not both",
+            "keep the token: what was sent with it can be read back",
+        ),
+    ],
 };
 
 pub(super) static SCRIPT: Table = Table {
@@ -76,14 +93,12 @@ pub(super) static SCRIPT: Table = Table {
             change its concurrency or its rate.",
     keys: &[],
     later: &[],
+    rules: &[],
 };
 
 pub(super) fn read_postgres(fields: &Fields<'_, '_>) -> Option<PostgresDestination> {
     let url = fields.secret("url");
     let statement_timeout = fields.duration("statement_timeout").unwrap_or(STATEMENT_TIMEOUT);
-    if statement_timeout.is_zero() {
-        fields.report.error(fields.key_span("statement_timeout"), "bad-value", "a statement needs some time");
-    }
     let ca_certificate = read_certificate(fields);
     Some(PostgresDestination { url: url?, statement_timeout, ca_certificate })
 }
@@ -106,14 +121,7 @@ pub(super) fn read_smtp(fields: &Fields<'_, '_>) -> Option<SmtpDestination> {
             let (user, password) = (read_revealed(fields, "user"), fields.secret("password"));
             Some(SmtpLogin { user: user?, password: password? })
         }
-        (None, None) => None,
-        (found, _) => {
-            let missing = if found.is_some() { "password" } else { "user" };
-            report
-                .error(fields.span, "missing-key", format!("an smtp destination needs `{missing}` too"))
-                .hint("give user and password, or neither");
-            None
-        }
+        _ => None,
     };
     let from = fields.text("from");
     if let Some(text) = from
@@ -134,21 +142,7 @@ pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
     let way = match (fields.node("token"), fields.node("webhook_url")) {
         (Some(_), None) => SlackWay::Token(fields.secret("token")?),
         (None, Some(_)) => SlackWay::Webhook(fields.secret("webhook_url")?),
-        (None, None) => {
-            fields.report.error(fields.span, "missing-key", "a slack destination needs `token` or `webhook_url`");
-            return None;
-        }
-        _ => {
-            fields
-                .report
-                .error(
-                    fields.key_span("webhook_url"),
-                    "exclusive-keys",
-                    "a slack destination has `token` or `webhook_url`, not both",
-                )
-                .hint("keep the token: what was sent with it can be read back");
-            return None;
-        }
+        _ => return None,
     };
     let signing_secret = match fields.node("signing_secret") {
         Some(_) => Some(fields.secret("signing_secret")?),

@@ -12,6 +12,7 @@ pub(super) static FILE: Table = Table {
     about: "A file holds one document, or several with `---` between them. Where it lies and what it is called does not matter: its keys say what it is.",
     keys: &[key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1")],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static DOCUMENT: Table = Table {
@@ -27,6 +28,7 @@ pub(super) static DOCUMENT: Table = Table {
         ),
     ],
     later: &["alerts"],
+    rules: &[],
 };
 
 pub(super) static POLICY: Table = Table {
@@ -34,6 +36,7 @@ pub(super) static POLICY: Table = Table {
     about: "A document with nothing but `retry:` is the policy of every worker that has none of its own.",
     keys: &[key("retry", Shape::Table("a retry policy"), "The policy.")],
     later: &[],
+    rules: &[],
 };
 
 /// What a document is, beside its sections.

@@ -52,6 +52,7 @@ pub(super) static EVENT: Table = Table {
             .or("true when `identity` is mapped and a worker writes into a CRM"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// What `event:` says.

@@ -1,16 +1,14 @@
 //! Reads one map by its table: unknown keys are refused, values are checked for their shape.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use sluice_domain::template::{Piece, Template};
-use sluice_domain::unit::{self, Rate};
 use sluice_domain::verify::SecretValue;
 
 use super::node::{Entry, Node, Span};
 use super::plain::secret_in_file;
 use super::problem::did_you_mean;
 use super::report::Report;
+use super::rule::Holds;
 use super::table::{Absent, Key, Shape, Table};
 
 /// A map that is being read.
@@ -64,7 +62,34 @@ impl<'n, 'r> Fields<'n, 'r> {
                 ));
             }
         }
+        fields.check_rules();
         Some(fields)
+    }
+
+    /// Says which rules of the tables are broken.
+    fn check_rules(&self) {
+        for rule in self.tables.iter().flat_map(|table| table.rules) {
+            let there: Vec<&str> = rule.keys.iter().copied().filter(|name| self.has(name)).collect();
+            let meant = |names: &[&str]| names.iter().any(|name| self.is_meant(name));
+            let span = match (rule.holds, there.as_slice()) {
+                (Holds::AtMostOne, [_, second, ..]) => self.key_span(second),
+                (Holds::AtLeastOne, []) if !meant(rule.keys) => self.span,
+                (Holds::FirstNeedsSecond, [only]) if *only == rule.keys[0] && !meant(&rule.keys[1..]) => {
+                    self.key_span(only)
+                }
+                _ => continue,
+            };
+            let named = |place: usize| there.get(place).copied().unwrap_or_default();
+            let message = rule.message.replace("{first}", named(0)).replace("{second}", named(1));
+            let reported = self.report.error(span, rule.code, message);
+            if !rule.hint.is_empty() {
+                reported.hint(rule.hint);
+            }
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == name && !entry.value.is_null())
     }
 
     /// Whether an unknown key is probably this one, misspelt.
@@ -99,7 +124,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         }
     }
 
-    fn key(&self, name: &str) -> Option<&'static Key> {
+    pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
         self.tables.iter().find_map(|table| table.key(name))
     }
 
@@ -119,7 +144,12 @@ impl<'n, 'r> Fields<'n, 'r> {
         self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.key_span)
     }
 
-    fn wrong<T>(&self, name: &'static str, node: &Node) -> Option<T> {
+    /// Where the value of a key stands.
+    pub(super) fn value_span(&self, name: &str) -> Span {
+        self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.value.span)
+    }
+
+    pub(super) fn wrong<T>(&self, name: &'static str, node: &Node) -> Option<T> {
         let shape = self.key(name).map_or_else(String::new, |key| key.shape.describe());
         let written = match node.text() {
             Some(text) if text.len() <= 60 => format!("`{text}`"),
@@ -171,33 +201,6 @@ impl<'n, 'r> Fields<'n, 'r> {
                 Some(number)
             }
             _ => self.wrong(name, node),
-        }
-    }
-
-    /// How long.
-    pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
-        self.unit(name, unit::duration)
-    }
-
-    /// How many bytes.
-    pub(super) fn size(&self, name: &'static str) -> Option<u64> {
-        self.unit(name, unit::size)
-    }
-
-    /// How often.
-    pub(super) fn rate(&self, name: &'static str) -> Option<Rate> {
-        self.unit(name, unit::rate)
-    }
-
-    fn unit<T>(&self, name: &'static str, read: fn(&str) -> Result<T, unit::UnitProblem>) -> Option<T> {
-        let node = self.node(name)?;
-        let text = node.text().or_else(|| self.wrong(name, node))?;
-        match read(text) {
-            Ok(value) => Some(value),
-            Err(problem) => {
-                self.report.error(node.span, "bad-value", format!("`{name}`: {problem}"));
-                None
-            }
         }
     }
 

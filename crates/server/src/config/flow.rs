@@ -16,6 +16,7 @@ use super::node::{Node, Span};
 use super::path_list;
 use super::problem::did_you_mean;
 use super::report::Report;
+use super::rule::{Rule, same};
 use super::table::{Shape, Table, key};
 use super::trigger::{self, Trigger};
 
@@ -40,7 +41,11 @@ pub(super) static FLOW: Table = Table {
         key("responses", Shape::Table("responses"), "What a sender is answered."),
     ],
     later: &["schedule", "on"],
+    rules: &[],
 };
+
+/// A step has one name.
+pub(super) const NAME_OR_ID: Rule = same(&["name", "id"], "`id` and `name` say the same thing");
 
 pub(super) static FLOW_STEP: Table = Table {
     title: "a step of a flow",
@@ -53,6 +58,7 @@ pub(super) static FLOW_STEP: Table = Table {
             .required(),
     ],
     later: &["run", "uses", "with", "foreach", "queue_pull"],
+    rules: &[NAME_OR_ID],
 };
 
 pub(super) static ENQUEUE: Table = Table {
@@ -60,8 +66,7 @@ pub(super) static ENQUEUE: Table = Table {
     about: "The queue, and what the worker sees.",
     keys: &[
         key("name", Shape::Name, "The queue.").required(),
-        key("body_from", Shape::Described("request.body or an expression"), "What the worker sees as `body`.")
-            .or("request.body"),
+        key("body_from", Shape::Expression("request.body"), "What the worker sees as `body`.").or("request.body"),
         key(
             "key_from",
             Shape::Described("what the trigger's key_from says"),
@@ -69,6 +74,7 @@ pub(super) static ENQUEUE: Table = Table {
         ),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static RESPONSES: Table = Table {
@@ -84,6 +90,7 @@ pub(super) static RESPONSES: Table = Table {
         ),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// A flow and where its address was written.
@@ -197,14 +204,7 @@ fn read_step(report: Report<'_>, node: &Node, names: &Names, triggers: &[Trigger
 
 /// A step's `name` or `id`.
 pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> {
-    let (name, id) = (fields.node("name"), fields.node("id"));
-    if name.is_some() && id.is_some() {
-        fields
-            .report
-            .error(fields.key_span("id"), "exclusive-keys", "`id` and `name` say the same thing")
-            .hint("keep one of them");
-    }
-    let node = name.or(id)?;
+    let node = fields.node("name").or(fields.node("id"))?;
     let Some(text) = node.text() else {
         fields.report.error(node.span, "wrong-type", format!("a step's name is text, and this is {}", node.describe()));
         return None;

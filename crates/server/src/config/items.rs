@@ -22,6 +22,7 @@ pub(super) static PACE: Table = Table {
         key("jitter", Shape::Described("a span of time such as 200-600ms"), "By chance so much longer.").or("none"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static PULL: Table = Table {
@@ -33,6 +34,7 @@ pub(super) static PULL: Table = Table {
         key("max_replays", Shape::Count(1, 1000), "One that was replayed this often is left for a person.").or("5"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static PUT: Table = Table {
@@ -40,12 +42,13 @@ pub(super) static PUT: Table = Table {
     about: "Where something is put, what, and under which key.",
     keys: &[
         key("name", Shape::Name, "The queue.").required(),
-        key("body_from", Shape::Described("an expression"), "What its workers see as `body`.")
+        key("body_from", Shape::Expression("item.body"), "What its workers see as `body`.")
             .or("the body of this event"),
-        key("key_from", Shape::Described("an expression"), "The key under which it is accepted once.")
+        key("key_from", Shape::Expression("item.id"), "The key under which it is accepted once.")
             .or("the key of this event, the step and the item"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// A list: `step:NAME.path`, or an expression with or without `{{ }}`.
@@ -91,15 +94,6 @@ fn one_expression(report: Report<'_>, node: &Node, name: &str, visible: Visible<
 pub(super) fn pace(fields: &Fields<'_, '_>) -> Option<Pace> {
     let node = fields.node("rate_limit")?;
     let report = fields.report;
-    if fields.node("foreach").is_none() {
-        report
-            .error(
-                fields.key_span("rate_limit"),
-                "missing-key",
-                "`rate_limit` is for the items of `foreach`, and there is none",
-            )
-            .hint("what a destination may take is its own `rate:`, under `destinations:`");
-    }
     let fields = Fields::open(report, node, &[&PACE])?;
     let rate = fields.rate("per_integration")?;
     let jitter = match fields.node("jitter").map(|node| (node, node.text().map(unit::span))) {

@@ -11,6 +11,7 @@ use super::fields::Fields;
 use super::node::{Kind, Node, Span};
 use super::path_list;
 use super::report::Report;
+use super::rule::{at_least_one, at_most_one, needs};
 use super::table::{Shape, Table, key};
 
 pub(super) static KEY_FROM: Table = Table {
@@ -24,7 +25,7 @@ pub(super) static KEY_FROM: Table = Table {
         key("fields", Shape::Described("a list of parts"), "What it is about, for a key with `bucket`."),
         key(
             "bucket",
-            Shape::Duration,
+            Shape::Between(Duration::from_secs(1), Duration::from_secs(7 * 86_400)),
             "Two of the same in one stretch of this length are one, and so are two that an edge splits: at most half a stretch \
              apart is always one, one and a half is always two.",
         ),
@@ -33,6 +34,26 @@ pub(super) static KEY_FROM: Table = Table {
         key("fingerprint", Shape::Table("a fingerprint"), "A digest of the body, whatever the order of its members."),
     ],
     later: &[],
+    rules: &[
+        at_least_one(
+            WAYS,
+            "a key needs `fields`: what it is about",
+            "such as: {fields: [body.customer_id], bucket: 5m, at: body.created_at}",
+        )
+        .coded("bad-key"),
+        at_most_one(
+            WAYS,
+            "a key has `{first}` or `{second}`, not both",
+            "put one behind the other in the list of `first_of`",
+        ),
+        needs(
+            &["bucket", "fields"],
+            "a key with `bucket` needs `fields`: what it is about",
+            "such as: {fields: [body.customer_id], bucket: 5m, at: body.created_at}",
+        )
+        .coded("bad-key"),
+        needs(&["at", "bucket"], "`at` belongs to `bucket`", "such as: bucket: 5m").coded("bad-key"),
+    ],
 };
 
 pub(super) static FINGERPRINT: Table = Table {
@@ -44,7 +65,11 @@ pub(super) static FINGERPRINT: Table = Table {
         "Fields that change on a resend and do not count.",
     )],
     later: &[],
+    rules: &[],
 };
+
+/// The ways to write a key as a map.
+const WAYS: &[&str] = &["first_of", "fingerprint", "fields"];
 
 const FORMS: &str = "write header:NAME, body.path, {{ an expression }}, a list of these, or fingerprint";
 
@@ -75,22 +100,9 @@ pub(super) fn read(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<Key
 
 fn read_map(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrategy> {
     let Some(fields) = Fields::open(report, node, &[&KEY_FROM]) else { return vec![] };
-    let present: Vec<&'static str> =
-        ["first_of", "fingerprint", "fields"].into_iter().filter(|name| fields.node(name).is_some()).collect();
-    if let [first, second, ..] = present.as_slice() {
-        report
-            .error(fields.key_span(second), "exclusive-keys", format!("a key has `{first}` or `{second}`, not both"))
-            .hint("put one behind the other in the list of `first_of`");
-        return vec![];
-    }
-    if !present.contains(&"fields") && (fields.node("bucket").is_some() || fields.node("at").is_some()) {
-        report
-            .error(fields.span, "bad-key", "a key with `bucket` needs `fields`: what it is about")
-            .hint("such as: {fields: [body.customer_id], bucket: 5m, at: body.created_at}");
-        return vec![];
-    }
-    match present.first().copied() {
-        Some("first_of") => match fields.node("first_of").map(|list| (list, list.items())) {
+    let present: Vec<&'static str> = WAYS.iter().copied().filter(|name| fields.node(name).is_some()).collect();
+    match present.as_slice() {
+        ["first_of"] => match fields.node("first_of").map(|list| (list, list.items())) {
             Some((_, Some(items))) if !items.is_empty() => {
                 items.iter().flat_map(|item| read(report, item, known)).collect()
             }
@@ -100,19 +112,11 @@ fn read_map(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrateg
             }
             None => vec![],
         },
-        Some("fields") => read_bucket(&fields, known).into_iter().collect(),
-        Some(_) => fields.node("fingerprint").map(|node| read_fingerprint(report, node)).into_iter().collect(),
-        None => {
-            if node.entries().is_some_and(|entries| entries.is_empty()) {
-                report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
-            }
-            vec![]
-        }
+        ["fields"] => read_bucket(&fields, known).into_iter().collect(),
+        ["fingerprint"] => fields.node("fingerprint").map(|node| read_fingerprint(report, node)).into_iter().collect(),
+        _ => vec![],
     }
 }
-
-/// The shortest and the longest stretch that makes sense.
-const BUCKETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
 
 fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy> {
     let report = fields.report;
@@ -122,20 +126,14 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
         None => read_part(report, list, known),
     };
     if parts.is_empty() {
-        report.error(list.span, "bad-key", "a key needs at least one part").hint(FORMS);
+        if list.items().is_some_and(<[Node]>::is_empty) {
+            report.error(list.span, "bad-key", "a key needs at least one part").hint(FORMS);
+        }
         return None;
     }
     let Some(width) = fields.duration("bucket") else {
-        let nothing = fields.node("bucket").is_none();
-        if nothing && fields.node("at").is_some() && !fields.is_meant("bucket") {
-            report.error(fields.key_span("at"), "bad-key", "`at` belongs to `bucket`").hint("such as: bucket: 5m");
-        }
-        return nothing.then_some(KeyStrategy::Parts(parts));
+        return fields.node("bucket").is_none().then_some(KeyStrategy::Parts(parts));
     };
-    if !BUCKETS.contains(&width) {
-        report.error(fields.key_span("bucket"), "bad-value", "`bucket` must be from 1s to 7d");
-        return None;
-    }
     let at = match fields.node("at") {
         Some(node) => {
             read_part(report, node, Known { occurred_at: &[], ..known }).into_iter().find_map(|part| match part {
@@ -160,7 +158,7 @@ fn read_fingerprint(report: Report<'_>, node: &Node) -> KeyStrategy {
 }
 
 fn read_text(report: Report<'_>, node: &Node, known: Known<'_>) -> Option<KeyStrategy> {
-    let Some(text) = node.text().map(str::trim).filter(|text| !text.is_empty()) else {
+    let Some(text) = words(node) else {
         report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
         return None;
     };
@@ -173,6 +171,11 @@ fn read_text(report: Report<'_>, node: &Node, known: Known<'_>) -> Option<KeyStr
     }
     let parts = read_part(report, node, known);
     (!parts.is_empty()).then_some(KeyStrategy::Parts(parts))
+}
+
+/// Text that says something. A bare number or flag would be the same for every request.
+fn words(node: &Node) -> Option<&str> {
+    node.text().map(str::trim).filter(|text| !text.is_empty() && node.to_value().is_string())
 }
 
 fn header_name(text: &str) -> Option<&str> {
@@ -189,7 +192,7 @@ fn check_header(report: Report<'_>, span: Span, name: &str) {
 
 /// One part of a key. Text around `{{ }}` is kept, apart from what only separates: the parts are joined anyway.
 fn read_part(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyPart> {
-    let Some(text) = node.text().map(str::trim).filter(|text| !text.is_empty()) else {
+    let Some(text) = words(node) else {
         report
             .error(node.span, "bad-key", format!("a part of a key is text, and this is {}", node.describe()))
             .hint(FORMS);

@@ -42,24 +42,29 @@ pub(super) fn secret_in_file(report: Report<'_>, span: Span, name: &str) {
         .hint("write ${secrets.NAME} here and put the value into the environment or into secrets/NAME");
 }
 
+/// Keys that usually hold a secret, in lower case and with `_` for `-`.
+pub(super) const SECRET_NAMES: [&str; 12] = [
+    "secret",
+    "secrets",
+    "password",
+    "passwd",
+    "token",
+    "client_secret",
+    "api_key",
+    "apikey",
+    "x_api_key",
+    "private_key",
+    "access_token",
+    "authorization",
+];
+
+/// And how such keys end.
+pub(super) const SECRET_ENDS: [&str; 4] = ["_secret", "_password", "_token", "_api_key"];
+
 /// Whether a key of this name usually holds a secret.
 pub(super) fn names_a_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase().replace('-', "_");
-    const WHOLE: [&str; 12] = [
-        "secret",
-        "secrets",
-        "password",
-        "passwd",
-        "token",
-        "client_secret",
-        "api_key",
-        "apikey",
-        "x_api_key",
-        "private_key",
-        "access_token",
-        "authorization",
-    ];
-    WHOLE.contains(&key.as_str()) || ["_secret", "_password", "_token", "_api_key"].iter().any(|end| key.ends_with(end))
+    SECRET_NAMES.contains(&key.as_str()) || SECRET_ENDS.iter().any(|end| key.ends_with(end))
 }
 
 /// The text without the secrets that were found in it: what is shown ends up in logs.

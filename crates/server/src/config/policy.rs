@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_domain::policy::{
-    Cap, Clock, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, Unknown, zone,
-};
+use sluice_domain::policy::{Cap, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, Unknown, zone};
 use sluice_domain::template::Expression;
 
 use super::expression::{SecretUse, Visible, condition, expression};
@@ -15,19 +13,22 @@ use super::names::{Names, Placed, add};
 use super::node::{Node, Span};
 use super::queue::named_items;
 use super::report::Report;
-use super::table::{Shape, Table, key};
+use super::rule::{at_least_one, at_most_one, same};
+use super::table::{SOME_TIME, Shape, Table, key};
+use super::with;
 
 pub(super) static POLICY: Table = Table {
     title: "a policy",
     about: "What has to hold before an effect happens. A step names it with `policy:`. Policies follow the configuration in force, also for jobs that were accepted before.",
     keys: &[
         key("name", Shape::Name, "Its name, where policies are a list."),
-        key("contact", Shape::Described("an expression such as event.email"), "Who is written to.")
+        key("contact", Shape::Expression("event.email"), "Who is written to.")
             .or("event.email, then event.phone_e164, event.phone, event.contact_external_id"),
         key("channel", Shape::Name, "By which way; caps count each channel for itself.").or("email"),
         key("rules", Shape::Tables("a rule of a policy"), "In this order; the first that refuses decides.").required(),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static RULE: Table = Table {
@@ -52,6 +53,18 @@ pub(super) static RULE: Table = Table {
         key("when", Shape::Condition, "This holds."),
     ],
     later: &[],
+    rules: &[
+        at_least_one(
+            KINDS,
+            "a rule is exactly one of its kinds",
+            "write one of consent, quiet_hours, suppression, daily, weekly, limit, when",
+        ),
+        at_most_one(
+            KINDS,
+            "a rule is exactly one of its kinds, and this is `{first}` and `{second}`",
+            "make two rules of it",
+        ),
+    ],
 };
 
 pub(super) static CONSENT: Table = Table {
@@ -60,37 +73,24 @@ pub(super) static CONSENT: Table = Table {
     keys: &[
         key(
             "from",
-            Shape::Described("an expression such as event.consent"),
+            Shape::Expression("event.consent"),
             "A field of the event: true, yes, granted, subscribed and the like mean yes.",
         ),
         key("purpose", Shape::Name, "What was agreed to, in the ledger; instead of `from`.").or("marketing"),
         key("default", Shape::OneOf(&["deny", "allow"]), "What holds when nothing is known.").or("deny"),
     ],
     later: &[],
+    rules: &[same(&["from", "purpose"], "consent stands in the event (`from`) or in the ledger (`purpose`)")],
 };
 
 pub(super) static QUIET_HOURS: Table = Table {
     title: "quiet hours",
     about: "Hours in which nobody is written to, where the contact is.",
     keys: &[
-        key("from", Shape::Described("a time of day such as 21:00"), "From this time on.").required(),
-        key(
-            "to",
-            Shape::Described("a time of day such as 08:00"),
-            "Up to this time; an earlier one is that of the next day.",
-        )
-        .required(),
-        key(
-            "zone",
-            Shape::Described("an expression such as event.time_zone"),
-            "The contact's time zone, such as Europe/Berlin.",
-        ),
-        key(
-            "fallback",
-            Shape::Described("a time zone such as Europe/Berlin"),
-            "The zone of contacts that have none, or one that nobody knows.",
-        )
-        .or("UTC"),
+        key("from", Shape::Clock, "From this time on.").required(),
+        key("to", Shape::Clock, "Up to this time; an earlier one is that of the next day.").required(),
+        key("zone", Shape::Expression("event.time_zone"), "The contact's time zone, such as Europe/Berlin."),
+        key("fallback", Shape::Zone, "The zone of contacts that have none, or one that nobody knows.").or("UTC"),
         key(
             "then",
             Shape::OneOf(&["skip", "wait"]),
@@ -99,6 +99,7 @@ pub(super) static QUIET_HOURS: Table = Table {
         .or("skip"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static LIMIT: Table = Table {
@@ -106,9 +107,10 @@ pub(super) static LIMIT: Table = Table {
     about: "No more than so many effects for one contact and channel in any such span.",
     keys: &[
         key("max", Shape::Count(1, 100_000), "So many.").required(),
-        key("per", Shape::Duration, "In any span of this length; 366d at the most.").required(),
+        key("per", Shape::Between(SOME_TIME, Cap::WINDOW_MAX), "In any span of this length.").required(),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static SUPPRESSION: Table = Table {
@@ -116,6 +118,7 @@ pub(super) static SUPPRESSION: Table = Table {
     about: "Beside the list of `sluice suppress`.",
     keys: &[key("list", Shape::Name, "The file lists/NAME.txt: one contact or @domain a line, # begins a remark.")],
     later: &[],
+    rules: &[],
 };
 
 /// The directory in which lists of contacts lie, at the top of the configuration.
@@ -180,19 +183,12 @@ pub(super) fn contact_of_event() -> Vec<Expression> {
     paths.iter().filter_map(|path| Expression::parse(path).ok()).collect()
 }
 
-const KINDS: [&str; 7] = ["consent", "quiet_hours", "suppression", "daily", "weekly", "limit", "when"];
+const KINDS: &[&str] = &["consent", "quiet_hours", "suppression", "daily", "weekly", "limit", "when"];
 
 fn read_rule(report: Report<'_>, node: &Node, texts: &BTreeMap<String, String>) -> Option<Rule> {
     let fields = Fields::open(report, node, &[&RULE])?;
     let mut there = KINDS.iter().filter(|kind| fields.node(kind).is_some());
-    let (Some(kind), None) = (there.next(), there.next()) else {
-        if !KINDS.iter().any(|kind| fields.is_meant(kind)) {
-            report
-                .error(fields.span, "missing-key", "a rule is exactly one of its kinds")
-                .hint(format!("write one of {}", KINDS.join(", ")));
-        }
-        return None;
-    };
+    let (Some(kind), None) = (there.next(), there.next()) else { return None };
     let cap = |max: u32, window: Duration| RuleKind::Cap(Cap { max, window });
     let read = match *kind {
         "consent" => read_consent(report, fields.node("consent")?)?,
@@ -202,12 +198,7 @@ fn read_rule(report: Report<'_>, node: &Node, texts: &BTreeMap<String, String>) 
         "weekly" => cap(fields.count("weekly")?, 7 * DAY),
         "limit" => {
             let limit = Fields::open(report, fields.node("limit")?, &[&LIMIT])?;
-            let (max, per) = (limit.count("max")?, limit.duration("per")?);
-            if per.is_zero() || per > Cap::WINDOW_MAX {
-                report.error(limit.key_span("per"), "bad-value", "`per` must be more than nothing and at most 366d");
-                return None;
-            }
-            cap(max, per)
+            cap(limit.count("max")?, limit.duration("per")?)
         }
         _ => RuleKind::When(condition(report, fields.node("when")?, SEEN)?),
     };
@@ -217,16 +208,6 @@ fn read_rule(report: Report<'_>, node: &Node, texts: &BTreeMap<String, String>) 
 
 fn read_consent(report: Report<'_>, node: &Node) -> Option<RuleKind> {
     let fields = Fields::open(report, node, &[&CONSENT])?;
-    if fields.node("from").is_some() && fields.node("purpose").is_some() {
-        report
-            .error(
-                fields.key_span("purpose"),
-                "exclusive-keys",
-                "consent stands in the event (`from`) or in the ledger (`purpose`)",
-            )
-            .hint("keep one of them");
-        return None;
-    }
     let from = match fields.node("from") {
         Some(node) => ConsentSource::Event(one_expression(report, node, "from")?),
         None => ConsentSource::Table(Arc::from(fields.name("purpose").map_or("marketing", |(purpose, _)| purpose))),
@@ -237,30 +218,10 @@ fn read_consent(report: Report<'_>, node: &Node) -> Option<RuleKind> {
 
 fn read_hours(report: Report<'_>, node: &Node) -> Option<QuietHours> {
     let fields = Fields::open(report, node, &[&QUIET_HOURS])?;
-    let clock = |name: &'static str| {
-        let node = fields.node(name)?;
-        let read = node.text().and_then(Clock::parse);
-        if read.is_none() {
-            let written = node.text().unwrap_or_default();
-            report
-                .error(node.span, "bad-value", format!("`{name}` must be a time of day, and this is `{written}`"))
-                .hint("such as '21:00', in quotes");
-        }
-        read
-    };
-    let (from, to) = (clock("from"), clock("to"));
+    let (from, to) = (fields.clock("from"), fields.clock("to"));
     let fallback = match fields.node("fallback") {
         None => zone("UTC"),
-        Some(node) => {
-            let found = node.text().and_then(zone);
-            if found.is_none() {
-                let written = node.text().unwrap_or_default();
-                report
-                    .error(node.span, "bad-value", format!("no time zone is called `{written}`"))
-                    .hint("such as Europe/Berlin or America/New_York");
-            }
-            found
-        }
+        Some(_) => fields.zone("fallback").and_then(zone),
     };
     let zone = match fields.node("zone") {
         Some(node) => Some(one_expression(report, node, "zone")?),
@@ -315,9 +276,11 @@ pub(super) fn read_names(report: Report<'_>, node: &Node, names: &Names) -> Vec<
             );
             continue;
         };
-        if !name.contains("{{") {
-            check_name(report, item.span, name, names);
+        if with::is_filled_in(item) {
+            with::decided_before(report, item.span, "policy");
+            continue;
         }
+        check_name(report, item.span, name, names);
         found.push(Arc::from(name));
     }
     found

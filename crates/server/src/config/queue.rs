@@ -9,7 +9,7 @@ use super::fields::{Fields, check_name};
 use super::names::{Placed, add};
 use super::node::{Kind, Node, Span};
 use super::report::Report;
-use super::table::{Shape, Table, key};
+use super::table::{LASTING, Shape, Table, key};
 
 /// How long a dead-letter queue keeps jobs that nobody named one for.
 pub(super) const IMPLICIT_RETENTION: Duration = Duration::from_secs(30 * 86_400);
@@ -19,11 +19,12 @@ pub(super) static QUEUE: Table = Table {
     about: "Where jobs wait. `queues:` is a list of these, or a map of names to them.",
     keys: &[
         key("name", Shape::Name, "Its name; in a map, the name is the key.").required(),
-        key("visibility_timeout", Shape::Duration, "How long one attempt may take before its outcome counts as unknown.").or("90s"),
-        key("retention", Shape::Duration, "How long a job may wait. Older ones become dead letters; in a dead-letter queue they are dropped, with an audit line.").or("14d"),
+        key("visibility_timeout", LASTING, "How long one attempt may take before its outcome counts as unknown.").or("90s"),
+        key("retention", LASTING, "How long a job may wait. Older ones become dead letters; in a dead-letter queue they are dropped, with an audit line.").or("14d"),
         key("dead_letter_queue", Shape::Name, "Where jobs go that failed for good.").or("NAME-dlq, made for you, which keeps jobs for 30 days"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// Where a queue says its dead-letter queue is.
@@ -65,15 +66,9 @@ fn read(report: Report<'_>, name: &str, node: &Node, dead_letters: &mut Vec<Dead
     let Some(fields) = Fields::open_named(report, node, &[&QUEUE]) else { return queue };
     if let Some(timeout) = fields.duration("visibility_timeout") {
         queue.visibility_timeout = timeout;
-        if timeout.is_zero() {
-            report.error(fields.key_span("visibility_timeout"), "bad-value", "an attempt needs some time");
-        }
     }
     if let Some(retention) = fields.duration("retention") {
         queue.retention = retention;
-        if retention.is_zero() {
-            report.error(fields.key_span("retention"), "bad-value", "a queue that keeps nothing loses every job");
-        }
     }
     if let Some((to, span)) = fields.name("dead_letter_queue") {
         dead_letters.push(DeadLetter { from: name.to_owned(), to: to.to_owned(), span });

@@ -9,6 +9,7 @@ use super::fields::Fields;
 use super::names::Names;
 use super::node::Node;
 use super::report::Report;
+use super::rule::{at_least_one, at_most_one, same};
 use super::table::{Shape, Table, key};
 
 pub(super) static RETRY: Table = Table {
@@ -56,6 +57,7 @@ pub(super) static RETRY: Table = Table {
         key("budget_window", Shape::Duration, "How long a retry counts against the budget.").or("1h"),
     ],
     later: &[],
+    rules: &[same(&["base_delay", "base_ms"], "`base_ms` and `base_delay` say the same thing")],
 };
 
 pub(super) static PHASE: Table = Table {
@@ -67,6 +69,10 @@ pub(super) static PHASE: Table = Table {
         key("exponential", Shape::Table("an exponential delay"), "A growing delay."),
     ],
     later: &[],
+    rules: &[
+        at_most_one(&["delay", "exponential"], "a phase has `delay` or `exponential`, not both", ""),
+        at_least_one(&["delay", "exponential"], "a phase needs `delay` or `exponential`", "such as: delay: 1s"),
+    ],
 };
 
 pub(super) static EXPONENTIAL: Table = Table {
@@ -78,6 +84,7 @@ pub(super) static EXPONENTIAL: Table = Table {
         key("max", Shape::Duration, "No delay is longer.").or("120s"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// Reads a policy of a worker that consumes this queue; what it leaves out is taken from `inherited`.
@@ -111,7 +118,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, con
         if attempts > policy.max_attempts {
             report.error(
                 fields.key_span("max_attempts_maybe"),
-                "bad-value",
+                "contradiction",
                 format!("`max_attempts_maybe` is {attempts}, more than the {} attempts there are", policy.max_attempts),
             );
         }
@@ -145,22 +152,15 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
     let strategy = fields.one_of("strategy");
     let base_ms = fields.count("base_ms").map(|ms| Duration::from_millis(ms.into()));
     let base_delay = fields.duration("base_delay");
-    if base_ms.is_some() && base_delay.is_some() {
-        fields
-            .report
-            .error(fields.key_span("base_ms"), "exclusive-keys", "`base_ms` and `base_delay` say the same thing")
-            .hint("keep one of them");
-    }
     let base = base_delay.or(base_ms);
     let (multiplier, cap) = (fields.number("multiplier"), fields.duration("max_delay"));
     let phases = fields.node("phases");
     if strategy == Some("phased") || (strategy.is_none() && phases.is_some()) {
-        refuse(fields, &["base_delay", "base_ms", "multiplier", "max_delay"], "phased");
+        refuse(fields, "phased");
         return Some(read_phases(fields, phases));
     }
-    refuse(fields, &["phases"], strategy.unwrap_or("exponential"));
+    refuse(fields, strategy.unwrap_or("exponential"));
     if strategy == Some("fixed") {
-        refuse(fields, &["multiplier", "max_delay"], "fixed");
         let delay = base.unwrap_or(Duration::from_secs(2));
         return Some(vec![Phase { retries: u32::MAX, delay: Delay::Fixed { delay } }]);
     }
@@ -175,7 +175,7 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
     if let Some(cap) = cap.filter(|cap| *cap < base) {
         fields.report.error(
             fields.key_span("max_delay"),
-            "bad-value",
+            "contradiction",
             format!(
                 "`max_delay` ({}) is shorter than the first delay ({})",
                 unit::format_duration(cap),
@@ -191,8 +191,15 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
     Some(vec![Phase { retries: u32::MAX, delay }])
 }
 
-fn refuse(fields: &Fields<'_, '_>, keys: &[&'static str], strategy: &str) {
-    for key in keys {
+/// Keys that mean nothing with a strategy.
+pub(super) const MEANINGLESS: [(&str, &[&str]); 3] = [
+    ("exponential", &["phases"]),
+    ("fixed", &["phases", "multiplier", "max_delay"]),
+    ("phased", &["base_delay", "base_ms", "multiplier", "max_delay"]),
+];
+
+fn refuse(fields: &Fields<'_, '_>, strategy: &str) {
+    for key in MEANINGLESS.iter().filter(|(name, _)| *name == strategy).flat_map(|(_, keys)| *keys) {
         if fields.node(key).is_some() {
             fields.report.error(
                 fields.key_span(key),
@@ -227,14 +234,7 @@ fn read_phase(report: Report<'_>, node: &Node) -> Option<Phase> {
             let cap = fields.duration("max").unwrap_or(Duration::from_secs(120).max(base));
             Delay::Exponential { base, multiplier: fields.number("multiplier").unwrap_or(2.0), cap }
         }
-        (Some(_), Some(_)) => {
-            report.error(fields.key_span("delay"), "exclusive-keys", "a phase has `delay` or `exponential`, not both");
-            return None;
-        }
-        (None, None) => {
-            report.error(fields.span, "missing-key", "a phase needs `delay` or `exponential`");
-            return None;
-        }
+        _ => return None,
     };
     Some(Phase { retries, delay })
 }

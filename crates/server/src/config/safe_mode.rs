@@ -11,7 +11,7 @@ use super::names::Names;
 use super::node::Node;
 use super::policy;
 use super::report::Report;
-use super::table::{Shape, Table, key};
+use super::table::{LASTING, Shape, Table, key};
 
 pub(super) static SAFE_MODE: Table = Table {
     title: "safe mode",
@@ -25,9 +25,10 @@ pub(super) static SAFE_MODE: Table = Table {
         key("policy", Shape::Name, "A policy that every outward step is asked for, beside its own: tighter caps, say."),
         key("hold", Shape::Flag, "Every outward step waits for the end of safe mode.").or("false"),
         key("when", Shape::Table("what turns safe mode on"), "What turns it on by itself."),
-        key("for", Shape::Duration, "For how long.").or("30m"),
+        key("for", LASTING, "For how long.").or("30m"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static WHEN: Table = Table {
@@ -38,17 +39,19 @@ pub(super) static WHEN: Table = Table {
         key("error_rate", Shape::Table("an error rate"), "Too many of the worker's attempts fail."),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static ERROR_RATE: Table = Table {
     title: "an error rate",
     about: "The share of attempts that fail: those that are tried again, rejected, or whose outcome is unknown.",
     keys: &[
-        key("over", Shape::Described("a share such as 20%"), "More than this share.").required(),
+        key("over", Shape::Share, "More than this share.").required(),
         key("window", Shape::Duration, "Over this span.").or("5m"),
         key("calls_min", Shape::Count(1, 10_000), "No verdict from fewer attempts than this.").or("20"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// Reads it.
@@ -56,9 +59,6 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Saf
     let fields = Fields::open(report, node, &[&SAFE_MODE])?;
     let mut mode = SafeMode { hold: fields.flag("hold").unwrap_or(false), ..SafeMode::default() };
     if let Some(lasts) = fields.duration("for") {
-        if lasts.is_zero() {
-            report.error(fields.key_span("for"), "bad-value", "`for` must be more than nothing");
-        }
         mode.lasts = lasts;
     }
     if let Some((name, span)) = fields.name("policy") {
@@ -129,20 +129,8 @@ fn read_when(report: Report<'_>, node: &Node, names: &Names, mode: &mut SafeMode
     let Some(rate) = fields.node("error_rate").and_then(|node| Fields::open(report, node, &[&ERROR_RATE])) else {
         return;
     };
-    let Some(over) = rate.text("over") else { return };
-    let percent = over.trim().strip_suffix('%').unwrap_or(over).trim().parse::<f64>();
-    match percent {
-        Ok(over_percent) if (0.0..100.0).contains(&over_percent) => {
-            let window = rate.duration("window").unwrap_or(std::time::Duration::from_secs(300));
-            let calls_min = rate.count("calls_min").unwrap_or(20);
-            mode.when.push(Trigger::ErrorRate(RateRule { over_percent, window, calls_min }));
-        }
-        _ => report
-            .error(
-                rate.key_span("over"),
-                "bad-value",
-                format!("`over` must be a share below 100%, and this is `{over}`"),
-            )
-            .hint("such as: over: 20%"),
-    }
+    let Some(over_percent) = rate.share("over") else { return };
+    let window = rate.duration("window").unwrap_or(std::time::Duration::from_secs(300));
+    let calls_min = rate.count("calls_min").unwrap_or(20);
+    mode.when.push(Trigger::ErrorRate(RateRule { over_percent, window, calls_min }));
 }

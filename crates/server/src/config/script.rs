@@ -13,7 +13,7 @@ use super::report::Report;
 /// When a script is killed, unless its step says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A longer program does not fit the command line of its runtime, and belongs into a file of its own.
-const SCRIPT_BYTES_MAX: usize = 100 * 1024;
+pub(super) const SCRIPT_BYTES_MAX: usize = 100 * 1024;
 /// What we put into the environment ourselves.
 pub(super) const OURS: [&str; 5] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY"];
 /// Keys that may stand on the step instead of under `with:`.
@@ -50,6 +50,11 @@ pub(super) fn refuse_keys(fields: &Fields<'_, '_>, action: Action) {
 /// Joins what stands on the step with what stands under `with:`, and adds what is not said.
 pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&Node>, named: &str, span: Span) -> ReadScript {
     let report = fields.report;
+    if let Some(node) = with.filter(|node| node.entries().is_none()) {
+        report
+            .error(node.span, "wrong-type", format!("`with` is a map, and this is {}", node.describe()))
+            .hint("such as: with: {timeout: 5s}");
+    }
     let mut entries: Vec<Entry> = with.and_then(Node::entries).unwrap_or_default().to_vec();
     for name in ON_STEP {
         let Some(node) = fields.node(name) else { continue };

@@ -13,16 +13,20 @@ use super::approval;
 use super::destination::TIMEOUT;
 use super::expression::{SecretUse, Visible, WORKED, WORKED_ITEM, condition};
 use super::fields::Fields;
-use super::flow::step_name;
+use super::flow::{NAME_OR_ID, step_name};
 use super::message;
 use super::names::Names;
 use super::node::{Node, Span};
 use super::policy;
 use super::report::Report;
+use super::rule::{Rule, at_least_one, at_most_one, needs, same};
 use super::safe_mode;
 use super::script::{self, NeededRuntime};
 use super::table::{Shape, Table, key};
 use super::{items, retry, step_action, step_destination, with};
+
+const RUN_OR_USES: Rule = same(&["run", "uses"], "`run` and `uses` say the same thing");
+const TWO_THINGS: &str = "`{second}` and `{first}` are two things, and a step does one";
 
 pub(super) static STEP: Table = Table {
     title: "a step",
@@ -83,6 +87,29 @@ pub(super) static STEP: Table = Table {
         key("undo", Shape::Table("an undo"), "Takes its effect back when a later step has failed for good."),
     ],
     later: &[],
+    rules: &[
+        NAME_OR_ID,
+        at_least_one(&["name", "id"], "a step needs `name` or `id`", "such as: name: upsert-contact"),
+        RUN_OR_USES,
+        at_most_one(&["queue", "queue_pull", "run"], TWO_THINGS, "make two steps of it"),
+        at_most_one(&["queue", "queue_pull", "uses"], TWO_THINGS, "make two steps of it"),
+        at_least_one(
+            &["run", "uses", "queue", "queue_pull"],
+            "a step needs `run`, the name of an action",
+            "such as: run: http.request; `sluice reference actions` lists them all",
+        ),
+        needs(
+            &["rate_limit", "foreach"],
+            "`rate_limit` is for the items of `foreach`, and there is none",
+            "what a destination may take is its own `rate:`, under `destinations:`",
+        ),
+        at_most_one(&["foreach", "queue_pull"], "`queue_pull` brings a list, and has no items itself", ""),
+        at_most_one(
+            &["foreach", "undo"],
+            "the items of `foreach` cannot be undone one by one",
+            "undo them all in a step of their own, or leave `undo` out",
+        ),
+    ],
 };
 
 pub(super) static UNDO: Table = Table {
@@ -110,6 +137,10 @@ pub(super) static UNDO: Table = Table {
         key("retry", Shape::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
     ],
     later: &[],
+    rules: &[
+        RUN_OR_USES,
+        at_least_one(&["run", "uses"], "an undo needs `run`, the name of an action", "such as: run: http.request"),
+    ],
 };
 
 /// How long a step's call may take.
@@ -143,12 +174,7 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy:
     let safer = safe_mode::written_templates(fields.node("safe_mode"));
     let mut read = ReadSteps { safer, ..ReadSteps::default() };
     let node = match (fields.node("run"), fields.node("steps")) {
-        (Some(_), Some(_)) => {
-            report
-                .error(fields.key_span("steps"), "exclusive-keys", "`run` and `steps` say the same thing")
-                .hint("keep one of them");
-            return read;
-        }
+        (Some(_), Some(_)) => return read,
         (run, steps) => run.or(steps),
     };
     let items = match node.map(|node| (node, node.items())) {
@@ -163,11 +189,9 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy:
             return read;
         }
         Some((_, Some(items))) if !items.is_empty() => items,
-        None if fields.is_meant("run") || fields.is_meant("steps") => return read,
-        _ => {
-            report
-                .error(node.map_or(fields.span, |node| node.span), "no-steps", "this worker does nothing")
-                .hint("add `run:` with a list of steps");
+        None => return read,
+        Some((node, _)) => {
+            report.error(node.span, "no-steps", "this worker does nothing").hint("add `run:` with a list of steps");
             return read;
         }
     };
@@ -202,11 +226,7 @@ fn read_one(
                 .error(span, "duplicate-name", format!("two steps of this worker are called `{id}`"))
                 .hint("a step's name is part of its effect's key, so it must be its own");
         }
-        Some(_) => {}
-        None if fields.is_meant("name") || fields.is_meant("id") => {}
-        None => report
-            .error(fields.span, "missing-key", "a step needs `name` or `id`")
-            .hint("such as: name: upsert-contact"),
+        _ => {}
     }
     let id = id.map_or_else(String::new, |(id, _)| id.to_owned());
     let foreach = fields.node("foreach").and_then(|node| items::foreach(report, node, visible, &read.pulls));
@@ -228,7 +248,7 @@ fn read_one(
         let from = items::queueing(&fields, step.action).and_then(|node| node.get("from"));
         read.pulled.extend(from.and_then(|from| Some((from.text()?.to_owned(), from.span))));
     }
-    if foreach.is_some() && step.action == Action::QueuePull {
+    if fields.node("queue_pull").is_none() && foreach.is_some() && step.action == Action::QueuePull {
         report.error(
             fields.key_span("foreach"),
             "exclusive-keys",
@@ -270,9 +290,6 @@ fn read_undo(
 ) {
     let report = step.report;
     if step.node("foreach").is_some() {
-        report
-            .error(step.key_span("undo"), "exclusive-keys", "the items of `foreach` cannot be undone one by one")
-            .hint("undo them all in a step of their own, or leave `undo` out");
         return;
     }
     let Some(fields) = Fields::open(report, node, &[&UNDO]) else { return };
@@ -335,7 +352,9 @@ fn read_body(
     if action == Action::SendTemplate {
         message::check_step(report, with_node, names, visible, &read.safer);
     }
-    if let (Action::PolicyCheck, Some(node)) = (action, with_node.and_then(|with| with.get("policy"))) {
+    if let (Action::PolicyCheck, Some(node)) = (action, with_node.and_then(|with| with.get("policy")))
+        && !with::is_filled_in(node)
+    {
         policy::read_names(report, node, names);
     }
     if action.is_inner() {

@@ -16,40 +16,14 @@ pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
     let own = [("queue", Action::Queue), ("queue_pull", Action::QueuePull)];
     let mut written = own.into_iter().filter(|(name, _)| fields.node_if_known(name).is_some());
     if let Some((name, action)) = written.next() {
-        let other = written
-            .next()
-            .map(|(name, _)| name)
-            .or(["run", "uses"].into_iter().find(|name| fields.node(name).is_some()));
-        if let Some(other) = other {
-            report
-                .error(
-                    fields.key_span(other),
-                    "exclusive-keys",
-                    format!("`{other}` and `{name}` are two things, and a step does one"),
-                )
-                .hint("make two steps of it");
-            return None;
-        }
-        return Some((action, fields.key_span(name)));
+        let another = written.next().is_some() || fields.node("run").or(fields.node("uses")).is_some();
+        return (!another).then(|| (action, fields.key_span(name)));
     }
     let found = match (fields.node("run"), fields.node("uses")) {
-        (Some(_), Some(_)) => {
-            report
-                .error(fields.key_span("uses"), "exclusive-keys", "`run` and `uses` say the same thing")
-                .hint("keep one of them");
-            return None;
-        }
-        (run, uses) => run.or(uses),
+        (Some(_), Some(_)) => return None,
+        (run, uses) => run.or(uses)?,
     };
     let names = || Action::ALL.into_iter().map(Action::name);
-    let Some(found) = found else {
-        if !["run", "uses", "queue", "queue_pull"].iter().any(|name| fields.is_meant(name)) {
-            report
-                .error(fields.span, "missing-key", "a step needs `run`, the name of an action")
-                .hint(format!("the actions are {}", names().collect::<Vec<_>>().join(" and ")));
-        }
-        return None;
-    };
     let Some(name) = found.text() else {
         report.error(
             found.span,

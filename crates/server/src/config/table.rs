@@ -1,6 +1,12 @@
 //! The words of the language, as data: what the reader accepts and what the reference page says
 //! come from the same rows.
 
+use std::time::Duration;
+
+use sluice_domain::unit;
+
+use super::rule::Rule;
+
 /// A kind of map: the keys that may stand in it.
 #[derive(Debug)]
 pub struct Table {
@@ -12,6 +18,8 @@ pub struct Table {
     pub keys: &'static [Key],
     /// Keys that a later release will read. They are refused by name, not ignored.
     pub later: &'static [&'static str],
+    /// How its keys go together.
+    pub rules: &'static [Rule],
 }
 
 /// One key.
@@ -53,16 +61,32 @@ pub enum Shape {
     Flag,
     /// `90s`, `48h`, `7d`.
     Duration,
-    /// `256KiB`.
-    Size,
+    /// A duration of at least the one and at most the other.
+    Between(Duration, Duration),
+    /// `256KiB`, of at least one byte and at most so many.
+    Size(u64),
     /// `5/min`.
     Rate,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// `${secrets.NAME}`.
     Secret,
+    /// Text that is read before any event: `${secrets.NAME}` is filled in.
+    Plain,
+    /// `https://host/path`, read before any event.
+    Url,
+    /// The name of a header.
+    Header,
+    /// `21:00`.
+    Clock,
+    /// `Europe/Berlin`.
+    Zone,
+    /// `20%`.
+    Share,
     /// Text in which `{{ … }}` stands for values.
     Template,
+    /// One expression.
+    Expression(&'static str),
     /// An expression that holds or does not.
     Condition,
     /// A map with the keys of the table of this title.
@@ -83,13 +107,26 @@ impl Shape {
             Shape::Number(min, max) => format!("a number from {min} to {max}"),
             Shape::Flag => "true or false".into(),
             Shape::Duration => "a duration such as 250ms, 90s, 15m, 48h or 7d".into(),
-            Shape::Size => "a size such as 64KiB or 1MiB".into(),
+            Shape::Between(least, most) => match (*least, *most) {
+                (SOME_TIME, unit::DURATION_MAX) => "a duration above zero such as 90s, 15m or 7d".into(),
+                (least, most) => {
+                    format!("a duration from {} to {}", unit::format_duration(least), unit::format_duration(most))
+                }
+            },
+            Shape::Size(max) => format!("a size such as 64KiB, from 1B to {}", unit::format_size(*max)),
             Shape::Rate => "a rate such as 5/min or 100/s".into(),
             Shape::OneOf(words) => match words {
                 [one] => format!("`{one}`"),
                 _ => format!("one of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
             },
             Shape::Secret => "a secret, written ${secrets.NAME}".into(),
+            Shape::Plain => "text, in which ${secrets.NAME} is filled in".into(),
+            Shape::Url => "a URL such as https://host/path".into(),
+            Shape::Header => "the name of a header".into(),
+            Shape::Clock => "a time of day such as 21:00".into(),
+            Shape::Zone => "a time zone such as Europe/Berlin".into(),
+            Shape::Share => "a share below 100% such as 20%".into(),
+            Shape::Expression(example) => format!("an expression such as {example}"),
             Shape::Template => "text, in which {{ … }} stands for values".into(),
             Shape::Condition => "an expression such as {{ event.score > 5 }}".into(),
             Shape::Table(title) => (*title).into(),
@@ -105,6 +142,12 @@ impl Table {
         self.keys.iter().find(|key| key.name == name)
     }
 }
+
+/// The shortest time that is one.
+pub(super) const SOME_TIME: Duration = Duration::from_millis(1);
+
+/// A duration that is more than nothing.
+pub(super) const LASTING: Shape = Shape::Between(SOME_TIME, unit::DURATION_MAX);
 
 /// A row for a key that may be left out.
 pub(super) const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {

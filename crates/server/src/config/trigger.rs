@@ -15,7 +15,7 @@ use super::key as keys;
 use super::node::{Node, Span};
 use super::preset;
 use super::report::Report;
-use super::table::{Shape, Table, key};
+use super::table::{LASTING, Shape, Table, key};
 use super::verify::{self, SecretLimits};
 
 pub(super) static TRIGGER: Table = Table {
@@ -23,6 +23,7 @@ pub(super) static TRIGGER: Table = Table {
     about: "What starts a flow. A flow with several is one flow for each, called NAME, NAME#2 and so on.",
     keys: &[key("http", Shape::Table("an http trigger"), "A request on the intake listener.").required()],
     later: &["schedule"],
+    rules: &[],
 };
 
 pub(super) static HTTP: Table = Table {
@@ -43,11 +44,16 @@ pub(super) static HTTP: Table = Table {
             "How often this source may send.",
         )
         .or("no limit"),
-        key("body_max", Shape::Size, "The largest body that is read, before and after it is decompressed.")
-            .or("256KiB"),
+        key(
+            "body_max",
+            Shape::Size(BODY_BYTES_MAX),
+            "The largest body that is read, before and after it is decompressed.",
+        )
+        .or("256KiB"),
         key("answer", Shape::OneOf(&["200", "202"]), "The status of a success.").or("what the sender takes for one"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static IDEMPOTENCY: Table = Table {
@@ -62,9 +68,10 @@ pub(super) static IDEMPOTENCY: Table = Table {
             "Accepted for the record: keys are always kept in the ledger, each flow's apart.",
         )
         .or("ledger"),
-        key("ttl", Shape::Duration, "How long a key is remembered.").or("30d"),
+        key("ttl", LASTING, "How long a key is remembered.").or("30d"),
     ],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static RATE_LIMIT: Table = Table {
@@ -76,6 +83,7 @@ pub(super) static RATE_LIMIT: Table = Table {
             .or("what a second holds, at least 1"),
     ],
     later: &[],
+    rules: &[],
 };
 
 const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -148,9 +156,6 @@ fn read(report: Report<'_>, node: &Node, event: &ReadEvent) -> Option<Trigger> {
         body::read(report, node, &mut body);
     }
     let body_bytes_max = fields.size("body_max").unwrap_or(Flow::BODY_BYTES_MAX);
-    if !(1..=BODY_BYTES_MAX).contains(&body_bytes_max) {
-        report.error(fields.key_span("body_max"), "bad-value", "`body_max` must be from 1B to 32MiB");
-    }
     let rate_limit = fields.node("rate_limit").and_then(|node| read_rate_limit(&fields, node));
     let method = fields.one_of("method").unwrap_or("POST").to_owned();
     let success = match fields.one_of("answer") {
@@ -270,9 +275,7 @@ fn read_idempotency(
     if let Some(ttl) = inner.duration("ttl") {
         idempotency.ttl = ttl;
         let span = inner.node("ttl").map_or(inner.span, |node| node.span);
-        if ttl.is_zero() {
-            report.error(span, "bad-value", "a key that is remembered for no time recognises nothing");
-        } else if let Some((scheme, horizon)) =
+        if let Some((scheme, horizon)) =
             verify.zip(preset).and_then(|(verifier, preset)| Some((verifier.scheme(), preset.retry_horizon?)))
             && ttl < horizon
         {

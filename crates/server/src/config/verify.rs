@@ -14,6 +14,7 @@ use super::fields::{Fields, Literal, secret_text};
 use super::node::{Kind, Node, Span};
 use super::problem::OPEN_TO_EVERYBODY;
 use super::report::Report;
+use super::rule::{at_least_one, at_most_one};
 use super::table::{Shape, Table, key};
 use super::trigger::read_rate_limit;
 
@@ -57,10 +58,15 @@ pub(super) static VERIFY: Table = Table {
             .or("text"),
         key("secret_prefix", Shape::Text, "For hmac: what to strip from the secret, such as whsec_."),
         key("timestamp", Shape::Table("a time of signing"), "For hmac: where the time of signing is."),
-        key("id_header", Shape::Text, "For hmac: the header of the event id, if it is signed."),
+        key("id_header", Shape::Header, "For hmac: the header of the event id, if it is signed."),
         key("list", Shape::Table("a signature list"), "For hmac: when the header holds fields such as t=1,v1=abc."),
     ],
     later: &[],
+    rules: &[at_most_one(
+        &["secret", "secrets"],
+        "`secret` and `secrets` say the same thing",
+        "put every secret into `secrets`",
+    )],
 };
 
 pub(super) static SECRET: Table = Table {
@@ -82,19 +88,26 @@ pub(super) static SECRET: Table = Table {
         .or("no limit of its own"),
     ],
     later: &[],
+    rules: &[],
 };
+
+const ONE_PLACE: &str = "a time of signing is in one place: `header`, `field` or `body`";
 
 pub(super) static TIMESTAMP: Table = Table {
     title: "a time of signing",
     about: "One of `header`, `field` and `body`.",
     keys: &[
-        key("header", Shape::Text, "The header that holds it."),
+        key("header", Shape::Header, "The header that holds it."),
         key("field", Shape::Text, "The field of the signature list that holds it."),
         key("body", Shape::Text, "The path into the JSON body that leads to it."),
         key("unit", Shape::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.")
             .or("seconds"),
     ],
     later: &[],
+    rules: &[
+        at_most_one(&["header", "field", "body"], ONE_PLACE, "").coded("bad-verification"),
+        at_least_one(&["header", "field", "body"], ONE_PLACE, "such as: header: X-Timestamp").coded("bad-verification"),
+    ],
 };
 
 pub(super) static LIST: Table = Table {
@@ -106,6 +119,7 @@ pub(super) static LIST: Table = Table {
         key("assign", Shape::OneOf(&["equals", "comma"]), "What stands between a key and its value.").or("equals"),
     ],
     later: &[],
+    rules: &[],
 };
 
 /// How often each secret may be used, by its name.
@@ -194,11 +208,6 @@ fn read_secrets(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> (Vec<Secr
         None => complete = false,
     };
     if let Some(node) = fields.node("secret") {
-        if fields.node("secrets").is_some() {
-            report
-                .error(fields.key_span("secrets"), "exclusive-keys", "`secret` and `secrets` say the same thing")
-                .hint("put every secret into `secrets`");
-        }
         take(read_secret(report, node, limits));
     }
     if let Some(node) = fields.node("secrets") {
@@ -244,21 +253,7 @@ fn secret_name(node: &Node) -> String {
 }
 
 fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
-    refuse(
-        fields,
-        &[
-            "algorithm",
-            "encoding",
-            "prefix",
-            "signed",
-            "secret_encoding",
-            "secret_prefix",
-            "timestamp",
-            "id_header",
-            "list",
-        ],
-        Scheme::Token,
-    );
+    refuse_own_settings(fields, Scheme::Token);
     match (fields.node("header"), fields.text("query")) {
         (Some(_), None) => fields.text("header").map(|name| TokenPlace::Header(name.to_owned())),
         (None, Some(name)) => Some(TokenPlace::Query(name.to_owned())),
@@ -277,7 +272,7 @@ fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
 }
 
 fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
-    refuse(fields, &["query"], Scheme::Hmac);
+    refuse_own_settings(fields, Scheme::Hmac);
     let report = fields.report;
     let Some(header) = fields.node("header") else {
         report
@@ -350,14 +345,7 @@ fn read_timestamp(report: Report<'_>, node: &Node) -> Option<TimestampSettings> 
         (Some(name), None, None) => TimestampSource::Header(name),
         (None, Some(name), None) => TimestampSource::Field(name),
         (None, None, Some(path)) => TimestampSource::Body(path),
-        _ => {
-            report.error(
-                fields.span,
-                "bad-verification",
-                "a time of signing is in one place: `header`, `field` or `body`",
-            );
-            return None;
-        }
+        _ => return None,
     };
     let unit = match fields.one_of("unit") {
         Some("milliseconds") => TimestampUnit::Milliseconds,
@@ -368,25 +356,23 @@ fn read_timestamp(report: Report<'_>, node: &Node) -> Option<TimestampSettings> 
     Some(TimestampSettings { source, unit })
 }
 
-fn refuse_own_settings(fields: &Fields<'_, '_>, scheme: Scheme) {
-    let own = [
-        "header",
-        "query",
-        "algorithm",
-        "encoding",
-        "prefix",
-        "signed",
-        "secret_encoding",
-        "secret_prefix",
-        "timestamp",
-        "id_header",
-        "list",
-    ];
-    refuse(fields, &own, scheme);
-}
+/// Settings that describe a sender of one's own, and the schemes that have a use for them.
+pub(super) const OWN_SETTINGS: [(&str, &[Scheme]); 11] = [
+    ("header", &[Scheme::Hmac, Scheme::Token]),
+    ("query", &[Scheme::Token]),
+    ("algorithm", &[Scheme::Hmac]),
+    ("encoding", &[Scheme::Hmac]),
+    ("prefix", &[Scheme::Hmac]),
+    ("signed", &[Scheme::Hmac]),
+    ("secret_encoding", &[Scheme::Hmac]),
+    ("secret_prefix", &[Scheme::Hmac]),
+    ("timestamp", &[Scheme::Hmac]),
+    ("id_header", &[Scheme::Hmac]),
+    ("list", &[Scheme::Hmac]),
+];
 
-fn refuse(fields: &Fields<'_, '_>, keys: &[&'static str], scheme: Scheme) {
-    for key in keys {
+fn refuse_own_settings(fields: &Fields<'_, '_>, scheme: Scheme) {
+    for (key, _) in OWN_SETTINGS.iter().filter(|(_, schemes)| !schemes.contains(&scheme)) {
         if fields.node(key).is_some() {
             fields.report.error(
                 fields.key_span(key),

@@ -12,7 +12,34 @@ use super::problem::did_you_mean;
 use super::report::Report;
 
 /// Parameters that decide how an effect is treated before any event is there: no template can fill them.
-const DECIDED_BEFORE: [&str; 3] = ["class", "repeat", "policy"];
+pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "repeat", "policy"];
+
+/// The bodies of a request, of which it has one.
+pub(super) const BODIES: [&str; 3] = ["json", "form", "text"];
+
+/// What an effect of a class is recognised by.
+pub(super) const MEANS: [(&str, &str); 2] = [("keyed", "idempotency_header"), ("verifiable", "verify")];
+
+/// Parameters that are maps with keys of their own.
+pub(super) const INNER_KEYS: [(Action, &str, [&str; 2]); 2] = [
+    (Action::HttpRequest, "verify", ["url", "headers"]),
+    (Action::ApprovalRequest, "slack", ["destination", "channel"]),
+];
+
+/// Parameters of which one must be there.
+pub(super) fn one_needed(action: Action) -> &'static [&'static str] {
+    match action {
+        Action::EmailSend => &["text", "html"],
+        Action::SlackPost => &["text", "blocks"],
+        Action::StoreSetnx => &["ttl_seconds", "ttl"],
+        _ => &[],
+    }
+}
+
+/// Whether the text of a value is made when the step runs.
+pub(super) fn is_filled_in(node: &Node) -> bool {
+    node.text().is_some_and(|text| text.contains("{{") || text.contains("${secrets."))
+}
 
 /// Reads and checks the parameters; `destination` is somebody else's.
 pub(super) fn read(
@@ -57,19 +84,17 @@ pub(super) fn read(
                 .hint(parameter.about);
         }
     }
+    let needed = one_needed(action);
+    if !needed.is_empty() && needed.iter().all(|name| node.get(name).is_none()) {
+        report.error(at, "missing-parameter", format!("there is neither `{}`", needed.join("` nor `")));
+    }
     match action {
         Action::HttpRequest => check_http(report, node),
-        Action::EmailSend => check_one_of(report, node, at, ["text", "html"]),
-        Action::SlackPost => check_one_of(report, node, at, ["text", "blocks"]),
-        Action::StoreSetnx => check_one_of(report, node, at, ["ttl_seconds", "ttl"]),
         Action::ComputeDedupKey => check_fields(report, node),
-        Action::SalesforceUpsert
-        | Action::PostgresUpsert
-        | Action::Script
-        | Action::SendTemplate
-        | Action::Queue
-        | Action::QueuePull => {}
-        Action::PolicyCheck | Action::ConsentSet | Action::ApprovalRequest => {}
+        _ => {}
+    }
+    for (_, name, keys) in INNER_KEYS.into_iter().filter(|(of, _, _)| *of == action) {
+        check_keys(report, node.get(name), name, keys);
     }
     let taken = |entry: &&Entry| entry.key != "destination" && !is_verbatim(action, &entry.key);
     let rest = entries.iter().filter(taken).cloned().collect();
@@ -82,15 +107,8 @@ pub(super) fn read(
 }
 
 /// A program has braces and dollar signs of its own.
-fn is_verbatim(action: Action, name: &str) -> bool {
+pub(super) fn is_verbatim(action: Action, name: &str) -> bool {
     action == Action::Script && name == "script"
-}
-
-/// One of the two must be there.
-fn check_one_of(report: Report<'_>, node: &Node, at: Span, names: [&str; 2]) {
-    if names.iter().all(|name| node.get(name).is_none()) {
-        report.error(at, "missing-parameter", format!("there is neither `{}` nor `{}`", names[0], names[1]));
-    }
 }
 
 fn list(parameters: &[Parameter]) -> String {
@@ -112,17 +130,21 @@ pub(super) fn describe(shape: &Shape) -> String {
     }
 }
 
+/// Says that no template can fill this in.
+pub(super) fn decided_before(report: Report<'_>, span: Span, name: &str) {
+    report.error(
+        span,
+        "expression-not-here",
+        format!("`{name}` is decided before any event is there, so {{{{ … }}}} has no value here"),
+    );
+}
+
 fn check_shape(report: Report<'_>, node: &Node, parameter: &Parameter) {
-    let filled_in = node.text().is_some_and(|text| text.contains("{{") || text.contains("${secrets."));
+    let filled_in = is_filled_in(node);
     let value = node.to_value();
     let good = match &parameter.shape {
         _ if filled_in && DECIDED_BEFORE.contains(&parameter.name) => {
-            report.error(
-                node.span,
-                "expression-not-here",
-                format!("`{}` is decided before any event is there, so {{{{ … }}}} has no value here", parameter.name),
-            );
-            return;
+            return decided_before(report, node.span, parameter.name);
         }
         Shape::Any => true,
         Shape::Map => node.entries().is_some() || filled_in,
@@ -176,18 +198,14 @@ fn check_fields(report: Report<'_>, node: &Node) {
 
 /// What the catalogue cannot say: parameters that exclude or need one another.
 fn check_http(report: Report<'_>, node: &Node) {
-    let bodies = node
-        .entries()
-        .unwrap_or_default()
-        .iter()
-        .filter(|entry| ["json", "form", "text"].contains(&entry.key.as_str()));
+    let bodies = node.entries().unwrap_or_default().iter().filter(|entry| BODIES.contains(&entry.key.as_str()));
     if let Some(second) = bodies.clone().nth(1) {
         report
             .error(second.key_span, "exclusive-keys", "a request has one body: `json`, `form` or `text`")
             .hint("keep one of them");
     }
     let Some(class) = node.get("class") else { return check_verify(report, node) };
-    for (word, means) in [("keyed", "idempotency_header"), ("verifiable", "verify")] {
+    for (word, means) in MEANS {
         if class.text() == Some(word) && node.get(means).is_none() {
             report
                 .error(class.span, "class-without-means", format!("a {word} effect needs `{means}`"))
@@ -199,16 +217,20 @@ fn check_http(report: Report<'_>, node: &Node) {
 
 fn check_verify(report: Report<'_>, node: &Node) {
     let Some(verify) = node.get("verify").filter(|verify| verify.entries().is_some()) else { return };
-    for entry in verify.entries().unwrap_or_default() {
-        if !["url", "headers"].contains(&entry.key.as_str()) {
-            report.error(entry.key_span, "unknown-parameter", format!("`verify` has no key `{}`", entry.key)).meant(
-                &entry.key,
-                ["url", "headers"],
-                "its keys are url and headers",
-            );
-        }
-    }
     if verify.get("url").is_none() {
         report.error(verify.span, "missing-parameter", "`verify` needs `url`, which answers 2xx or 404");
+    }
+}
+
+/// The keys of a parameter that is a map of its own.
+fn check_keys(report: Report<'_>, node: Option<&Node>, name: &str, keys: [&str; 2]) {
+    for entry in node.and_then(Node::entries).unwrap_or_default() {
+        if !keys.contains(&entry.key.as_str()) {
+            report.error(entry.key_span, "unknown-parameter", format!("`{name}` has no key `{}`", entry.key)).meant(
+                &entry.key,
+                keys,
+                &format!("its keys are {} and {}", keys[0], keys[1]),
+            );
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_domain::cron::{Schedule, ScheduleProblem};
+use sluice_domain::cron::Schedule;
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::unit;
 use sluice_domain::worker::Worker;
@@ -14,10 +14,14 @@ use super::names::Names;
 use super::node::{Node, Span};
 use super::report::Report;
 use super::retry;
+use super::rule::{at_least_one, at_most_one, same};
 use super::safe_mode;
 use super::script::NeededRuntime;
 use super::step;
 use super::table::{Shape, Table, key};
+
+/// What a worker may start from.
+pub(super) const STARTS: &[&str] = &["consumes", "on", "schedule"];
 
 pub(super) static WORKER: Table = Table {
     title: "a worker",
@@ -42,6 +46,16 @@ pub(super) static WORKER: Table = Table {
         key("steps", Shape::Tables("a step"), "The same."),
     ],
     later: &["rate_limit"],
+    rules: &[
+        at_most_one(
+            STARTS,
+            "this worker has `{first}` and `{second}`",
+            "a worker has one of consumes, on and schedule; make two of it",
+        ),
+        same(&["run", "steps"], "`run` and `steps` say the same thing"),
+        at_least_one(&["run", "steps"], "this worker does nothing", "add `run:` with a list of steps")
+            .coded("no-steps"),
+    ],
 };
 
 pub(super) static CONSUMES: Table = Table {
@@ -49,6 +63,7 @@ pub(super) static CONSUMES: Table = Table {
     about: "The queue.",
     keys: &[key("queue", Shape::Name, "The queue.").required()],
     later: &[],
+    rules: &[],
 };
 
 pub(super) static SCHEDULE: Table = Table {
@@ -61,9 +76,10 @@ pub(super) static SCHEDULE: Table = Table {
             "When.",
         )
         .required(),
-        key("timezone", Shape::Text, "The time zone of the rule, such as Europe/Berlin.").or("UTC"),
+        key("timezone", Shape::Zone, "The time zone of the rule, such as Europe/Berlin.").or("UTC"),
     ],
     later: &[],
+    rules: &[],
 };
 
 const CONCURRENCY: u32 = 8;
@@ -89,12 +105,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
     let on = fields.node("on").and_then(|node| read_on(report, node));
     let schedule = fields.node("schedule").and_then(|node| read_schedule(report, node));
-    let kinds: Vec<&str> =
-        ["consumes", "on", "schedule"].into_iter().filter(|kind| fields.node(kind).is_some()).collect();
-    if let [first, second, ..] = kinds.as_slice() {
-        report
-            .error(fields.key_span(second), "exclusive-keys", format!("this worker has `{first}` and `{second}`"))
-            .hint("a worker has one of consumes, on and schedule; make two of it");
+    if STARTS.iter().filter(|start| fields.node(start).is_some()).count() > 1 {
         return None;
     }
     let queue = match fields.node("consumes") {
@@ -149,14 +160,15 @@ fn read_on(report: Report<'_>, node: &Node) -> Option<String> {
 
 fn read_schedule(report: Report<'_>, node: &Node) -> Option<Schedule> {
     let fields = Fields::open(report, node, &[&SCHEDULE])?;
-    let (cron, zone) = (fields.text("cron")?, fields.text("timezone").unwrap_or("UTC"));
-    match Schedule::parse(cron, zone) {
+    let zone = match fields.node("timezone") {
+        Some(_) => fields.zone("timezone")?,
+        None => "UTC",
+    };
+    match Schedule::parse(fields.text("cron")?, zone) {
         Ok(schedule) => Some(schedule),
         Err(problem) => {
-            let at = if matches!(problem, ScheduleProblem::Zone(_)) { "timezone" } else { "cron" };
-            report
-                .error(fields.node(at).map_or(fields.span, |node| node.span), "bad-value", problem.to_string())
-                .hint("such as: cron: \"*/10 * * * *\" with timezone: Europe/Berlin");
+            let span = fields.node("cron").map_or(fields.span, |node| node.span);
+            report.error(span, "bad-value", problem.to_string()).hint("such as: cron: \"*/10 * * * *\"");
             None
         }
     }

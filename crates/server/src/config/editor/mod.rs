@@ -1,8 +1,12 @@
 //! A JSON Schema of the language, for editors: completion, explanations, and most mistakes while they are typed. Made from
-//! the tables that the reader uses. What only the whole configuration can show stays `sluice check`'s.
+//! the tables and rules that the reader uses. What only the whole configuration can show stays `sluice check`'s.
 
-mod extra;
+mod action;
+mod keys;
+mod pattern;
+mod rules;
 mod shape;
+mod verification;
 
 use serde_json::{Map, Value, json};
 use sluice_domain::action::Action;
@@ -42,8 +46,11 @@ pub fn editor_schema() -> Value {
         definitions.insert(format!("destination-{kind}"), destination(kind));
     }
     for action in Action::ALL {
-        definitions.insert(format!("with-{}", action.name()), with(action));
+        definitions.insert(format!("with-{}", action.name()), action::with(action));
     }
+    definitions.extend(shape::values().map(|(name, value)| (name.to_owned(), value)));
+    definitions.insert("key-without-id".into(), keys::without_id());
+    definitions.insert("key-without-moment".into(), keys::without_moment());
     let otherwise = json!({ "$ref": reference("any document") });
     let document = KINDS.iter().rev().fold(otherwise, |otherwise, (key, title)| {
         json!({ "if": { "required": [key] }, "then": { "$ref": reference(title) }, "else": otherwise })
@@ -97,10 +104,14 @@ fn object(tables: &[&Table], naming: Named) -> Value {
     let mut properties = Map::new();
     let mut required = vec![];
     for (table, key) in tables.iter().flat_map(|table| table.keys.iter().map(move |key| (table, key))) {
-        let mut schema = extra::of_key(table.title, key.name).unwrap_or_else(|| shape::schema(&key.shape));
+        let mut schema = keys::of(table.title, key.name).unwrap_or_else(|| shape::schema(&key.shape));
         let mut about = key.about.to_owned();
         if let Absent::Default(text) = key.default {
             about.push_str(&format!(" When left out: {text}."));
+        }
+        // Beside a reference nothing else counts.
+        if schema.get("$ref").is_some() {
+            schema = json!({ "allOf": [schema] });
         }
         if let Some(members) = schema.as_object_mut() {
             members.insert("description".into(), Value::String(about));
@@ -121,7 +132,7 @@ fn object(tables: &[&Table], naming: Named) -> Value {
         if !required.is_empty() {
             members.insert("required".into(), json!(required));
         }
-        let rules: Vec<Value> = tables.iter().flat_map(|table| extra::of_table(table.title)).collect();
+        let rules: Vec<Value> = tables.iter().flat_map(|table| rules::of(table)).collect();
         if !rules.is_empty() {
             members.insert("allOf".into(), Value::Array(rules));
         }
@@ -162,35 +173,6 @@ fn destination(kind: &str) -> Value {
     object(&found, Named::Elsewhere)
 }
 
-/// What an action takes under `with:`.
-fn with(action: Action) -> Value {
-    let spec = action.spec();
-    let mut properties = Map::new();
-    for parameter in spec.parameters {
-        let mut schema = shape::parameter(parameter);
-        if let Some(members) = schema.as_object_mut() {
-            members.insert("description".into(), json!(parameter.about));
-        }
-        properties.insert(parameter.name.to_owned(), schema);
-    }
-    properties.insert("destination".into(), json!({ "type": "string", "description": "Where." }));
-    let required: Vec<&str> =
-        spec.parameters.iter().filter(|parameter| parameter.required).map(|parameter| parameter.name).collect();
-    let mut object = json!({
-        "type": "object",
-        "description": spec.about,
-        "properties": properties,
-        "additionalProperties": false,
-    });
-    if let (Some(members), false) = (object.as_object_mut(), required.is_empty()) {
-        members.insert("required".into(), json!(required));
-    }
-    if let (Some(members), Some(rule)) = (object.as_object_mut(), extra::of_action(action)) {
-        members.insert("allOf".into(), json!([rule]));
-    }
-    object
-}
-
 #[cfg(test)]
 mod tests {
     use sluice_domain::schema::Schema;
@@ -214,7 +196,7 @@ mod tests {
         for table in tables() {
             for key in table.keys {
                 if let Shape::Described(words) = key.shape {
-                    let told = extra::of_key(table.title, key.name).is_some() || shape::described(words).is_some();
+                    let told = keys::of(table.title, key.name).is_some() || shape::described(words).is_some();
                     assert!(told, "`{}` of {} is {words}: say it in editor/shape.rs too", key.name, table.title);
                 }
             }
