@@ -177,6 +177,7 @@ mistakes! {
     a_question_without_a_title: ("title: Again?, ", "");
     a_question_to_a_slack_that_cannot_be_believed: (", signing_secret: '${secrets.SIGNING}'", "");
     a_question_to_no_channel: (", channel: C1", "");
+    a_question_in_slack_for_each_item: ("  - name: approve\n", "  - name: approve\n    foreach: '{{ body.items }}'\n");
     a_question_to_an_unknown_slack: ("destination: chat", "destination: chart");
     a_safer_message_that_is_not_there: ("cart_v3: cart_short", "cart_v3: cart_shrt");
     a_safer_message_that_is_handed_too_little: ("It waits.", "It waits: {{ vars.discount }}");

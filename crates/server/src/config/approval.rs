@@ -34,6 +34,12 @@ pub(super) fn message(
         }
         return None;
     }
+    if asks.foreach.is_some() {
+        report
+            .error(slack.span, "exclusive-keys", "`slack` shows one question, and `foreach` asks one for each item")
+            .hint("leave `slack` out and answer with `sluice approvals`, or ask once, before the step with `foreach`");
+        return None;
+    }
     let destination = destination(report, slack, names)?;
     let channel = match slack.get("channel") {
         Some(node) => Some(template(report, node, visible)?),

@@ -129,12 +129,14 @@ pub(super) fn of_step() -> Vec<Value> {
     rules
 }
 
-/// A policy stops effects, and a pull has no items.
+/// A policy stops effects, and a question to Slack is one question.
 pub(super) fn guarded() -> Vec<Value> {
     let inner = actions(Action::is_inner);
     let inside = json!({ "anyOf": [runs(&inner), any_of(&["queue", "queue_pull"])] });
+    let each = json!({ "allOf": [runs(&[Action::ApprovalRequest.name()]), { "required": ["foreach"] }] });
     vec![
         json!({ "if": inside, "then": { "not": { "required": ["policy"] } } }),
+        json!({ "if": each, "then": { "properties": { "with": { "not": { "required": ["slack"] } } } } }),
         json!({ "if": runs(&[Action::QueuePull.name()]), "then": { "not": { "required": ["foreach"] } } }),
     ]
 }
