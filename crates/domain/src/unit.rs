@@ -1,4 +1,4 @@
-//! Durations, sizes and rates as people write them: `90s`, `48h`, `256KiB`, `5/min`.
+//! Durations, sizes and rates as people write them: `90s`, `48h`, `256KiB`, `5/min`; and counts as they read them.
 
 use std::time::Duration;
 
@@ -156,6 +156,29 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// `1 job`, `2 jobs`, `1,204 retries`.
+pub fn plural(count: u64, word: &str) -> String {
+    let count_text = grouped(count);
+    match word.strip_suffix('y') {
+        _ if count == 1 => format!("{count_text} {word}"),
+        Some(stem) => format!("{count_text} {stem}ies"),
+        None => format!("{count_text} {word}s"),
+    }
+}
+
+/// `1204` is `1,204`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Serializes a duration in the form that [`duration`] reads.
 pub fn as_text<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format_duration(*duration))
@@ -200,6 +223,13 @@ mod tests {
         for wrong in ["", "600-200ms", "-5ms", "5", "a-b"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn counts_are_grouped_and_one_is_one() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        let told = [plural(0, "job"), plural(1, "job"), plural(2_000, "job"), plural(1, "retry"), plural(3, "retry")];
+        assert_eq!(told, ["0 jobs", "1 job", "2,000 jobs", "1 retry", "3 retries"]);
     }
 
     proptest::proptest! {

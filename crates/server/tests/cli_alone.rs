@@ -16,7 +16,11 @@ fn says(workplace: &Workplace, name: &str, ran: &Ran) {
 fn check_counts_what_there_is() {
     let workplace = Workplace::alone();
     let ran = workplace.run(&["check"]).ok();
-    assert!(ran.stdout.contains("1 flows, 4 queues, 2 workers, 2 destinations"), "{ran}");
+    assert!(ran.stdout.contains("No problems found (1 flow, 4 queues, 2 workers, 2 destinations; revision "), "{ran}");
+    workplace.write("queues.yml", "queues: [crm-leads, crm-leads-dlq, notices, forgotten]\n");
+    let warned = workplace.run(&["check"]).ok();
+    assert_eq!(warned.stdout.matches("1 warning").count(), 1, "{warned}");
+    assert!(warned.stdout.contains("\n1 warning (1 flow, 5 queues, 2 workers, 2 destinations; revision "), "{warned}");
 }
 
 #[test]

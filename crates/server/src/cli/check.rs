@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use sluice_domain::config::Config;
+
+use super::print::plural;
 use super::{Failed, exit};
 use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
 
@@ -34,23 +37,28 @@ impl Check {
             let list: Vec<_> = problems.iter().map(config::Problem::to_json).collect();
             anstream::println!("{}", serde_json::to_string_pretty(&list).unwrap_or_default());
         } else {
-            if !problems.is_empty() {
-                anstream::println!("{}\n", config::render_all(problems, &files, Colours::Ansi));
-            }
+            let said = match problems.is_empty() {
+                true => "No problems found".to_owned(),
+                false => config::render_all(problems, &files, Colours::Ansi).trim_end().to_owned(),
+            };
             match &compiled.config {
-                Some(config) => anstream::println!(
-                    "{} ({} flows, {} queues, {} workers, {} destinations; revision {})",
-                    if problems.is_empty() { "No problems found".to_owned() } else { config::summary(problems) },
-                    config.flows.len(),
-                    config.queues.len(),
-                    config.workers.len(),
-                    config.destinations.len(),
-                    config.revision.0
-                ),
-                None => anstream::println!("{}", config::summary(problems)),
+                Some(config) => anstream::println!("{said} ({})", told(config)),
+                None => anstream::println!("{said}"),
             }
         }
         let fails = |severity: Severity| severity == Severity::Error || self.strict;
         if problems.iter().any(|problem| fails(problem.severity)) { Err(Failed::new(exit::NO, "")) } else { Ok(()) }
     }
+}
+
+/// How much there is of everything.
+fn told(config: &Config) -> String {
+    let parts = [
+        (config.flows.len(), "flow"),
+        (config.queues.len(), "queue"),
+        (config.workers.len(), "worker"),
+        (config.destinations.len(), "destination"),
+    ];
+    let parts: Vec<String> = parts.iter().map(|(count, word)| plural(*count as u64, word)).collect();
+    format!("{}; revision {}", parts.join(", "), config.revision.0)
 }

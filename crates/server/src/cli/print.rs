@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::{Failed, exit};
 
+pub(super) use sluice_domain::unit::{grouped, plural};
+
 /// Writes a text and ends its last line. Whoever reads may go away (`| head`): that is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failed> {
     let mut out = anstream::stdout().lock();
@@ -32,24 +34,6 @@ pub(super) fn pretty(value: &impl Serialize) -> String {
 /// Every line, moved to the right.
 pub(super) fn indented(text: &str, by: usize) -> String {
     text.lines().map(|line| format!("{:by$}{line}\n", "")).collect()
-}
-
-/// `1 job`, `2 jobs`, `1,204 jobs`.
-pub(super) fn plural(count: u64, word: &str) -> String {
-    format!("{} {word}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// `1204` is `1,204`.
-pub(super) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// How far a time is from now: `3m ago`, `in 12s`.
@@ -140,11 +124,5 @@ mod tests {
         ] {
             assert_eq!(distance(milliseconds), text);
         }
-    }
-
-    #[test]
-    fn large_counts_are_grouped() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!((plural(1, "job"), plural(2_000, "job")), ("1 job".into(), "2,000 jobs".into()));
     }
 }

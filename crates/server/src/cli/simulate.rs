@@ -73,7 +73,7 @@ impl Simulate {
         let campaign = Campaign { seed, seeds, events, profile, threads };
         let said = |done: u64| {
             if !self.json && done / every > shown.fetch_max(done / every, Ordering::Relaxed) {
-                anstream::eprintln!("  {} events", grouped(done));
+                anstream::eprintln!("  {}", plural(done, "event"));
             }
         };
         let totals = match self.store {
@@ -105,14 +105,14 @@ fn tell(totals: &Totals, per_minute: f64) -> Result<(), Failed> {
     print::print(&heading("Reached"))?;
     print::print(totals.coverage.to_string().trim_end())?;
     print::print(&format!(
-        "\n{} with {} ({} requests), {} calls, {} crashes, {} faults, {} transitions in {:.0} simulated days",
+        "\n{} with {} ({}), {}, {} crashes, {}, {} in {:.0} simulated days",
         plural(totals.seeds, "seed"),
         plural(totals.events, "event"),
-        grouped(totals.requests),
-        grouped(totals.calls),
+        plural(totals.requests, "request"),
+        plural(totals.calls, "call"),
         grouped(totals.crashes),
-        grouped(totals.faults),
-        grouped(totals.transitions),
+        plural(totals.faults, "fault"),
+        plural(totals.transitions, "transition"),
         totals.simulated_days,
     ))?;
     if totals.doubled_by_lies > 0 {

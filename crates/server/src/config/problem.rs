@@ -2,6 +2,7 @@
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
+use sluice_domain::unit::plural;
 
 use super::node::Span;
 use super::plain::masked;
@@ -124,11 +125,7 @@ pub fn render_all(problems: &[Problem], files: &Files, colours: Colours) -> Stri
 
 /// How many there are, in words.
 pub fn summary(problems: &[Problem]) -> String {
-    let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
-    let plural = |count: usize, word: &str| match count {
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    };
+    let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count() as u64;
     match (count(Severity::Error), count(Severity::Warning)) {
         (0, 0) => "no problems".into(),
         (0, warnings) => plural(warnings, "warning"),

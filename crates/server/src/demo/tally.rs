@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use sluice_domain::unit::plural;
+
 /// Where the demo stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -45,16 +47,16 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:>4} s   {} leads in {} webhooks   {} repeats stopped   CRM: {} records, {} calls failed, {} retries   {} waiting, {} dead letters",
+            "{:>4} s   {} in {}   {} stopped   CRM: {}, {} failed, {}   {} waiting, {}",
             self.elapsed.as_secs(),
-            self.leads,
-            self.requests,
-            self.duplicates,
-            self.records,
-            self.faults,
-            self.retries(),
+            plural(self.leads, "lead"),
+            plural(self.requests, "webhook"),
+            plural(self.duplicates, "repeat"),
+            plural(self.records, "record"),
+            plural(self.faults, "call"),
+            plural(self.retries(), "retry"),
             self.waiting,
-            self.dead
+            plural(self.dead, "dead letter")
         )
     }
 }

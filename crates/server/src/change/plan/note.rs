@@ -2,7 +2,7 @@
 
 use sluice_domain::config::Config;
 use sluice_domain::flow::Flow;
-use sluice_domain::unit::format_duration;
+use sluice_domain::unit::{format_duration, plural};
 
 use super::Subject;
 use crate::config::{Difference, FieldDifference};
@@ -89,7 +89,9 @@ fn proof(flow: &Flow) -> String {
 
 fn lately(flow: &Flow, subject: &Subject) -> String {
     match subject.accepted.get(&flow.source) {
-        Some(count) if *count > 0 => format!("; {} has sent {count} events in the last 7 days", flow.source),
+        Some(count) if *count > 0 => {
+            format!("; {} has sent {} in the last 7 days", flow.source, plural(*count, "event"))
+        }
         _ => String::new(),
     }
 }

@@ -176,7 +176,7 @@ impl Books {
             self.note("the senders did not get everything through in time");
         }
         if sent.renamed > 0 {
-            self.note(format!("{} repeats were answered with another event than their first", sent.renamed));
+            self.note(format!("{} answered with another event than the first", plural(sent.renamed, "repeat")));
         }
         self.acknowledged = sent.acknowledged().into_iter().map(str::to_owned).collect();
         self.senders = SendersBook {
@@ -192,7 +192,7 @@ impl Books {
     /// Enters what the person on duty saw and did.
     pub(super) fn read_operator(&mut self, operator: &Operator) {
         for (code, count) in operator.unexplained() {
-            self.note(format!("{count} jobs died of {code}, which nothing explains"));
+            self.note(format!("{} died of {code}, which nothing explains", plural(count, "job")));
         }
         self.died = operator.died.clone();
         (self.replayed, self.resumed) = (operator.replayed, operator.resumed);

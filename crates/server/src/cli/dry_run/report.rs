@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::print::{heading, hint, indented, pretty, style_of, styled};
+use super::super::print::{heading, hint, indented, plural, pretty, style_of, styled};
 use super::super::table::pairs;
 
 /// What a payload would become.
@@ -263,7 +263,10 @@ impl StepReport {
                 line("its list is empty, so there is nothing to do".to_owned());
                 return text;
             }
-            Some(items) => line(format!("for each of {items} items, each an effect of its own; this is the first:")),
+            Some(items) => {
+                let items = plural(items as u64, "item");
+                line(format!("for each of {items}, each an effect of its own; this is the first:"));
+            }
             None => {}
         }
         if let Some(undo) = &self.undo {
