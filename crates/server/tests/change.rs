@@ -6,36 +6,26 @@ mod cli_support;
 
 use std::path::{Path, PathBuf};
 
+use cli_support::scene::{Around, Scene, scene};
 use cli_support::{Ran, Up, Workplace, squeezed, steady};
 use serde_json::{Value, json};
-use sluice_simulator::{Fault, FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings};
 use tempfile::TempDir;
 
-/// A node with one job that has succeeded, one dead letter and one whose outcome nobody knows; and a copy of its
-/// configuration to edit.
-struct Scene {
+/// A node that has seen some leads, and a copy of its configuration to edit.
+struct Edited {
     workplace: Workplace,
     node: Up,
     copy: TempDir,
-    _crm: Salesforce,
-    _hooks: Sink,
+    _around: Around,
 }
 
-fn scene() -> Scene {
-    let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
-    let hooks =
-        Sink::start(SinkSettings { faults: FaultPlan::always(Fault::DropAfter), ..SinkSettings::default() }).unwrap();
-    let workplace = Workplace::new(&crm.url(), &hooks.url());
-    let node = workplace.up(&[]);
-    for payload in ["lead", "broken", "tell"] {
-        workplace.run(&["send", "website-leads", &format!("payloads/{payload}.txt")]).ok();
-        workplace.until_settled();
-    }
+fn edited() -> Edited {
+    let Scene { workplace, node, around } = scene();
     let copy = TempDir::new().unwrap();
     for name in files_in(workplace.path()) {
         std::fs::copy(workplace.path().join(&name), copy.path().join(&name)).unwrap();
     }
-    Scene { workplace, node, copy, _crm: crm, _hooks: hooks }
+    Edited { workplace, node, copy, _around: around }
 }
 
 fn files_in(directory: &Path) -> Vec<String> {
@@ -49,7 +39,7 @@ fn files_in(directory: &Path) -> Vec<String> {
     names
 }
 
-impl Scene {
+impl Edited {
     fn edit(&self, file: &str, old: &str, new: &str) {
         let path = self.copy.path().join(file);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -95,7 +85,7 @@ impl Scene {
 
 #[test]
 fn a_change_is_seen_first_then_applied_as_it_was_seen_and_taken_back() {
-    let scene = scene();
+    let scene = edited();
     let first = scene.in_force();
     let nothing = scene.workplace.run(&["plan", scene.copy()]);
     assert_eq!(nothing.code, 0, "{nothing}");
@@ -136,7 +126,7 @@ fn a_change_is_seen_first_then_applied_as_it_was_seen_and_taken_back() {
     assert_eq!((&line["object"], &line["detail"]), (&json!(first), &json!("the old path is needed")));
     // And forward again, by its name; then a restart finds what is in force.
     scene.workplace.run(&["rollback", &second[..6], "--reason", "after all", "--yes"]).ok();
-    let Scene { workplace, node, .. } = scene;
+    let Edited { workplace, node, .. } = scene;
     node.stop();
     let _node = workplace.up(&[]);
     assert_eq!(workplace.json(&["status", "--json"])["revision"], json!(second));
@@ -146,7 +136,7 @@ fn a_change_is_seen_first_then_applied_as_it_was_seen_and_taken_back() {
 
 #[test]
 fn a_plan_that_holds_no_more_is_not_applied() {
-    let scene = scene();
+    let scene = edited();
     scene.edit("lead-to-crm.yml", "max_attempts: 3", "max_attempts: 4");
     let agreed = scene.hash();
     scene.edit("lead-to-crm.yml", "max_attempts: 4", "max_attempts: 40");
@@ -168,7 +158,7 @@ fn a_plan_that_holds_no_more_is_not_applied() {
 
 #[test]
 fn edits_in_the_nodes_directory_are_not_lost_unnoticed() {
-    let scene = scene();
+    let scene = edited();
     scene.edit("lead-to-crm.yml", "max_attempts: 3", "max_attempts: 4");
     scene.workplace.write("queues.yml", "queues: [crm-leads, crm-leads-dlq, notices, mine]\n");
     let refused = scene.apply(&scene.hash(), &[]);
@@ -181,7 +171,7 @@ fn edits_in_the_nodes_directory_are_not_lost_unnoticed() {
 
 #[test]
 fn what_jobs_still_need_is_not_taken_away() {
-    let scene = scene();
+    let scene = edited();
     let before = scene.in_force();
     std::fs::remove_file(scene.copy.path().join("lead-to-crm.yml")).unwrap();
     let seen = scene.workplace.run(&["plan", scene.copy()]);
@@ -197,7 +187,7 @@ fn what_jobs_still_need_is_not_taken_away() {
 
 #[test]
 fn mistakes_are_found_by_the_node_with_its_own_secrets() {
-    let scene = scene();
+    let scene = edited();
     let before = scene.texts(scene.workplace.path());
     scene.edit("destinations.yml", "secrets.CRM_CLIENT_SECRET", "secrets.NOBODY_HAS_THIS");
     let refused = scene.workplace.run(&["plan", scene.copy()]);
@@ -208,7 +198,7 @@ fn mistakes_are_found_by_the_node_with_its_own_secrets() {
 
 #[tokio::test]
 async fn nothing_but_files_of_a_configuration_is_taken() {
-    let scene = scene();
+    let scene = edited();
     let note: Value =
         serde_json::from_str(&std::fs::read_to_string(scene.workplace.path().join(".sluice/node.json")).unwrap())
             .unwrap();
@@ -230,7 +220,7 @@ async fn nothing_but_files_of_a_configuration_is_taken() {
 
 #[test]
 fn a_change_that_was_cut_off_is_finished_by_the_next_start() {
-    let Scene { workplace, node, copy, .. } = scene();
+    let Edited { workplace, node, copy, .. } = edited();
     drop(node);
     // As a node leaves it that is killed after it has committed to the files and before it has moved them.
     let staged = workplace.path().join(".sluice-apply");
@@ -251,7 +241,7 @@ fn a_change_that_was_cut_off_is_finished_by_the_next_start() {
 
 #[test]
 fn a_broken_directory_is_brought_back_while_no_node_runs() {
-    let Scene { workplace, node, copy, .. } = scene();
+    let Edited { workplace, node, copy, .. } = edited();
     let good = workplace.json(&["status", "--json"])["revision"].clone();
     node.stop();
     workplace.write("flow.yml", "name: [oops\n");
@@ -267,7 +257,7 @@ fn a_broken_directory_is_brought_back_while_no_node_runs() {
 
 #[test]
 fn two_directories_are_compared_without_a_node() {
-    let Scene { workplace, node, copy, .. } = scene();
+    let Edited { workplace, node, copy, .. } = edited();
     drop(node);
     let path = copy.path().join("queues.yml");
     std::fs::write(&path, "queues: [crm-leads, crm-leads-dlq, notices, new]\n").unwrap();

@@ -4,35 +4,13 @@
 
 mod cli_support;
 
-use cli_support::{Ran, Up, Workplace, squeezed, steady};
+use cli_support::scene::{Scene, scene};
+use cli_support::{Ran, Workplace, squeezed, steady};
 use serde_json::Value;
-use sluice_simulator::{Fault, FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings};
 
 #[track_caller]
 fn says(workplace: &Workplace, name: &str, ran: &Ran) {
     steady(workplace).bind(|| insta::assert_snapshot!(name, squeezed(&ran.to_string())));
-}
-
-/// A node that has one lead done, one dead and one whose notice nobody knows the outcome of.
-struct Scene {
-    workplace: Workplace,
-    node: Up,
-    _crm: Salesforce,
-    _hooks: Sink,
-}
-
-fn scene() -> Scene {
-    let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
-    let hooks =
-        Sink::start(SinkSettings { faults: FaultPlan::always(Fault::DropAfter), ..SinkSettings::default() }).unwrap();
-    let workplace = Workplace::new(&crm.url(), &hooks.url());
-    let node = workplace.up(&[]);
-    for payload in ["lead", "broken", "tell"] {
-        workplace.run(&["send", "website-leads", &format!("payloads/{payload}.txt")]).ok();
-        // One after the other, so that the jobs have the same numbers each time.
-        workplace.until_settled();
-    }
-    Scene { workplace, node, _crm: crm, _hooks: hooks }
 }
 
 fn id_of(list: &Value, state: &str) -> String {
@@ -218,7 +196,7 @@ fn a_node_with_a_token_wants_to_see_it() {
 
 #[test]
 fn without_a_node_the_ledger_answers() {
-    let Scene { workplace, node, _crm, _hooks } = scene();
+    let Scene { workplace, node, around: _around } = scene();
     node.stop();
     assert!(!workplace.path().join(".sluice/node.json").exists());
     let run = |arguments: &[&str]| workplace.run(arguments);

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod scene;
+
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
