@@ -152,7 +152,12 @@ impl ListApprovals {
                     item.decided_by.as_deref().unwrap_or_default().into(),
                 ]);
             }
-            let act = hint("Answer: sluice approvals approve|reject QUESTION --reason \"…\"");
+            let waits = list.items.iter().any(|item| item.decided_at.is_none());
+            let act = if waits {
+                hint("Answer: sluice approvals approve|reject QUESTION --reason \"…\"")
+            } else {
+                String::new()
+            };
             print::print(&(table.render() + &footer(list.next.as_deref(), "sluice approvals show QUESTION") + &act))
         })
     }
