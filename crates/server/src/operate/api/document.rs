@@ -1,0 +1,54 @@
+//! The description of the API.
+
+use utoipa::OpenApi;
+
+use super::{dead_letters, events, jobs, node, pauses, places};
+use crate::operate::{approvals, change, guards, keys};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Sluice admin API",
+        description = "What operators can see and do. Times are RFC 3339; errors are application/problem+json with a stable code."
+    ),
+    paths(
+        node::status,
+        events::events,
+        events::event,
+        jobs::jobs,
+        jobs::job,
+        jobs::resolve,
+        dead_letters::dead_letters,
+        dead_letters::dead_reasons,
+        dead_letters::drop_jobs,
+        jobs::replay,
+        places::sources,
+        places::source,
+        places::destinations,
+        pauses::pauses,
+        pauses::pause,
+        pauses::resume,
+        node::reload,
+        change::plan_route,
+        change::apply_route,
+        change::revisions,
+        change::revision,
+        node::audit,
+        approvals::list,
+        approvals::show,
+        approvals::decide_one,
+        approvals::decide_many,
+        guards::suppressions,
+        guards::suppress,
+        guards::safe_modes,
+        guards::set_safe_mode,
+        keys::show,
+        keys::rotate
+    )
+)]
+struct Document;
+
+/// The description of the API.
+pub fn openapi() -> String {
+    Document::openapi().to_pretty_json().unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+}

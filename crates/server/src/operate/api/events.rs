@@ -1,0 +1,60 @@
+//! Events, and one of them with its jobs and its body.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{Answer, Asked, LIMIT};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::questions::Reveal;
+use crate::operate::view;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    /// Only from this source.
+    source: Option<String>,
+    /// Only of this type.
+    r#type: Option<String>,
+    /// Go on after this event.
+    after: Option<String>,
+    /// At most so many.
+    limit: Option<u32>,
+}
+
+/// Accepted events, newest first.
+#[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = 200, body = view::List<view::EventView>)))]
+pub(super) async fn events(
+    State(operator): State<Operator>,
+    Asked(query): Asked<EventsQuery>,
+) -> Answer<view::List<view::EventView>> {
+    Ok(Json(operator.events(query.source, query.r#type, query.after, query.limit.unwrap_or(LIMIT)).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventQuery {
+    /// Show personal data; whoever asks is named in the audit trail.
+    reveal: Option<bool>,
+    /// Who asks.
+    actor: Option<String>,
+    /// Why; needed to reveal, and stands in the audit trail.
+    reason: Option<String>,
+}
+
+/// One event with its jobs and its body, masked unless revealed.
+#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = view::EventDetail), (status = 404)))]
+pub(super) async fn event(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    Asked(query): Asked<EventQuery>,
+) -> Answer<view::EventDetail> {
+    if !query.reveal.unwrap_or(false) {
+        return Ok(Json(operator.event(&id, None).await?));
+    }
+    let reason = query.reason.filter(|reason| !reason.trim().is_empty());
+    let reason = reason.ok_or_else(|| OperateError::Invalid("to see personal data needs a reason".to_owned()))?;
+    let reveal = Reveal { actor: query.actor.unwrap_or_else(|| "unknown".to_owned()), reason };
+    Ok(Json(operator.event(&id, Some(&reveal)).await?))
+}

@@ -1,0 +1,125 @@
+//! Jobs: lists by filters, one with its attempts, and what brings them back or settles them.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use sluice_domain::job::JobState;
+use sluice_domain::time::Time;
+use sluice_domain::unit;
+use sluice_ledger::{JobFilter, Verdict};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answer, Asked, Body, LIMIT};
+use crate::operate::operator::{OperateError, Operator, ReplayOrder};
+use crate::operate::view;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobsQuery {
+    /// Only in these states, separated by commas.
+    state: Option<String>,
+    /// Only of this worker.
+    worker: Option<String>,
+    /// Only in this queue.
+    queue: Option<String>,
+    /// Only in this dead-letter queue.
+    dead_letter_queue: Option<String>,
+    /// Only from this source.
+    source: Option<String>,
+    /// Only with this failure class.
+    class: Option<String>,
+    /// Only with this failure code.
+    code: Option<String>,
+    /// Only changed within this span (`1h`) or since this time.
+    since: Option<String>,
+    /// Go on after this job.
+    pub(super) after: Option<String>,
+    /// At most so many.
+    pub(super) limit: Option<u32>,
+}
+
+impl JobsQuery {
+    pub(super) fn filter(self, states: Vec<JobState>) -> Result<JobFilter, OperateError> {
+        let states = match self.state {
+            None => states,
+            Some(words) => words
+                .split(',')
+                .map(|word| {
+                    JobState::parse(word.trim()).ok_or_else(|| {
+                        let known: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
+                        OperateError::Invalid(format!("`{word}` is no state of a job; those are {}", known.join(", ")))
+                    })
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(JobFilter {
+            states,
+            worker: self.worker,
+            queue: self.queue,
+            dead_letter_queue: self.dead_letter_queue,
+            source: self.source,
+            class: self.class,
+            code: self.code,
+            since: self.since.map(|since| moment(&since)).transpose()?,
+            until: None,
+        })
+    }
+}
+
+/// `1h` ago, or a time.
+pub(super) fn moment(text: &str) -> Result<Time, OperateError> {
+    if let Some(time) = Time::parse(text) {
+        return Ok(time);
+    }
+    let ago = unit::duration(text).map_err(|problem| OperateError::Invalid(problem.to_string()))?;
+    Ok(Time::from(jiff::Timestamp::now()) - ago)
+}
+
+/// Jobs, newest first.
+#[utoipa::path(get, path = "/api/v1/jobs", params(JobsQuery), responses((status = 200, body = view::List<view::JobView>)))]
+pub(super) async fn jobs(
+    State(operator): State<Operator>,
+    Asked(query): Asked<JobsQuery>,
+) -> Answer<view::List<view::JobView>> {
+    let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
+    Ok(Json(operator.jobs(query.filter(vec![])?, after, limit).await?))
+}
+
+/// One job with its effects and attempts.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, body = view::JobDetail), (status = 404)))]
+pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>) -> Answer<view::JobDetail> {
+    Ok(Json(operator.job(&id).await?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResolveOrder {
+    /// `happened` or `did-not-happen`.
+    verdict: String,
+    /// How you know.
+    reason: String,
+    /// Who says so.
+    #[serde(default)]
+    actor: String,
+}
+
+/// Say what became of an effect whose outcome is unknown; its job goes on from there.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveOrder, responses((status = 200, body = view::JobDetail)))]
+pub(super) async fn resolve(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    Body(order): Body<ResolveOrder>,
+) -> Answer<view::JobDetail> {
+    let verdict = match order.verdict.as_str() {
+        "happened" => Verdict::Happened,
+        "did-not-happen" => Verdict::DidNotHappen,
+        other => return Err(OperateError::Invalid(format!("`{other}` is no verdict; say happened or did-not-happen"))),
+    };
+    Ok(Json(operator.resolve(&id, verdict, &order.actor, &order.reason).await?))
+}
+
+/// Bring jobs back to life, with their own keys.
+#[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayOrder, responses((status = 200, body = view::Acted)))]
+pub(super) async fn replay(State(operator): State<Operator>, Body(order): Body<ReplayOrder>) -> Answer<view::Acted> {
+    Ok(Json(operator.replay(order).await?))
+}

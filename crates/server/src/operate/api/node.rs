@@ -1,0 +1,63 @@
+//! The node itself: its state, its configuration, its audit trail, its metrics.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::IntoParams;
+
+use super::{Answer, Asked, LIMIT, problem};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::view;
+
+/// The node at a glance.
+#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = view::Status)))]
+pub(super) async fn status(State(operator): State<Operator>) -> Answer<view::Status> {
+    Ok(Json(operator.status().await?))
+}
+
+/// Read the configuration again; one with mistakes does not replace the one in force.
+#[utoipa::path(post, path = "/api/v1/reload", responses((status = 200), (status = 422)))]
+pub(super) async fn reload(State(operator): State<Operator>) -> Answer<serde_json::Value> {
+    let (revision, changed) = operator.reload("api").await?;
+    Ok(Json(json!({ "revision": revision, "changed": changed })))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    /// Go on after this line.
+    after: Option<i64>,
+    /// At most so many.
+    limit: Option<u32>,
+}
+
+/// Who did what and why, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = view::List<view::AuditView>)))]
+pub(super) async fn audit(
+    State(operator): State<Operator>,
+    Asked(query): Asked<AuditQuery>,
+) -> Answer<view::List<view::AuditView>> {
+    Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
+}
+
+pub(super) async fn metrics(State(operator): State<Operator>) -> Result<Response, OperateError> {
+    let page = operator.metrics().await?;
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page).into_response())
+}
+
+pub(super) async fn intake_api(State(operator): State<Operator>) -> Json<serde_json::Value> {
+    Json(operator.intake_api())
+}
+
+pub(super) async fn ready(State(operator): State<Operator>) -> Response {
+    if operator.is_ready() {
+        return Json(json!({ "status": "ready" })).into_response();
+    }
+    let mut response =
+        problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "more is arriving than can be written down");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+    response
+}

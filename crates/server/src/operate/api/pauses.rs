@@ -1,0 +1,49 @@
+//! What is paused, and letting it go on.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{Answer, Body};
+use crate::operate::operator::Operator;
+use crate::operate::view;
+
+/// What is paused.
+#[utoipa::path(get, path = "/api/v1/pauses", responses((status = 200, body = Vec<view::PauseView>)))]
+pub(super) async fn pauses(State(operator): State<Operator>) -> Answer<Vec<view::PauseView>> {
+    Ok(Json(operator.pauses().await?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PauseOrder {
+    /// `destination:NAME`, `worker:NAME`, `playbook:NAME`, `queue:NAME`, `source:NAME` or `replays`.
+    target: String,
+    /// Why.
+    #[serde(default)]
+    reason: String,
+    /// Who.
+    #[serde(default)]
+    actor: String,
+}
+
+/// Stop a source, a worker or a destination until it is resumed.
+#[utoipa::path(post, path = "/api/v1/pause", request_body = PauseOrder, responses((status = 200, body = Vec<view::PauseView>)))]
+pub(super) async fn pause(
+    State(operator): State<Operator>,
+    Body(order): Body<PauseOrder>,
+) -> Answer<Vec<view::PauseView>> {
+    operator.pause(&order.target, &order.actor, &order.reason).await?;
+    Ok(Json(operator.pauses().await?))
+}
+
+/// Let it go on.
+#[utoipa::path(post, path = "/api/v1/resume", request_body = PauseOrder, responses((status = 200, body = Vec<view::PauseView>)))]
+pub(super) async fn resume(
+    State(operator): State<Operator>,
+    Body(order): Body<PauseOrder>,
+) -> Answer<Vec<view::PauseView>> {
+    operator.resume(&order.target, &order.actor).await?;
+    Ok(Json(operator.pauses().await?))
+}
