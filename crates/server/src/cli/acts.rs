@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::lists::Paging;
-use super::print::{self, ago, hint};
+use super::print::{self, Format, ago, hint};
 use super::reach::Reach;
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
@@ -50,9 +50,8 @@ pub(super) struct Resume {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "A configuration with a mistake never replaces the one in force; the mistakes are printed.")]
 pub(super) struct Reload {
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -63,9 +62,8 @@ pub(super) struct Reload {
 pub(super) struct Audit {
     #[command(flatten)]
     paging: Paging,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -132,7 +130,7 @@ impl Reload {
                 return Err(Failed::new(exit::UNAVAILABLE, message));
             }
             let answer = desk.post("/reload", &json!({})).await?;
-            if self.json {
+            if self.format.json {
                 return print::json(&answer);
             }
             let revision = answer.get("revision").and_then(Value::as_str).unwrap_or_default();
@@ -150,10 +148,7 @@ impl Audit {
     pub fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get("/audit", &self.paging.query()).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: List<AuditView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<List<AuditView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print("The audit trail is empty: nobody has changed anything yet.");
             }

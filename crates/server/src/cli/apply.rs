@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::plan::{files, told};
-use super::print::{self, hint};
+use super::print::{self, Format, hint};
 use super::reach::{Desk, Reach};
 use super::selection::Actor;
 use super::{Failed, exit};
@@ -61,9 +61,8 @@ struct Terms {
     discard_edits: bool,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -81,10 +80,7 @@ impl Terms {
             order.extend(wanted);
         }
         let answer = desk.post("/apply", &order).await?;
-        if self.json {
-            return print::json(&answer);
-        }
-        let applied: AppliedView = print::understood(&answer)?;
+        let Some(applied) = self.format.read::<AppliedView>(&answer)? else { return Ok(()) };
         let mut text = match applied.changed {
             true => format!(
                 "Configuration {} is in force; it was {}. Jobs that were accepted before keep their steps.\n",
@@ -114,11 +110,11 @@ impl Rollback {
         self.terms.reach.run(async |desk| {
             let wanted = json!({ "revision": self.revision.as_deref().unwrap_or("previous") });
             let plan: Plan = print::understood(&desk.post("/plan", &wanted).await?)?;
-            if !self.terms.json {
+            if !self.terms.format.json {
                 print::print(&told(&plan))?;
             }
             let refused = !plan.stranded.is_empty() && !self.terms.allow_stranded;
-            if refused && !self.terms.json {
+            if refused && !self.terms.format.json {
                 return Err(Failed::new(exit::NO, ""));
             }
             if !plan.is_empty() && !refused && !self.yes {

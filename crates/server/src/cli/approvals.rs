@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_domain::approval::Choice;
 
 use super::lists::{Paging, footer};
-use super::print::{self, ago, hint, moment, plural};
+use super::print::{self, Format, ago, hint, moment, plural};
 use super::reach::{Desk, Reach};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
@@ -48,9 +48,8 @@ struct ListApprovals {
     worker: Option<String>,
     #[command(flatten)]
     paging: Paging,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -59,9 +58,8 @@ struct ListApprovals {
 struct Show {
     /// The question: apr_…
     id: String,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -89,9 +87,8 @@ struct Answer {
     yes: bool,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -122,10 +119,7 @@ impl ListApprovals {
             let mut query = vec![("state", wanted), ("worker", self.worker.clone())];
             query.extend(self.paging.query());
             let answer = desk.get("/approvals", &query).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: List<ApprovalView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<List<ApprovalView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print(match self.state.as_str() {
                     "pending" => "Nothing waits for an answer.",
@@ -167,10 +161,7 @@ impl Show {
     fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/approvals/{}", self.id), &[]).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let view: ApprovalView = print::understood(&answer)?;
+            let Some(view) = self.format.read::<ApprovalView>(&answer)? else { return Ok(()) };
             print::print(&told(&view))
         })
     }
@@ -211,10 +202,7 @@ impl Answer {
             if let ([id], false) = (self.ids.as_slice(), self.dry_run) {
                 let order = json!({ "decision": choice, "reason": self.reason, "actor": self.actor.name() });
                 let answer = desk.post(&format!("/approvals/{id}"), &order).await?;
-                if self.json {
-                    return print::json(&answer);
-                }
-                let view: ApprovalView = print::understood(&answer)?;
+                let Some(view) = self.format.read::<ApprovalView>(&answer)? else { return Ok(()) };
                 let goes_on = if view.state == "approved" { "goes on" } else { "ends as a no-op" };
                 return print::print(&format!("{} is {}; {} {goes_on}.", view.id, view.state, view.job));
             }
@@ -239,7 +227,7 @@ impl Answer {
     async fn answer_many(&self, desk: &Desk, choice: Choice) -> Result<(), Failed> {
         let answer = desk.post("/approvals", &self.order(choice, self.dry_run)).await?;
         let acted: Acted = print::understood(&answer)?;
-        if self.json {
+        if self.format.json {
             print::json(&answer)?;
         } else {
             let questions = plural(acted.changed, "question");

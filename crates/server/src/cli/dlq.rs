@@ -6,7 +6,7 @@ use sluice_domain::job::JobState;
 use super::Failed;
 use super::jobs::Show;
 use super::lists::{JobFilters, Paging, footer};
-use super::print::{self, ago, hint};
+use super::print::{self, Format, ago, hint};
 use super::reach::Reach;
 use super::selection::{Act, Verb};
 use super::table::{Cell, Column, Table, state};
@@ -43,9 +43,8 @@ struct ListDead {
     filters: JobFilters,
     #[command(flatten)]
     paging: Paging,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -58,9 +57,8 @@ struct Top {
     /// At most so many
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
     limit: u32,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -90,10 +88,7 @@ impl ListDead {
             let mut query = self.filters.query();
             query.extend(self.paging.query());
             let answer = desk.get("/dead-letters", &query).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: List<JobView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<List<JobView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print(match self.filters.is_empty() {
                     true => "No dead letters. Jobs that are still tried again: `sluice jobs --state retrying,waiting`.",
@@ -139,10 +134,7 @@ impl Top {
         self.reach.run(async |desk| {
             let query = [("since", Some(self.since.clone())), ("limit", Some(self.limit.to_string()))];
             let answer = desk.get("/dead-letters/top", &query).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let reasons: Vec<ReasonView> = print::understood(&answer)?;
+            let Some(reasons) = self.format.read::<Vec<ReasonView>>(&answer)? else { return Ok(()) };
             if reasons.is_empty() {
                 return print::print(&format!("Nothing died since {}. A longer look back: --since 7d.", self.since));
             }

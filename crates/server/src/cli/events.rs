@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::lists::{Paging, footer};
-use super::print::{self, ago, heading, hint, moment, pretty};
+use super::print::{self, Format, ago, heading, hint, moment, pretty};
 use super::reach::Reach;
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
@@ -41,9 +41,8 @@ struct ListEvents {
     r#type: Option<String>,
     #[command(flatten)]
     paging: Paging,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -60,9 +59,8 @@ struct Show {
     reason: Option<String>,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -83,10 +81,7 @@ impl ListEvents {
             let mut query = vec![("source", self.source.clone()), ("type", self.r#type.clone())];
             query.extend(self.paging.query());
             let answer = desk.get("/events", &query).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: List<EventView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<List<EventView>>(&answer)? else { return Ok(()) };
             print::print(&self.told(&list))
         })
     }
@@ -129,7 +124,7 @@ impl Show {
                 ("reason", self.reason.clone()),
             ];
             let answer = desk.get(&format!("/events/{}", escaped(&self.id)), &query).await?;
-            if self.json {
+            if self.format.json {
                 return print::json(&answer);
             }
             print::print(&told(&print::understood(&answer)?))

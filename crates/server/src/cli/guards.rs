@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::print::{self, ago, hint, plural};
+use super::print::{self, Format, ago, hint, plural};
 use super::reach::Reach;
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
@@ -47,9 +47,8 @@ struct Change {
     reason: String,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -59,9 +58,8 @@ struct ListSuppressed {
     /// At most so many
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -89,10 +87,7 @@ impl Change {
                 verb: contacts, "channel": self.channel, "reason": self.reason, "actor": self.actor.name(),
             });
             let answer = desk.post("/suppressions", &order).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let done: SuppressedView = print::understood(&answer)?;
+            let Some(done) = self.format.read::<SuppressedView>(&answer)? else { return Ok(()) };
             print::print(&match verb {
                 "add" => format!("{} added to the list.", plural(done.added, "contact")),
                 _ => format!("{} taken off the list.", plural(done.removed, "contact")),
@@ -116,10 +111,7 @@ impl ListSuppressed {
     fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get("/suppressions", &[("limit", Some(self.limit.to_string()))]).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: Vec<SuppressionView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<Vec<SuppressionView>>(&answer)? else { return Ok(()) };
             if list.is_empty() {
                 return print::print("Nobody is suppressed.");
             }
@@ -168,9 +160,8 @@ enum SafeModeAct {
 
 #[derive(Debug, clap::Args)]
 struct ShowSafeMode {
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -227,10 +218,7 @@ impl SafeModeCommand {
                 Some(order) => desk.post("/safe-mode", order).await?,
                 None => desk.get("/safe-mode", &[]).await?,
             };
-            if show.json {
-                return print::json(&answer);
-            }
-            let modes: Vec<SafeModeView> = print::understood(&answer)?;
+            let Some(modes) = show.format.read::<Vec<SafeModeView>>(&answer)? else { return Ok(()) };
             if modes.is_empty() {
                 return print::print("Safe mode is off.");
             }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Failed;
 use super::events::escaped;
 use super::lists::{JobFilters, Paging, footer};
-use super::print::{self, ago, heading, hint, indented, moment, pretty};
+use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
 use super::reach::{Desk, Reach};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
@@ -40,9 +40,8 @@ struct ListJobs {
     filters: JobFilters,
     #[command(flatten)]
     paging: Paging,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -52,9 +51,8 @@ struct ListJobs {
 pub(super) struct Show {
     /// The job: job_17
     id: String,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -75,9 +73,8 @@ struct Resolve {
     reason: String,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -99,10 +96,7 @@ impl ListJobs {
             let mut query = self.filters.query();
             query.extend(self.paging.query());
             let answer = desk.get("/jobs", &query).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: List<JobView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<List<JobView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print(match self.filters.is_empty() {
                     true => "No jobs yet: every accepted event makes one for each worker of its queue.",
@@ -151,7 +145,11 @@ impl Show {
     pub fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/jobs/{}", escaped(&self.id)), &[]).await?;
-            if self.json { print::json(&answer) } else { print::print(&told(&print::understood(&answer)?, desk)) }
+            if self.format.json {
+                print::json(&answer)
+            } else {
+                print::print(&told(&print::understood(&answer)?, desk))
+            }
         })
     }
 }
@@ -162,7 +160,7 @@ impl Resolve {
             let verdict = if self.happened { "happened" } else { "did-not-happen" };
             let order = json!({ "verdict": verdict, "reason": self.reason, "actor": self.actor.name() });
             let answer = desk.post(&format!("/jobs/{}/resolve", escaped(&self.id)), &order).await?;
-            if self.json {
+            if self.format.json {
                 return print::json(&answer);
             }
             print::print(&told(&print::understood(&answer)?, desk))

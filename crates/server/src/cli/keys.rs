@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::Failed;
-use super::print::{self, ago, grouped, hint};
+use super::print::{self, Format, ago, grouped, hint};
 use super::reach::Reach;
 use super::selection::Actor;
 use super::table::pairs;
@@ -29,9 +29,8 @@ enum Act {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice keys show")]
 struct Show {
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -50,9 +49,8 @@ struct Rotate {
     to: Option<PathBuf>,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -62,7 +60,7 @@ impl Keys {
         match self.act {
             Act::Show(show) => show.reach.run(async |desk| {
                 let answer = desk.get("/keys", &[]).await?;
-                tell(&answer, show.json, "")
+                tell(&answer, show.format.json, "")
             }),
             Act::Rotate(rotate) => rotate.run(),
         }
@@ -86,7 +84,7 @@ impl Rotate {
                     to.display()
                 ),
             };
-            tell(&answer, self.json, &then)
+            tell(&answer, self.format.json, &then)
         })
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::lists::footer;
-use super::print::{self, ago, hint, style_of, styled};
+use super::print::{self, Format, ago, hint, style_of, styled};
 use super::reach::Reach;
 use super::table::{Cell, Column, Table, state};
 use super::{Failed, source};
@@ -18,9 +18,8 @@ use crate::operate::view::{DestinationView, SourceView};
 pub(super) struct Sources {
     #[command(subcommand)]
     command: Option<SourcesCommand>,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -37,9 +36,8 @@ enum SourcesCommand {
     after_help = "Examples:\n  sluice destinations\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice resume destination:crm"
 )]
 pub(super) struct Destinations {
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -51,10 +49,7 @@ impl Sources {
         }
         self.reach.run(async |desk| {
             let answer = desk.get("/sources", &[]).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let sources: Vec<SourceView> = print::understood(&answer)?;
+            let Some(sources) = self.format.read::<Vec<SourceView>>(&answer)? else { return Ok(()) };
             if sources.is_empty() {
                 return print::print(
                     "No sources: this configuration has no flows, or it has mistakes (`sluice check`).",
@@ -117,10 +112,7 @@ impl Destinations {
     pub fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get("/destinations", &[]).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let destinations: Vec<DestinationView> = print::understood(&answer)?;
+            let Some(destinations) = self.format.read::<Vec<DestinationView>>(&answer)? else { return Ok(()) };
             if destinations.is_empty() {
                 return print::print(
                     "No destinations: this configuration names none, or it has mistakes (`sluice check`).",

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
 use super::flow::directory;
-use super::print::{self, BOLD, DIM, hint, plural, styled};
+use super::print::{self, BOLD, DIM, Format, hint, plural, styled};
 use super::reach::Reach;
 use super::table::{Cell, Column, Table};
 use super::up::explain;
@@ -33,9 +33,8 @@ pub(super) struct PlanCommand {
     /// Do not refuse what jobs still need and would not have any more
     #[arg(long)]
     allow_stranded: bool,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -56,7 +55,7 @@ impl PlanCommand {
 
     fn tell(&self, answer: &Value, new: &Path) -> Result<(), Failed> {
         let plan: Plan = print::understood(answer)?;
-        if self.json {
+        if self.format.json {
             print::json(answer)?;
         } else {
             let mut text = told(&plan);

@@ -21,6 +21,24 @@ pub(super) fn print(text: &str) -> Result<(), Failed> {
     }
 }
 
+/// How an answer of the admin API is shown.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Format {
+    /// Print JSON, as the admin API answers
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Format {
+    /// The answer, to be told in words; nothing if it was wanted as it is, and has been printed.
+    pub fn read<T: serde::de::DeserializeOwned>(self, answer: &Value) -> Result<Option<T>, Failed> {
+        if self.json {
+            return json(answer).map(|()| None);
+        }
+        understood(answer).map(Some)
+    }
+}
+
 /// Writes a value as indented JSON.
 pub(super) fn json(value: &impl Serialize) -> Result<(), Failed> {
     print(&pretty(value))

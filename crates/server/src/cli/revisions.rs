@@ -2,7 +2,7 @@
 
 use super::Failed;
 use super::lists::Paging;
-use super::print::{self, ago, heading, hint, indented, moment};
+use super::print::{self, Format, ago, heading, hint, indented, moment};
 use super::reach::Reach;
 use super::table::{Cell, Column, Table};
 use crate::operate::change::{RevisionDetail, RevisionView};
@@ -19,9 +19,8 @@ pub(super) struct Revisions {
     act: Option<Act>,
     #[command(flatten)]
     paging: Paging,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -37,9 +36,8 @@ enum Act {
 struct Show {
     /// Which revision, or enough of its beginning; `previous` is the one before the one in force
     revision: String,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -51,10 +49,7 @@ impl Revisions {
         }
         self.reach.run(async |desk| {
             let answer = desk.get("/revisions", &self.paging.query()).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let list: List<RevisionView> = print::understood(&answer)?;
+            let Some(list) = self.format.read::<List<RevisionView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print("No configuration was in force yet: no node has been started with this ledger.");
             }
@@ -94,10 +89,7 @@ impl Show {
     fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/revisions/{}", self.revision), &[]).await?;
-            if self.json {
-                return print::json(&answer);
-            }
-            let detail: RevisionDetail = print::understood(&answer)?;
+            let Some(detail) = self.format.read::<RevisionDetail>(&answer)? else { return Ok(()) };
             let state = if detail.current { "in force" } else { "not in force" };
             let mut text = format!("Revision {}, {state}\n", detail.revision);
             for time in &detail.in_force {

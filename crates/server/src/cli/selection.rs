@@ -8,7 +8,7 @@ use sluice_domain::time::Time;
 use sluice_domain::unit;
 use sluice_ledger::JobFilter;
 
-use super::print::{self, grouped, hint, plural};
+use super::print::{self, Format, grouped, hint, plural};
 use super::reach::{Desk, Reach};
 use super::table::{Cell, Column, Table};
 use super::{Failed, exit};
@@ -39,9 +39,8 @@ pub(super) struct Act {
     yes: bool,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     pub reach: Reach,
 }
@@ -102,7 +101,7 @@ impl Act {
         }
         let answer = desk.post(verb.path, &order(self.dry_run)).await?;
         let acted: Acted = print::understood(&answer)?;
-        if self.json {
+        if self.format.json {
             print::json(&answer)?;
         } else {
             print::print(&told(verb, &acted, desk.is_offline()))?;

@@ -2,7 +2,7 @@
 
 use super::Failed;
 use super::events::escaped;
-use super::print::{self, ago, grouped, heading, hint, style_of, styled};
+use super::print::{self, Format, ago, grouped, heading, hint, style_of, styled};
 use super::reach::Reach;
 use super::table::{Cell, Column, Table, pairs};
 use crate::operate::view::{KeyAdvice, SourceDetail};
@@ -14,9 +14,8 @@ const REFUSALS_SHOWN: usize = 5;
 pub(super) struct Show {
     /// The source
     name: String,
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -25,7 +24,7 @@ impl Show {
     pub fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/sources/{}", escaped(&self.name)), &[]).await?;
-            if self.json {
+            if self.format.json {
                 return print::json(&answer);
             }
             print::print(&told(&print::understood(&answer)?))

@@ -1,7 +1,7 @@
 //! `sluice status`: the node at a glance.
 
 use super::Failed;
-use super::print::{self, ago, grouped, hint, plural, style_of, styled};
+use super::print::{self, Format, ago, grouped, hint, plural, style_of, styled};
 use super::reach::{Desk, Reach};
 use super::table::pairs;
 use crate::operate::view::Status;
@@ -10,9 +10,8 @@ use crate::operate::view::Status;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
 pub(super) struct StatusCommand {
-    /// Print JSON, as the admin API answers
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
     #[command(flatten)]
     reach: Reach,
 }
@@ -21,7 +20,11 @@ impl StatusCommand {
     pub fn run(self) -> Result<(), Failed> {
         self.reach.run(async |desk| {
             let answer = desk.get("/status", &[]).await?;
-            if self.json { print::json(&answer) } else { print::print(&told(&print::understood(&answer)?, desk)) }
+            if self.format.json {
+                print::json(&answer)
+            } else {
+                print::print(&told(&print::understood(&answer)?, desk))
+            }
         })
     }
 }
