@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use serde::Serialize;
+use sluice_domain::unit::plural;
 use sluice_simulator::salesforce::SeenCall;
 use sluice_simulator::senders::Traffic;
 
