@@ -8,7 +8,7 @@ use sluice_server::stage::StatusLine;
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_and_nothing_is_doubled_under_kill_9() {
     let troubles = Troubles {
-        kills: 14,
+        kills: 20,
         stops: 4,
         disk_failures: 2,
         disk_full: 3,
