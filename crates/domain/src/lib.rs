@@ -16,6 +16,7 @@ pub mod destination;
 pub mod diff;
 pub mod event;
 pub mod flow;
+pub mod hash;
 pub mod job;
 pub mod key;
 pub mod mask;

@@ -54,7 +54,7 @@ macro_rules! questions {
 }
 
 questions! {
-    live_jobs(worker: &Arc<str>, after: JobId, limit: usize) -> Vec<JobRecord> = |store, worker, after, limit| store.live_jobs(worker, after, limit);
+    live_jobs(worker: &Arc<str>, after: JobId, limit: usize) -> Vec<JobRecord> = |store, worker, after, limit| store.live_jobs(worker, after, limit).cloned().collect();
     running_jobs(after: JobId, limit: u32) -> Vec<JobRecord> = |store, after, limit| store.running_jobs(after, limit);
     live_workers() -> Vec<String> = Store::live_workers;
     live_counts() -> Vec<(String, JobState, u64)> = Store::live_counts;

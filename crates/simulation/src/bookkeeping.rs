@@ -62,7 +62,7 @@ impl World {
             Reply::Accepted(accepted) => {
                 self.trace.note(now, "accepted", about, accepted.ord as u64);
                 self.books.accepted += 1;
-                let generation = self.store.events(&[accepted.ord]).first().map_or(0, |(event, _)| {
+                let generation = self.store.event_head(accepted.ord).map_or(0, |event| {
                     self.books.jobs += u64::from(event.jobs);
                     event.generation
                 });
@@ -131,17 +131,18 @@ impl World {
         self.check_promises();
         let now = self.now;
         let mut jobs_of_events = 0;
-        let mut owners = std::collections::BTreeSet::new();
-        let events: Vec<_> = self.store.all_events().collect();
-        for event in &events {
+        let mut owners = std::collections::HashSet::new();
+        let mut events = 0;
+        for event in self.store.event_heads() {
+            events += 1;
             jobs_of_events += u64::from(event.jobs);
-            let jobs = self.store.jobs_of_event(event).len() as u32;
+            let jobs = self.store.jobs_of(event.ord).filter(|job| job.ord == event.ord).count() as u32;
             if jobs != event.jobs {
                 self.checker.fail(now, Invariant::AtomicAccept, About::Nothing, || {
                     format!("{} has {jobs} of its {} jobs", event.id, event.jobs)
                 });
             }
-            if !owners.insert((event.key_text.clone(), event.generation)) || self.store.find(event.id).is_none() {
+            if !owners.insert((event.key_text, event.generation)) || self.store.find(event.id).is_none() {
                 self.checker.fail(now, Invariant::OneOwnerPerKey, About::Nothing, || {
                     format!("the key {} has generation {} twice", event.key_text, event.generation)
                 });
@@ -158,12 +159,11 @@ impl World {
         let counted = (books.accepted, books.duplicates, books.clashes);
         let balanced = jobs == jobs_of_events
             && jobs == explained
-            && events.len() as u64 + books.pruned_events == tallied.0
+            && events + books.pruned_events == tallied.0
             && (counted.0 <= tallied.0 && counted.1 <= tallied.1 && counted.2 <= tallied.2);
         if !balanced {
             let detail = format!(
-                "{} events and {} pruned, {jobs_of_events} jobs by event, {jobs} jobs, {explained} explained; tallied {tallied:?}, counted {counted:?}",
-                events.len(),
+                "{events} events and {} pruned, {jobs_of_events} jobs by event, {jobs} jobs, {explained} explained; tallied {tallied:?}, counted {counted:?}",
                 books.pruned_events
             );
             self.checker.fail(now, Invariant::NothingDropped, About::Nothing, || detail);

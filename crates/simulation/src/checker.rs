@@ -195,21 +195,23 @@ impl Checker {
     }
 }
 
-impl World {
-    fn in_order(&mut self, worker: usize, entity: u64) -> &mut BTreeSet<JobId> {
-        &mut self.checker.in_order[worker * ENTITIES as usize + entity as usize]
-    }
+/// The list of those of an entity that keep their order.
+fn in_order(worker: usize, entity: u64) -> usize {
+    worker * ENTITIES as usize + entity as usize
+}
 
+impl World {
     /// Looks at a job after something about it was committed.
     pub(super) fn look_at(&mut self, id: JobId) {
         let Some(record) = self.store.job(id) else { return };
         let (state, step, tries, replays, entity) =
             (record.state, record.step, record.tries, record.replays, record.entity);
-        let worker = self.plan.current().workers.iter().position(|worker| worker.name == record.worker).unwrap_or(0);
+        let worker = self.plan.worker(&record.worker);
         let now = self.now;
         let sight = self.checker.job(id);
         let before = sight.state;
-        let granted = replays != sight.replays;
+        let replays_before = sight.replays;
+        let granted = replays != replays_before;
         if granted || step != sight.step {
             sight.counted = 0;
         }
@@ -228,10 +230,12 @@ impl World {
                     .fail(now, Invariant::LegalTransitions, About::Job(id), || format!("from {before} to {state}"));
             }
         }
-        if state.is_live() && replays == 0 {
-            self.in_order(worker, entity).insert(id);
-        } else {
-            self.in_order(worker, entity).remove(&id);
+        let waiting = &mut self.checker.in_order[in_order(worker, entity)];
+        let is_in_order = |state: JobState, replays| state.is_live() && replays == 0;
+        match (before.is_some_and(|before| is_in_order(before, replays_before)), is_in_order(state, replays)) {
+            (false, true) => drop(waiting.insert(id)),
+            (true, false) => drop(waiting.remove(&id)),
+            _ => {}
         }
         self.look_at_effects(id, worker, granted);
     }
@@ -289,9 +293,7 @@ impl World {
         if call.is_some_and(|outcome| outcome != "wait") {
             sight.counted += 1;
             let counted = sight.counted;
-            let policies = self.plan.revisions.iter().flat_map(|revision| &revision.workers);
-            let max = policies.map(|worker| worker.policy.max_attempts).max();
-            if max.is_some_and(|max| counted > max) {
+            if counted > self.plan.attempts_max {
                 let detail = || format!("{counted} attempts at one step");
                 self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), detail);
             }
@@ -350,8 +352,8 @@ impl World {
 
     /// Nobody who was accepted before, and who goes the same way, may still have to come through here.
     fn look_at_order(&mut self, id: JobId, worker: usize, entity: u64, step: &StepPlan) {
-        let Some(revision) = self.store.job(id).map(|job| job.revision.clone()) else { return };
-        let steps = &self.plan.revision(&revision).workers[worker].steps;
+        let Some(revision) = self.store.job(id).map(|job| &job.revision) else { return };
+        let steps = &self.plan.revisions[self.plan.revision_number(revision)].workers[worker].steps;
         // Behind a step without order nobody's place is kept; behind one that was passed over, which the ledger does not
         // write down, it is kept only while the lane fits into memory.
         let mut until_here = steps.iter().take_while(|other| other.identity != step.identity);
@@ -360,13 +362,11 @@ impl World {
         if until_here.any(unordered) {
             return;
         }
-        let ahead: Vec<JobId> = self.in_order(worker, entity).range(..id).copied().collect();
+        let ahead = self.checker.in_order[in_order(worker, entity)].range(..id).copied();
         for other in ahead {
-            let Some(record) = self.store.job(other).filter(|job| job.revision == revision) else { continue };
-            let plan = &self.plan.revision(&revision).workers[worker];
-            let next = plan.steps[record.step as usize..]
-                .iter()
-                .find(|step| !super::plan::is_passed_over(entity, worker, step));
+            let Some(record) = self.store.job(other).filter(|job| job.revision == *revision) else { continue };
+            let next =
+                steps[record.step as usize..].iter().find(|step| !super::plan::is_passed_over(entity, worker, step));
             if next.is_some_and(|next| next.identity == step.identity) {
                 self.checker.fail(self.now, Invariant::LaneFifo, About::Job(id), || {
                     format!("`{}` of {id} is sent before that of {other}", step.id)

@@ -1,12 +1,10 @@
 //! Destinations that misbehave: what becomes of a call, and what the destination shows afterwards.
 
-use std::collections::HashSet;
-
+use sluice_domain::hash::Set;
 use sluice_domain::job::EffectKey;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::random::Random;
 
-use super::Fixed;
 use super::coverage::Fault;
 use super::plan::{DESTINATIONS, VISIBILITY_TIMEOUT_MS};
 use super::weather::Weather;
@@ -61,7 +59,7 @@ pub(super) struct Destination {
     /// Refuses our credentials until somebody mends them.
     pub unauthorized: bool,
     /// Keys that it has seen, if it keeps them.
-    keys: HashSet<EffectKey, Fixed>,
+    keys: Set<EffectKey>,
 }
 
 /// Every destination.

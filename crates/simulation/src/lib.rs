@@ -12,6 +12,7 @@ mod checker;
 mod coverage;
 mod destinations;
 mod gates;
+mod job;
 mod node;
 mod operators;
 mod plan;
@@ -23,8 +24,6 @@ mod trace;
 mod twin;
 mod weather;
 mod world;
-
-use std::hash::{BuildHasherDefault, Hasher};
 
 use serde::Serialize;
 
@@ -178,28 +177,4 @@ pub fn trace(options: Options) -> Vec<String> {
     let mut world = World::new(options, true);
     world.play();
     world.trace.lines(None, usize::MAX)
-}
-
-/// A hasher without a seed of its own, so that nothing depends on the process.
-type Fixed = BuildHasherDefault<Mix>;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0.wrapping_mul(0xbf58_476d_1ce4_e5b9)
-    }
 }

@@ -1,8 +1,8 @@
 //! A node: the scheduler, the queue of the writer, and everything else that a crash forgets.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 
+use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectState, JobId};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::progress::{Interrupted, interrupted};
@@ -17,6 +17,7 @@ use super::bookkeeping::Mark;
 use super::checker::Attempt;
 use super::coverage::Fault;
 use super::gates::Slot;
+use super::job::{Job, Place};
 use super::operators::{Act, Stop};
 use super::plan::WORKERS;
 use super::run::Run;
@@ -38,21 +39,10 @@ pub(super) enum Waiter {
     Operator(Act),
 }
 
-/// Where a job's next step goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub destination: Option<usize>,
-    pub order: Order,
-}
-
-impl Place {
-    pub const NOWHERE: Place = Place { destination: None, order: Order::Fifo };
-}
-
 #[derive(Debug)]
 pub(super) enum Load {
     Wanted { worker: usize, after: JobId, limit: usize },
-    Read { worker: usize, jobs: Vec<JobRecord>, more: bool },
+    Read { worker: usize, jobs: Vec<Job>, more: bool },
     Failed { worker: usize },
 }
 
@@ -62,7 +52,7 @@ pub(super) struct Node {
     /// How far its steady clock is ahead of the true time.
     pub shift: i64,
     pub scheduler: Scheduler,
-    pub held: BTreeMap<JobId, (JobRecord, Place)>,
+    pub held: Map<JobId, (Job, Place)>,
     queue: VecDeque<(Op, Waiter)>,
     committing: bool,
     replies: Vec<Option<(Waiter, Option<Reply>)>>,
@@ -80,7 +70,7 @@ impl Node {
         Node {
             shift,
             scheduler: Scheduler::with_limits(Random::seeded((now + shift) as u64), limits),
-            held: BTreeMap::new(),
+            held: Map::default(),
             queue: VecDeque::new(),
             committing: false,
             replies: Vec::new(),
@@ -200,8 +190,9 @@ impl World {
     }
 
     pub(super) fn interrupted(&self, job: &JobRecord) -> Settlement {
-        let plan = &self.plan.revision(&job.revision).workers[self.worker_index(&job.worker)];
-        let policy = &self.plan.current().workers[self.worker_index(&job.worker)].policy;
+        let Job { worker, revision, .. } = Job::of(job, &self.plan);
+        let plan = &self.plan.revisions[revision].workers[worker];
+        let policy = &self.plan.current().workers[worker].policy;
         // Steps that were passed over before it are not in the job's row: where the effect was begun, there it stands.
         let effect = self.store.effect_states(job.id).find(|effect| effect.state == EffectState::Intent);
         let step = effect.map_or(job.step, |effect| effect.step);
@@ -238,10 +229,6 @@ impl World {
             next,
             at,
         }
-    }
-
-    pub(super) fn worker_index(&self, name: &Arc<str>) -> usize {
-        self.plan.current().workers.iter().position(|worker| worker.name == *name).unwrap_or(0)
     }
 
     /// Tells the scheduler what is in force.
@@ -281,19 +268,26 @@ impl World {
         }
         let Some(node) = &mut self.node else { return };
         let take = node.queue.len().min(BATCH_OPS_MAX);
-        let batch: Vec<(Op, Waiter)> = node.queue.drain(..take).collect();
-        node.committing = !node.queue.is_empty();
+        node.committing = node.queue.len() > take;
         if node.committing {
             self.plan_commit();
         }
         if self.random.chance(self.weather.commit_fails) {
-            return self.fail_commit(batch);
+            return self.fail_commit(take);
         }
         let mut fresh = Vec::new();
-        for (op, waiter) in batch {
+        for _ in 0..take {
+            let Some((op, waiter)) = self.take_op() else { break };
             let is_full = self.now < self.disk_full_for_all_until
                 || (self.now < self.disk_full_until && matches!(op, Op::Accept(_)));
-            let reply = (!is_full).then(|| self.apply(op, waiter));
+            let reply = match (is_full, op, waiter) {
+                (false, op, _) => Some(self.apply(op, waiter)),
+                (true, Op::Settle(settlement), Waiter::Settle(run)) => {
+                    self.give_back(run, settlement);
+                    None
+                }
+                (true, ..) => None,
+            };
             if let Some(Reply::Accepted(accepted)) = &reply {
                 fresh.push(accepted.ord);
             }
@@ -303,8 +297,15 @@ impl World {
         self.crashes_at(Fault::CrashAfterCommit);
     }
 
+    /// The first operation that waits for the writer.
+    fn take_op(&mut self) -> Option<(Op, Waiter)> {
+        self.node.as_mut()?.queue.pop_front()
+    }
+
     /// Nobody knows whether a failed commit is on the disk: the process must end.
-    fn fail_commit(&mut self, batch: Vec<(Op, Waiter)>) {
+    fn fail_commit(&mut self, take: usize) {
+        let Some(node) = &mut self.node else { return };
+        let batch: Vec<(Op, Waiter)> = node.queue.drain(..take).collect();
         let written = self.random.chance(0.5);
         let fault = if written { Fault::CommitInDoubt } else { Fault::CommitLost };
         if Mutant::FsyncErrorIgnored.is_on() {
@@ -361,8 +362,9 @@ impl World {
                 }
                 self.check_accept(waiter, received_at, &reply);
                 if let Reply::Accepted(accepted) = &reply {
-                    let jobs: Vec<JobId> = self.store.jobs_of(accepted.ord).map(|job| job.id).collect();
-                    jobs.into_iter().for_each(|job| self.look_at(job));
+                    let jobs = self.store.event_head(accepted.ord).map_or(0, |event| i64::from(event.jobs));
+                    let last = self.store.last_job().0;
+                    (last - jobs + 1..=last).for_each(|job| self.look_at(JobId(job)));
                 }
             }
             Mark::Begin { job } => self.look_at(JobId(job)),
@@ -391,13 +393,8 @@ impl World {
     }
 
     fn running_slot(&self, id: JobId) -> Option<Slot> {
-        let (record, place) = self.node.as_ref()?.held.get(&id)?;
-        Some(self.slot(record, *place))
-    }
-
-    pub(super) fn slot(&self, job: &JobRecord, place: Place) -> Slot {
-        let lane = (place.order == Order::Fifo).then_some(job.entity);
-        Slot { job: job.id, worker: self.worker_index(&job.worker), destination: place.destination, lane }
+        let (job, place) = self.node.as_ref()?.held.get(&id)?;
+        Some(slot(job, *place))
     }
 
     /// Somebody hears from the writer. `None` means that there was no room.
@@ -417,4 +414,10 @@ impl World {
             Waiter::Operator(act) => self.acted(act, reply),
         }
     }
+}
+
+/// What a job takes up while it runs.
+pub(super) fn slot(job: &Job, place: Place) -> Slot {
+    let lane = (place.order == Order::Fifo).then_some(job.entity);
+    Slot { job: job.id, worker: job.worker, destination: place.destination, lane }
 }

@@ -11,6 +11,7 @@ use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{DropJobs, EffectSettlement, Prune, Replay, Resolve, Settlement, Verdict};
 
 use super::coverage::Fault;
+use super::job::Job;
 use super::node::Waiter;
 use super::plan::{DESTINATIONS, Plan, WORKERS};
 use super::trace::About;
@@ -136,8 +137,8 @@ impl World {
     /// What a person finds who looks at the destination.
     fn has_happened(&mut self, id: JobId) -> bool {
         let Some(job) = self.store.job(id) else { return false };
-        let worker = self.worker_index(&job.worker);
-        let step = self.plan.revision(&job.revision).workers[worker].steps.get(job.step as usize);
+        let job = Job::of(job, &self.plan);
+        let step = self.plan.revisions[job.revision].workers[job.worker].steps.get(job.step as usize);
         let identity = step.map_or(0, |step| step.identity);
         self.checker.job(id).effects[identity].shown > 0
     }

@@ -60,6 +60,8 @@ pub(super) struct Revision {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub revisions: Vec<Revision>,
+    /// Of any worker in any revision.
+    pub attempts_max: u32,
     pub destinations: [Arc<str>; DESTINATIONS],
 }
 
@@ -73,7 +75,7 @@ const TRANSACTIONAL: usize = 5;
 impl Plan {
     pub fn new(random: &mut Random) -> Plan {
         let destinations = ["crm", "pay", "tickets", "mail", "chat", "warehouse"].map(Arc::from);
-        let mut plan = Plan { revisions: Vec::new(), destinations };
+        let mut plan = Plan { revisions: Vec::new(), attempts_max: 0, destinations };
         plan.revise(random);
         plan
     }
@@ -82,10 +84,14 @@ impl Plan {
         self.revisions.last().expect("there is a first revision")
     }
 
-    /// The revision with this name.
-    pub fn revision(&self, name: &str) -> &Revision {
-        let number: usize = name[1..].parse().expect("revisions are named by their numbers");
-        &self.revisions[number]
+    /// Which revision has this name.
+    pub fn revision_number(&self, name: &str) -> usize {
+        name[1..].parse().expect("revisions are named by their numbers")
+    }
+
+    /// Which worker has this name.
+    pub fn worker(&self, name: &str) -> usize {
+        self.current().workers.iter().position(|worker| *worker.name == *name).unwrap_or(0)
     }
 
     /// Which of its worker's steps has this name; names are not used twice.
@@ -149,6 +155,7 @@ impl Plan {
             gate(8, None, random),
         ];
         let workers = [contacts, billing, notify];
+        self.attempts_max = workers.iter().map(|worker| worker.policy.max_attempts).fold(self.attempts_max, u32::max);
         self.revisions.push(Revision { name: Arc::from(format!("r{number}")), workers, gates });
     }
 }

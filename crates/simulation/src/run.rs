@@ -1,7 +1,7 @@
 //! One run of one job, as a node's work room does it: the decisions are the same functions.
 
-use serde_json::{Map, Value};
-use sluice_domain::job::{EffectKey, EffectState, JobId};
+use serde_json::Value;
+use sluice_domain::job::{EffectKey, JobId};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::progress::{JobNext, must_verify, run_seed};
@@ -14,7 +14,8 @@ use sluice_ledger::{AttemptSettlement, Begin, EffectSettlement, JobRecord, Settl
 use super::coverage::Fault;
 use super::destinations::{Answer, LAG_MS_MAX, Look};
 use super::gates::Slot;
-use super::node::{Place, Waiter};
+use super::job::{Job, Place};
+use super::node::{Waiter, slot};
 use super::plan::{RETENTION, StepPlan, WorkerPlan, is_passed_over};
 use super::trace::About;
 use super::world::{What, World};
@@ -22,7 +23,7 @@ use super::world::{What, World};
 /// A run under way.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub job: JobRecord,
+    pub job: Job,
     pub slot: Slot,
     /// How it ended, once that is durable; `None` if the ledger knows otherwise.
     pub end: Option<End>,
@@ -30,7 +31,6 @@ pub(super) struct Run {
     pub asked_ms: Option<i64>,
     pub unauthorized: bool,
     pub key: EffectKey,
-    pub outputs: Map<String, Value>,
     pub random: Random,
     pub started_at: Time,
     came: Came,
@@ -55,7 +55,7 @@ pub(super) struct End {
 
 impl World {
     pub(super) fn worker_plan(&self, run: &Run) -> &WorkerPlan {
-        &self.plan.revision(&run.job.revision).workers[run.slot.worker]
+        &self.plan.revisions[run.job.revision].workers[run.slot.worker]
     }
 
     fn run(&mut self, slot: u32) -> Option<&mut Run> {
@@ -71,19 +71,18 @@ impl World {
     /// The scheduler has taken a slot for this job.
     pub(super) fn start_run(&mut self, id: JobId) {
         let Some((job, place)) = self.node.as_ref().and_then(|node| node.held.get(&id)) else { return };
-        let (job, place) = (job.clone(), *place);
-        let slot = self.slot(&job, place);
+        let (job, place) = (*job, *place);
+        let slot = slot(&job, place);
         self.trace.note(self.now, "run", About::Job(id), u64::from(job.tries));
         self.checker.started(self.now, slot);
-        let Some((event, received_at)) = self.store.event_head(job.ord) else { return };
-        let seed = run_seed(job.id, job.tries, received_at);
+        let Some(event) = self.store.event_head(job.ord) else { return };
+        let (event, seed) = (event.id, run_seed(job.id, job.tries, event.received_at));
         let mut run = Run {
             slot,
             end: None,
             asked_ms: None,
             unauthorized: false,
             key: EffectKey([0; 16]),
-            outputs: Map::new(),
             random: Random::seeded(seed),
             started_at: self.wall(),
             came: Came::Nothing,
@@ -91,11 +90,6 @@ impl World {
             verdict: None,
             job,
         };
-        if run.job.step > 0 {
-            for effect in self.store.effect_states(id).filter(|effect| effect.state == EffectState::Applied) {
-                run.outputs.insert(effect.step_id.to_string(), Value::Bool(true));
-            }
-        }
         if let Some(failure) = self.why_not(&run) {
             return self.end_untried(run, Next::Die { failure });
         }
@@ -114,11 +108,13 @@ impl World {
                 return self.plan_finished(run);
             }
             let step = step.clone();
-            let name = match run.job.replays {
-                replays @ 1.. if Mutant::ReplayWithNewKeys.is_on() => format!("{}{replays}", step.id),
-                _ => step.id.to_string(),
+            let worker = &self.plan.current().workers[worker].name;
+            run.key = match run.job.replays {
+                replays @ 1.. if Mutant::ReplayWithNewKeys.is_on() => {
+                    EffectKey::new(event, worker, &format!("{}{replays}", step.id))
+                }
+                _ => EffectKey::new(event, worker, &step.id),
             };
-            run.key = EffectKey::new(event, &run.job.worker, &name);
             return self.attempt(run, &step);
         }
     }
@@ -200,9 +196,6 @@ impl World {
             }
             Some(Reply::AlreadyApplied) => {
                 let Some(run) = self.take_run(slot) else { return };
-                let step = self.worker_plan(&run).steps[run.job.step as usize].id.to_string();
-                let mut run = run;
-                run.outputs.insert(step, Value::Bool(true));
                 self.end_untried(run, Next::Advance { result: Value::Bool(true) });
             }
             // No room, or the job has moved on: it is read anew.
@@ -272,12 +265,14 @@ impl World {
     }
 
     fn end_untried(&mut self, run: Run, next: Next) {
-        let next = self.standing(&run, run.job.attempts, self.wall()).after(next);
+        let outputs = self.outputs_after(&run, &next);
+        let next = self.standing(&run, run.job.attempts, &outputs).after(next);
         self.write(run, next, None, None);
     }
 
     fn complete(&mut self, run: Run) {
-        let next = self.standing(&run, 0, self.wall()).complete();
+        let outputs = self.outputs(&run);
+        let next = self.standing(&run, 0, &outputs).complete();
         self.write(run, next, None, None);
     }
 
@@ -291,7 +286,7 @@ impl World {
         let at = self.wall();
         let job = &mut run.job;
         (job.state, job.step, job.attempts, job.due_at) = (next.state, next.step, next.attempts, next.due_at);
-        (job.verifying, job.updated_at) = (next.verifying, at);
+        job.verifying = next.verifying;
         run.settlement = Some(Box::new(Settlement { job: job.id, n: job.tries, effect, attempt, next, at }));
         let place = self.place_of(&run);
         run.end = Some(End { verdict: run.verdict, place });
@@ -301,7 +296,7 @@ impl World {
 
     /// Hands the end of a run to the writer, again if there was no room.
     pub(super) fn submit_settlement(&mut self, slot: u32) {
-        let Some(settlement) = self.run(slot).and_then(|run| run.settlement.clone()) else { return };
+        let Some(settlement) = self.run(slot).and_then(|run| run.settlement.take()) else { return };
         if Mutant::LaneReleasedBeforeCommit.is_on() {
             let epoch = self.epoch;
             self.submit(Op::Settle(settlement), Waiter::Nobody);
@@ -309,6 +304,13 @@ impl World {
             return;
         }
         self.submit(Op::Settle(settlement), Waiter::Settle(slot));
+    }
+
+    /// There was no room for the end of a run: it is kept until there is.
+    pub(super) fn give_back(&mut self, slot: u32, settlement: Box<Settlement>) {
+        if let Some(run) = self.run(slot) {
+            run.settlement = Some(settlement);
+        }
     }
 
     /// The writer has answered a settlement.

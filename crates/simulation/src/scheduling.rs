@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_domain::job::{JobId, JobState};
+use sluice_domain::job::JobState;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::schedule::gate::GateChange;
 use sluice_domain::schedule::{Action, Input, Pending, Target};
-use sluice_ledger::JobRecord;
 
 use super::coverage::Fault;
-use super::node::{LOOK_AGAIN_MS, Load, Place};
+use super::job::{Job, Place};
+use super::node::{LOOK_AGAIN_MS, Load};
 use super::operators::{Act, Stop};
 use super::run::End;
 use super::trace::About;
@@ -23,45 +23,36 @@ impl World {
         }
         let mut jobs = Vec::with_capacity(ords.len() * 2);
         for ord in ords {
-            for job in self.store.jobs_of(*ord) {
-                jobs.push(job.clone());
-            }
+            jobs.extend(self.store.jobs_of(*ord).map(|job| Job::of(job, &self.plan)));
         }
         self.offer(jobs, Input::Accepted);
     }
 
     /// Puts jobs before the scheduler; memory keeps the records of those that it takes.
-    fn offer(&mut self, jobs: Vec<JobRecord>, input: impl FnOnce(Vec<Pending>) -> Input) {
-        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        let pending = jobs.iter().map(|job| self.pending(job, self.placed(job))).collect();
-        let placed: Vec<Place> = jobs.iter().map(|job| self.placed(job)).collect();
+    fn offer(&mut self, jobs: Vec<Job>, input: impl FnOnce(Vec<Pending>) -> Input) {
+        let pending = jobs.iter().map(|job| self.pending(job, job.place(&self.plan))).collect();
         let Some(node) = &mut self.node else { return };
-        for (job, place) in jobs.into_iter().zip(placed) {
-            node.held.entry(job.id).or_insert((job, place));
+        for job in &jobs {
+            node.held.entry(job.id).or_insert((*job, job.place(&self.plan)));
         }
         self.step(input(pending));
         let Some(node) = &mut self.node else { return };
         self.trace.say(self.now, About::Nothing, || {
-            format!("held {:?}", ids.iter().filter(|id| node.scheduler.holds(**id)).collect::<Vec<_>>())
+            let held = jobs.iter().map(|job| job.id).filter(|id| node.scheduler.holds(*id));
+            format!("held {:?}", held.collect::<Vec<_>>())
         });
-        for id in ids {
-            if !node.scheduler.holds(id) {
-                node.held.remove(&id);
+        for job in jobs {
+            if !node.scheduler.holds(job.id) {
+                node.held.remove(&job.id);
             }
         }
     }
 
-    fn placed(&self, job: &JobRecord) -> Place {
-        let worker = &self.plan.revision(&job.revision).workers[self.worker_index(&job.worker)];
-        let step = worker.steps.get(job.step as usize);
-        step.map_or(Place::NOWHERE, |step| Place { destination: Some(step.destination), order: step.order })
-    }
-
-    fn pending(&self, job: &JobRecord, place: Place) -> Pending {
+    fn pending(&self, job: &Job, place: Place) -> Pending {
         let destination = place.destination.map_or_else(|| Arc::from(""), |at| self.plan.destinations[at].clone());
         Pending {
             id: job.id,
-            worker: job.worker.clone(),
+            worker: self.plan.current().workers[job.worker].name.clone(),
             destination,
             order: place.order,
             entity: job.entity,
@@ -104,7 +95,7 @@ impl World {
         match action {
             Action::Run(id) => self.start_run(id),
             Action::Load { worker, after, limit } => {
-                let worker = self.worker_index(&worker);
+                let worker = self.plan.worker(&worker);
                 let ms = 1 + self.some_ms(20);
                 let Some(node) = &mut self.node else { return };
                 node.loads.push(Some(Load::Wanted { worker, after, limit }));
@@ -157,7 +148,8 @@ impl World {
             self.happened(Fault::ReadFails);
             (Load::Failed { worker }, LOOK_AGAIN_MS)
         } else {
-            let mut jobs = self.store.live_jobs(&self.plan.current().workers[worker].name, after, limit);
+            let live = self.store.live_jobs(&self.plan.current().workers[worker].name, after, limit);
+            let mut jobs: Vec<Job> = live.map(|job| Job::of(job, &self.plan)).collect();
             if Mutant::VerificationForgottenByRestart.is_on() {
                 jobs.iter_mut().for_each(|job| job.verifying = false);
             }
@@ -223,8 +215,8 @@ impl World {
         match self.store.job(run.job.id).cloned() {
             Some(job) if job.state == JobState::Running => self.settle_interrupted(run, &job),
             Some(job) => {
-                let place = self.placed(&job);
-                (run.job, run.end) = (job, Some(End { verdict: None, place: Some(place) }));
+                run.job = Job::of(&job, &self.plan);
+                run.end = Some(End { verdict: None, place: Some(run.job.place(&self.plan)) });
                 self.plan_finished(run);
             }
             None => {}

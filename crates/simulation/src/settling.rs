@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sluice_domain::job::EffectState;
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::progress::{Seen, Standing, attempts_after, effect_after};
 use sluice_domain::retry::Jitter;
 use sluice_domain::settle::{Attempted, Next, Verdict, settle, settle_readback};
 use sluice_domain::time::Time;
-use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord};
+use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement};
 
 use super::Invariant;
 use super::destinations::{Answer, Look};
@@ -58,8 +58,8 @@ impl World {
             let about = About::Job(run.job.id);
             self.checker.retry_delay(self.now, about, due.since(now).as_millis(), ceiling.as_millis());
         }
-        if let (Next::Wait { .. }, JobRecord { attempts, .. }) = (&next, &run.job)
-            && attempts_after(*attempts, &next) != *attempts
+        if let Next::Wait { .. } = &next
+            && attempts_after(run.job.attempts, &next) != run.job.attempts
         {
             let about = About::Job(run.job.id);
             self.checker.fail(self.now, Invariant::WaitingIsFree, about, || "waiting cost an attempt".into());
@@ -96,7 +96,30 @@ impl World {
         self.end(run, next, Tried { attempt, reads, seen: Seen::Answered, attempts, verdict });
     }
 
-    pub(super) fn standing<'r>(&self, run: &'r Run, attempts: u32, at: Time) -> Standing<'r> {
+    /// What the finished steps of a job left.
+    pub(super) fn outputs(&self, run: &Run) -> Map<String, Value> {
+        let applied = self.store.effect_states(run.job.id).filter(|effect| effect.state == EffectState::Applied);
+        applied.map(|effect| (effect.step_id.to_string(), Value::Bool(true))).collect()
+    }
+
+    /// The same with what the decision adds; nobody asks for it before the last step.
+    pub(super) fn outputs_after(&self, run: &Run, next: &Next) -> Map<String, Value> {
+        let steps = &self.worker_plan(run).steps;
+        if run.job.step as usize + 1 < steps.len() {
+            return Map::new();
+        }
+        match next {
+            Next::Advance { result } => {
+                let mut outputs = self.outputs(run);
+                outputs.insert(steps[run.job.step as usize].id.to_string(), result.clone());
+                outputs
+            }
+            Next::Skip { .. } => self.outputs(run),
+            _ => Map::new(),
+        }
+    }
+
+    pub(super) fn standing<'r>(&self, run: &Run, attempts: u32, outputs: &'r Map<String, Value>) -> Standing<'r> {
         let plan = self.worker_plan(run);
         Standing {
             step: run.job.step,
@@ -104,19 +127,17 @@ impl World {
             more_items: false,
             attempts,
             dead_letter_queue: Some(plan.dead_letter_queue),
-            outputs: &run.outputs,
-            at,
+            outputs,
+            at: self.wall(),
         }
     }
 
     fn end(&mut self, mut run: Run, next: Next, tried: Tried) {
         let (state, result) = effect_after(&next, tried.seen);
-        if state == EffectState::Applied {
-            run.outputs.insert(tried.attempt.step_id.to_string(), Value::Bool(true));
-        }
         let (absent_reads, reads) = tried.reads;
         let effect = EffectSettlement { key: run.key, step: run.job.step, state, result, absent_reads, reads };
-        let next = self.standing(&run, tried.attempts, self.wall()).after(next);
+        let outputs = self.outputs_after(&run, &next);
+        let next = self.standing(&run, tried.attempts, &outputs).after(next);
         run.verdict = Some(tried.verdict);
         self.write(run, next, Some(effect), Some(tried.attempt));
     }

@@ -13,10 +13,11 @@ mod message;
 mod window;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use crate::destination::GateSettings;
+use crate::hash::Map;
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::random::Random;
@@ -73,14 +74,16 @@ pub const IN_FLIGHT_MAX: usize = 1_024;
 #[derive(Debug)]
 pub struct Scheduler {
     workers: Vec<WorkerState>,
-    worker_ids: HashMap<Arc<str>, u32>,
+    worker_ids: Map<Arc<str>, u32>,
     gates: Vec<(Arc<str>, Gate)>,
-    gate_ids: HashMap<Arc<str>, u32>,
-    jobs: HashMap<JobId, Entry>,
-    lanes: HashMap<LaneId, VecDeque<JobId>>,
+    gate_ids: Map<Arc<str>, u32>,
+    jobs: Map<JobId, Entry>,
+    lanes: Map<LaneId, VecDeque<JobId>>,
     timers: BinaryHeap<Reverse<(Time, JobId)>>,
     /// Due heads by (worker, destination), so that one full worker or closed gate holds nobody else.
     ready: BTreeMap<(u32, u32), VecDeque<JobId>>,
+    /// Whose turn it is, while jobs are handed out; kept for its room.
+    turns: VecDeque<(u32, u32)>,
     turn: usize,
     in_flight: usize,
     draining: bool,
@@ -99,13 +102,14 @@ impl Scheduler {
         Scheduler {
             limits,
             workers: Vec::new(),
-            worker_ids: HashMap::new(),
+            worker_ids: Map::default(),
             gates: Vec::new(),
-            gate_ids: HashMap::new(),
-            jobs: HashMap::new(),
-            lanes: HashMap::new(),
+            gate_ids: Map::default(),
+            jobs: Map::default(),
+            lanes: Map::default(),
             timers: BinaryHeap::new(),
             ready: BTreeMap::new(),
+            turns: VecDeque::new(),
             turn: 0,
             in_flight: 0,
             draining: false,
@@ -361,14 +365,14 @@ impl Scheduler {
 
     /// Runs what may run. Answers when a gate opens by itself.
     fn dispatch(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Time> {
-        let keys: Vec<(u32, u32)> = self.ready.keys().copied().collect();
         let mut wake: Option<Time> = None;
-        if keys.is_empty() || self.draining {
+        if self.ready.is_empty() || self.draining {
             return None;
         }
         self.turn = self.turn.wrapping_add(1);
-        let mut open: VecDeque<(u32, u32)> =
-            keys.iter().cycle().skip(self.turn % keys.len()).take(keys.len()).copied().collect();
+        let mut open = std::mem::take(&mut self.turns);
+        open.extend(self.ready.keys().copied());
+        open.rotate_left(self.turn % self.ready.len());
         // One from each in turn, so that no worker waits behind another's backlog.
         while let Some(key) = open.pop_front() {
             if self.in_flight >= self.limits.in_flight {
@@ -406,6 +410,8 @@ impl Scheduler {
             }
             actions.push(Action::Run(id));
         }
+        open.clear();
+        self.turns = open;
         wake
     }
 

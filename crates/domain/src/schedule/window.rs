@@ -1,7 +1,6 @@
 //! What of a worker's backlog is in memory: a window on the ledger, never the whole of it.
 
-use std::collections::HashSet;
-
+use crate::hash::Set;
 use crate::job::JobId;
 use crate::mutant::Mutant;
 
@@ -45,9 +44,9 @@ pub(super) struct Window {
     /// Jobs from here on came back to life while a load was under way, whose answer may not have them.
     rewound: Option<JobId>,
     /// Jobs that left memory while a load was under way, whose answer may show them as they stood before.
-    left: HashSet<JobId>,
+    left: Set<JobId>,
     /// Lanes of which jobs were left in the ledger, and the first such job.
-    full_lanes: HashSet<LaneId>,
+    full_lanes: Set<LaneId>,
     left_from: Option<JobId>,
 }
 
@@ -62,8 +61,8 @@ impl Window {
             loading: false,
             arrived_meanwhile: false,
             rewound: None,
-            left: HashSet::new(),
-            full_lanes: HashSet::new(),
+            left: Set::default(),
+            full_lanes: Set::default(),
             left_from: None,
         }
     }
@@ -103,7 +102,7 @@ impl Window {
     /// Whether jobs of this lane were left in the ledger: those that come behind them stay there too, even if there is
     /// room meanwhile.
     pub fn leaves(&self, lane: LaneId) -> bool {
-        self.full_lanes.contains(&lane)
+        !self.full_lanes.is_empty() && self.full_lanes.contains(&lane)
     }
 
     /// A job of a full lane stays in the ledger for now.
@@ -176,6 +175,7 @@ impl Window {
     /// A lane has this many jobs in memory now.
     pub fn lane_shrank(&mut self, lane: LaneId, jobs: usize) {
         if jobs < self.limits.lane_jobs.div_ceil(2)
+            && self.leaves(lane)
             && self.full_lanes.remove(&lane)
             && let Some(first) = self.left_from.take()
         {

@@ -198,8 +198,8 @@ impl Store {
                 dead_letter_queue: quarantine.as_ref().and(job.dead_letter_queue.as_deref()).map(str::to_owned),
                 result: None,
             };
-            self.set_live(&record.worker, record.id, state);
-            self.jobs.insert(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
+            self.set_live(&record.worker, record.id, None, state);
+            self.jobs.push(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
         }
         self.owners.entry(event.key.0).or_default().push(ord);
         if generation > 0 {
@@ -212,7 +212,7 @@ impl Store {
         let body = Some(event.body.clone());
         let jobs = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         let row = EventRow { ord, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
-        self.events.insert(ord, row);
+        self.events.push(ord, row);
         let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
         Acceptance::Accepted(Accepted { ord, id, variant_of, quarantined: quarantine.is_some() })
     }

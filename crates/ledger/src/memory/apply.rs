@@ -93,8 +93,17 @@ impl Store {
     }
 
     /// Keeps the lists of what is alive and of what runs.
-    pub(super) fn set_live(&mut self, worker: &std::sync::Arc<str>, id: JobId, state: JobState) {
-        if state.is_live() {
+    pub(super) fn set_live(
+        &mut self,
+        worker: &std::sync::Arc<str>,
+        id: JobId,
+        before: Option<JobState>,
+        state: JobState,
+    ) {
+        let was_live = before.is_some_and(JobState::is_live);
+        if was_live == state.is_live() {
+            // It is in the list, or is not, as before.
+        } else if state.is_live() {
             match self.live.get_mut(worker) {
                 Some(jobs) => drop(jobs.insert(id)),
                 None => drop(self.live.entry(worker.clone()).or_default().insert(id)),
@@ -107,7 +116,7 @@ impl Store {
         }
         if state == JobState::Running {
             self.running.insert(id);
-        } else {
+        } else if before == Some(JobState::Running) {
             self.running.remove(&id);
         }
     }
@@ -158,6 +167,7 @@ impl Store {
             return Reply::Stale;
         }
         let record = &mut job.record;
+        let before = record.state;
         (record.state, record.step, record.attempts, record.due_at) =
             (next.state, next.step, next.attempts, next.due_at);
         (record.verifying, record.failure, record.dead_letter_queue) =
@@ -181,7 +191,7 @@ impl Store {
         if let Some(attempt) = attempt {
             job.attempts.push(AttemptRow { n, ended_at: at, attempt });
         }
-        self.set_live(&worker, id, next.state);
+        self.set_live(&worker, id, Some(before), next.state);
         given_back.into_iter().for_each(|key| self.give_back(key));
         Reply::Settled
     }
@@ -206,7 +216,7 @@ impl Store {
             changed.push((*id, job.record.worker.clone()));
         }
         for (id, worker) in &changed {
-            self.set_live(worker, *id, JobState::Queued);
+            self.set_live(worker, *id, None, JobState::Queued);
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason);
         }
         Reply::Jobs(changed)
@@ -232,7 +242,7 @@ impl Store {
             resolved.push(effect.begin.key);
         }
         let worker = job.record.worker.clone();
-        self.set_live(&worker, resolve.job, JobState::Queued);
+        self.set_live(&worker, resolve.job, None, JobState::Queued);
         if resolve.verdict == Verdict::DidNotHappen {
             resolved.into_iter().for_each(|key| self.give_back(key));
         }

@@ -95,7 +95,7 @@ impl Store {
             uses.retain(|key, _| !old.contains(key));
         }
         self.guards.uses.retain(|_, uses| !uses.is_empty());
-        self.guards.approvals.retain(|approval| self.jobs.contains_key(&approval.job));
+        self.guards.approvals.retain(|approval| self.jobs.get(&approval.job).is_some());
         pruned
     }
 

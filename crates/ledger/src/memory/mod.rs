@@ -9,6 +9,7 @@ mod budget;
 mod guard;
 mod marks;
 mod read;
+mod rows;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::event::EventId;
+use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::time::Time;
 
@@ -26,16 +28,18 @@ use crate::record::{
     PauseRecord, Tally, Variants,
 };
 pub(crate) use guard::contacts_in_words;
+pub use read::{EffectStanding, EventHead};
+use rows::Rows;
 pub use writer::Place;
 
 /// A ledger in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
-    events: BTreeMap<Ord, EventRow>,
+    events: Rows<Ord, EventRow>,
     /// Places of events by key, oldest first. Only its own name finds an event of a later generation.
-    owners: BTreeMap<[u8; 16], Vec<Ord>>,
+    owners: Map<[u8; 16], Vec<Ord>>,
     later_names: BTreeMap<EventId, Ord>,
-    jobs: BTreeMap<JobId, JobRow>,
+    jobs: Rows<JobId, JobRow>,
     live: BTreeMap<Arc<str>, BTreeSet<JobId>>,
     running: BTreeSet<JobId>,
     pauses: BTreeMap<String, PauseRecord>,
@@ -86,6 +90,11 @@ struct EventRow {
 impl EventRow {
     fn job_ids(&self) -> impl Iterator<Item = JobId> + use<> {
         (self.first_job.0..self.first_job.0 + i64::from(self.jobs)).map(JobId)
+    }
+
+    fn head(&self) -> EventHead<'_> {
+        let (key_text, received_at) = (self.new.key_text.as_str(), self.new.received_at);
+        EventHead { ord: self.ord, id: self.id, key_text, generation: self.generation, received_at, jobs: self.jobs }
     }
 
     fn record(&self) -> EventRecord {

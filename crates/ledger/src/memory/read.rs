@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
 
@@ -17,9 +18,9 @@ const DAY_MS: i64 = 86_400_000;
 
 impl Store {
     /// Live jobs of a worker beyond an id, in order.
-    pub fn live_jobs(&self, worker: &str, after: JobId, limit: usize) -> Vec<JobRecord> {
-        let ids = self.live.get(worker).into_iter().flat_map(|jobs| jobs.range(JobId(after.0 + 1)..));
-        ids.take(limit).filter_map(|id| self.job(*id)).cloned().collect()
+    pub fn live_jobs(&self, worker: &str, after: JobId, limit: usize) -> impl Iterator<Item = &JobRecord> {
+        let ids = self.live.get(worker).into_iter().flat_map(move |jobs| jobs.range(JobId(after.0 + 1)..));
+        ids.take(limit).filter_map(|id| self.job(*id))
     }
 
     /// Jobs whose attempt has not ended.
@@ -90,15 +91,20 @@ impl Store {
     }
 
     /// The place of the event with this name.
-    pub fn find(&self, id: sluice_domain::event::EventId) -> Option<Ord> {
+    pub fn find(&self, id: EventId) -> Option<Ord> {
         let by_key = self.owners.get(&id.0).into_iter().flatten().copied();
         let mut places = by_key.chain(self.later_names.get(&id).copied());
         places.find(|ord| self.events.get(ord).is_some_and(|event| event.id == id))
     }
 
-    /// What the work on an event needs: its name and when it was received.
-    pub fn event_head(&self, ord: Ord) -> Option<(sluice_domain::event::EventId, Time)> {
-        self.events.get(&ord).map(|event| (event.id, event.new.received_at))
+    /// What names an event, without a copy of what it says.
+    pub fn event_head(&self, ord: Ord) -> Option<EventHead<'_>> {
+        self.events.get(&ord).map(super::EventRow::head)
+    }
+
+    /// The same of every event, oldest first.
+    pub fn event_heads(&self) -> impl Iterator<Item = EventHead<'_>> {
+        self.events.values().map(super::EventRow::head)
     }
 
     /// Events by their places, with bodies where they are still kept.
@@ -109,8 +115,8 @@ impl Store {
 
     /// The jobs of an event.
     pub fn jobs_of_event(&self, event: &EventRecord) -> Vec<JobRecord> {
-        let upto = JobId(event.first_job.0 + i64::from(event.jobs));
-        self.jobs.range(event.first_job..upto).map(|(_, job)| job.record.clone()).collect()
+        let jobs = self.jobs.from(&event.first_job).take_while(|job| job.record.ord == event.ord);
+        jobs.map(|job| job.record.clone()).collect()
     }
 
     /// The effects of a job, in the order of its steps; the one that was begun last first.
@@ -164,7 +170,7 @@ impl Store {
     }
 
     pub(crate) fn matching_jobs(&self, filter: &JobFilter, after: JobId, limit: u32) -> Vec<JobId> {
-        let oldest_first = self.jobs.range(JobId(after.0 + 1)..).map(|(_, job)| &job.record);
+        let oldest_first = self.jobs.from(&JobId(after.0 + 1)).map(|job| &job.record);
         oldest_first.filter(|job| self.matches(job, filter)).take(limit as usize).map(|job| job.id).collect()
     }
 
@@ -259,6 +265,23 @@ impl Store {
         let jobs = event.job_ids().filter_map(|id| self.job(id));
         jobs.map(|job| Fresh { job: job.clone(), event: record.clone(), body: event.new.body.clone() }).collect()
     }
+}
+
+/// What names an event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventHead<'a> {
+    /// Its place.
+    pub ord: Ord,
+    /// Its name.
+    pub id: EventId,
+    /// Its key, readable.
+    pub key_text: &'a str,
+    /// How many owners its key had before.
+    pub generation: u32,
+    /// When it was received.
+    pub received_at: Time,
+    /// How many jobs it became.
+    pub jobs: u32,
 }
 
 /// Where an effect stands.

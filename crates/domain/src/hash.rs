@@ -1,0 +1,7 @@
+//! Maps by ids and digests of our own, which nobody outside can choose: a quick hash will do, and it is the same in every process.
+
+/// By such a key.
+pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+
+/// Of such keys.
+pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
