@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::mutant::Mutant;
+use crate::outcome::{Failure, FailureClass};
 use crate::random::Random;
-use crate::unit::as_text;
+use crate::unit::{as_text, format_duration};
 
 /// How much of a delay is left to chance, so that many jobs do not come back at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -88,6 +89,21 @@ pub struct RetryBudget {
 impl RetryBudget {
     /// How long a retry counts, unless the policy says otherwise.
     pub const WINDOW: Duration = Duration::from_secs(3600);
+
+    /// Why a job dies that would have been tried again, had its contact a retry left.
+    pub fn used_up(self, worker: &str, last: Option<&Failure>) -> Failure {
+        Failure {
+            class: last.map_or(FailureClass::Retryable, |failure| failure.class),
+            code: "retry-budget".to_owned(),
+            message: format!(
+                "{} (its contact has used up {} retries in {}, over all jobs of `{worker}`)",
+                last.map_or("", |failure| &failure.message),
+                self.retries,
+                format_duration(self.window),
+            ),
+            status: last.and_then(|failure| failure.status),
+        }
+    }
 }
 
 impl RetryPolicy {

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use crate::action::Action;
 use crate::cron::Schedule;
+use crate::job::EffectKey;
 use crate::outcome::EffectClass;
+use crate::random::Random;
 use crate::retry::RetryPolicy;
 use crate::safe_mode::SafeMode;
 use crate::template::{Expression, Template};
+use crate::time::Time;
 use crate::unit::Rate;
 
 /// Where jobs wait.
@@ -181,13 +184,35 @@ impl Step {
 
     /// What its effect is called in the ledger: the step, which time it is done after it was undone, and the item.
     pub fn label(&self, round: u32, item: Option<usize>) -> String {
-        let mut label = self.id.clone();
-        if round > 0 {
-            label.push_str(&format!("@{}", round + 1));
-        }
-        if let Some(item) = item {
-            label.push_str(&format!("[{item}]"));
-        }
-        label
+        label(&self.id, round, item)
+    }
+}
+
+/// What the effect of a step is called in the ledger.
+pub fn label(step: &str, round: u32, item: Option<usize>) -> String {
+    let mut label = step.to_owned();
+    if round > 0 {
+        label.push_str(&format!("@{}", round + 1));
+    }
+    if let Some(item) = item {
+        label.push_str(&format!("[{item}]"));
+    }
+    label
+}
+
+/// Whether a step has more to do than this one of its items.
+pub fn has_more(items: usize, item: usize, is_finished: impl Fn(usize) -> bool) -> bool {
+    (0..items).any(|other| other != item && !is_finished(other))
+}
+
+impl Pace {
+    /// When an item may follow the ones that were done, given when anything last became of each, and which effect it is. It
+    /// follows from what the ledger knows, so that a restart does not make it come earlier.
+    pub fn not_before(self, touched: impl Iterator<Item = Time>, key: EffectKey) -> Option<Time> {
+        let Pace { rate, jitter: (least, most) } = self;
+        let [a, b, c, d, e, f, g, h, ..] = key.0;
+        let seed = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        let jitter = least + most.saturating_sub(least).mul_f64(Random::seeded(seed).unit());
+        Some(touched.max()? + rate.interval() + jitter)
     }
 }

@@ -6,6 +6,7 @@
 pub mod bench;
 mod error;
 mod guard;
+mod interrupted;
 pub mod memory;
 mod op;
 mod queries;
@@ -28,6 +29,7 @@ pub use guard::{
     ApprovalFilter, ApprovalRecord, Ask, BegunWithin, Decide, Decided, GuardOp, GuardReply, Release, SafeModeRecord,
     SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord,
 };
+pub use interrupted::Unseen;
 pub use op::{
     Acceptance, Accepted, AttemptSettlement, Begin, By, Draw, Drawn, DropJobs, Duplicate, EffectSettlement, JobNext,
     Mark, Marked, NewRevision, Note, Prune, Replay, Resolve, Settlement, Verdict,

@@ -1,11 +1,11 @@
 //! `sluice simulate` without the rest of the binary: builds in seconds, for whoever makes the simulation faster or lets it run for long.
 //!
-//! `cargo run --release -p sluice-simulation --example simulate -- [SEEDS] [EVENTS] [FIRST SEED] [PROFILE]`
+//! `cargo run --release -p sluice-simulation --example simulate -- [SEEDS] [EVENTS] [FIRST SEED] [PROFILE] [trace]`
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
 
-use sluice_simulation::{Campaign, Profile};
+use sluice_simulation::{Campaign, Options, Profile, trace};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -17,6 +17,10 @@ fn main() {
     let profile = arguments.next().map_or(Profile::Mixed, |word| {
         Profile::ALL.into_iter().find(|profile| profile.as_str() == word).expect("the name of a profile")
     });
+    if arguments.next().is_some() {
+        trace(Options { seed, events, profile }).iter().for_each(|line| println!("{line}"));
+        return;
+    }
     let started = Instant::now();
     let totals = Campaign { seed, seeds, events, profile, threads: 1 }.run(|_| {});
     let seconds = started.elapsed().as_secs_f64();

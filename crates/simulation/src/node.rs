@@ -11,7 +11,7 @@ use sluice_domain::schedule::{Action, Input, Limits, Scheduler};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Order;
 use sluice_ledger::memory::{Op, Reply};
-use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, JobRecord, Settlement};
+use sluice_ledger::{JobRecord, Settlement, Unseen};
 
 use super::bookkeeping::Mark;
 use super::checker::Attempt;
@@ -208,27 +208,13 @@ impl World {
             at,
         };
         let next = interrupted(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
-        Settlement {
-            job: job.id,
-            n: job.tries,
-            effect: effect.map(|effect| EffectSettlement {
-                key: effect.key,
-                step: effect.step,
-                state: EffectState::Unknown,
-                result: None,
-                absent_reads: 0,
-                reads: 0,
-            }),
-            attempt: effect.map(|effect| AttemptSettlement {
-                step_id: effect.step_id.clone(),
-                kind: AttemptKind::Call,
-                started_at: effect.last_at,
-                outcome: "interrupted",
-                failure: None,
-            }),
-            next,
-            at,
-        }
+        let unseen = effect.map(|effect| Unseen {
+            key: effect.key,
+            step: effect.step,
+            step_id: effect.step_id.clone(),
+            since: effect.last_at,
+        });
+        Settlement::interrupted(job, unseen, next, at)
     }
 
     /// Tells the scheduler what is in force.

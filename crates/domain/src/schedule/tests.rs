@@ -180,7 +180,7 @@ mod model {
             let mut scheduler = Scheduler::new(Random::seeded(seed ^ 1));
             let entity_of: Vec<u64> = (0..=jobs).map(|_| random.below(entities)).collect();
             let job = |id: i64| pending(id, entity_of[id as usize]);
-            let (mut accepted, mut finished, mut attempts) = (0i64, Vec::new(), HashMap::<i64, u32>::new());
+            let (mut accepted, mut finished, mut attempts) = (0i64, Vec::new(), std::collections::HashMap::<i64, u32>::new());
             let mut running: Vec<i64> = Vec::new();
             let mut now = 0i64;
             let mut queue = VecDeque::from([Input::Configured { workers: vec![(name("w"), concurrency)], destinations: vec![] }]);

@@ -1,11 +1,9 @@
 //! Retries that one contact may take up.
 
 use sluice_domain::job::JobState;
-use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::progress::JobNext;
 use sluice_domain::settle::Next;
 use sluice_domain::time::Time;
-use sluice_domain::unit::format_duration;
 use sluice_domain::worker::Worker;
 use sluice_ledger::{Begin, Draw, Drawn, Ledger, Settlement};
 
@@ -21,19 +19,7 @@ pub(super) fn draw(
     if next.state != JobState::Retrying {
         return None;
     }
-    let last = next.failure.as_ref();
-    let failure = Failure {
-        class: last.map_or(FailureClass::Retryable, |failure| failure.class),
-        code: "retry-budget".to_owned(),
-        message: format!(
-            "{} (its contact has used up {} retries in {}, over all jobs of `{}`)",
-            last.map_or("", |failure| &failure.message),
-            budget.retries,
-            format_duration(budget.window),
-            worker.name
-        ),
-        status: last.and_then(|failure| failure.status),
-    };
+    let failure = budget.used_up(&worker.name, next.failure.as_ref());
     let otherwise = decided(Next::Die { failure });
     Some(Draw { retries: budget.retries, until: at + budget.window, otherwise })
 }

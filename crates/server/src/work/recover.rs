@@ -7,7 +7,7 @@ use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::progress::{Interrupted, interrupted_next};
 use sluice_domain::random::Random;
 use sluice_domain::retry::RetryPolicy;
-use sluice_ledger::{AttemptKind, AttemptSettlement, Drawn, EffectSettlement, JobRecord, Settlement};
+use sluice_ledger::{Drawn, JobRecord, Settlement, Unseen};
 
 use super::Context;
 use super::books::Books;
@@ -77,30 +77,15 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
     };
     let next = decided(next);
     let draw = worker.as_ref().and_then(|worker| budget::draw(worker, place, &next, at, decided));
-    let settlement_worker = job.worker.clone();
-    let settlement = Settlement {
-        job: job.id,
-        n: job.tries,
-        effect: effect.map(|effect| EffectSettlement {
-            key: effect.key,
-            step: effect.step,
-            state: EffectState::Unknown,
-            result: None,
-            absent_reads: 0,
-            reads: 0,
-        }),
-        attempt: effect.map(|effect| AttemptSettlement {
-            step_id: Arc::from(effect.step_id.as_str()),
-            kind: AttemptKind::Call,
-            started_at: effect.last_at,
-            outcome: "interrupted",
-            failure: next.failure.clone(),
-        }),
-        next,
-        at,
-    };
+    let unseen = effect.map(|effect| Unseen {
+        key: effect.key,
+        step: effect.step,
+        step_id: Arc::from(effect.step_id.as_str()),
+        since: effect.last_at,
+    });
+    let settlement = Settlement::interrupted(&job, unseen, next, at);
     if budget::settle(&context.ledger, None, &settlement, draw.as_ref()).await? == Drawn::Exhausted {
-        context.metrics.retry_budget_exhausted(&settlement_worker);
+        context.metrics.retry_budget_exhausted(&job.worker);
     }
     Ok(())
 }

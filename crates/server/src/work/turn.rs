@@ -5,10 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::job::EffectKey;
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::random::Random;
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
-use sluice_domain::worker::{Foreach, Pace, Step, Worker};
+use sluice_domain::worker::{Foreach, Step, Worker, has_more};
 
 use super::run::Run;
 
@@ -72,22 +71,17 @@ impl Run<'_> {
         Turn { key: self.books.key(&label), label: Arc::from(label), item }
     }
 
-    /// When an item may follow the ones that were done. It follows from what the ledger knows, so that a restart does not
-    /// make it come earlier.
+    /// When an item may follow the ones that were done.
     fn not_before(&self, step: &Step, turn: &Turn) -> Option<Time> {
-        let Pace { rate, jitter: (least, most) } = step.pace?;
         let (_, items) = turn.item?;
-        let last =
-            (0..items).filter_map(|item| self.books.entry(&step.label(0, Some(item)))).map(|entry| entry.last_at);
-        let seed = u64::from_be_bytes(turn.key.0[..8].try_into().expect("eight of sixteen bytes"));
-        let jitter = least + most.saturating_sub(least).mul_f64(Random::seeded(seed).unit());
-        Some(last.max()? + rate.interval() + jitter)
+        let entries = (0..items).filter_map(|item| self.books.entry(&step.label(0, Some(item))));
+        step.pace?.not_before(entries.map(|entry| entry.last_at), turn.key)
     }
 
     /// Whether a step has more to do than this item.
     pub fn has_more(&self, step: &Step, turn: &Turn) -> bool {
         turn.item.is_some_and(|(index, items)| {
-            (0..items).any(|other| other != index && !self.books.is_finished(step, &step.label(0, Some(other))))
+            has_more(items, index, |other| self.books.is_finished(step, &step.label(0, Some(other))))
         })
     }
 }
