@@ -128,9 +128,10 @@ impl Gate {
         self.paused = Some(reason);
     }
 
-    /// Opens it again. After an auth failure one call goes first, to see.
+    /// Opens it again. After an auth failure one call goes first, to see; so it does behind a breaker that has opened meanwhile,
+    /// and its time is waited for.
     pub fn resume(&mut self) {
-        if self.paused.take() == Some(Pause::Auth) {
+        if self.paused.take() == Some(Pause::Auth) && !matches!(self.breaker, Breaker::Open { .. }) {
             self.breaker = Breaker::HalfOpen { probing: false };
         }
     }
@@ -403,5 +404,22 @@ mod tests {
         assert_eq!(gate.admit(Time(1)), Admission::Go);
         gate.start(Time(1));
         assert_eq!(gate.admit(Time(1)), Admission::Full, "one call goes first");
+    }
+
+    #[test]
+    fn a_breaker_that_opened_behind_an_auth_pause_stays_open_when_somebody_resumes() {
+        let (mut gate, mut random) = gate(GateSettings::default());
+        let failures = gate.settings.breaker.failures_in_a_row;
+        for _ in 0..=failures {
+            gate.start(Time(0));
+        }
+        gate.finish(Time(0), Time(0), Verdict::Unauthorized, &mut random);
+        let change = (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), Verdict::Failing, &mut random)).last();
+        let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
+        gate.resume();
+        assert_eq!(gate.admit(Time(2)), Admission::NotBefore(until));
+        assert_eq!(gate.admit(until), Admission::Go);
+        gate.start(until);
+        assert_eq!(gate.admit(until), Admission::Full, "one call goes first");
     }
 }
