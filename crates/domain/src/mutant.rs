@@ -45,11 +45,19 @@ pub enum Mutant {
     WindowForgetsWhatArrivesWhileLoading,
     RevivedJobNotLookedFor,
     TimerLost,
+    BudgetResetByRestart,
+    SafeModeForgottenByRestart,
+    MarkSetTwice,
+    MarkForgetsItsOwner,
+    SecondAnswerCounts,
+    CapIgnored,
+    ItemsShareOneKey,
+    PaceForgetsVerification,
 }
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 39] = [
+    pub const ALL: [Mutant; 47] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -89,6 +97,14 @@ impl Mutant {
         Mutant::WindowForgetsWhatArrivesWhileLoading,
         Mutant::RevivedJobNotLookedFor,
         Mutant::TimerLost,
+        Mutant::BudgetResetByRestart,
+        Mutant::SafeModeForgottenByRestart,
+        Mutant::MarkSetTwice,
+        Mutant::MarkForgetsItsOwner,
+        Mutant::SecondAnswerCounts,
+        Mutant::CapIgnored,
+        Mutant::ItemsShareOneKey,
+        Mutant::PaceForgetsVerification,
     ];
 
     /// Whether this mistake is being made on this thread.

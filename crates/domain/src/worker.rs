@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::action::Action;
 use crate::cron::Schedule;
 use crate::job::EffectKey;
+use crate::mutant::Mutant;
 use crate::outcome::EffectClass;
 use crate::random::Random;
 use crate::retry::RetryPolicy;
@@ -194,7 +195,7 @@ pub fn label(step: &str, round: u32, item: Option<usize>) -> String {
     if round > 0 {
         label.push_str(&format!("@{}", round + 1));
     }
-    if let Some(item) = item {
+    if let Some(item) = item.filter(|_| !Mutant::ItemsShareOneKey.is_on()) {
         label.push_str(&format!("[{item}]"));
     }
     label
@@ -206,13 +207,49 @@ pub fn has_more(items: usize, item: usize, is_finished: impl Fn(usize) -> bool) 
 }
 
 impl Pace {
-    /// When an item may follow the ones that were done, given when anything last became of each, and which effect it is. It
-    /// follows from what the ledger knows, so that a restart does not make it come earlier.
-    pub fn not_before(self, touched: impl Iterator<Item = Time>, key: EffectKey) -> Option<Time> {
+    /// When an item may follow the ones that were begun, given when anything last became of each. It follows from what the
+    /// ledger knows, so that a restart does not make it come earlier.
+    ///
+    /// An item that was begun itself does not wait for it: its retry policy says when it is tried again or read back, and what has
+    /// to be read back must not be put off as if nothing had been tried.
+    pub fn not_before(self, begun: impl Iterator<Item = (EffectKey, Time)>, key: EffectKey) -> Option<Time> {
         let Pace { rate, jitter: (least, most) } = self;
+        let mut last = None;
+        for (other, at) in begun {
+            if other == key && !Mutant::PaceForgetsVerification.is_on() {
+                return None;
+            }
+            last = last.max(Some(at));
+        }
         let [a, b, c, d, e, f, g, h, ..] = key.0;
         let seed = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let jitter = least + most.saturating_sub(least).mul_f64(Random::seeded(seed).unit());
-        Some(touched.max()? + rate.interval() + jitter)
+        Some(last? + rate.interval() + jitter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_follows_the_last_one_and_does_not_wait_for_itself() {
+        let key = |n| EffectKey([n; 16]);
+        let pace = Pace { rate: crate::unit::rate("1/s").unwrap(), jitter: (Duration::ZERO, Duration::ZERO) };
+        let begun = [(key(1), Time(5_000)), (key(2), Time(7_000))];
+        assert_eq!(pace.not_before([].into_iter(), key(1)), None);
+        assert_eq!(pace.not_before(begun.into_iter(), key(3)), Some(Time(8_000)));
+        assert_eq!(
+            pace.not_before(begun.into_iter(), key(2)),
+            None,
+            "it was begun: its policy says when to look again"
+        );
+    }
+
+    #[test]
+    fn there_is_more_until_every_other_item_is_finished() {
+        assert!(has_more(3, 0, |item| item == 1));
+        assert!(!has_more(3, 2, |item| item < 2));
+        assert!(!has_more(1, 0, |_| false));
     }
 }

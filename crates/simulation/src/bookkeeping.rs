@@ -4,8 +4,10 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply};
+use sluice_ledger::{AttemptKind, GuardOp, Settlement};
 
 use super::checker::Invariant;
+use super::guards::Drawn;
 use super::node::Waiter;
 use super::plan::KEY_LIFETIME;
 use super::trace::About;
@@ -170,6 +172,7 @@ impl World {
         }
         self.check_dead_letters();
         self.check_truth();
+        self.check_every_step();
     }
 
     fn check_dead_letters(&mut self) {
@@ -190,11 +193,38 @@ impl World {
 /// What is remembered of an operation while it is applied.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
-    Accept { received_at: Time },
-    Begin { job: i64 },
-    Settle { job: i64, n: u32, step: Option<usize>, call: Option<&'static str>, read: Option<&'static str> },
+    Accept {
+        received_at: Time,
+    },
+    Begin {
+        job: i64,
+    },
+    Settle {
+        job: i64,
+        n: u32,
+        step: Option<usize>,
+        call: Option<&'static str>,
+        read: Option<&'static str>,
+        drawn: Option<Drawn>,
+    },
+    Set {
+        job: i64,
+        at: Time,
+        expires_at: Time,
+    },
+    Capped {
+        job: i64,
+        at: Time,
+    },
     Jobs,
-    Prune { events: u64, jobs: u64 },
+    Inside {
+        job: i64,
+    },
+    Prune {
+        events: u64,
+        jobs: u64,
+        at: Time,
+    },
     Other,
 }
 
@@ -203,23 +233,37 @@ impl Mark {
         match op {
             Op::Accept(event) => Mark::Accept { received_at: event.received_at },
             Op::Begin(begin) => Mark::Begin { job: begin.job.0 },
-            Op::Settle(settlement) => {
-                let attempt = settlement.attempt.as_ref();
-                let of = |kind| attempt.filter(|attempt| attempt.kind == kind).map(|attempt| attempt.outcome);
-                Mark::Settle {
-                    job: settlement.job.0,
-                    n: settlement.n,
-                    step: attempt.and_then(|attempt| world.plan.step_identity(&attempt.step_id)),
-                    call: of(sluice_ledger::AttemptKind::Call),
-                    read: of(sluice_ledger::AttemptKind::Read),
-                }
+            Op::Settle(settlement) => Mark::settle(settlement, None, world),
+            Op::SettleWithin(within) => {
+                let (settlement, draw) = &**within;
+                let drawn = Drawn { retries: draw.retries, until: draw.until, at: settlement.at };
+                Mark::settle(settlement, Some(drawn), world)
             }
             Op::Replay(_) | Op::Resolve(_) | Op::Drop(_) => Mark::Jobs,
-            Op::Prune(_) => Mark::Prune {
+            Op::Mark(mark) => Mark::Set { job: mark.note.job.0, at: mark.note.at, expires_at: mark.expires_at },
+            Op::Note(note) => Mark::Inside { job: note.job.0 },
+            Op::Guard(GuardOp::BeginWithin(begin, _)) => Mark::Capped { job: begin.job.0, at: begin.at },
+            Op::Guard(GuardOp::Ask(ask)) => Mark::Inside { job: ask.job.0 },
+            Op::Guard(GuardOp::Skip(skip)) => Mark::Inside { job: skip.job.0 },
+            Op::Prune(prune) => Mark::Prune {
+                at: prune.at,
                 events: world.store.event_count(),
                 jobs: world.store.job_counts().iter().map(|(_, n)| n).sum(),
             },
             _ => Mark::Other,
+        }
+    }
+
+    fn settle(settlement: &Settlement, drawn: Option<Drawn>, world: &World) -> Mark {
+        let attempt = settlement.attempt.as_ref();
+        let of = |kind| attempt.filter(|attempt| attempt.kind == kind).map(|attempt| attempt.outcome);
+        Mark::Settle {
+            job: settlement.job.0,
+            n: settlement.n,
+            step: attempt.and_then(|attempt| world.plan.effect_identity(&attempt.step_id)),
+            call: of(AttemptKind::Call),
+            read: of(AttemptKind::Read),
+            drawn,
         }
     }
 }

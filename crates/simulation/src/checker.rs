@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::worker::Order;
 
 use super::gates::Gates;
-use super::plan::{ENTITIES, STEPS_MAX, StepPlan, WORKERS};
+use super::guards::Guards;
+use super::plan::{EFFECTS_MAX, ENTITIES, StepPlan, WORKERS};
 use super::trace::About;
 use super::world::World;
 
@@ -50,6 +52,7 @@ invariants! {
     UnknownNotRetriedBlindly 13 "what nobody knows is looked at, or decided by a person, before it is sent again"
     StableKeys 14 "an effect keeps its key over retries, restarts and replays"
     AttemptsBounded 15 "attempts end, counted over crashes"
+    BudgetRespected 16 "no contact takes up more retries than it may, counted over crashes"
     GateRespected 17 "rate, concurrency, Retry-After and breaker are kept"
     WaitingIsFree 18 "nothing is tried while it is paused, and waiting costs no attempt"
     NothingStuck 19 "once faults end, everything comes to an end"
@@ -59,6 +62,10 @@ invariants! {
     ReplaysAreBoring 34 "replaying what is finished changes nothing at a destination"
     RetriesAreSpread 35 "retries do not come back in one instant"
     LegalTransitions 36 "a job only goes where its state may go"
+    OneOwnerPerMark 38 "a mark has one owner at a time, who finds it again"
+    AnswersStand 39 "what needs a person's word waits for it, and the first word counts"
+    CapsKept 40 "no more effects than a cap allows"
+    EveryStepDone 41 "a job that succeeded has done every step, for every item"
     SameInSqlite 37 "the ledger on disk answers and holds what the one in memory does"
 }
 
@@ -102,9 +109,10 @@ pub(super) struct JobSight {
     tries: u32,
     replays: u32,
     gone: bool,
-    /// Calls that count, at this step and since a person last allowed more.
+    /// Calls that count, at this step or item and since a person last allowed more.
     counted: u32,
-    pub effects: [EffectSight; STEPS_MAX],
+    counted_for: Option<usize>,
+    pub effects: [EffectSight; EFFECTS_MAX],
 }
 
 /// The end of an attempt.
@@ -127,7 +135,8 @@ pub(super) struct Checker {
     pub calls: u64,
     pub doubled_by_lies: u64,
     pub gates: Gates,
-    jobs: Vec<JobSight>,
+    pub guards: Guards,
+    pub jobs: Vec<JobSight>,
     /// Live jobs that nobody replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
     shown: u64,
@@ -142,6 +151,7 @@ impl Default for Checker {
             calls: 0,
             doubled_by_lies: 0,
             gates: Gates::default(),
+            guards: Guards::default(),
             jobs: vec![JobSight::default()],
             in_order: vec![BTreeSet::new(); WORKERS * ENTITIES as usize],
             shown: 0,
@@ -237,15 +247,14 @@ impl World {
             (true, false) => drop(waiting.remove(&id)),
             _ => {}
         }
-        self.look_at_effects(id, worker, granted);
+        self.look_at_effects(id, granted);
     }
 
-    fn look_at_effects(&mut self, id: JobId, worker: usize, granted: bool) {
+    fn look_at_effects(&mut self, id: JobId, granted: bool) {
         let now = self.now;
         for effect in self.store.effect_states(id) {
-            let steps = &self.plan.current().workers[worker].steps;
-            let Some(step) = steps.iter().find(|step| step.id == *effect.step_id) else { continue };
-            let sight = &mut self.checker.jobs[id.0 as usize].effects[step.identity];
+            let Some(identity) = self.plan.effect_identity(effect.step_id) else { continue };
+            let sight = &mut self.checker.jobs[id.0 as usize].effects[identity];
             if granted && effect.state == EffectState::NotApplied {
                 // A person has looked and decided.
                 (sight.unknown, sight.absent_reads) = (false, 0);
@@ -261,11 +270,11 @@ impl World {
             }
             if before.is_some_and(EffectState::is_final) {
                 self.checker.fail(now, Invariant::AppliedIsAbsorbing, About::Job(id), || {
-                    format!("the effect of `{}` went on to {}", step.id, effect.state.as_str())
+                    format!("the effect of `{}` went on to {}", effect.step_id, effect.state.as_str())
                 });
             } else if effect.state == EffectState::Applied && shown == 0 && !denied {
                 self.checker.fail(now, Invariant::DoneMeansDone, About::Job(id), || {
-                    format!("`{}` is written down as applied, and the destination does not have it", step.id)
+                    format!("`{}` is written down as applied, and the destination does not have it", effect.step_id)
                 });
             }
             if self.checker.broken.is_some() {
@@ -291,6 +300,9 @@ impl World {
             return;
         }
         if call.is_some_and(|outcome| outcome != "wait") {
+            if sight.counted_for != step {
+                (sight.counted, sight.counted_for) = (0, step);
+            }
             sight.counted += 1;
             let counted = sight.counted;
             if counted > self.plan.attempts_max {
@@ -309,13 +321,13 @@ impl World {
     }
 
     /// A call leaves.
-    pub(super) fn look_at_call(&mut self, id: JobId, n: u32, key: EffectKey, step: &StepPlan) {
+    pub(super) fn look_at_call(&mut self, id: JobId, n: u32, key: EffectKey, step: &StepPlan, item: usize) {
         self.checker.calls += 1;
         let now = self.now;
         let about = About::Job(id);
         let sight = self.checker.job(id);
         let (worker, entity, replays) = (sight.worker, sight.entity, sight.replays);
-        let effect = &mut sight.effects[step.identity];
+        let effect = &mut sight.effects[step.identity + item];
         let EffectSight { unknown, absent_reads, state, .. } = *effect;
         let first = *effect.key.get_or_insert(key);
         if first != key {
@@ -358,7 +370,7 @@ impl World {
         // write down, it is kept only while the lane fits into memory.
         let mut until_here = steps.iter().take_while(|other| other.identity != step.identity);
         let unordered =
-            |other: &StepPlan| other.order == Order::None || super::plan::is_passed_over(entity, worker, other);
+            |other: &Arc<StepPlan>| other.order == Order::None || super::plan::is_passed_over(entity, worker, other);
         if until_here.any(unordered) {
             return;
         }
@@ -377,8 +389,8 @@ impl World {
     }
 
     /// A destination has applied something.
-    pub(super) fn applied(&mut self, id: JobId, step: &StepPlan, visible_at: i64) {
-        let sight = &mut self.checker.job(id).effects[step.identity];
+    pub(super) fn applied(&mut self, id: JobId, step: &StepPlan, item: usize, visible_at: i64) {
+        let sight = &mut self.checker.job(id).effects[step.identity + item];
         if sight.shown == 0 {
             sight.visible_at = visible_at;
         }

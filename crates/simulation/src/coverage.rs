@@ -83,6 +83,22 @@ faults! {
     ResolveDidNotHappen "operator: says it did not happen"
     Reconfigure "operator: reconfigures"
     Prune "upkeep: prunes"
+    CrashAfterMark "crash: after a mark, before what it guards"
+    MarkSet "mark: set"
+    MarkFound "mark: another job has set it"
+    MarkFoundAgain "mark: found again by its owner"
+    ItemFollows "items: one after the other"
+    ItemPaced "items: the next one waits for its time"
+    Asked "approval: asked"
+    Approved "approval: approved"
+    Rejected "approval: rejected"
+    ApprovalExpired "approval: nobody answers in time"
+    AnsweredTwice "approval: answered otherwise a second time"
+    CapReached "policy: a cap is reached"
+    SafeModeOn "safe mode: begins"
+    SafeModeOff "safe mode: ends"
+    SafeModeHolds "safe mode: puts a step off"
+    BudgetUsedUp "budget: a contact has no retry left"
 }
 
 /// Job transitions that a node can write, and so have to be reached. A run that passes steps over ends without a try.
@@ -90,6 +106,7 @@ const TRANSITIONS: &[(JobState, JobState)] = {
     use JobState::*;
     &[
         (Queued, Running),
+        (Queued, Waiting),
         (Queued, Succeeded),
         (Queued, Noop),
         (Queued, Dead),
@@ -101,11 +118,13 @@ const TRANSITIONS: &[(JobState, JobState)] = {
         (Running, Dead),
         (Running, Unknown),
         (Retrying, Running),
+        (Retrying, Waiting),
         (Retrying, Dead),
         (Waiting, Running),
         (Waiting, Waiting),
         (Waiting, Retrying),
         (Waiting, Queued),
+        (Waiting, Noop),
         (Waiting, Succeeded),
         (Waiting, Dead),
         (Waiting, Unknown),
@@ -137,7 +156,7 @@ const EFFECT_TRANSITIONS: &[(Option<EffectState>, EffectState)] = {
 /// What a gate did.
 pub(super) const GATE_CHANGES: [&str; 4] = ["opened", "half-open", "closed", "auth-paused"];
 
-const FAULTS: usize = 64;
+const FAULTS: usize = Fault::ALL.len();
 
 /// Counters of everything that a run has reached.
 #[derive(Clone, Debug)]

@@ -12,6 +12,8 @@ mod checker;
 mod coverage;
 mod destinations;
 mod gates;
+mod guards;
+mod inside;
 mod job;
 mod node;
 mod operators;

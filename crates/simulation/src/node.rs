@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use sluice_domain::hash::Map;
-use sluice_domain::job::{EffectState, JobId};
+use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::progress::{Interrupted, interrupted};
 use sluice_domain::random::Random;
+use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Action, Input, Limits, Scheduler};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Order;
@@ -36,6 +37,8 @@ pub(super) enum Waiter {
     Sender(u32),
     Begin(u32),
     Settle(u32),
+    /// A run, for what it asks on its way.
+    Inside(u32),
     Operator(Act),
 }
 
@@ -63,6 +66,7 @@ pub(super) struct Node {
     pub wake: Option<Time>,
     pub wake_planned: Option<i64>,
     pub actions: Vec<Action>,
+    pub safe_modes: Modes,
 }
 
 impl Node {
@@ -81,6 +85,7 @@ impl Node {
             wake: None,
             wake_planned: None,
             actions: Vec::new(),
+            safe_modes: Modes::default(),
         }
     }
 
@@ -148,6 +153,8 @@ impl World {
         self.trace.note(self.now, "boot", About::Nothing, u64::from(self.epoch));
         self.checker.gates.forget();
         self.check_promises();
+        self.store.restarted();
+        self.load_safe_modes();
         if !Mutant::RecoveryForgetsRunningJobs.is_on() && !self.recover() {
             return;
         }
@@ -183,8 +190,8 @@ impl World {
                 if self.crashes_at(Fault::CrashInRecovery) {
                     return false;
                 }
-                let settlement = self.interrupted(&job);
-                self.apply(Op::Settle(Box::new(settlement)), Waiter::Nobody);
+                let op = self.settle_op(Box::new(self.interrupted(&job)));
+                self.apply(op, Waiter::Nobody);
             }
         }
     }
@@ -272,6 +279,10 @@ impl World {
                     self.give_back(run, settlement);
                     None
                 }
+                (true, Op::SettleWithin(within), Waiter::Settle(run)) => {
+                    self.give_back(run, Box::new(within.0));
+                    None
+                }
                 (true, ..) => None,
             };
             if let Some(Reply::Accepted(accepted)) = &reply {
@@ -354,8 +365,22 @@ impl World {
                 }
             }
             Mark::Begin { job } => self.look_at(JobId(job)),
-            Mark::Settle { job, n, step, call, read } => {
-                let settled = matches!(reply, Reply::Settled);
+            Mark::Inside { job } => self.look_at(JobId(job)),
+            Mark::Set { job, at, expires_at } => {
+                self.check_mark(JobId(job), at, expires_at, &reply);
+                self.look_at(JobId(job));
+            }
+            Mark::Capped { job, at } => {
+                self.check_cap(JobId(job), at, &reply);
+                self.look_at(JobId(job));
+            }
+            Mark::Settle { job, n, step, call, read, drawn } => {
+                let settled = matches!(reply, Reply::Settled | Reply::Exhausted);
+                match (drawn, &reply) {
+                    (Some(drawn), Reply::Settled) => self.check_budget(JobId(job), drawn),
+                    (Some(_), Reply::Exhausted) => self.coverage.fault(Fault::BudgetUsedUp),
+                    _ => {}
+                }
                 self.look_at_attempt(JobId(job), Attempt { n, step, call, read, settled });
                 self.look_at(JobId(job));
                 if let Some(slot) = self.running_slot(JobId(job)) {
@@ -366,10 +391,14 @@ impl World {
                 if let Reply::Jobs(jobs) = &reply {
                     for (job, _) in jobs {
                         self.look_at(*job);
+                        if self.store.job(*job).is_some_and(|job| job.state == JobState::Dropped) {
+                            self.marks_dropped(*job);
+                        }
                     }
                 }
             }
-            Mark::Prune { events, jobs } => {
+            Mark::Prune { events, jobs, at } => {
+                self.guards_pruned(at);
                 let left: u64 = self.store.job_counts().iter().map(|(_, count)| count).sum();
                 self.note_pruned(events - self.store.event_count(), jobs - left);
             }
@@ -397,6 +426,7 @@ impl World {
             },
             Waiter::Begin(run) => self.begun(run, reply),
             Waiter::Settle(run) => self.settled(run, reply),
+            Waiter::Inside(run) => self.inside(run, reply),
             Waiter::Operator(act) => self.acted(act, reply),
         }
     }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use sluice_domain::approval::{ApprovalId, Choice};
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::progress::JobNext;
+use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, Target};
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply};
-use sluice_ledger::{DropJobs, EffectSettlement, Prune, Replay, Resolve, Settlement, Verdict};
+use sluice_ledger::{
+    Decide, DropJobs, EffectSettlement, GuardOp, GuardReply, Prune, Replay, Resolve, SetSafeMode, Settlement, Verdict,
+};
 
 use super::coverage::Fault;
-use super::job::Job;
 use super::node::Waiter;
 use super::plan::{DESTINATIONS, Plan, WORKERS};
 use super::trace::About;
@@ -66,6 +69,14 @@ pub(super) enum Act {
         happened: bool,
     },
     Prune,
+    Decide {
+        id: ApprovalId,
+        choice: Choice,
+    },
+    SafeMode {
+        worker: Option<usize>,
+        until: Option<Time>,
+    },
 }
 
 impl World {
@@ -79,7 +90,9 @@ impl World {
         if !self.weather.operators {
             return;
         }
-        match self.random.below(12) {
+        match self.random.below(16) {
+            12..=13 => self.answer_a_question(),
+            14 => self.turn_safe_mode(),
             0 => {
                 let stop = self.some_stop();
                 self.act(Act::Pause(stop), vec![]);
@@ -137,9 +150,9 @@ impl World {
     /// What a person finds who looks at the destination.
     fn has_happened(&mut self, id: JobId) -> bool {
         let Some(job) = self.store.job(id) else { return false };
-        let job = Job::of(job, &self.plan);
-        let step = self.plan.revisions[job.revision].workers[job.worker].steps.get(job.step as usize);
-        let identity = step.map_or(0, |step| step.identity);
+        let id = job.id;
+        let mut unknown = self.store.effect_states(id).filter(|effect| effect.state == EffectState::Unknown);
+        let identity = unknown.next().and_then(|effect| self.plan.effect_identity(effect.step_id)).unwrap_or(0);
         self.checker.job(id).effects[identity].shown > 0
     }
 
@@ -163,12 +176,64 @@ impl World {
                 let verdict = if happened { Verdict::Happened } else { Verdict::DidNotHappen };
                 Op::Resolve(Resolve { job, verdict, actor, reason, at })
             }
+            Act::Decide { id, choice } => {
+                Op::Guard(GuardOp::Decide(Decide { ids: vec![id], choice, actor, reason, at }))
+            }
+            Act::SafeMode { worker, until } => {
+                let worker = worker.map(|worker| self.plan.current().workers[worker].name.to_string());
+                Op::Guard(GuardOp::SafeMode(SetSafeMode { worker, until, actor, reason, at }))
+            }
             Act::Prune => {
                 let before = Time(at.0 - KEEP_MS);
                 Op::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
             }
         };
         self.submit(op, Waiter::Operator(act));
+    }
+
+    /// Somebody answers a question, perhaps one that was answered before.
+    fn answer_a_question(&mut self) {
+        let asked = self.store.questions().len();
+        let some = self.random.below(asked.max(1) as u64) as usize;
+        let newest = asked.saturating_sub(1 + some.min(6));
+        let choice = if self.random.chance(0.6) { Choice::Approve } else { Choice::Reject };
+        if let Some(id) = self.store.questions().get(newest).map(|asked| asked.id) {
+            self.act(Act::Decide { id, choice }, vec![]);
+        }
+    }
+
+    /// Safe mode begins or ends, for a worker or for all.
+    fn turn_safe_mode(&mut self) {
+        let worker = self.random.chance(0.7).then(|| self.random.below(WORKERS as u64) as usize);
+        let until = self.random.chance(0.6).then(|| Time(self.wall().0 + 1_000 + self.some_ms(300_000)));
+        self.act(Act::SafeMode { worker, until }, vec![]);
+    }
+
+    /// What a process that starts finds in the ledger.
+    pub(super) fn load_safe_modes(&mut self) {
+        let mut modes = Modes::default();
+        for record in self.store.safe_modes() {
+            match record.worker {
+                Some(worker) => drop(modes.workers.insert(worker, record.until)),
+                None => modes.all = Some(record.until),
+            }
+        }
+        if let Some(node) = self.node.as_mut().filter(|_| !Mutant::SafeModeForgottenByRestart.is_on()) {
+            node.safe_modes = modes.clone();
+        }
+        self.checker.guards.safe_modes = modes;
+    }
+
+    fn safe_mode_set(&mut self, worker: Option<usize>, until: Option<Time>) {
+        let name = worker.map(|worker| self.plan.current().workers[worker].name.to_string());
+        let known = self.node.as_mut().map(|node| &mut node.safe_modes);
+        for modes in known.into_iter().chain([&mut self.checker.guards.safe_modes]) {
+            match (&name, until) {
+                (None, until) => modes.all = until,
+                (Some(name), Some(until)) => drop(modes.workers.insert(name.clone(), until)),
+                (Some(name), None) => drop(modes.workers.remove(name)),
+            }
+        }
     }
 
     /// An act is durable.
@@ -203,6 +268,11 @@ impl World {
                 self.revived(jobs);
             }
             (Act::Drop, Reply::Jobs(jobs)) => jobs.iter().for_each(|_| self.coverage.fault(Fault::Drop)),
+            (Act::Decide { .. }, Reply::Guard(GuardReply::Decided(decided))) => self.answered_by_person(decided),
+            (Act::SafeMode { worker, until }, _) => {
+                self.happened(if until.is_some() { Fault::SafeModeOn } else { Fault::SafeModeOff });
+                self.safe_mode_set(worker, until);
+            }
             (Act::Prune, Reply::Pruned { rows, .. }) if rows > 0 => self.happened(Fault::Prune),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! One run of one job, as a node's work room does it: the decisions are the same functions.
 
 use serde_json::Value;
-use sluice_domain::job::{EffectKey, JobId};
+use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::progress::{JobNext, must_verify, run_seed};
@@ -9,11 +9,12 @@ use sluice_domain::random::Random;
 use sluice_domain::settle::{Next, Verdict};
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply};
-use sluice_ledger::{AttemptSettlement, Begin, EffectSettlement, JobRecord, Settlement};
+use sluice_ledger::{AttemptSettlement, Begin, EffectSettlement, GuardOp, JobRecord, Settlement};
 
 use super::coverage::Fault;
 use super::destinations::{Answer, LAG_MS_MAX, Look};
 use super::gates::Slot;
+use super::inside::Turned;
 use super::job::{Job, Place};
 use super::node::{Waiter, slot};
 use super::plan::{RETENTION, StepPlan, WorkerPlan, is_passed_over};
@@ -31,6 +32,13 @@ pub(super) struct Run {
     pub asked_ms: Option<i64>,
     pub unauthorized: bool,
     pub key: EffectKey,
+    /// Which item of its step, if there are any.
+    pub item: usize,
+    /// Whether it has set the mark, once it has tried to.
+    pub marked: Option<bool>,
+    /// What a person is asked, and has said.
+    pub question: Option<EffectKey>,
+    pub approved: Option<bool>,
     pub random: Random,
     pub started_at: Time,
     came: Came,
@@ -63,7 +71,7 @@ impl World {
     }
 
     /// Where the job's next step goes; `None` behind its last one.
-    fn place_of(&self, run: &Run) -> Option<Place> {
+    pub(super) fn place_of(&self, run: &Run) -> Option<Place> {
         let step = self.worker_plan(run).steps.get(run.job.step as usize)?;
         Some(Place { destination: Some(step.destination), order: step.order })
     }
@@ -76,14 +84,17 @@ impl World {
         self.trace.note(self.now, "run", About::Job(id), u64::from(job.tries));
         self.checker.started(self.now, slot);
         let Some(event) = self.store.event_head(job.ord) else { return };
-        let (event, seed) = (event.id, run_seed(job.id, job.tries, event.received_at));
-        let mut run = Run {
+        let run = Run {
             slot,
             end: None,
             asked_ms: None,
             unauthorized: false,
             key: EffectKey([0; 16]),
-            random: Random::seeded(seed),
+            item: 0,
+            marked: None,
+            question: None,
+            approved: None,
+            random: Random::seeded(run_seed(job.id, job.tries, event.received_at)),
             started_at: self.wall(),
             came: Came::Nothing,
             settlement: None,
@@ -93,7 +104,13 @@ impl World {
         if let Some(failure) = self.why_not(&run) {
             return self.end_untried(run, Next::Die { failure });
         }
-        let (entity, worker) = (run.job.entity, slot.worker);
+        self.go_on(run);
+    }
+
+    /// From the step where the job stands to the next one that reaches out.
+    pub(super) fn go_on(&mut self, mut run: Run) {
+        let Some(event) = self.store.event_head(run.job.ord).map(|event| event.id) else { return };
+        let (entity, worker) = (run.job.entity, run.slot.worker);
         loop {
             let Some(step) = self.worker_plan(&run).steps.get(run.job.step as usize) else {
                 return self.complete(run);
@@ -102,19 +119,40 @@ impl World {
                 (run.job.step, run.job.attempts) = (run.job.step + 1, 0);
                 continue;
             }
-            if Some(step.destination) != place.destination {
+            if Some(step.destination) != run.slot.destination {
                 // The slot that was taken is another destination's.
                 run.end = Some(End { verdict: None, place: self.place_of(&run) });
                 return self.plan_finished(run);
             }
             let step = step.clone();
-            let worker = &self.plan.current().workers[worker].name;
-            run.key = match run.job.replays {
-                replays @ 1.. if Mutant::ReplayWithNewKeys.is_on() => {
-                    EffectKey::new(event, worker, &format!("{}{replays}", step.id))
-                }
-                _ => EffectKey::new(event, worker, &step.id),
+            let (name, replays) = (self.plan.current().workers[worker].name.clone(), run.job.replays);
+            let key = |label: &str| match replays {
+                1.. if Mutant::ReplayWithNewKeys.is_on() => EffectKey::new(event, &name, &format!("{label}{replays}")),
+                _ => EffectKey::new(event, &name, label),
             };
+            run.item = match self.turn(&run, &step, key) {
+                Turned::Do(item) => item,
+                Turned::NotYet(due) => return self.paced(run, due),
+                Turned::Pass => {
+                    (run.job.step, run.job.attempts) = (run.job.step + 1, 0);
+                    continue;
+                }
+            };
+            run.key = key(&step.labels[run.item]);
+            let begun = self.store.effect_states(run.job.id).any(|effect| effect.key == run.key);
+            if step.marked && !begun {
+                match run.marked {
+                    None => return self.mark(run, key("once")),
+                    Some(true) => {}
+                    Some(false) => {
+                        (run.job.step, run.job.attempts, run.marked) = (run.job.step + 1, 0, None);
+                        continue;
+                    }
+                }
+            }
+            if step.asks_about(entity) && !begun && run.approved.is_none() {
+                return self.ask(run, key("ask"));
+            }
             return self.attempt(run, &step);
         }
     }
@@ -130,7 +168,7 @@ impl World {
         None
     }
 
-    fn keep(&mut self, run: Run) -> u32 {
+    pub(super) fn keep(&mut self, run: Run) -> u32 {
         self.node.as_mut().map_or(0, |node| node.keep_run(run))
     }
 
@@ -150,13 +188,14 @@ impl World {
             }
         };
         if verifying {
-            let sight = self.checker.job(run.job.id).effects[step.identity];
+            let identity = step.identity + run.item;
+            let sight = self.checker.job(run.job.id).effects[identity];
             let visible_at = (sight.shown > 0).then_some(sight.visible_at);
             let destination = &self.destinations.0[step.destination];
             let (look, fault) = destination.look(self.now, visible_at, &self.weather, &mut self.random);
             if let Some(fault) = fault {
                 self.happened(fault);
-                self.checker.job(run.job.id).effects[step.identity].denied |= fault == Fault::ReadLies;
+                self.checker.job(run.job.id).effects[identity].denied |= fault == Fault::ReadLies;
             }
             run.came = Came::Read(look);
             let ms = 5 + self.some_ms(200);
@@ -164,12 +203,18 @@ impl World {
             self.plan_in(ms, What::Answered { epoch, run });
             return;
         }
+        if let Some(until) = self.held_until(&run) {
+            self.coverage.fault(Fault::SafeModeHolds);
+            return self.put_off(run, until);
+        }
+        self.check_safe_mode(&run.job);
+        let caps = self.caps(&run, step);
         run.job.tries += 1;
         let begin = Begin {
             job: run.job.id,
             n: run.job.tries,
             step: run.job.step,
-            step_id: step.id.clone(),
+            step_id: step.labels[run.item].clone(),
             key: run.key,
             class: step.class,
             action: "simulated",
@@ -178,7 +223,9 @@ impl World {
         };
         let waits = step.class.waits_for_intent(run.job.replays) && !Mutant::EffectMarkedAfterInsteadOfBefore.is_on();
         let run = self.keep(run);
-        if waits {
+        if !caps.is_empty() {
+            self.submit(Op::Guard(GuardOp::BeginWithin(Box::new(begin), caps)), Waiter::Begin(run));
+        } else if waits {
             self.submit(Op::Begin(begin), Waiter::Begin(run));
         } else {
             self.submit(Op::Begin(begin), Waiter::Nobody);
@@ -189,6 +236,7 @@ impl World {
     /// The writer has answered a begin.
     pub(super) fn begun(&mut self, slot: u32, reply: Option<Reply>) {
         match reply {
+            Some(Reply::Guard(reply)) => self.begun_within(slot, reply),
             Some(Reply::Begun) => {
                 if !self.crashes_at(Fault::CrashAfterIntent) {
                     self.call(slot);
@@ -199,24 +247,27 @@ impl World {
                 self.end_untried(run, Next::Advance { result: Value::Bool(true) });
             }
             // No room, or the job has moved on: it is read anew.
-            _ => {
-                let epoch = self.epoch;
-                self.plan_in(0, What::Finished { epoch, run: slot });
-            }
+            _ => self.lost(slot),
         }
     }
 
-    fn take_run(&mut self, slot: u32) -> Option<Run> {
+    pub(super) fn take_run(&mut self, slot: u32) -> Option<Run> {
         self.node.as_mut()?.take_run(slot)
     }
 
     /// The bytes leave.
     fn call(&mut self, slot: u32) {
         let Some(run) = self.run(slot) else { return };
-        let (id, n, key, place) = (run.job.id, run.job.tries, run.key, run.job.step as usize);
+        let (id, n, key, place, item) = (run.job.id, run.job.tries, run.key, run.job.step as usize, run.item);
+        let (entity, ord) = (run.job.entity, run.job.ord);
         let Some(run) = self.node.as_ref().and_then(|node| node.runs[slot as usize].as_ref()) else { return };
         let step = self.worker_plan(run).steps[place].clone();
-        self.look_at_call(id, n, key, &step);
+        self.look_at_call(id, n, key, &step, item);
+        if step.asks_about(entity)
+            && let Some(event) = self.store.event_head(ord)
+        {
+            self.check_approved(id, EffectKey::new(event.id, "notify", "ask").into());
+        }
         let sent = self.destinations.0[step.destination].call(self.now, &self.weather, &mut self.random);
         self.trace.note(self.now, "call", About::Job(id), u64::from(n) << 8 | place as u64);
         if let Some(fault) = sent.fault {
@@ -224,10 +275,10 @@ impl World {
             self.trace.say(self.now, About::Job(id), || fault.as_str().to_owned());
         }
         if sent.applied {
-            let shown = self.checker.job(id).effects[step.identity].shown;
+            let shown = self.checker.job(id).effects[step.identity + item].shown;
             if self.destinations.0[step.destination].apply(step.class, key, shown) {
                 let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
-                self.applied(id, &step, visible_at);
+                self.applied(id, &step, item, visible_at);
             }
         }
         let epoch = self.epoch;
@@ -264,7 +315,7 @@ impl World {
         self.submit_settlement(slot);
     }
 
-    fn end_untried(&mut self, run: Run, next: Next) {
+    pub(super) fn end_untried(&mut self, run: Run, next: Next) {
         let outputs = self.outputs_after(&run, &next);
         let next = self.standing(&run, run.job.attempts, &outputs).after(next);
         self.write(run, next, None, None);
@@ -297,13 +348,14 @@ impl World {
     /// Hands the end of a run to the writer, again if there was no room.
     pub(super) fn submit_settlement(&mut self, slot: u32) {
         let Some(settlement) = self.run(slot).and_then(|run| run.settlement.take()) else { return };
+        let op = self.settle_op(settlement);
         if Mutant::LaneReleasedBeforeCommit.is_on() {
             let epoch = self.epoch;
-            self.submit(Op::Settle(settlement), Waiter::Nobody);
+            self.submit(op, Waiter::Nobody);
             self.plan_in(0, What::Finished { epoch, run: slot });
             return;
         }
-        self.submit(Op::Settle(settlement), Waiter::Settle(slot));
+        self.submit(op, Waiter::Settle(slot));
     }
 
     /// There was no room for the end of a run: it is kept until there is.
@@ -322,6 +374,8 @@ impl World {
             // What was done must not be forgotten: the lane waits until there is room to write it down.
             None if !lost => return self.plan_in(1_000, What::SettleAgain { epoch, run: slot }),
             Some(Reply::Settled) if !lost => {}
+            // Its contact has no retry left.
+            Some(Reply::Exhausted) if !lost => run.job.state = JobState::Dead,
             // The job has moved on without this attempt, or nobody saw how it ended.
             _ => run.end = None,
         }

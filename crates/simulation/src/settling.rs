@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use sluice_domain::job::EffectState;
+use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::progress::{Seen, Standing, attempts_after, effect_after};
 use sluice_domain::retry::Jitter;
 use sluice_domain::settle::{Attempted, Next, Verdict, settle, settle_readback};
 use sluice_domain::time::Time;
-use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement};
+use sluice_ledger::memory::Op;
+use sluice_ledger::{AttemptKind, AttemptSettlement, Draw, EffectSettlement, Settlement};
 
 use super::Invariant;
+use super::coverage::Fault;
 use super::destinations::{Answer, Look};
 use super::plan::StepPlan;
 use super::run::Run;
@@ -34,7 +36,7 @@ impl World {
         let outcome = outcome_of(answer, step.class);
         let seen = if matches!(outcome, Outcome::Unsure { .. }) { Seen::Unsure } else { Seen::Answered };
         let attempt = AttemptSettlement {
-            step_id: step.id.clone(),
+            step_id: step.labels[run.item].clone(),
             kind: AttemptKind::Call,
             started_at: run.started_at,
             outcome: outcome.as_str(),
@@ -82,7 +84,7 @@ impl World {
         };
         let reads = (absent + u32::from(look == Look::Absent), reads + 1);
         let attempt = AttemptSettlement {
-            step_id: step.id.clone(),
+            step_id: step.labels[run.item].clone(),
             kind: AttemptKind::Read,
             started_at: run.started_at,
             outcome,
@@ -98,20 +100,22 @@ impl World {
 
     /// What the finished steps of a job left.
     pub(super) fn outputs(&self, run: &Run) -> Map<String, Value> {
-        let applied = self.store.effect_states(run.job.id).filter(|effect| effect.state == EffectState::Applied);
+        let applied = self.store.effect_states(run.job.id).filter(|effect| {
+            effect.state == EffectState::Applied && self.plan.effect_identity(effect.step_id).is_some()
+        });
         applied.map(|effect| (effect.step_id.to_string(), Value::Bool(true))).collect()
     }
 
     /// The same with what the decision adds; nobody asks for it before the last step.
     pub(super) fn outputs_after(&self, run: &Run, next: &Next) -> Map<String, Value> {
         let steps = &self.worker_plan(run).steps;
-        if run.job.step as usize + 1 < steps.len() {
+        if run.job.step as usize + 1 < steps.len() || self.has_more(run, &steps[run.job.step as usize]) {
             return Map::new();
         }
         match next {
             Next::Advance { result } => {
                 let mut outputs = self.outputs(run);
-                outputs.insert(steps[run.job.step as usize].id.to_string(), result.clone());
+                outputs.insert(steps[run.job.step as usize].labels[run.item].to_string(), result.clone());
                 outputs
             }
             Next::Skip { .. } => self.outputs(run),
@@ -124,7 +128,7 @@ impl World {
         Standing {
             step: run.job.step,
             steps: plan.steps.len() as u32,
-            more_items: false,
+            more_items: plan.steps.get(run.job.step as usize).is_some_and(|step| self.has_more(run, step)),
             attempts,
             dead_letter_queue: Some(plan.dead_letter_queue),
             outputs,
@@ -132,7 +136,39 @@ impl World {
         }
     }
 
+    /// The end of a run as an operation: within the budget of its contact, if it takes a retry of it.
+    pub(super) fn settle_op(&self, settlement: Box<Settlement>) -> Op {
+        let worker = self.store.job(settlement.job).map(|job| self.plan.worker(&job.worker));
+        let Some(worker) = worker.map(|worker| &self.plan.current().workers[worker]) else {
+            return Op::Settle(settlement);
+        };
+        let (Some(budget), JobState::Retrying) = (worker.policy.budget, settlement.next.state) else {
+            return Op::Settle(settlement);
+        };
+        let (next, outputs) = (&settlement.next, Map::new());
+        let standing = Standing {
+            step: next.step,
+            steps: u32::MAX,
+            more_items: false,
+            attempts: next.attempts,
+            dead_letter_queue: Some(worker.dead_letter_queue),
+            outputs: &outputs,
+            at: settlement.at,
+        };
+        let failure = budget.used_up(&worker.name, next.failure.as_ref());
+        let draw = Draw {
+            retries: budget.retries,
+            until: settlement.at + budget.window,
+            otherwise: standing.after(Next::Die { failure }),
+        };
+        Op::SettleWithin(Box::new((*settlement, draw)))
+    }
+
     fn end(&mut self, mut run: Run, next: Next, tried: Tried) {
+        if self.worker_plan(&run).steps[run.job.step as usize].foreach.is_some() && matches!(next, Next::Advance { .. })
+        {
+            self.coverage.fault(Fault::ItemFollows);
+        }
         let (state, result) = effect_after(&next, tried.seen);
         let (absent_reads, reads) = tried.reads;
         let effect = EffectSettlement { key: run.key, step: run.job.step, state, result, absent_reads, reads };

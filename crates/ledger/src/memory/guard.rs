@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_domain::approval::{ApprovalId, ApprovalState, EXPIRY};
 use sluice_domain::job::{EffectKey, EffectState};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::mutant::Mutant;
 use sluice_domain::policy::{Known, Reserve};
 use sluice_domain::time::Time;
 
@@ -61,7 +62,10 @@ impl Store {
         if current && !done {
             for (place, cap) in caps.iter().enumerate() {
                 let held = self.guards.uses.get(&counted(cap)).is_some_and(|uses| uses.contains_key(&begin.key));
-                if !held && self.places_taken(cap, Some(begin.key), begin.at) >= u64::from(cap.cap.max) {
+                if !held
+                    && !Mutant::CapIgnored.is_on()
+                    && self.places_taken(cap, Some(begin.key), begin.at) >= u64::from(cap.cap.max)
+                {
                     return GuardReply::Refused(place);
                 }
             }
@@ -223,7 +227,7 @@ impl Store {
             return Decided::Unknown;
         };
         let choice = decide.choice;
-        if record.state != ApprovalState::Pending {
+        if record.state != ApprovalState::Pending && !Mutant::SecondAnswerCounts.is_on() {
             return if record.state == choice.state() {
                 Decided::Same
             } else {
@@ -287,7 +291,8 @@ impl Store {
         records
     }
 
-    pub(crate) fn approval(&self, id: ApprovalId) -> Option<ApprovalRecord> {
+    /// A question, by its name.
+    pub fn approval(&self, id: ApprovalId) -> Option<ApprovalRecord> {
         self.guards.approvals.iter().find(|approval| approval.id == id).cloned()
     }
 
@@ -297,7 +302,13 @@ impl Store {
         after.filter(|approval| filter.matches(approval)).take(page.limit as usize).cloned().collect()
     }
 
-    pub(crate) fn safe_modes(&self) -> Vec<SafeModeRecord> {
+    /// Every question that was asked.
+    pub fn questions(&self) -> &[ApprovalRecord] {
+        &self.guards.approvals
+    }
+
+    /// Where safe mode is on, or was.
+    pub fn safe_modes(&self) -> Vec<SafeModeRecord> {
         self.guards.safe_modes.values().cloned().collect()
     }
 }

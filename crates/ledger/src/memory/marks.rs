@@ -1,6 +1,7 @@
 //! What steps inside have come to: notes, and marks that only one may set.
 
 use serde_json::Value;
+use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
 
 use super::{EffectRow, JobRow, MarkRow, Store};
@@ -44,7 +45,10 @@ impl Store {
         for key in std::iter::once(mark.key).chain(mark.near.iter().copied()) {
             let found = self.marks.get(&(mark.store.clone(), key.0)).filter(|found| found.expires_at > mark.note.at);
             match found {
-                Some(found) if found.owner == mark.note.key => return Marked { set: true, owner: None },
+                Some(_) if Mutant::MarkSetTwice.is_on() => {}
+                Some(found) if found.owner == mark.note.key && !Mutant::MarkForgetsItsOwner.is_on() => {
+                    return Marked { set: true, owner: None };
+                }
                 Some(found) => return Marked { set: false, owner: Some(found.event) },
                 None => {}
             }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use sluice_domain::event::EventId;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId};
+use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
 use crate::op::{AttemptSettlement, Begin};
@@ -188,5 +189,12 @@ impl Store {
     /// Holds nothing yet.
     pub fn new() -> Store {
         Store::default()
+    }
+
+    /// Another process goes on with what is here. Nothing of it is lost by that.
+    pub fn restarted(&mut self) {
+        if Mutant::BudgetResetByRestart.is_on() {
+            self.retries.clear();
+        }
     }
 }

@@ -74,8 +74,11 @@ impl Run<'_> {
     /// When an item may follow the ones that were done.
     fn not_before(&self, step: &Step, turn: &Turn) -> Option<Time> {
         let (_, items) = turn.item?;
-        let entries = (0..items).filter_map(|item| self.books.entry(&step.label(0, Some(item))));
-        step.pace?.not_before(entries.map(|entry| entry.last_at), turn.key)
+        let begun = (0..items).filter_map(|item| {
+            let label = step.label(0, Some(item));
+            Some((self.books.key(&label), self.books.entry(&label)?.last_at))
+        });
+        step.pace?.not_before(begun, turn.key)
     }
 
     /// Whether a step has more to do than this item.
