@@ -1,7 +1,7 @@
 //! What an honest observer knows of marks, answers, caps, retry budgets and safe mode. None of it is forgotten by a crash.
 
 use sluice_domain::approval::{ApprovalId, ApprovalState};
-use sluice_domain::hash::Map;
+use sluice_domain::hash::{Map, Set};
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::time::Time;
@@ -73,6 +73,9 @@ impl World {
         guards.marks.retain(|_, (_, until)| *until > at);
         guards.capped.values_mut().for_each(|taken| taken.retain(|(_, begun)| *begun + MAIL_CAP.window > at));
         guards.retries.values_mut().for_each(|spent| spent.retain(|until| *until > at));
+        // A key whose event is gone may begin again, and its questions with it.
+        let kept: Set<ApprovalId> = self.store.questions().iter().map(|asked| asked.id).collect();
+        guards.answers.retain(|id, _| kept.contains(id));
     }
 
     /// A retry was written down within the budget of its contact.
@@ -99,13 +102,14 @@ impl World {
         let Some(identity) = self.plan.effect_identity("mail") else { return };
         let taken = self.checker.guards.capped.entry(entity).or_default();
         let jobs = &self.checker.jobs;
-        let counts = |(other, begun): &&(JobId, Time)| {
-            let shown = jobs.get(other.0 as usize).is_some_and(|sight| sight.effects[identity].shown > 0);
-            *other != job && *begun > at - MAIL_CAP.window && shown
-        };
-        let before = taken.iter().filter(counts).count();
-        if !taken.iter().any(|(other, _)| *other == job) {
-            taken.push((job, at));
+        let shown = |job: JobId| jobs.get(job.0 as usize).is_some_and(|sight| sight.effects[identity].shown > 0);
+        let within = at - MAIL_CAP.window;
+        let before = taken.iter().filter(|(other, begun)| *other != job && *begun > within && shown(*other)).count();
+        match taken.iter_mut().find(|(other, _)| *other == job) {
+            // What surely did not happen has given its place back, and takes another now.
+            Some(own) if !shown(job) => own.1 = at,
+            Some(_) => {}
+            None => taken.push((job, at)),
         }
         if before >= MAIL_CAP.max as usize {
             let detail = || format!("its entity has had {before} within the time of the cap");

@@ -125,6 +125,10 @@ impl World {
         self.checker.gates.changed(destination, change, shift);
         if kind == 3 {
             self.act(Act::NotePause(destination), vec![]);
+            if self.is_healing() {
+                // A call from before the credentials were mended: whoever mended them looks once more.
+                self.plan_in(30_000, What::Heal);
+            }
         }
     }
 
