@@ -53,10 +53,17 @@ pub enum Mutant {
     CapIgnored,
     ItemsShareOneKey,
     PaceForgetsVerification,
+    CommitNotSynced,
+    FailedCommitAnswered,
+    CheckpointNeverResets,
 }
 
 impl Mutant {
-    /// Every one.
+    /// Those of the ledger on disk, which the simulation does not have.
+    pub const OF_THE_DISK: [Mutant; 3] =
+        [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
+
+    /// Every other one.
     pub const ALL: [Mutant; 47] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
@@ -118,7 +125,7 @@ impl Mutant {
     #[cfg(feature = "mutants")]
     #[inline]
     pub fn is_on(self) -> bool {
-        ON.get() == Some(self)
+        ON.get() == Some(self) || EVERYWHERE.load(Ordering::Relaxed) == self as usize + 1
     }
 
     /// Runs something while this mistake is being made on this thread.
@@ -129,7 +136,23 @@ impl Mutant {
         ON.set(None);
         result
     }
+
+    /// The same on every thread, for what has threads of its own.
+    #[cfg(feature = "mutants")]
+    pub fn while_on_everywhere<T>(self, run: impl FnOnce() -> T) -> T {
+        EVERYWHERE.store(self as usize + 1, Ordering::Relaxed);
+        let result = run();
+        EVERYWHERE.store(0, Ordering::Relaxed);
+        result
+    }
 }
+
+#[cfg(feature = "mutants")]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The mistake that is being made on every thread, counted from one.
+#[cfg(feature = "mutants")]
+static EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(feature = "mutants")]
 thread_local! {

@@ -109,16 +109,14 @@ impl World {
     /// The same with what the decision adds; nobody asks for it before the last step.
     pub(super) fn outputs_after(&self, run: &Run, next: &Next) -> Map<String, Value> {
         let steps = &self.worker_plan(run).steps;
-        if run.job.step as usize + 1 < steps.len() || self.has_more(run, &steps[run.job.step as usize]) {
-            return Map::new();
-        }
-        match next {
-            Next::Advance { result } => {
+        let last = steps.last().filter(|step| run.job.step as usize + 1 == steps.len() && !self.has_more(run, step));
+        match (last, next) {
+            (Some(step), Next::Advance { result }) => {
                 let mut outputs = self.outputs(run);
-                outputs.insert(steps[run.job.step as usize].labels[run.item].to_string(), result.clone());
+                outputs.insert(step.labels[run.item].to_string(), result.clone());
                 outputs
             }
-            Next::Skip { .. } => self.outputs(run),
+            (Some(_), Next::Skip { .. }) => self.outputs(run),
             _ => Map::new(),
         }
     }

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use sluice_domain::mutant::Mutant;
 
 use crate::Error;
 use crate::seal::RootKey;
@@ -118,6 +119,9 @@ pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
             "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
              PRAGMA cache_size = -16384;",
         )?;
+        if Mutant::CommitNotSynced.is_on() {
+            connection.execute_batch("PRAGMA synchronous = OFF")?;
+        }
         migrate(&mut connection)?;
     } else {
         connection.execute_batch("PRAGMA cache_size = -4096; PRAGMA query_only = ON;")?;

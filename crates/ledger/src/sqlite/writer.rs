@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode};
+use sluice_domain::mutant::Mutant;
 use tokio::sync::{mpsc, oneshot};
 
 use super::apply::{Batch, Counters};
@@ -205,7 +206,10 @@ impl Writer {
             .map(|op| batch.apply(op))
             .collect::<rusqlite::Result<Vec<Reply>>>()
             .and_then(|replies| batch.finish().map(|()| replies))
-            .and_then(|replies| self.connection.execute_batch("COMMIT").map(|()| replies));
+            .and_then(|replies| match self.connection.execute_batch("COMMIT") {
+                Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
+                _ => Ok(replies),
+            });
         let Batch { fresh, taken, contacts_taken, remembered, key_changes, .. } = batch;
         match result {
             Ok(replies) => {
@@ -311,7 +315,7 @@ impl Writer {
         }
         let pages = self.wal_pages.load(Ordering::Relaxed);
         self.stats.wal_pages.store(pages, Ordering::Relaxed);
-        if self.checkpointer.is_resting() {
+        if self.checkpointer.is_resting() || Mutant::CheckpointNeverResets.is_on() {
             return;
         }
         if pages >= self.wal_pages_max {
