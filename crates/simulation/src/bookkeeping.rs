@@ -1,7 +1,7 @@
 //! What was promised to senders, kept apart from the ledger, and whether the ledger keeps it.
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::JobState;
+use sluice_domain::job::{EffectKey, JobState};
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{AttemptKind, GuardOp, Settlement};
@@ -214,6 +214,7 @@ pub(super) enum Mark {
     },
     Capped {
         job: i64,
+        key: EffectKey,
         at: Time,
     },
     Jobs,
@@ -242,7 +243,9 @@ impl Mark {
             Op::Replay(_) | Op::Resolve(_) | Op::Drop(_) => Mark::Jobs,
             Op::Mark(mark) => Mark::Set { job: mark.note.job.0, at: mark.note.at, expires_at: mark.expires_at },
             Op::Note(note) => Mark::Inside { job: note.job.0 },
-            Op::Guard(GuardOp::BeginWithin(begin, _)) => Mark::Capped { job: begin.job.0, at: begin.at },
+            Op::Guard(GuardOp::BeginWithin(begin, _)) => {
+                Mark::Capped { job: begin.job.0, key: begin.key, at: begin.at }
+            }
             Op::Guard(GuardOp::Ask(ask)) => Mark::Inside { job: ask.job.0 },
             Op::Guard(GuardOp::Skip(skip)) => Mark::Inside { job: skip.job.0 },
             Op::Prune(prune) => Mark::Prune {

@@ -2,7 +2,7 @@
 
 use sluice_domain::approval::{ApprovalId, ApprovalState};
 use sluice_domain::hash::{Map, Set};
-use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Reply;
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// An attempt under a cap was written down, or refused.
-    pub(super) fn check_cap(&mut self, job: JobId, at: Time, reply: &Reply) {
+    pub(super) fn check_cap(&mut self, job: JobId, key: EffectKey, at: Time, reply: &Reply) {
         match reply {
             Reply::Guard(GuardReply::Begun(Begun::Go)) => {}
             Reply::Guard(GuardReply::Refused(_)) => return self.coverage.fault(Fault::CapReached),
@@ -102,6 +102,13 @@ impl World {
         let Some(identity) = self.plan.effect_identity("mail") else { return };
         let taken = self.checker.guards.capped.entry(entity).or_default();
         let jobs = &self.checker.jobs;
+        let of_key =
+            |other: JobId| jobs.get(other.0 as usize).is_some_and(|sight| sight.effects[identity].key == Some(key));
+        if let Some(former) = taken.iter_mut().find(|(other, _)| *other != job && of_key(*other)) {
+            // The event was pruned and has come again: its effects have their names from then, and the place that they took.
+            former.0 = job;
+            return;
+        }
         let shown = |job: JobId| jobs.get(job.0 as usize).is_some_and(|sight| sight.effects[identity].shown > 0);
         let within = at - MAIL_CAP.window;
         let before = taken.iter().filter(|(other, begun)| *other != job && *begun > within && shown(*other)).count();

@@ -370,8 +370,8 @@ impl World {
                 self.check_mark(JobId(job), at, expires_at, &reply);
                 self.look_at(JobId(job));
             }
-            Mark::Capped { job, at } => {
-                self.check_cap(JobId(job), at, &reply);
+            Mark::Capped { job, key, at } => {
+                self.check_cap(JobId(job), key, at, &reply);
                 self.look_at(JobId(job));
             }
             Mark::Settle { job, n, step, call, read, drawn } => {
