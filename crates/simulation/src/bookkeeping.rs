@@ -6,8 +6,8 @@ use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{AttemptKind, GuardOp, Settlement};
 
-use super::checker::Invariant;
 use super::guards::Drawn;
+use super::invariants::Invariant;
 use super::node::Waiter;
 use super::plan::KEY_LIFETIME;
 use super::trace::About;

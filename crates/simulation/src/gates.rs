@@ -4,7 +4,8 @@ use sluice_domain::destination::GateSettings;
 use sluice_domain::job::JobId;
 use sluice_domain::schedule::gate::GateChange;
 
-use super::checker::{Checker, Invariant};
+use super::checker::Checker;
+use super::invariants::Invariant;
 use super::plan::{DESTINATIONS, ENTITIES, WORKERS};
 use super::trace::About;
 

@@ -8,8 +8,8 @@ use sluice_domain::time::Time;
 use sluice_ledger::memory::Reply;
 use sluice_ledger::{Begun, GuardReply};
 
-use super::checker::Invariant;
 use super::coverage::Fault;
+use super::invariants::Invariant;
 use super::job::Job;
 use super::plan::{MAIL_CAP, is_passed_over};
 use super::trace::About;

@@ -14,6 +14,7 @@ mod destinations;
 mod gates;
 mod guards;
 mod inside;
+mod invariants;
 mod job;
 mod node;
 mod operators;
@@ -26,12 +27,13 @@ mod trace;
 mod twin;
 mod weather;
 mod world;
+mod writer;
 
 use serde::Serialize;
 
 pub use campaign::{Campaign, FULL_COVERAGE_EVENTS, Totals};
-pub use checker::Invariant;
 pub use coverage::{Coverage, Fault};
+pub use invariants::Invariant;
 use trace::About;
 pub use twin::{Ground, scratch};
 use world::World;

@@ -12,7 +12,7 @@ use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply, Store};
 use sluice_ledger::{Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
 
-use super::checker::Invariant;
+use super::invariants::Invariant;
 
 /// Operations that gather before they are written at the latest.
 const GATHERED_MAX: usize = 512;

@@ -8,9 +8,10 @@ use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply, Store};
 
 use super::bookkeeping::Books;
-use super::checker::{Checker, Invariant};
+use super::checker::Checker;
 use super::coverage::{Coverage, Fault};
 use super::destinations::Destinations;
+use super::invariants::Invariant;
 use super::node::Node;
 use super::operators::Act;
 use super::plan::{DESTINATIONS, Plan};
