@@ -209,6 +209,7 @@ pub(super) enum Mark {
     },
     Set {
         job: i64,
+        key: EffectKey,
         at: Time,
         expires_at: Time,
     },
@@ -241,7 +242,9 @@ impl Mark {
                 Mark::settle(settlement, Some(drawn), world)
             }
             Op::Replay(_) | Op::Resolve(_) | Op::Drop(_) => Mark::Jobs,
-            Op::Mark(mark) => Mark::Set { job: mark.note.job.0, at: mark.note.at, expires_at: mark.expires_at },
+            Op::Mark(mark) => {
+                Mark::Set { job: mark.note.job.0, key: mark.note.key, at: mark.note.at, expires_at: mark.expires_at }
+            }
             Op::Note(note) => Mark::Inside { job: note.job.0 },
             Op::Guard(GuardOp::BeginWithin(begin, _)) => {
                 Mark::Capped { job: begin.job.0, key: begin.key, at: begin.at }

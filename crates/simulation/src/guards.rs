@@ -18,8 +18,8 @@ use super::world::World;
 /// Everything that stands between a step and its effect.
 #[derive(Debug, Default)]
 pub(super) struct Guards {
-    /// Who has set the mark of an entity, and until when it counts.
-    marks: Map<u64, (JobId, Time)>,
+    /// Who has set the mark of an entity, by the name that stays over another life of its event, and until when it counts.
+    marks: Map<u64, (EffectKey, JobId, Time)>,
     answers: Map<ApprovalId, ApprovalState>,
     /// Jobs with an effect under the cap of their entity, and when it was first begun.
     capped: Map<u64, Vec<(JobId, Time)>>,
@@ -39,18 +39,18 @@ pub(super) struct Drawn {
 
 impl World {
     /// A job was told whether it has set the mark of its entity.
-    pub(super) fn check_mark(&mut self, job: JobId, at: Time, expires_at: Time, reply: &Reply) {
+    pub(super) fn check_mark(&mut self, job: JobId, key: EffectKey, at: Time, expires_at: Time, reply: &Reply) {
         let Reply::Marked(marked) = reply else { return };
         let Some(entity) = self.store.job(job).map(|job| job.entity) else { return };
-        let owner = self.checker.guards.marks.get(&entity).filter(|(_, until)| *until > at).copied();
+        let owner = self.checker.guards.marks.get(&entity).filter(|(_, _, until)| *until > at).copied();
         let fault = match (marked.set, owner) {
             (true, None) => Fault::MarkSet,
-            (true, Some((owner, _))) if owner == job => Fault::MarkFoundAgain,
-            (true, Some((owner, _))) => {
+            (true, Some((owner, ..))) if owner == key => Fault::MarkFoundAgain,
+            (true, Some((_, owner, _))) => {
                 let detail = || format!("it has set the mark that {owner} has set");
                 return self.checker.fail(self.now, Invariant::OneOwnerPerMark, About::Job(job), detail);
             }
-            (false, Some((owner, _))) if owner == job => {
+            (false, Some((owner, ..))) if owner == key => {
                 let detail = || "it is told that another has set its own mark".to_owned();
                 return self.checker.fail(self.now, Invariant::OneOwnerPerMark, About::Job(job), detail);
             }
@@ -58,19 +58,19 @@ impl World {
         };
         self.coverage.fault(fault);
         if fault == Fault::MarkSet {
-            self.checker.guards.marks.insert(entity, (job, expires_at));
+            self.checker.guards.marks.insert(entity, (key, job, expires_at));
         }
     }
 
     /// Somebody gave jobs up, and their marks with them.
     pub(super) fn marks_dropped(&mut self, job: JobId) {
-        self.checker.guards.marks.retain(|_, (owner, _)| *owner != job);
+        self.checker.guards.marks.retain(|_, (_, owner, _)| *owner != job);
     }
 
     /// Upkeep has removed what counts no more by this clock.
     pub(super) fn guards_pruned(&mut self, at: Time) {
         let guards = &mut self.checker.guards;
-        guards.marks.retain(|_, (_, until)| *until > at);
+        guards.marks.retain(|_, (_, _, until)| *until > at);
         guards.capped.values_mut().for_each(|taken| taken.retain(|(_, begun)| *begun + MAIL_CAP.window > at));
         guards.retries.values_mut().for_each(|spent| spent.retain(|until| *until > at));
         // A key whose event is gone may begin again, and its questions with it.

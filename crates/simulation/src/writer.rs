@@ -146,8 +146,8 @@ impl World {
             }
             Mark::Begin { job } => self.look_at(JobId(job)),
             Mark::Inside { job } => self.look_at(JobId(job)),
-            Mark::Set { job, at, expires_at } => {
-                self.check_mark(JobId(job), at, expires_at, &reply);
+            Mark::Set { job, key, at, expires_at } => {
+                self.check_mark(JobId(job), key, at, expires_at, &reply);
                 self.look_at(JobId(job));
             }
             Mark::Capped { job, key, at } => {
