@@ -72,9 +72,19 @@ pub struct GateView {
 
 #[derive(Clone, Debug)]
 enum Breaker {
-    Closed { window_start: Time, calls: u32, failures: u32, in_a_row: u32 },
-    Open { until: Time },
-    HalfOpen { probing: bool },
+    Closed {
+        window_start: Time,
+        calls: u32,
+        failures: u32,
+        in_a_row: u32,
+    },
+    Open {
+        until: Time,
+    },
+    /// One call goes first, to see: since when it is under way.
+    HalfOpen {
+        probe: Option<Time>,
+    },
 }
 
 /// The gate in front of one destination.
@@ -132,7 +142,7 @@ impl Gate {
     /// and its time is waited for.
     pub fn resume(&mut self) {
         if self.paused.take() == Some(Pause::Auth) && !matches!(self.breaker, Breaker::Open { .. }) {
-            self.breaker = Breaker::HalfOpen { probing: false };
+            self.breaker = Breaker::HalfOpen { probe: None };
         }
     }
 
@@ -149,9 +159,9 @@ impl Gate {
         match self.breaker {
             Breaker::Open { .. } if Mutant::BreakerIgnored.is_on() => {}
             Breaker::Open { until } if now < until => return Admission::NotBefore(until),
-            Breaker::Open { .. } => self.breaker = Breaker::HalfOpen { probing: false },
-            Breaker::HalfOpen { probing: true } => return Admission::Full,
-            Breaker::HalfOpen { probing: false } | Breaker::Closed { .. } => {}
+            Breaker::Open { .. } => self.breaker = Breaker::HalfOpen { probe: None },
+            Breaker::HalfOpen { probe: Some(_) } => return Admission::Full,
+            Breaker::HalfOpen { probe: None } | Breaker::Closed { .. } => {}
         }
         if now < self.not_before {
             return Admission::NotBefore(self.not_before);
@@ -177,8 +187,8 @@ impl Gate {
             self.bucket_at = self.bucket_at.max(now.0 as f64) + interval;
         }
         match &mut self.breaker {
-            Breaker::HalfOpen { probing } => {
-                *probing = !Mutant::HalfOpenStampede.is_on();
+            Breaker::HalfOpen { probe } => {
+                *probe = (!Mutant::HalfOpenStampede.is_on()).then_some(now);
                 Some(GateChange::HalfOpen)
             }
             _ => None,
@@ -188,21 +198,20 @@ impl Gate {
     /// A call that started at `started` has ended.
     pub fn finish(&mut self, now: Time, started: Time, verdict: Verdict, random: &mut Random) -> Option<GateChange> {
         self.in_flight = self.in_flight.saturating_sub(1);
+        // A call from before says nothing about the one that went first to see.
+        let is_probe = matches!(self.breaker, Breaker::HalfOpen { probe: Some(since) } if started >= since);
+        if is_probe && matches!(verdict, Verdict::Silent | Verdict::Throttled { .. } | Verdict::Unauthorized) {
+            // A probe that learned nothing is no probe: the next call is.
+            self.breaker = Breaker::HalfOpen { probe: None };
+        }
         match verdict {
             Verdict::Healthy => {
                 self.throttles_in_a_row = 0;
                 let max = f64::from(self.settings.concurrency_max);
                 self.window = (self.window + 1.0 / self.window.max(1.0)).min(max);
-                self.count(now, false, random)
+                self.count(now, false, is_probe, random)
             }
-            Verdict::Silent => match &mut self.breaker {
-                // A probe that learned nothing is no probe: the next call is.
-                Breaker::HalfOpen { probing } => {
-                    *probing = false;
-                    None
-                }
-                _ => None,
-            },
+            Verdict::Silent => None,
             Verdict::Throttled { after } => {
                 self.shrink(now, started);
                 self.throttles_in_a_row = self.throttles_in_a_row.saturating_add(1);
@@ -212,20 +221,13 @@ impl Gate {
                 });
                 // Up to a tenth more, so that all gates that were told one moment do not open in it.
                 self.not_before = self.not_before.max(now + wait.mul_f64(1.0 + random.unit() / 10.0));
-                match &mut self.breaker {
-                    Breaker::HalfOpen { probing } => *probing = false,
-                    Breaker::Closed { .. } | Breaker::Open { .. } => {}
-                }
                 None
             }
             Verdict::Failing => {
                 self.shrink(now, started);
-                self.count(now, true, random)
+                self.count(now, true, is_probe, random)
             }
             Verdict::Unauthorized => {
-                if let Breaker::HalfOpen { probing } = &mut self.breaker {
-                    *probing = false;
-                }
                 if Mutant::AuthFailureDoesNotPause.is_on() {
                     return None;
                 }
@@ -243,7 +245,7 @@ impl Gate {
         }
     }
 
-    fn count(&mut self, now: Time, failed: bool, random: &mut Random) -> Option<GateChange> {
+    fn count(&mut self, now: Time, failed: bool, is_probe: bool, random: &mut Random) -> Option<GateChange> {
         let settings = &self.settings.breaker;
         match &mut self.breaker {
             Breaker::Closed { window_start, calls, failures, in_a_row } => {
@@ -259,16 +261,16 @@ impl Gate {
                 }
                 None
             }
+            // The end of a call from before it opened says nothing new.
+            Breaker::HalfOpen { .. } | Breaker::Open { .. } if !is_probe => None,
             Breaker::HalfOpen { .. } if failed => Some(self.open(now, random)),
-            Breaker::HalfOpen { .. } => {
+            Breaker::HalfOpen { .. } | Breaker::Open { .. } => {
                 self.breaker = closed(now);
                 self.opened_in_a_row = 0;
                 // Slow start: what just recovered is not met with everything that waited.
                 self.window = 1.0;
                 Some(GateChange::Closed)
             }
-            // The end of a call from before it opened says nothing new.
-            Breaker::Open { .. } => None,
         }
     }
 
@@ -350,6 +352,25 @@ mod tests {
         assert_eq!(gate.finish(until, until, Verdict::Healthy, &mut random), Some(GateChange::Closed));
         gate.start(until);
         assert_eq!(gate.admit(until), Admission::Full, "slow start");
+    }
+
+    #[test]
+    fn the_end_of_a_call_from_before_is_not_the_end_of_the_probe() {
+        for verdict in [Verdict::Silent, Verdict::Healthy, Verdict::Throttled { after: Some(Duration::ZERO) }] {
+            let (mut gate, mut random) = gate(GateSettings::default());
+            let failures = gate.settings.breaker.failures_in_a_row;
+            for _ in 0..=failures {
+                gate.start(Time(0));
+            }
+            let change =
+                (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), Verdict::Failing, &mut random)).last();
+            let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
+            assert_eq!(gate.admit(until), Admission::Go);
+            gate.start(until);
+            let later = until + Duration::from_secs(1);
+            assert_eq!(gate.finish(later, Time(0), verdict, &mut random), None, "it started before the breaker opened");
+            assert_eq!(gate.admit(later + Duration::from_secs(1)), Admission::Full, "the probe is still under way");
+        }
     }
 
     #[test]
