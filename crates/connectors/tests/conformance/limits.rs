@@ -213,17 +213,24 @@ async fn a_pooled_connection_to_a_private_address_does_not_serve_others() {
 
 #[tokio::test]
 async fn a_kept_connection_that_the_other_side_has_closed_is_not_used_again() {
-    let server = Raw::start(|mut stream| async move {
-        read_request(&mut stream).await;
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
-        // Gone without having said so.
+    let (gone, mut goodbyes) = tokio::sync::mpsc::unbounded_channel();
+    let server = Raw::start(move |mut stream| {
+        let gone = gone.clone();
+        async move {
+            read_request(&mut stream).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+            // Without having said so.
+            drop(stream);
+            let _ = gone.send(());
+        }
     })
     .await;
     let connectors = connectors([("there", DestinationKind::Http(http_at(&server.url())))]);
     let with = json!({"url": "/", "json": {}});
     for call in 1..=5 {
         assert_eq!(brief(&connectors.call(request(&with, PATIENT)).await), "done", "call {call}");
-        // The goodbye has arrived by then: it left before the answer was read to its end, or right behind it.
+        goodbyes.recv().await.unwrap();
+        // The other side is gone; whoever watches the sockets here gets a turn to see it.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     assert_eq!(server.connections(), 5);
