@@ -147,12 +147,15 @@ impl World {
         jobs
     }
 
-    /// What a person finds who looks at the destination.
+    /// What a person finds who looks at the destination for what the job is parked for: the last of what nobody knows.
     fn has_happened(&mut self, id: JobId) -> bool {
         let Some(job) = self.store.job(id) else { return false };
         let id = job.id;
-        let mut unknown = self.store.effect_states(id).filter(|effect| effect.state == EffectState::Unknown);
-        let identity = unknown.next().and_then(|effect| self.plan.effect_identity(effect.step_id)).unwrap_or(0);
+        let unknown = self.store.effect_states(id).filter(|effect| effect.state == EffectState::Unknown);
+        let identity = unknown
+            .max_by_key(|effect| effect.n)
+            .and_then(|effect| self.plan.effect_identity(effect.step_id))
+            .unwrap_or(0);
         self.checker.job(id).effects[identity].shown > 0
     }
 

@@ -231,16 +231,17 @@ impl Store {
             return Reply::Jobs(vec![]);
         };
         revive(&mut job.record, resolve.at);
+        // The verdict is about what the job is parked for: the last of what nobody knows.
+        let unknown = job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown);
+        let last = unknown.max_by_key(|effect| effect.begin.n);
         // A step with items, and one that undoes, has more to do than this: what is applied is passed over.
         let is_part =
-            |effect: &&mut EffectRow| effect.begin.step_id.ends_with(']') || effect.begin.step_id.contains(".undo");
-        let parts = job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown);
-        job.record.step += if parts.into_iter().any(|effect| is_part(&effect)) { 0 } else { steps };
-        let mut resolved = vec![];
-        for effect in job.effects.iter_mut().filter(|effect| effect.state == EffectState::Unknown) {
+            |effect: &EffectRow| effect.begin.step_id.ends_with(']') || effect.begin.step_id.contains(".undo");
+        job.record.step += if last.as_deref().is_some_and(is_part) { 0 } else { steps };
+        let resolved = last.map(|effect| {
             (effect.state, effect.last_at) = (state, resolve.at);
-            resolved.push(effect.begin.key);
-        }
+            effect.begin.key
+        });
         let worker = job.record.worker.clone();
         self.set_live(&worker, resolve.job, None, JobState::Queued);
         if resolve.verdict == Verdict::DidNotHappen {

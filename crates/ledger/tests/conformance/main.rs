@@ -106,6 +106,7 @@ macro_rules! suite {
                 what_happened_is_not_sent_again
                 what_did_not_happen_is_sent
                 only_a_parked_job_is_resolved_and_only_once
+                a_verdict_is_about_what_the_job_is_parked_for_alone
                 only_dead_and_parked_jobs_are_dropped
                 a_dropped_job_is_neither_begun_nor_settled
             ]

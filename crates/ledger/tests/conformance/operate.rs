@@ -1,6 +1,6 @@
 //! What a person can do to jobs: replay, resolve, drop. Everything is in the audit trail.
 
-use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_ledger::{Begin, Begun, DropJobs, PinnedRecord, Replay, Resolve, Settlement, Verdict};
 
@@ -187,6 +187,31 @@ pub async fn only_a_parked_job_is_resolved_and_only_once<D: Driver>() {
         assert!(fixture.ledger.resolve(resolve(id, Verdict::DidNotHappen)).await.unwrap().is_empty());
     }
     assert_eq!(fixture.audit_lines().await.len(), 1);
+}
+
+/// Another effect, of which nobody knows either, may have happened all the same: nobody was asked about that one.
+pub async fn a_verdict_is_about_what_the_job_is_parked_for_alone<D: Driver>() {
+    for (verdict, said) in [(Verdict::Happened, EffectState::Applied), (Verdict::DidNotHappen, EffectState::NotApplied)]
+    {
+        let fixture = open::<D>();
+        let job = fixture.job("a").await.id;
+        fixture.ledger.begin(begin(job, 1)).await.unwrap();
+        let mut died = settlement(job, 1, JobState::Dead);
+        died.effect.as_mut().unwrap().state = EffectState::Unknown;
+        fixture.ledger.settle(died).await.unwrap();
+        fixture.ledger.replay(replay(&[job])).await.unwrap();
+        let mail = EffectKey([9; 16]);
+        let second = Begin { key: mail, step_id: "mail".into(), class: EffectClass::Blind, ..begin(job, 2) };
+        fixture.ledger.begin(second).await.unwrap();
+        let mut parked = settlement(job, 2, JobState::Unknown);
+        let effect = parked.effect.as_mut().unwrap();
+        (effect.key, effect.state) = (mail, EffectState::Unknown);
+        fixture.ledger.settle(parked).await.unwrap();
+        fixture.ledger.resolve(resolve(job, verdict)).await.unwrap();
+        let effects = fixture.ledger.effects(job).await.unwrap();
+        let of = |key| effects.iter().find(|effect| effect.key == key).unwrap().state;
+        assert_eq!((of(mail), of(effect_key(job))), (said, EffectState::Unknown));
+    }
 }
 
 pub async fn only_dead_and_parked_jobs_are_dropped<D: Driver>() {
