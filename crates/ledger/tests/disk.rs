@@ -15,15 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, AttemptKind, AttemptSettlement, Begin, Begun, EffectSettlement, Error, EventBody, JobFilter, JobNext,
-    Ledger, NewEvent, Options, Page, Settlement,
+    Acceptance, Begin, Begun, Error, EventBody, JobFilter, Ledger, NewEvent, Options, Page, Settlement,
 };
 
-use given::{DAY, START, event, root_key};
+use given::{DAY, START, event, root_key, settled};
 
 const DIRECTORY: &str = "SLUICE_DISK_DIRECTORY";
 const MIB: usize = 1024 * 1024;
@@ -121,45 +120,19 @@ fn fill(path: &Path) {
     }
 }
 
+fn effect_key(job: JobId) -> EffectKey {
+    EffectKey([u8::try_from(job.0 % 251).unwrap(); 16])
+}
+
 async fn begin(ledger: &Ledger, job: JobId) -> Result<Begun, Error> {
-    let key = EffectKey([u8::try_from(job.0 % 251).unwrap(); 16]);
-    let (step_id, destination) = ("create".into(), "crm".into());
+    let (step_id, destination, key) = ("create".into(), "crm".into(), effect_key(job));
     let class = EffectClass::Keyed;
     ledger.begin(Begin { job, n: 1, step: 0, step_id, key, class, action: "http.post", destination, at: START }).await
 }
 
 async fn succeed(ledger: &Ledger, job: JobId) -> Result<bool, Error> {
-    let settlement = Settlement {
-        job,
-        n: 1,
-        effect: Some(EffectSettlement {
-            key: EffectKey([u8::try_from(job.0 % 251).unwrap(); 16]),
-            step: 0,
-            state: EffectState::Applied,
-            result: None,
-            absent_reads: 0,
-            reads: 0,
-        }),
-        attempt: Some(AttemptSettlement {
-            step_id: "create".into(),
-            kind: AttemptKind::Call,
-            started_at: START,
-            outcome: "done",
-            failure: None,
-        }),
-        next: JobNext {
-            state: JobState::Succeeded,
-            step: 1,
-            attempts: 1,
-            due_at: START,
-            verifying: false,
-            failure: None,
-            dead_letter_queue: None,
-            result: None,
-        },
-        at: Time(START.0 + DAY),
-    };
-    ledger.settle(settlement).await
+    let at = Time(START.0 + DAY);
+    ledger.settle(Settlement { at, ..settled(job, effect_key(job), JobState::Succeeded) }).await
 }
 
 fn queued() -> JobFilter {

@@ -161,7 +161,7 @@ async fn a_url_out_of_an_event_cannot_reach_a_private_address() {
     for host in ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"] {
         for name in ["there", "", "http", "named"] {
             let url = format!("http://{host}:{port}/");
-            let same = name == "named" && reqwest_host(&url) == Some(inside.address());
+            let same = name == "named" && literal_address(&url) == Some(inside.address());
             let with = json!({"url": url, "json": {}});
             let outcome =
                 connectors.call(sluice_connectors::Call { destination: name, ..request(&with, PATIENT) }).await;
@@ -180,7 +180,7 @@ async fn a_url_out_of_an_event_cannot_reach_a_private_address() {
 }
 
 /// The address that a literal host stands for, in any of its spellings of 127.0.0.1.
-fn reqwest_host(url: &str) -> Option<SocketAddr> {
+fn literal_address(url: &str) -> Option<SocketAddr> {
     let rest = url.strip_prefix("http://")?.strip_suffix('/')?;
     let (host, port) = rest.rsplit_once(':')?;
     matches!(host, "127.0.0.1" | "0x7f.1" | "2130706433").then(|| format!("127.0.0.1:{port}").parse().ok())?
