@@ -1,4 +1,4 @@
-//! The connections that questions are asked on, cut off when they take too long.
+//! The connections that questions are asked on, cut off when they take too long. What is answered is on the disk.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::flush::Flushed;
 use super::vault::{Changes, Vault};
 use super::{Role, open};
 use crate::Error;
@@ -42,12 +43,13 @@ struct Pool {
     idle: Mutex<Vec<Connection>>,
     directory: std::path::PathBuf,
     vault: Arc<Vault>,
+    flushed: Arc<Flushed>,
 }
 
 impl Reads {
-    pub fn open(directory: &Path, vault: Arc<Vault>) -> Result<Reads, Error> {
+    pub fn open(directory: &Path, vault: Arc<Vault>, flushed: Arc<Flushed>) -> Result<Reads, Error> {
         let idle = Mutex::new(vec![open(directory, Role::Read)?]);
-        Ok(Reads { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault }) })
+        Ok(Reads { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault, flushed }) })
     }
 
     /// Asks on a connection of its own, off the async threads.
@@ -75,6 +77,11 @@ impl Reads {
         let mut idle = self.pool.idle.lock().map_err(|_| Error::Failed)?;
         if idle.len() < 4 {
             idle.push(connection);
+        }
+        drop(idle);
+        // Nothing may be built upon what a power cut would take back.
+        if !self.pool.flushed.wait_for_all() {
+            return Err(Error::Failed);
         }
         match answer {
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
