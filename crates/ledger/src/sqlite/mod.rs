@@ -43,12 +43,13 @@ pub(crate) use writer::{Envelope, OnFresh, Writer};
 /// Older ones can corrupt a WAL that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest layout that this build knows.
-const SCHEMA_VERSION: i64 = 4;
+const SCHEMA_VERSION: i64 = 5;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
     include_str!("sql/0003_guards.sql"),
     include_str!("sql/0004_configured.sql"),
+    include_str!("sql/0005_room.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";
