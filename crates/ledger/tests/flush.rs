@@ -124,3 +124,16 @@ async fn after_a_flush_that_failed_nothing_more_is_written_and_nothing_in_doubt_
     assert!(stage.announced.try_recv().is_err());
     stage.ledger.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_does_not_wait_for_ever_for_a_disk_that_stands_still() {
+    let stage = stage();
+    stage.disk.change(|state| state.holds = true);
+    let sent = stage.accept("a");
+    stage.disk.is_flushing().await;
+    assert!(matches!(stage.ledger.event_count().await, Err(Error::DiskSlow)));
+    stage.disk.change(|state| state.holds = false);
+    sent.await.unwrap().unwrap();
+    assert_eq!(stage.ledger.event_count().await.unwrap(), 1);
+    stage.ledger.close().await;
+}

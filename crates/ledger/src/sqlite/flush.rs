@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_domain::mutant::Mutant;
 
@@ -65,16 +65,25 @@ impl Flushed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State>, until: impl Fn(&State) -> bool) -> MutexGuard<'a, State> {
-        self.changed.wait_while(state, |state| !until(state)).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until everything is on the disk that could be seen until now. `false` if it never will be.
-    pub fn wait_for_all(&self) -> bool {
+    /// Waits until everything is on the disk that could be seen until now, however long that takes. `false` if it never will be.
+    fn wait(&self) -> bool {
         let state = self.state();
         let seen = state.begun;
-        let state = self.wait(state, |state| state.flushed >= seen || state.failed);
-        state.flushed >= seen
+        let waits = |state: &mut State| state.flushed < seen && !state.failed;
+        self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner).flushed >= seen
+    }
+
+    /// The same, but not for longer than this.
+    pub fn wait_within(&self, time: Duration) -> Result<(), Error> {
+        let state = self.state();
+        let seen = state.begun;
+        let waits = |state: &mut State| state.flushed < seen && !state.failed;
+        let (state, _) = self.changed.wait_timeout_while(state, time, waits).unwrap_or_else(PoisonError::into_inner);
+        match (state.flushed >= seen, state.failed) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Error::Failed),
+            (false, false) => Err(Error::DiskSlow),
+        }
     }
 }
 
@@ -125,7 +134,7 @@ impl Flusher {
 
     /// Waits until no flush is under way. `false` if one has failed.
     pub fn wait(&self) -> bool {
-        self.flushed.wait_for_all()
+        self.flushed.wait()
     }
 
     /// Whether a flush has failed.
@@ -165,7 +174,8 @@ impl Drop for Flusher {
 }
 
 fn next(flushed: &Flushed) -> Option<Committed> {
-    flushed.wait(flushed.state(), |state| state.next.is_some() || state.ended).next.take()
+    let waits = |state: &mut State| state.next.is_none() && !state.ended;
+    flushed.changed.wait_while(flushed.state(), waits).unwrap_or_else(PoisonError::into_inner).next.take()
 }
 
 fn tell(committed: Committed, result: io::Result<()>, on_fresh: &OnFresh, on_fatal: &Fatal) {

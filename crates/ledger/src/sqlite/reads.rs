@@ -80,9 +80,7 @@ impl Reads {
         }
         drop(idle);
         // Nothing may be built upon what a power cut would take back.
-        if !self.pool.flushed.wait_for_all() {
-            return Err(Error::Failed);
-        }
+        self.pool.flushed.wait_within(QUESTION_MAX)?;
         match answer {
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
                 Err(Error::TooSlow)
