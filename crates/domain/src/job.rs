@@ -171,7 +171,7 @@ impl EffectKey {
 
 impl fmt::Display for EffectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "eff_{}", data_encoding::HEXLOWER.encode(&self.0))
+        write!(f, "eff_{}", data_encoding::HEXLOWER.encode_display(&self.0))
     }
 }
 

@@ -23,6 +23,7 @@ pub mod mask;
 pub mod mutant;
 pub mod normalize;
 pub mod outcome;
+pub mod outputs;
 pub mod path;
 pub mod payload;
 pub mod policy;

@@ -1,10 +1,13 @@
 //! From a decision to where the job and its effect stand next. Pure, so that a node and a simulation write the same.
 
-use serde_json::{Map, Value};
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::job::{EffectState, JobId, JobState};
 use crate::mutant::Mutant;
 use crate::outcome::{EffectClass, Failure, FailureClass};
+use crate::outputs::Outputs;
 use crate::random::Random;
 use crate::retry::RetryPolicy;
 use crate::settle::{Attempted, Next, unsure};
@@ -28,7 +31,7 @@ pub struct JobNext {
     /// Where it lies if it is dead.
     pub dead_letter_queue: Option<String>,
     /// What came of it, if it is finished.
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
 }
 
 /// Where a run has brought a job, before the decision is applied to it.
@@ -45,7 +48,7 @@ pub struct Standing<'a> {
     /// Where the job lies should it die.
     pub dead_letter_queue: Option<&'a str>,
     /// What the finished steps left, by their names.
-    pub outputs: &'a Map<String, Value>,
+    pub outputs: &'a Outputs,
     /// The wall clock's time.
     pub at: Time,
 }
@@ -72,13 +75,7 @@ impl Standing<'_> {
     /// Every step is done or was passed over.
     pub fn complete(self) -> JobNext {
         let state = if self.outputs.is_empty() { JobState::Noop } else { JobState::Succeeded };
-        // One output stands for itself: the record's id is what a sender asks for.
-        let result = match self.outputs.len() {
-            0 => None,
-            1 => self.outputs.values().next().cloned(),
-            _ => Some(Value::Object(self.outputs.clone())),
-        };
-        JobNext { result, ..self.live(state, self.at, 0) }
+        JobNext { result: self.outputs.result(), ..self.live(state, self.at, 0) }
     }
 
     /// Nothing failed, and it is not time yet.
@@ -93,7 +90,7 @@ impl Standing<'_> {
 
     /// Ends here without having done anything, and this is why.
     pub fn end_noop(self, reason: Value) -> JobNext {
-        JobNext { result: Some(reason), ..self.live(JobState::Noop, self.at, 0) }
+        JobNext { result: Some(Arc::new(reason)), ..self.live(JobState::Noop, self.at, 0) }
     }
 
     fn live(self, state: JobState, due_at: Time, attempts: u32) -> JobNext {
@@ -146,11 +143,11 @@ pub enum Seen {
 }
 
 /// Where the effect stands after a decision, and what it left.
-pub fn effect_after(next: &Next, seen: Seen) -> (EffectState, Option<Value>) {
+pub fn effect_after(next: &Next, seen: Seen) -> (EffectState, Option<Arc<Value>>) {
     match next {
         Next::Advance { result } => (EffectState::Applied, Some(result.clone())),
         Next::Skip { .. } if Mutant::NoopRecordedAsApplied.is_on() => (EffectState::Applied, None),
-        Next::Skip { reason } => (EffectState::Skipped, Some(serde_json::json!({ "noop": reason }))),
+        Next::Skip { reason } => (EffectState::Skipped, Some(Arc::new(serde_json::json!({ "noop": reason })))),
         Next::Verify { .. } | Next::Park { .. } => (EffectState::Unknown, None),
         Next::Retry { .. } | Next::Wait { .. } | Next::Die { .. } => match seen {
             Seen::Unsure => (EffectState::Unknown, None),
@@ -184,7 +181,7 @@ pub struct Interrupted<'a> {
 /// job that kills the process every time ends as a dead letter.
 pub fn interrupted(interrupted: Interrupted<'_>, random: &mut Random) -> JobNext {
     let (next, attempts) = interrupted_next(interrupted, random);
-    let outputs = Map::new();
+    let outputs = Outputs::default();
     Interrupted { ..interrupted }.standing(attempts, &outputs).after(next)
 }
 
@@ -210,7 +207,7 @@ pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (N
 
 impl<'a> Interrupted<'a> {
     /// Where the job stands before the decision is applied to it.
-    pub fn standing(&self, attempts: u32, outputs: &'a Map<String, Value>) -> Standing<'a> {
+    pub fn standing(&self, attempts: u32, outputs: &'a Outputs) -> Standing<'a> {
         Standing {
             step: self.step,
             steps: u32::MAX,
@@ -233,7 +230,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn standing(outputs: &Map<String, Value>) -> Standing<'_> {
+    fn standing(outputs: &Outputs) -> Standing<'_> {
         Standing {
             step: 1,
             steps: 3,
@@ -251,13 +248,14 @@ mod tests {
 
     #[test]
     fn a_job_goes_on_with_the_next_step_and_ends_behind_the_last() {
-        let outputs = Map::from_iter([("a".to_owned(), json!(7))]);
-        let advance = || Next::Advance { result: json!(7) };
+        let mut outputs = Outputs::default();
+        outputs.put(&"a".into(), json!(7).into());
+        let advance = || Next::Advance { result: json!(7).into() };
         let next = standing(&outputs).after(advance());
         assert_eq!((next.state, next.step, next.attempts, next.due_at), (JobState::Queued, 2, 0, Time(50)));
         let last = Standing { step: 2, ..standing(&outputs) }.after(advance());
-        assert_eq!((last.state, last.step, last.result), (JobState::Succeeded, 3, Some(json!(7))));
-        let nothing = Map::new();
+        assert_eq!((last.state, last.step, last.result), (JobState::Succeeded, 3, Some(json!(7).into())));
+        let nothing = Outputs::default();
         let skip = Next::Skip { reason: "no change".into() };
         let noop = Standing { step: 2, ..standing(&nothing) }.after(skip);
         assert_eq!((noop.state, noop.result), (JobState::Noop, None));
@@ -265,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_failed_keeps_its_step_and_its_reason() {
-        let outputs = Map::new();
+        let outputs = Outputs::default();
         let after = |next| standing(&outputs).after(next);
         let retry = after(Next::Retry { due: Time(99), failure: failure() });
         assert_eq!((retry.state, retry.step, retry.attempts, retry.due_at), (JobState::Retrying, 1, 2, Time(99)));

@@ -1,5 +1,6 @@
 //! Retry policy as data, and the one function that turns it into a delay.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -70,7 +71,7 @@ pub struct RetryPolicy {
     #[serde(serialize_with = "as_text")]
     pub retry_after_cap: Duration,
     /// The queue that holds the job once it is dead.
-    pub dead_letter_queue: Option<String>,
+    pub dead_letter_queue: Option<Arc<str>>,
     /// Retries that one contact may take up, over all jobs of the worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<RetryBudget>,

@@ -1,5 +1,6 @@
 //! From the outcome of an attempt to what happens next: one pure function.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::mutant::Mutant;
@@ -29,7 +30,7 @@ pub enum Next {
     /// The effect is applied: on to the next step.
     Advance {
         /// The step's output.
-        result: serde_json::Value,
+        result: Arc<serde_json::Value>,
     },
     /// There was nothing to do: on to the next step.
     Skip {
@@ -96,7 +97,7 @@ pub const ABSENT_READS: u32 = 2;
 /// Decides after a call.
 pub fn settle(attempted: Attempted<'_>, outcome: Outcome, random: &mut Random) -> (Next, Verdict) {
     match outcome {
-        Outcome::Done { result } => (Next::Advance { result }, Verdict::Healthy),
+        Outcome::Done { result } => (Next::Advance { result: Arc::new(result) }, Verdict::Healthy),
         Outcome::Noop { reason } => (Next::Skip { reason }, Verdict::Healthy),
         Outcome::Wait { failure, after } => {
             let after = after.filter(|_| !Mutant::RetryAfterIgnored.is_on());
@@ -148,7 +149,7 @@ pub fn settle_readback(
     random: &mut Random,
 ) -> (Next, Verdict) {
     match readback {
-        Readback::Present(result) => (Next::Advance { result }, Verdict::Healthy),
+        Readback::Present(result) => (Next::Advance { result: Arc::new(result) }, Verdict::Healthy),
         Readback::Absent if absent_reads < ABSENT_READS && !Mutant::AbsentBelievedAtFirstRead.is_on() => {
             let failure = Failure::new(
                 FailureClass::Retryable,
@@ -255,7 +256,7 @@ mod tests {
         };
         assert!(matches!(read(Readback::Absent, 1, 1), Next::Verify { .. }));
         assert!(matches!(read(Readback::Absent, 2, 2), Next::Retry { .. }));
-        assert_eq!(read(Readback::Present(json!(1)), 1, 2), Next::Advance { result: json!(1) });
+        assert_eq!(read(Readback::Present(json!(1)), 1, 2), Next::Advance { result: json!(1).into() });
         let unreadable = || Readback::Unreadable(failure(FailureClass::Retryable));
         assert!(matches!(read(unreadable(), 0, 1), Next::Verify { .. }));
         assert!(matches!(read(unreadable(), 0, 7), Next::Park { .. }));

@@ -26,7 +26,7 @@ pub struct Queue {
     /// are dropped, with an audit line.
     pub retention: Duration,
     /// Where jobs go that failed for good.
-    pub dead_letter_queue: Option<String>,
+    pub dead_letter_queue: Option<Arc<str>>,
 }
 
 impl Queue {
@@ -63,13 +63,13 @@ pub struct Worker {
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Its name, unique in its worker. Part of the effect's key.
-    pub id: String,
+    pub id: Arc<str>,
     /// Run only if this is true.
     pub condition: Option<Expression>,
     /// What it does.
     pub action: Action,
     /// Where.
-    pub destination: String,
+    pub destination: Arc<str>,
     /// With what.
     pub with: Template,
     /// What happens when its outcome is unknown.
@@ -91,7 +91,7 @@ pub struct Step {
     /// What has to hold before its effect happens.
     pub policies: Vec<Arc<str>>,
     /// The step whose question to a person it announces.
-    pub announces: Option<String>,
+    pub announces: Option<Arc<str>>,
 }
 
 /// What a step is done for, one by one.
@@ -184,8 +184,11 @@ impl Step {
     }
 
     /// What its effect is called in the ledger: the step, which time it is done after it was undone, and the item.
-    pub fn label(&self, round: u32, item: Option<usize>) -> String {
-        label(&self.id, round, item)
+    pub fn label(&self, round: u32, item: Option<usize>) -> Arc<str> {
+        match (round, item) {
+            (0, None) => self.id.clone(),
+            _ => label(&self.id, round, item).into(),
+        }
     }
 }
 

@@ -168,7 +168,7 @@ pub struct EffectSettlement {
     /// Where it stands now.
     pub state: EffectState,
     /// What the destination said.
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
     /// Reads that did not find it, since the last attempt.
     pub absent_reads: u32,
     /// Reads in all, since the last attempt.

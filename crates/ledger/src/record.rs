@@ -222,7 +222,7 @@ pub struct JobRecord {
     /// The dead-letter queue that it lies in.
     pub dead_letter_queue: Option<String>,
     /// What came of it.
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
 }
 
 /// An outward action in the ledger.
@@ -251,7 +251,7 @@ pub struct EffectRecord {
     /// Reads in all, since the last attempt.
     pub reads: u32,
     /// What the destination said.
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
     /// When it was first written down.
     pub first_at: Time,
     /// When it last changed.

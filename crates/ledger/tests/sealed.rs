@@ -68,7 +68,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
         at: START,
     };
     ledger.begin(begin).await.unwrap();
-    let result = Some(serde_json::json!({ "email": SECRET }));
+    let result = Some(Arc::new(serde_json::json!({ "email": SECRET })));
     let settlement = Settlement {
         job,
         n,

@@ -117,11 +117,8 @@ fn destinations_are_read_with_their_secrets_inside() {
 #[test]
 fn steps_have_the_class_of_their_destination() {
     let config = good();
-    let steps: Vec<(Action, &str, EffectClass)> = config.workers["everything"]
-        .steps
-        .iter()
-        .map(|step| (step.action, step.destination.as_str(), step.class))
-        .collect();
+    let steps: Vec<(Action, &str, EffectClass)> =
+        config.workers["everything"].steps.iter().map(|step| (step.action, &*step.destination, step.class)).collect();
     assert_eq!(
         steps,
         [

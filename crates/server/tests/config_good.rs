@@ -191,18 +191,12 @@ fn a_directory_of_flow_worker_queues_and_destinations_means_what_it_says() {
     assert_eq!((worker.retry.max_attempts, worker.retry.jitter), (5, Jitter::Equal));
     assert_eq!((1..=6).map(|n| worker.retry.ceiling(n).as_secs()).collect::<Vec<_>>(), [1, 3, 9, 27, 81, 90]);
     let [look_up, upsert, notify] = worker.steps.as_slice() else { panic!("three steps") };
-    assert_eq!(
-        (look_up.destination.as_str(), look_up.class, look_up.order),
-        ("directory", EffectClass::Natural, Order::Fifo)
-    );
-    assert_eq!(
-        (upsert.destination.as_str(), upsert.action, upsert.order),
-        ("crm", Action::SalesforceUpsert, Order::None)
-    );
+    assert_eq!((&*look_up.destination, look_up.class, look_up.order), ("directory", EffectClass::Natural, Order::Fifo));
+    assert_eq!((&*upsert.destination, upsert.action, upsert.order), ("crm", Action::SalesforceUpsert, Order::None));
     let own = upsert.retry.as_ref().unwrap();
     assert_eq!((own.max_attempts, own.max_attempts_maybe, own.jitter), (2, 2, Jitter::Equal));
     assert_eq!(own.dead_letter_queue.as_deref(), Some("people-dead"));
-    assert_eq!((notify.destination.as_str(), notify.class), ("http", EffectClass::Blind));
+    assert_eq!((&*notify.destination, notify.class), ("http", EffectClass::Blind));
     assert!(
         matches!(&look_up.with, sluice_domain::template::Template::Map(entries) if entries.iter().all(|(name, _)| name != "destination"))
     );

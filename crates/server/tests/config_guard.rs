@@ -120,9 +120,9 @@ fn policies_are_read_as_they_are_meant() {
 fn a_question_in_slack_is_a_step_of_its_own_before_the_one_that_waits() {
     let config = good();
     let worker = &config.workers["cart-recovery"];
-    let steps: Vec<(&str, Action)> = worker.steps.iter().map(|step| (step.id.as_str(), step.action)).collect();
+    let steps: Vec<(&str, Action)> = worker.steps.iter().map(|step| (&*step.id, step.action)).collect();
     assert_eq!(steps[2..4], [("approve-slack", Action::SlackPost), ("approve", Action::ApprovalRequest)]);
-    assert_eq!((worker.steps[2].announces.as_deref(), worker.steps[2].destination.as_str()), (Some("approve"), "chat"));
+    assert_eq!((worker.steps[2].announces.as_deref(), &*worker.steps[2].destination), (Some("approve"), "chat"));
     let policies: Vec<&str> = worker.steps[1].policies.iter().map(|name| &**name).collect();
     assert_eq!(policies, ["marketing", "careful"]);
 }

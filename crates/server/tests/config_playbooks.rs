@@ -174,10 +174,10 @@ run:
 ";
     let config = good(&[("in.yml", QUEUED), ("order.yml", worker)]);
     let worker = &config.workers["order"];
-    let undo: Vec<(&str, Option<usize>)> = worker.undo.iter().map(|step| (step.id.as_str(), step.undoes)).collect();
+    let undo: Vec<(&str, Option<usize>)> = worker.undo.iter().map(|step| (&*step.id, step.undoes)).collect();
     assert_eq!(undo, [("charge.undo", Some(1)), ("reserve.undo", Some(0))]);
     assert_eq!(worker.steps[1].on_error, OnError::Continue);
-    assert_eq!(worker.step_at(3).map(|step| step.id.as_str()), Some("charge.undo"));
+    assert_eq!(worker.step_at(3).map(|step| &*step.id), Some("charge.undo"));
     assert!(worker.is_undoing(3) && !worker.is_undoing(2));
 }
 

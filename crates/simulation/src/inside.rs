@@ -7,6 +7,7 @@ use serde_json::Value;
 use sluice_domain::approval::{ApprovalState, Choice, EXPIRY};
 use sluice_domain::job::{EffectKey, EffectState, JobState};
 use sluice_domain::key::{KeyDigest, TENANT};
+use sluice_domain::outputs::Outputs;
 use sluice_domain::policy::Reserve;
 use sluice_domain::settle::Next;
 use sluice_domain::time::Time;
@@ -59,7 +60,7 @@ impl World {
     /// It is not time yet, by the wall clock. Waiting costs no attempt.
     pub(super) fn put_off(&mut self, run: Run, until: Time) {
         let steady = self.node.as_ref().map_or(self.wall(), |node| node.steady(self.now));
-        let outputs = serde_json::Map::new();
+        let outputs = Outputs::default();
         let next = self.standing(&run, run.job.attempts, &outputs).wait(steady + until.since(self.wall()), None);
         self.write(run, next, None, None);
     }
@@ -98,7 +99,7 @@ impl World {
         let expires_at = at + std::time::Duration::from_millis(20_000 + self.random.below(900_000));
         let default = if self.random.chance(0.5) { Choice::Approve } else { Choice::Reject };
         let steady = self.node.as_ref().map_or(at, |node| node.steady(self.now));
-        let outputs = serde_json::Map::new();
+        let outputs = Outputs::default();
         let next = self.standing(&run, run.job.attempts, &outputs).wait(steady + expires_at.since(at), None);
         let waits = Settlement { job: run.job.id, n: run.job.tries, effect: None, attempt: None, next, at };
         let ask = Ask {
@@ -137,7 +138,7 @@ impl World {
                 }
             }
             Some(Reply::Noted(_)) if run.approved == Some(false) => {
-                let outputs = serde_json::Map::new();
+                let outputs = Outputs::default();
                 let next = self.standing(&run, 0, &outputs).end_noop(Value::from("rejected"));
                 self.write(run, next, None, None);
             }

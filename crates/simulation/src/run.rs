@@ -1,5 +1,7 @@
 //! One run of one job, as a node's work room does it: the decisions are the same functions.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::mutant::Mutant;
@@ -244,7 +246,7 @@ impl World {
             }
             Some(Reply::AlreadyApplied) => {
                 let Some(run) = self.take_run(slot) else { return };
-                self.end_untried(run, Next::Advance { result: Value::Bool(true) });
+                self.end_untried(run, Next::Advance { result: Arc::new(Value::Bool(true)) });
             }
             // No room, or the job has moved on: it is read anew.
             _ => self.lost(slot),

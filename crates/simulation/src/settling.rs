@@ -1,10 +1,12 @@
 //! From what a destination said to what is written down, by the same functions as a node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
+use sluice_domain::outputs::Outputs;
 use sluice_domain::progress::{Seen, Standing, attempts_after, effect_after};
 use sluice_domain::retry::Jitter;
 use sluice_domain::settle::{Attempted, Next, Verdict, settle, settle_readback};
@@ -99,29 +101,31 @@ impl World {
     }
 
     /// What the finished steps of a job left.
-    pub(super) fn outputs(&self, run: &Run) -> Map<String, Value> {
+    pub(super) fn outputs(&self, run: &Run) -> Outputs {
         let applied = self.store.effect_states(run.job.id).filter(|effect| {
             effect.state == EffectState::Applied && self.plan.effect_identity(effect.step_id).is_some()
         });
-        applied.map(|effect| (effect.step_id.to_string(), Value::Bool(true))).collect()
+        let (mut outputs, done) = (Outputs::default(), Arc::new(Value::Bool(true)));
+        applied.for_each(|effect| outputs.put(effect.step_id, done.clone()));
+        outputs
     }
 
     /// The same with what the decision adds; nobody asks for it before the last step.
-    pub(super) fn outputs_after(&self, run: &Run, next: &Next) -> Map<String, Value> {
+    pub(super) fn outputs_after(&self, run: &Run, next: &Next) -> Outputs {
         let steps = &self.worker_plan(run).steps;
         let last = steps.last().filter(|step| run.job.step as usize + 1 == steps.len() && !self.has_more(run, step));
         match (last, next) {
             (Some(step), Next::Advance { result }) => {
                 let mut outputs = self.outputs(run);
-                outputs.insert(step.labels[run.item].to_string(), result.clone());
+                outputs.put(&step.labels[run.item], result.clone());
                 outputs
             }
             (Some(_), Next::Skip { .. }) => self.outputs(run),
-            _ => Map::new(),
+            _ => Outputs::default(),
         }
     }
 
-    pub(super) fn standing<'r>(&self, run: &Run, attempts: u32, outputs: &'r Map<String, Value>) -> Standing<'r> {
+    pub(super) fn standing<'r>(&self, run: &Run, attempts: u32, outputs: &'r Outputs) -> Standing<'r> {
         let plan = self.worker_plan(run);
         Standing {
             step: run.job.step,
@@ -143,7 +147,7 @@ impl World {
         let (Some(budget), JobState::Retrying) = (worker.policy.budget, settlement.next.state) else {
             return Op::Settle(settlement);
         };
-        let (next, outputs) = (&settlement.next, Map::new());
+        let (next, outputs) = (&settlement.next, Outputs::default());
         let standing = Standing {
             step: next.step,
             steps: u32::MAX,

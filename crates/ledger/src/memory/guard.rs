@@ -112,7 +112,8 @@ impl Store {
         match job.effects.iter_mut().find(|effect| effect.begin.key == key) {
             Some(effect) if effect.state.is_final() => {}
             Some(effect) => {
-                (effect.state, effect.last_at, effect.result) = (EffectState::Skipped, skip.at, Some(skip.result));
+                (effect.state, effect.last_at, effect.result) =
+                    (EffectState::Skipped, skip.at, Some(Arc::new(skip.result)));
                 effect.begin.step = skip.step;
             }
             None => {
@@ -133,7 +134,7 @@ impl Store {
                     attempts: 0,
                     absent_reads: 0,
                     reads: 0,
-                    result: Some(skip.result),
+                    result: Some(Arc::new(skip.result)),
                     first_at: skip.at,
                     last_at: skip.at,
                 });

@@ -1,5 +1,7 @@
 //! What steps inside have come to: notes, and marks that only one may set.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
@@ -17,7 +19,7 @@ impl Store {
         let Some(job) = self.noting(&note) else { return Reply::Stale };
         let kept = job.effects.iter().find(|effect| effect.begin.key == note.key);
         if let Some(kept) = kept {
-            return Reply::Noted(kept.result.clone().unwrap_or_default());
+            return Reply::Noted(kept.result.as_deref().cloned().unwrap_or_default());
         }
         let result = note.result.clone();
         job.effects.push(row_of(note, result.clone()));
@@ -34,7 +36,7 @@ impl Store {
         match job.effects.iter_mut().find(|effect| effect.begin.key == note.key) {
             Some(kept) => {
                 (kept.begin.step, kept.begin.n, kept.last_at) = (note.step, note.n, note.at);
-                kept.result = Some(marked.output());
+                kept.result = Some(Arc::new(marked.output()));
             }
             None => job.effects.push(row_of(note, marked.output())),
         }
@@ -77,7 +79,7 @@ fn row_of(note: Note, result: Value) -> EffectRow {
         attempts: 1,
         absent_reads: 0,
         reads: 0,
-        result: Some(result),
+        result: Some(Arc::new(result)),
         first_at: at,
         last_at: at,
     }

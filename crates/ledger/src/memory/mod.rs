@@ -137,7 +137,7 @@ struct EffectRow {
     attempts: u32,
     absent_reads: u32,
     reads: u32,
-    result: Option<serde_json::Value>,
+    result: Option<Arc<serde_json::Value>>,
     first_at: Time,
     last_at: Time,
 }

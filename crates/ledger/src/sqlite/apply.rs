@@ -243,7 +243,7 @@ impl Batch<'_> {
             next.verifying,
             failure,
             next.dead_letter_queue,
-            sealed_json(sealer, place::job_result(job), next.result.as_ref()),
+            sealed_json(sealer, place::job_result(job), next.result.as_deref()),
             settlement.at.0,
             finished_at,
             message,
@@ -259,7 +259,7 @@ impl Batch<'_> {
         sealer: &Sealer,
     ) -> rusqlite::Result<()> {
         let job = settlement.job.0;
-        let result = effect.result.as_ref();
+        let result = effect.result.as_deref();
         let result =
             result.and_then(|result| sealed_json(sealer, place::effect_result(job, &effect.key.0), Some(result)));
         self.cached(include_str!("sql/settle_effect.sql"))?.execute(params![

@@ -33,7 +33,7 @@ impl Batch<'_> {
             effect.absent_reads,
             effect.reads,
             begin.n,
-            sealed_json(&sealer, place::effect_result(job, &effect.key.0), effect.result.as_ref()),
+            sealed_json(&sealer, place::effect_result(job, &effect.key.0), effect.result.as_deref()),
             begin.at.0,
             settlement.at.0
         ])?;

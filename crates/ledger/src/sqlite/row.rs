@@ -118,10 +118,10 @@ impl Reader<'_> {
         String::from_utf8(opened).map_err(|error| wrong(column, &error.to_string()))
     }
 
-    fn opened_json(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<Option<Value>> {
+    fn opened_json(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<Option<Arc<Value>>> {
         let opened = self.opened(row, column, place)?;
         let parsed = opened.map(|bytes| serde_json::from_slice(&bytes)).transpose();
-        parsed.map_err(|error| wrong(column, &error.to_string()))
+        parsed.map(|value| value.map(Arc::new)).map_err(|error| wrong(column, &error.to_string()))
     }
 
     /// What is known of a failure in the clear, with its message from the column behind it.
@@ -222,7 +222,7 @@ impl Reader<'_> {
 
     /// The column of `note.sql`.
     pub fn note(&self, job: JobId, key: EffectKey, row: &Row<'_>) -> rusqlite::Result<Value> {
-        Ok(self.opened_json(row, 0, place::effect_result(job.0, &key.0))?.unwrap_or_default())
+        Ok(self.opened_json(row, 0, place::effect_result(job.0, &key.0))?.map(Arc::unwrap_or_clone).unwrap_or_default())
     }
 
     /// The columns of `attempts.sql`.

@@ -90,7 +90,7 @@ pub async fn a_repeat_shows_what_came_of_the_first<D: Driver>() {
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     let repeat = fixture.repeat(event("a")).await;
     assert_eq!(repeat.jobs, [job]);
-    assert_eq!(repeat.jobs[0].result, Some(serde_json::json!({ "id": "003" })));
+    assert_eq!(repeat.jobs[0].result.as_deref(), Some(&serde_json::json!({ "id": "003" })));
 }
 
 pub async fn repeats_within_one_commit_have_one_owner<D: Driver>() {

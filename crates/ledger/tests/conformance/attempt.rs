@@ -1,5 +1,7 @@
 //! An attempt is written down before it is made and after it has ended, and an old one changes nothing.
 
+use std::sync::Arc;
+
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::time::Time;
 use sluice_ledger::{AttemptKind, Begin, Begun, EffectSettlement, Settlement};
@@ -192,7 +194,7 @@ pub async fn applied_stays_applied<D: Driver>() {
     let job = fixture.job("a").await;
     fixture.begin(job.id, 1).await;
     let mut applied = settlement(job.id, 1, JobState::Waiting);
-    let result = Some(serde_json::json!({ "id": "003" }));
+    let result = Some(Arc::new(serde_json::json!({ "id": "003" })));
     applied.effect = Some(EffectSettlement {
         key: effect_key(job.id),
         step: 0,

@@ -278,7 +278,7 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
             verifying: false,
             failure: (!finished).then(failure),
             dead_letter_queue: (state == JobState::Dead).then(|| "leads-dead".to_owned()),
-            result: finished.then(|| serde_json::json!({ "id": "003" })),
+            result: finished.then(|| serde_json::json!({ "id": "003" }).into()),
         },
         at: Time(at(n).0 + 100),
     }

@@ -166,7 +166,7 @@ pub async fn an_effect_that_does_not_happen_says_why<D: Driver>() {
     );
     let effects = fixture.ledger.effects(job).await.unwrap();
     assert_eq!((effects.len(), effects[0].state, effects[0].attempts), (1, EffectState::Skipped, 0));
-    assert_eq!(effects[0].result, Some(json!({"noop": "refused by policy", "rule": "consent"})));
+    assert_eq!(effects[0].result.as_deref(), Some(&json!({"noop": "refused by policy", "rule": "consent"})));
     assert_eq!(fixture.begin(job, 1).await, Begun::AlreadyApplied, "it is final");
     assert!(!fixture.ledger.skip(skip(job, 0)).await.unwrap(), "an older run");
 }

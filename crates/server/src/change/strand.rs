@@ -82,7 +82,7 @@ fn has(config: &Config, kind: &str, name: &str) -> bool {
 pub fn reached(config: &Config) -> Reached {
     let of_worker = |worker: &sluice_domain::worker::Worker| {
         let outward = worker.steps.iter().chain(&worker.undo).filter(|step| !step.destination.is_empty());
-        outward.map(|step| step.destination.clone()).collect::<BTreeSet<String>>()
+        outward.map(|step| step.destination.to_string()).collect::<BTreeSet<String>>()
     };
     config.workers.iter().map(|(name, worker)| ((config.revision.0.clone(), name.clone()), of_worker(worker))).collect()
 }

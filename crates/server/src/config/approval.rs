@@ -63,9 +63,9 @@ pub(super) fn message(
         parameters.push((name.to_owned(), of_value(&value)));
     }
     Some(Step {
-        id: format!("{}{SUFFIX}", asks.id),
+        id: format!("{}{SUFFIX}", asks.id).into(),
         action: Action::SlackPost,
-        destination,
+        destination: destination.into(),
         with: Template::Map(parameters),
         class,
         // A question that Slack does not show can still be answered elsewhere.

@@ -268,7 +268,8 @@ fn join(
         }
         let mut worker = Worker::clone(&worker);
         let own = config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
-        let dead = worker.retry.dead_letter_queue.clone().or(own).unwrap_or_else(|| implicit_name(&worker.queue));
+        let dead =
+            worker.retry.dead_letter_queue.clone().or(own).unwrap_or_else(|| implicit_name(&worker.queue).into());
         worker.retry.dead_letter_queue = Some(dead.clone());
         if worker.on.is_some() || worker.schedule.is_some() {
             config.queues.entry(worker.queue.clone()).or_insert_with(|| queue::plain(&worker.queue));
@@ -278,7 +279,7 @@ fn join(
         }
         config
             .queues
-            .entry(dead.clone())
+            .entry(dead.to_string())
             .or_insert_with(|| Queue { retention: queue::IMPLICIT_RETENTION, ..queue::plain(&dead) });
         if let Some(queue) = config.queues.get_mut(&worker.queue) {
             queue.dead_letter_queue.get_or_insert(dead);

@@ -72,7 +72,7 @@ fn read(report: Report<'_>, name: &str, node: &Node, dead_letters: &mut Vec<Dead
     }
     if let Some((to, span)) = fields.name("dead_letter_queue") {
         dead_letters.push(DeadLetter { from: name.to_owned(), to: to.to_owned(), span });
-        queue.dead_letter_queue = Some(to.to_owned());
+        queue.dead_letter_queue = Some(to.into());
     }
     queue
 }

@@ -142,7 +142,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, con
         }
     }
     if let Some(queue) = read_exhausted(&fields, context) {
-        policy.dead_letter_queue = Some(queue);
+        policy.dead_letter_queue = Some(queue.into());
     }
     policy
 }

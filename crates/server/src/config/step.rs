@@ -328,10 +328,10 @@ fn read_body(
     let with_node = script.as_ref().map(|script| &script.with).or(fields.node("with"));
     let raw = with_node.map(Node::to_value).unwrap_or_default();
     let step = |destination: String, with: Option<Template>, class: EffectClass| Step {
-        id,
+        id: id.into(),
         condition,
         action,
-        destination,
+        destination: destination.into(),
         with: with.unwrap_or(Template::Map(vec![])),
         class,
         repeat_allowed: action.repeat_allowed(&raw),

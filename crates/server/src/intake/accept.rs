@@ -287,7 +287,7 @@ pub fn job_for(worker: &Worker) -> NewJob {
     NewJob {
         worker: Arc::from(worker.name.as_str()),
         queue: Arc::from(worker.queue.as_str()),
-        dead_letter_queue: worker.retry.dead_letter_queue.as_deref().map(Arc::from),
+        dead_letter_queue: worker.retry.dead_letter_queue.clone(),
     }
 }
 

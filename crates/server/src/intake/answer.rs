@@ -153,7 +153,7 @@ fn result(first: &Duplicate) -> Option<Value> {
         .jobs
         .iter()
         .map(|job| {
-            let result = json!({ "state": job.state, "output": job.result, "finished_at": job.finished_at });
+            let result = json!({ "state": job.state, "output": job.result.as_deref(), "finished_at": job.finished_at });
             (job.worker.to_string(), result)
         })
         .collect();

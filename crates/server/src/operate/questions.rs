@@ -133,7 +133,7 @@ impl Operator {
             return Some(format!("worker:{} is paused", job.worker));
         }
         let live = self.revisions.current();
-        let destination = &live.config.workers.get(&*job.worker)?.next_outward(job.step)?.destination;
+        let destination = &*live.config.workers.get(&*job.worker)?.next_outward(job.step)?.destination;
         let gate = view.gates.get(destination)?;
         match (&gate.paused, gate.open_until, gate.not_before) {
             (Some(Pause::Auth), ..) => Some(format!("destination:{destination} is paused: it refused our credentials")),

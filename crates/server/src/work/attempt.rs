@@ -1,6 +1,5 @@
 //! One attempt at one step: the intent, the call, the settlement.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -73,7 +72,7 @@ impl Run<'_> {
             key,
             class: step.class,
             action: step.action.name(),
-            destination: Arc::from(step.destination.as_str()),
+            destination: step.destination.clone(),
             at: now,
         };
         self.job.tries += 1;
@@ -184,10 +183,10 @@ impl Run<'_> {
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
         self.books = Books::new(self.event.id, &self.job.worker, effects);
-        let result = self.books.left(step, &turn.label).unwrap_or_default();
+        let result = self.books.left(step, turn.key).unwrap_or_default();
         self.remember(worker, step, &turn);
         self.more_items = self.has_more(step, &turn);
-        match self.books.entry(&turn.label) {
+        match self.books.entry(turn.key) {
             Some(Entry { state: EffectState::Skipped, result: Some(why), .. }) => {
                 let (why, at) = (why.clone(), self.context.clock.wall());
                 let next = self.decided(Next::Skip { reason: String::new() }, self.job.attempts, at);

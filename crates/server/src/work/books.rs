@@ -1,6 +1,7 @@
 //! What the ledger knows of a job's effects, by what they are called.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_domain::event::EventId;
@@ -13,7 +14,7 @@ use sluice_ledger::EffectRecord;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub state: EffectState,
-    pub result: Option<Value>,
+    pub result: Option<Arc<Value>>,
     pub last_at: sluice_domain::time::Time,
 }
 
@@ -21,16 +22,16 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Books {
     event: EventId,
-    worker: String,
+    worker: Arc<str>,
     effects: HashMap<EffectKey, Entry>,
 }
 
 impl Books {
-    pub fn new(event: EventId, worker: &str, effects: Vec<EffectRecord>) -> Books {
+    pub fn new(event: EventId, worker: &Arc<str>, effects: Vec<EffectRecord>) -> Books {
         let entry =
             |effect: EffectRecord| Entry { state: effect.state, result: effect.result, last_at: effect.last_at };
         let effects = effects.into_iter().map(|effect| (effect.key, entry(effect))).collect();
-        Books { event, worker: worker.to_owned(), effects }
+        Books { event, worker: worker.clone(), effects }
     }
 
     /// The name for ever of what is called so.
@@ -38,16 +39,21 @@ impl Books {
         EffectKey::new(self.event, &self.worker, label)
     }
 
-    pub fn entry(&self, label: &str) -> Option<&Entry> {
-        self.effects.get(&self.key(label))
+    /// The same of one item of a step.
+    pub fn item(&self, step: &Step, item: usize) -> EffectKey {
+        self.key(&step.label(0, Some(item)))
     }
 
-    pub fn put(&mut self, label: &str, entry: Entry) {
-        self.effects.insert(self.key(label), entry);
+    pub fn entry(&self, key: EffectKey) -> Option<&Entry> {
+        self.effects.get(&key)
+    }
+
+    pub fn put(&mut self, key: EffectKey, entry: Entry) {
+        self.effects.insert(key, entry);
     }
 
     fn is_final(&self, label: &str) -> bool {
-        self.entry(label).is_some_and(|entry| entry.state.is_final())
+        self.entry(self.key(label)).is_some_and(|entry| entry.state.is_final())
     }
 
     /// How often what this step does was taken back: done again, it is another effect.
@@ -59,38 +65,38 @@ impl Books {
     /// Whether the effect of this step has to be taken back: it is there, or nobody knows.
     pub fn is_to_undo(&self, worker: &Worker, place: usize) -> bool {
         let Some(step) = worker.steps.get(place) else { return false };
-        let entry = self.entry(&step.label(self.round(worker, place), None));
+        let entry = self.entry(self.key(&step.label(self.round(worker, place), None)));
         entry.is_some_and(|entry| matches!(entry.state, EffectState::Applied | EffectState::Unknown))
     }
 
     /// Whether there is nothing left to do of what is called so.
-    pub fn is_finished(&self, step: &Step, label: &str) -> bool {
-        self.entry(label).is_some_and(|entry| {
-            entry.state.is_final() || (step.on_error == OnError::Continue && error_in(entry.result.as_ref()))
+    pub fn is_finished(&self, step: &Step, key: EffectKey) -> bool {
+        self.entry(key).is_some_and(|entry| {
+            entry.state.is_final() || (step.on_error == OnError::Continue && error_in(entry.result.as_deref()))
         })
     }
 
     /// What a finished step left, when it was done last.
-    pub fn output(&self, worker: &Worker, place: usize, step: &Step) -> Option<Value> {
+    pub fn output(&self, worker: &Worker, place: usize, step: &Step) -> Option<Arc<Value>> {
         let last = self.round(worker, place);
-        let labels = (0..=last).rev().map(|round| step.label(round, None));
-        labels.into_iter().find_map(|label| self.left(step, &label))
+        let mut keys = (0..=last).rev().map(|round| self.key(&step.label(round, None)));
+        keys.find_map(|key| self.left(step, key))
     }
 
     /// What was left under this name.
-    pub fn left(&self, step: &Step, label: &str) -> Option<Value> {
-        let entry = self.entry(label)?;
+    pub fn left(&self, step: &Step, key: EffectKey) -> Option<Arc<Value>> {
+        let entry = self.entry(key)?;
         let left = || Some(entry.result.clone().unwrap_or_default());
         match entry.state {
             EffectState::Applied => left(),
-            _ if self.is_finished(step, label) && error_in(entry.result.as_ref()) => left(),
+            _ if self.is_finished(step, key) && error_in(entry.result.as_deref()) => left(),
             _ => None,
         }
     }
 
     /// What every item of a step left; null for those that were passed over.
     pub fn list(&self, step: &Step, items: usize) -> Value {
-        let of = |item| self.left(step, &step.label(0, Some(item))).unwrap_or_default();
+        let of = |item| self.left(step, self.item(step, item)).as_deref().cloned().unwrap_or_default();
         Value::Array((0..items).map(of).collect())
     }
 }

@@ -1,5 +1,7 @@
 //! From a decision about a step to where its job stands, with what the step says about failures.
 
+use std::sync::Arc;
+
 use sluice_domain::job::JobState;
 use sluice_domain::outcome::Failure;
 use sluice_domain::progress::{JobNext, Standing};
@@ -38,32 +40,32 @@ fn undoes(worker: &Worker, books: &Books, place: u32) -> bool {
 }
 
 fn go_on_undoing(worker: &Worker, job: &JobRecord, standing: Standing<'_>, next: Next) -> JobNext {
-    let Some(mut undoing) = Undoing::read(job.result.as_ref()) else { return standing.after(next) };
+    let Some(mut undoing) = Undoing::read(job.result.as_deref()) else { return standing.after(next) };
     let place = standing.step;
     let undone = worker.step_at(place).and_then(|step| worker.steps.get(step.undoes?)).map(|step: &Step| &step.id);
     match next {
-        Next::Advance { .. } | Next::Skip { .. } => undoing.undone.extend(undone.cloned()),
+        Next::Advance { .. } | Next::Skip { .. } => undoing.undone.extend(undone.map(|step| step.to_string())),
         Next::Die { failure } => {
-            undoing.not_undone.extend(undone.map(|step| NotUndone { step: step.clone(), failure }));
+            undoing.not_undone.extend(undone.map(|step| NotUndone { step: step.to_string(), failure }));
         }
-        other => return JobNext { result: Some(undoing.to_value()), ..standing.after(other) },
+        other => return JobNext { result: Some(Arc::new(undoing.to_value())), ..standing.after(other) },
     }
     told(standing.move_to(place + 1), &undoing)
 }
 
 /// Alive, and what it died of is still there to be seen.
 fn told(next: JobNext, undoing: &Undoing) -> JobNext {
-    JobNext { failure: Some(undoing.failure.clone()), result: Some(undoing.to_value()), ..next }
+    JobNext { failure: Some(undoing.failure.clone()), result: Some(Arc::new(undoing.to_value())), ..next }
 }
 
 /// Everything that could be taken back was. A replay starts at the first step: what was undone is done again, as another
 /// effect.
 pub(super) fn undone(job: &JobRecord, standing: Standing<'_>) -> JobNext {
     let lost = || job.failure.clone().unwrap_or_else(lost);
-    let undoing = Undoing::read(job.result.as_ref()).unwrap_or_else(|| Undoing::new(lost()));
+    let undoing = Undoing::read(job.result.as_deref()).unwrap_or_else(|| Undoing::new(lost()));
     let dead = standing.after(Next::Die { failure: undoing.told() });
     debug_assert_eq!(dead.state, JobState::Dead);
-    JobNext { step: 0, result: Some(undoing.to_value()), ..dead }
+    JobNext { step: 0, result: Some(Arc::new(undoing.to_value())), ..dead }
 }
 
 fn lost() -> Failure {

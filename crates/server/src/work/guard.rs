@@ -111,7 +111,7 @@ impl Run<'_> {
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         self.context.metrics.policy(&refusal.policy, &refusal.rule, "refused");
         let at = self.context.clock.wall();
-        let result = refusal.to_value();
+        let result = Arc::new(refusal.to_value());
         let skip = Skip {
             job: self.job.id,
             n: self.job.tries,
@@ -120,14 +120,14 @@ impl Run<'_> {
             key: turn.key,
             class: step.class,
             action: step.action.name(),
-            destination: Arc::from(step.destination.as_str()),
-            result: result.clone(),
+            destination: step.destination.clone(),
+            result: Value::clone(&result),
             at,
         };
         if !self.context.ledger.skip(skip).await? {
             return Ok(None);
         }
-        self.books.put(&turn.label, Entry { state: EffectState::Skipped, result: Some(result.clone()), last_at: at });
+        self.books.put(turn.key, Entry { state: EffectState::Skipped, result: Some(result.clone()), last_at: at });
         self.more_items = self.has_more(step, turn);
         let reason = format!("{}: {}", refusal.policy, refusal.rule);
         let next = self.decided(Next::Skip { reason }, self.job.attempts, at);
@@ -152,7 +152,7 @@ impl Run<'_> {
     pub async fn write_noop(
         self: Box<Self>,
         mut next: sluice_domain::progress::JobNext,
-        result: Value,
+        result: Arc<Value>,
         at: Time,
     ) -> Result<Option<Finished>, sluice_ledger::Error> {
         if next.state == JobState::Noop && next.result.is_none() {

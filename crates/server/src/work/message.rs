@@ -13,7 +13,10 @@ pub fn filled(
     scope: &Scope,
     with: Value,
 ) -> Result<Value, TemplateProblem> {
-    let (Action::SendTemplate, Value::Object(mut with)) = (action, with.clone()) else { return Ok(with) };
+    let mut with = match with {
+        Value::Object(with) if action == Action::SendTemplate => with,
+        with => return Ok(with),
+    };
     let name = match with.remove("template") {
         Some(Value::String(name)) => name,
         _ => return Err(TemplateProblem("`template` has no value here".into())),

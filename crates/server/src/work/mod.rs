@@ -100,7 +100,7 @@ impl Place {
     /// Where the first step goes that reaches out from this one on; `None` if there is none.
     pub fn of(worker: &Worker, step: u32) -> Option<Place> {
         let step = worker.next_outward(step)?;
-        Some(Place { destination: Arc::from(step.destination.as_str()), order: step.order })
+        Some(Place { destination: step.destination.clone(), order: step.order })
     }
 
     /// For a job that no destination has to be asked about.
@@ -192,7 +192,7 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
 }
 
 /// Where a job of this worker lies once it is dead.
-fn dead_letter_queue(current: &Live, pinned: &Live, worker: &Worker) -> Option<String> {
+fn dead_letter_queue(current: &Live, pinned: &Live, worker: &Worker) -> Option<Arc<str>> {
     let of_queue =
         |live: &Live| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
     worker.retry.dead_letter_queue.clone().or_else(|| of_queue(current)).or_else(|| of_queue(pinned))

@@ -1,5 +1,7 @@
 //! What the steps behind a job left, for those that follow.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sluice_domain::approval::ApprovalState;
 use sluice_domain::job::EffectState;
@@ -35,7 +37,7 @@ impl Run<'_> {
             let output = match &step.foreach {
                 // A list that cannot be read any more has left nothing.
                 Some(foreach) => {
-                    Some(self.books.list(step, items(step, foreach, scope).map_or(0, |items| items.len())))
+                    Some(Arc::new(self.books.list(step, items(step, foreach, scope).map_or(0, |items| items.len()))))
                 }
                 None if step.action.is_inner() => {
                     inner::recall(self, live, step, scope, self.books.output(worker, place, step)).await?
@@ -72,7 +74,7 @@ impl Run<'_> {
     /// There is nothing to do in this step, or nothing more; on to the next one.
     pub fn pass(&mut self, step: &Step, output: Option<Value>, scope: &mut Scope) {
         if let Some(output) = output {
-            self.show(step, output, scope);
+            self.show(step, Arc::new(output), scope);
         }
         self.job.step += 1;
         self.job.attempts = 0;
@@ -82,9 +84,8 @@ impl Run<'_> {
     pub fn keep(&mut self, step: &Step, turn: &Turn, output: Value, scope: &mut Scope) {
         match turn.item {
             Some(_) => {
-                let entry =
-                    Entry { state: EffectState::Applied, result: Some(output), last_at: self.context.clock.wall() };
-                self.books.put(&turn.label, entry);
+                let (result, last_at) = (Some(Arc::new(output)), self.context.clock.wall());
+                self.books.put(turn.key, Entry { state: EffectState::Applied, result, last_at });
             }
             None => self.pass(step, Some(output), scope),
         }
@@ -93,20 +94,25 @@ impl Run<'_> {
     /// What was just done is part of what the step left.
     pub fn remember(&mut self, worker: &Worker, step: &Step, turn: &Turn) {
         let output = match turn.item {
-            Some((_, items)) => Some(self.books.list(step, items)),
+            Some((_, items)) => Some(Arc::new(self.books.list(step, items))),
             None if step.undoes.is_some() => None,
-            None => self.books.output(worker, self.job.step as usize, step),
+            None => {
+                let before = || self.books.output(worker, self.job.step as usize, step);
+                self.books.left(step, turn.key).or_else(before)
+            }
         };
         if let Some(output) = output {
-            self.outputs.insert(step.id.clone(), output);
+            self.outputs.put(&step.id, output);
         }
     }
 
-    fn show(&mut self, step: &Step, output: Value, scope: &mut Scope) {
-        scope.set_step_output(&step.id, output.clone());
+    fn show(&mut self, step: &Step, output: Arc<Value>, scope: &mut Scope) {
+        scope.set_step_output(&step.id, Value::clone(&output));
         match step.action {
-            action if !inner::is_result(action) => drop(self.inside.insert(step.id.clone(), output)),
-            _ => drop(self.outputs.insert(step.id.clone(), output)),
+            action if !inner::is_result(action) => {
+                drop(self.inside.insert(step.id.to_string(), Arc::unwrap_or_clone(output)))
+            }
+            _ => self.outputs.put(&step.id, output),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::Map;
 use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::outputs::Outputs;
 use sluice_domain::progress::{Interrupted, interrupted_next};
 use sluice_domain::random::Random;
 use sluice_domain::retry::RetryPolicy;
@@ -68,7 +68,7 @@ async fn settle_interrupted(context: &Context, job: JobRecord) -> Result<(), slu
         at,
     };
     let (next, attempts) = interrupted_next(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
-    let outputs = Map::new();
+    let outputs = Outputs::default();
     let standing = case.standing(attempts, &outputs);
     let books = event.map(|(event, _)| Books::new(event.id, &job.worker, effects.clone()));
     let decided = |next| match (&worker, &books) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::outputs::Outputs;
 use sluice_domain::progress::{JobNext, Seen, Standing, effect_after, run_seed};
 use sluice_domain::random::Random;
 use sluice_domain::settle::{Next, Verdict};
@@ -32,11 +33,11 @@ pub(super) struct Run<'a> {
     pub event: Arc<EventRecord>,
     pub body: Arc<EventBody>,
     pub destination: Arc<str>,
-    pub dead_letter_queue: Option<String>,
+    pub dead_letter_queue: Option<Arc<str>>,
     /// What the ledger knows of the job's effects.
     pub books: Books,
     /// Outputs of steps that reached out, for the result.
-    pub outputs: Map<String, Value>,
+    pub outputs: Outputs,
     /// Outputs of steps inside, for the result of a job that did nothing else.
     pub inside: Map<String, Value>,
     /// Whether the step has more items than the one that was tried.
@@ -76,7 +77,7 @@ impl<'a> Run<'a> {
             destination: order.destination,
             dead_letter_queue: None,
             books,
-            outputs: Map::new(),
+            outputs: Outputs::default(),
             inside: Map::new(),
             more_items: false,
             worker: None,
@@ -112,7 +113,7 @@ impl<'a> Run<'a> {
         }
         let mut next = self.standing(0, at).complete();
         if next.state == JobState::Noop && !self.inside.is_empty() {
-            next.result = Some(Value::Object(self.inside.clone()));
+            next.result = Some(Arc::new(Value::Object(self.inside.clone())));
         }
         self.write(next, None, None, None, at).await
     }
@@ -171,13 +172,12 @@ impl<'a> Run<'a> {
         if let (Next::Die { failure }, Some(worker)) = (&next, &worker)
             && decide::goes_on(worker, self.job.step)
         {
-            result = Some(error_output(failure));
+            result = Some(Arc::new(error_output(failure)));
         }
         if state == EffectState::Applied {
             self.context.metrics.effect(&self.destination, at.since(self.event.received_at));
         }
-        let label = tried.turn.label.clone();
-        self.books.put(&label, Entry { state, result: result.clone(), last_at: at });
+        self.books.put(tried.turn.key, Entry { state, result: result.clone(), last_at: at });
         if let (Some(worker), Some(step)) = (&worker, step) {
             self.remember(worker, step, &tried.turn);
             self.more_items = self.has_more(step, &tried.turn);

@@ -50,14 +50,13 @@ impl Run<'_> {
         };
         let items = items(step, foreach, scope)?;
         for (index, item) in items.iter().enumerate() {
-            let label = step.label(0, Some(index));
-            if self.books.is_finished(step, &label) {
+            let turn = self.named(step.label(0, Some(index)), Some((index, items.len())));
+            if self.books.is_finished(step, turn.key) {
                 continue;
             }
             scope.set("item", item.clone());
             scope.set("index", Value::from(index));
             if holds(step, scope)? {
-                let turn = self.named(label, Some((index, items.len())));
                 return Ok(match self.not_before(step, &turn) {
                     Some(due) if due > self.context.clock.wall() => Turned::NotYet(due),
                     _ => Turned::Do(turn),
@@ -67,16 +66,16 @@ impl Run<'_> {
         Ok(Turned::Pass(Some(self.books.list(step, items.len()))))
     }
 
-    fn named(&self, label: String, item: Option<(usize, usize)>) -> Turn {
-        Turn { key: self.books.key(&label), label: Arc::from(label), item }
+    fn named(&self, label: Arc<str>, item: Option<(usize, usize)>) -> Turn {
+        Turn { key: self.books.key(&label), label, item }
     }
 
     /// When an item may follow the ones that were done.
     fn not_before(&self, step: &Step, turn: &Turn) -> Option<Time> {
         let (_, items) = turn.item?;
         let begun = (0..items).filter_map(|item| {
-            let label = step.label(0, Some(item));
-            Some((self.books.key(&label), self.books.entry(&label)?.last_at))
+            let key = self.books.item(step, item);
+            Some((key, self.books.entry(key)?.last_at))
         });
         step.pace?.not_before(begun, turn.key)
     }
@@ -84,7 +83,7 @@ impl Run<'_> {
     /// Whether a step has more to do than this item.
     pub fn has_more(&self, step: &Step, turn: &Turn) -> bool {
         turn.item.is_some_and(|(index, items)| {
-            has_more(items, index, |other| self.books.is_finished(step, &step.label(0, Some(other))))
+            has_more(items, index, |other| self.books.is_finished(step, self.books.item(step, other)))
         })
     }
 }

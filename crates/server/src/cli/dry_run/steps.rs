@@ -50,7 +50,7 @@ pub(super) fn job(live: &Live, prepared: &Prepared, job: &NewJob, now: Time, cov
         let report_of_step = rehearsal.step(step, &would_run);
         // What a step inside comes to is known, so nobody waits for it.
         if report_of_step.runs != Runs::No && report_of_step.output.is_none() {
-            would_run.insert(step.id.clone());
+            would_run.insert(step.id.to_string());
         }
         let ends_here = report_of_step.problem.is_some();
         report.steps.push(report_of_step);
@@ -83,9 +83,9 @@ impl Rehearsal<'_> {
         let mut with_needs = needs(expressions, would_run);
         with_needs.extend(self.message_needs(step).into_iter().filter(|step| would_run.contains(step)));
         let mut report = StepReport {
-            step: step.id.clone(),
+            step: step.id.to_string(),
             action: step.action.name(),
-            destination: step.destination.clone(),
+            destination: step.destination.to_string(),
             class: step.class.as_str(),
             effect_key: EffectKey::new(self.event, &self.worker.name, &step.label(0, step.foreach.as_ref().map(|_| 0)))
                 .to_string(),

@@ -170,7 +170,7 @@ impl JobView {
             replays: job.replays,
             failure: job.failure.as_ref().map(FailureView::from),
             dead_letter_queue: job.dead_letter_queue.clone(),
-            result: job.result.as_ref().map(mask::value),
+            result: job.result.as_deref().map(mask::value),
             revision: job.revision.to_string(),
             trace: event.trace.clone(),
         }
@@ -187,7 +187,7 @@ impl From<&EffectRecord> for EffectView {
             class: effect.class.as_str().to_owned(),
             state: effect.state.as_str().to_owned(),
             attempts: effect.attempts,
-            result: effect.result.as_ref().map(mask::value),
+            result: effect.result.as_deref().map(mask::value),
             first_at: effect.first_at.to_string(),
             last_at: effect.last_at.to_string(),
         }

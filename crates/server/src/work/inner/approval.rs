@@ -78,7 +78,7 @@ pub(in crate::work) fn ask(run: &Run<'_>, step: &Step, key: EffectKey, with: &Va
         id: key.into(),
         job: run.job.id,
         worker: run.job.worker.clone(),
-        step_id: step.id.as_str().into(),
+        step_id: step.id.clone(),
         title,
         summary: text("summary").unwrap_or_default(),
         expires_at: at + expires,

@@ -81,19 +81,19 @@ pub(super) async fn recall(
     live: &Live,
     step: &Step,
     scope: &Scope,
-    kept: Option<Value>,
-) -> Result<Option<Value>, sluice_ledger::Error> {
+    kept: Option<Arc<Value>>,
+) -> Result<Option<Arc<Value>>, sluice_ledger::Error> {
     Ok(match step.action {
         Action::ComputeDedupKey => {
             let holds = step.condition.as_ref().is_none_or(|condition| condition.holds(scope).unwrap_or(false));
             let with = step.with.render(scope, &live.secrets).ok().flatten().filter(|_| holds);
             with.and_then(|with| match dedup_key::perform(step, &with, scope) {
-                Inner::Done(output) => Some(output),
+                Inner::Done(output) => Some(Arc::new(output)),
                 _ => None,
             })
         }
         Action::QueuePull => match kept {
-            Some(kept) => Some(queue_pull::messages(&run.context.ledger, &kept).await?),
+            Some(kept) => Some(Arc::new(queue_pull::messages(&run.context.ledger, &kept).await?)),
             None => None,
         },
         _ => kept,
