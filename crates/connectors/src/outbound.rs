@@ -153,8 +153,8 @@ impl Outbound {
     pub(crate) async fn send(&self, request: Request, deadline: Instant) -> Result<Answer, Fault> {
         let started = Instant::now();
         let origin = origin(&request);
-        let host = origin.host.clone();
-        let answered = self.answered(request, origin, deadline, started).await;
+        let host = &*origin.host;
+        let answered = self.answered(request, &origin, deadline, started).await;
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &answered {
             Ok(answer) => tracing::debug!(host, status = answer.status, elapsed_ms, "answered"),
@@ -166,7 +166,7 @@ impl Outbound {
     async fn answered(
         &self,
         request: Request,
-        origin: Origin,
+        origin: &Origin,
         deadline: Instant,
         started: Instant,
     ) -> Result<Answer, Fault> {
@@ -176,9 +176,9 @@ impl Outbound {
         }
         let uri = authority(&request.url);
         let outgoing = outgoing(request).map_err(|error| invalid(host, &error))?;
-        let mut connection = match self.pool.take(&origin) {
+        let mut connection = match self.pool.take(origin) {
             Some(connection) => connection,
-            None => match timeout_at(deadline, self.door.open(&origin, &uri)).await {
+            None => match timeout_at(deadline, self.door.open(origin, &uri)).await {
                 Ok(opened) => opened.map_err(|closed| not_opened(host, closed))?,
                 Err(_) => return Err(no_connection(host, started)),
             },

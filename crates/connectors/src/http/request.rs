@@ -1,5 +1,7 @@
 //! Settings and a destination become a request. Pure.
 
+use std::sync::{Mutex, PoisonError};
+
 use bytes::Bytes;
 use data_encoding::BASE64;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -42,6 +44,16 @@ pub(crate) struct Target {
     allow_private_addresses: bool,
     /// What must not appear in any text about this destination.
     pub(crate) secrets: Vec<SecretValue>,
+    /// Where the last request went: most steps always mean one URL.
+    last: Mutex<Option<Located>>,
+}
+
+/// A URL as a step gave it, and what was found of it.
+#[derive(Debug)]
+struct Located {
+    text: String,
+    url: Url,
+    reach: Reach,
 }
 
 #[derive(Debug)]
@@ -82,7 +94,13 @@ impl Target {
                 .ok_or("auth: the secret has a character that no header may have, such as a line break")?;
             headers.insert(AUTHORIZATION, value);
         }
-        Ok(Target { base, headers, allow_private_addresses: destination.allow_private_addresses, secrets })
+        Ok(Target {
+            base,
+            headers,
+            allow_private_addresses: destination.allow_private_addresses,
+            secrets,
+            last: Mutex::default(),
+        })
     }
 
     /// The URL that a step means, and how far it may reach.
@@ -111,6 +129,12 @@ impl Target {
             })?;
             text.push_str(fragment.as_deref().unwrap_or_default());
         }
+        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(located) = &*last()
+            && located.text == text
+        {
+            return Ok((located.url.clone(), located.reach));
+        }
         let url = Url::parse(&text).map_err(|error| problem("url", format_args!("is not a URL: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(problem("url", "holds a user or a password; these belong in the destination's auth"));
@@ -127,6 +151,7 @@ impl Target {
             ));
         }
         let reach = if home || self.allow_private_addresses { Reach::Anywhere } else { Reach::Public };
+        *last() = Some(Located { text, url: url.clone(), reach });
         Ok((url, reach))
     }
 }

@@ -1,6 +1,7 @@
 //! An answer becomes an outcome. Pure.
 
-use serde_json::{Map, Value, json};
+use hyper::header::{CONTENT_TYPE, DATE, ETAG, HeaderName, LAST_MODIFIED, LINK, LOCATION};
+use serde_json::{Map, Value};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
@@ -8,8 +9,16 @@ use crate::outbound::Answer;
 use crate::text::excerpt;
 
 /// The headers of an answer that a later step may use.
-const KEPT_HEADERS: [&str; 8] =
-    ["content-type", "date", "etag", "last-modified", "link", "location", "request-id", "x-request-id"];
+static KEPT_HEADERS: [HeaderName; 8] = [
+    CONTENT_TYPE,
+    DATE,
+    ETAG,
+    LAST_MODIFIED,
+    LINK,
+    LOCATION,
+    HeaderName::from_static("request-id"),
+    HeaderName::from_static("x-request-id"),
+];
 
 /// What decides how an answer is read.
 #[derive(Clone, Copy, Debug)]
@@ -101,14 +110,19 @@ fn failure(answer: &Answer, host: &str, class: FailureClass, what: &str) -> Fail
 /// The step's output.
 fn output(answer: &Answer) -> Value {
     let headers: Map<String, Value> = KEPT_HEADERS
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), answer.headers.get(name)?.to_str().ok()?.into())))
+        .iter()
+        .filter_map(|name| Some((name.to_string(), answer.headers.get(name)?.to_str().ok()?.into())))
         .collect();
-    let mut output = json!({"status": answer.status, "headers": headers, "body": body(answer)});
+    // Not `json!`, which copies what it is given.
+    let mut output = Map::from_iter([
+        ("status".to_owned(), answer.status.into()),
+        ("headers".to_owned(), headers.into()),
+        ("body".to_owned(), body(answer)),
+    ]);
     if answer.cut {
-        output["body_cut"] = true.into();
+        output.insert("body_cut".to_owned(), true.into());
     }
-    output
+    output.into()
 }
 
 /// JSON where it is JSON, else text, else nothing.
@@ -131,6 +145,7 @@ fn body(answer: &Answer) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::time::Duration;
 
     const NOW: &str = "2026-03-01T12:00:00Z";

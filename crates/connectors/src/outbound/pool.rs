@@ -55,12 +55,15 @@ impl Pool {
     }
 
     /// Keeps a connection for the next call. It is closed if that does not come in time.
-    pub fn give_back(&self, origin: Origin, mut connection: Connection) {
+    pub fn give_back(&self, origin: &Origin, mut connection: Connection) {
         if !connection.is_usable() {
             return;
         }
         let mut idle = self.idle();
-        let kept = idle.connections.entry(origin).or_default();
+        let kept = match idle.connections.get_mut(origin) {
+            Some(kept) => kept,
+            None => idle.connections.entry(origin.clone()).or_default(),
+        };
         if kept.len() < self.per_origin_max {
             kept.push((Instant::now(), connection));
         }

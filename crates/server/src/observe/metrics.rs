@@ -27,7 +27,7 @@ pub struct AttemptLabels {
     /// Where.
     pub destination: String,
     /// done, noop, retry, wait, reject, unsure.
-    pub outcome: String,
+    pub outcome: &'static str,
 }
 
 /// What a job came to.
@@ -36,9 +36,9 @@ pub struct JobLabels {
     /// Whose.
     pub worker: String,
     /// The state.
-    pub state: String,
+    pub state: &'static str,
     /// Whether it was a replay.
-    pub replay: String,
+    pub replay: &'static str,
 }
 
 /// Why a job died.
@@ -287,12 +287,11 @@ impl Metrics {
     }
 
     /// An attempt has ended.
-    pub fn attempt(&self, destination: &str, outcome: &str, took: Duration) {
-        let destination = destination.to_owned();
-        self.attempts
-            .get_or_create(&AttemptLabels { destination: destination.clone(), outcome: outcome.to_owned() })
-            .inc();
-        self.attempt_seconds.get_or_create(&DestinationLabels { destination }).observe(took.as_secs_f64());
+    pub fn attempt(&self, destination: &str, outcome: &'static str, took: Duration) {
+        let labels = AttemptLabels { destination: destination.to_owned(), outcome };
+        self.attempts.get_or_create(&labels).inc();
+        let labels = DestinationLabels { destination: labels.destination };
+        self.attempt_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// An effect is applied, so long after its request arrived.
@@ -303,14 +302,9 @@ impl Metrics {
     }
 
     /// A job has come to an end.
-    pub fn job(&self, worker: &str, state: &str, replay: bool) {
-        self.jobs
-            .get_or_create(&JobLabels {
-                worker: worker.to_owned(),
-                state: state.to_owned(),
-                replay: if replay { "yes" } else { "no" }.to_owned(),
-            })
-            .inc();
+    pub fn job(&self, worker: &str, state: &'static str, replay: bool) {
+        let labels = JobLabels { worker: worker.to_owned(), state, replay: if replay { "yes" } else { "no" } };
+        self.jobs.get_or_create(&labels).inc();
     }
 
     /// The page that Prometheus reads.

@@ -122,7 +122,7 @@ pub struct Inbox(mpsc::UnboundedReceiver<Message>);
 /// The thin loop around the scheduler: performs what it decides and tells it what came of it.
 #[derive(Debug)]
 pub struct Loop {
-    context: Context,
+    context: Arc<Context>,
     handle: Handle,
     inbox: Inbox,
     scheduler: Scheduler,
@@ -135,7 +135,7 @@ impl Loop {
     /// Prepares the loop. `paused` is what the ledger says is paused.
     pub fn new(context: Context, handle: Handle, inbox: Inbox, paused: Vec<Target>) -> Loop {
         let scheduler = Scheduler::new(Random::seeded(context.clock.wall().0 as u64));
-        Loop { context, handle, inbox, scheduler, held: Held::default(), paused, stopping: false }
+        Loop { context: Arc::new(context), handle, inbox, scheduler, held: Held::default(), paused, stopping: false }
     }
 
     /// Runs until it is told to stop and the last job has ended.
@@ -245,8 +245,8 @@ impl Loop {
                 return Input::Settled { job: id, verdict: None, again: None };
             }
         };
-        let place = place.or_else(|| Some(Place::nowhere())).filter(|_| job.state.is_live());
-        let again = place.map(|place| {
+        let again = job.state.is_live().then(|| {
+            let place = place.unwrap_or_else(Place::nowhere);
             let again = pending(&job, place.clone());
             self.held.update(job, &place);
             again
@@ -380,10 +380,11 @@ impl Loop {
 }
 
 /// Starts a run. The loop hears of its end even if it panics.
-fn start(context: Context, handle: Handle, order: Order) {
+fn start(context: Arc<Context>, handle: Handle, order: Order) {
     let id = order.job.id;
     tokio::spawn(async move {
-        match caught(work(&context, order)).await {
+        // A task is copied whole whenever it changes hands: what is large of it stays in its place.
+        match caught(Box::pin(work(&context, order))).await {
             Ok(Ok(Some(finished))) => return handle.send(Message::Finished(id, Ended::Told(Box::new(finished)))),
             Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::error!(job = %id, %error, "the ledger did not take the end of this run"),
@@ -396,7 +397,7 @@ fn start(context: Context, handle: Handle, order: Order) {
 /// Memory does not know how a run ended: what the ledger knows takes its place, in a moment. Until then the job keeps its
 /// slot and the head of its lane, so that nobody overtakes it; and an attempt that was lost is settled first, as after a
 /// crash, so that nothing is sent again that nobody knows the outcome of.
-fn read_anew(context: Context, handle: Handle, id: JobId) {
+fn read_anew(context: Arc<Context>, handle: Handle, id: JobId) {
     tokio::spawn(async move {
         let job = loop {
             tokio::time::sleep(LOOK_AGAIN).await;
