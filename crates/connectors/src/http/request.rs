@@ -1,5 +1,6 @@
 //! Settings and a destination become a request. Pure.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -49,11 +50,17 @@ pub(crate) struct Target {
 }
 
 /// A URL as a step gave it, and what was found of it.
-#[derive(Debug)]
 struct Located {
     text: String,
     url: Url,
     reach: Reach,
+}
+
+/// What it carries is not shown: secrets and personal data may be rendered into it.
+impl fmt::Debug for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Located").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -333,6 +340,19 @@ mod tests {
              x-tenant: other\n\n\
              {\"b\":1,\"a\":[null]}"
         );
+    }
+
+    #[test]
+    fn the_url_of_the_last_request_stands_for_no_other() {
+        let target = with_credentials();
+        let url = |url: &str| built(json!({ "url": url }), &target).map(|request| request.url.to_string());
+        for _ in 0..2 {
+            assert_eq!(url("/a").as_deref(), Ok("https://api.example.com/v1/a"));
+            assert_eq!(url("/a").as_deref(), Ok("https://api.example.com/v1/a"));
+            assert_eq!(url("/b").as_deref(), Ok("https://api.example.com/v1/b"));
+            let refused = [url("https://other.example.com/a"), url("https://other.example.com/a")];
+            assert!(refused.iter().all(|url| url.as_ref().is_err_and(|failure| failure.code == "other-origin")));
+        }
     }
 
     #[test]
