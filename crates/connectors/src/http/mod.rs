@@ -3,16 +3,17 @@
 mod request;
 pub(crate) mod response;
 mod settings;
+mod target;
 
 use std::time::Duration;
 
 use hyper::header::HeaderMap;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 
-pub(crate) use request::Target;
 use request::{Marks, build};
 use response::{Reading, outcome, readback};
 use settings::Settings;
+pub(crate) use target::Target;
 
 use crate::outbound::{Outbound, Request};
 use crate::text::{exposed, redact, redact_outcome};

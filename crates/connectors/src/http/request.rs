@@ -1,19 +1,13 @@
 //! Settings and a destination become a request. Pure.
 
-use std::fmt;
-use std::sync::{Mutex, PoisonError};
-
 use bytes::Bytes;
-use data_encoding::BASE64;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use sluice_domain::destination::{HttpAuth, HttpDestination};
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::verify::SecretValue;
-use url::Url;
 
 use super::settings::{Body, Settings};
-use crate::outbound::{Reach, Request, sensitive};
+use super::target::Target;
+use crate::outbound::Request;
 use crate::parameter::{kind, problem, scalar};
 use crate::text::percent_encode;
 
@@ -21,7 +15,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// What may stand unescaped in a query or a form.
-const UNRESERVED: &[u8] = b"-._~";
+pub(super) const UNRESERVED: &[u8] = b"-._~";
 
 /// Headers that frame the request: set by hand they would let one request look like two.
 const FRAMING: [&str; 9] = [
@@ -35,149 +29,6 @@ const FRAMING: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
-
-/// A plain HTTP destination, prepared once.
-#[derive(Debug, Default)]
-pub(crate) struct Target {
-    base: Option<Base>,
-    /// Headers for every request, credentials included; all of them are masked when shown.
-    headers: HeaderMap,
-    allow_private_addresses: bool,
-    /// What must not appear in any text about this destination.
-    pub(crate) secrets: Vec<SecretValue>,
-    /// Where the last request went: most steps always mean one URL.
-    last: Mutex<Option<Located>>,
-}
-
-/// A URL as a step gave it, and what was found of it.
-struct Located {
-    text: String,
-    url: Url,
-    reach: Reach,
-}
-
-/// What it carries is not shown: secrets and personal data may be rendered into it.
-impl fmt::Debug for Located {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Located").finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
-struct Base {
-    /// Without a slash at its end.
-    text: String,
-    url: Url,
-}
-
-impl Target {
-    /// Prepares a destination, or says which of its keys is wrong.
-    pub(crate) fn new(destination: &HttpDestination) -> Result<Target, String> {
-        let base = destination.base_url.as_deref().map(Base::parse).transpose()?;
-        let mut headers = HeaderMap::with_capacity(destination.headers.len() + 1);
-        let mut secrets = Vec::new();
-        for (name, value) in &destination.headers {
-            let parsed = header_name(name).map_err(|what| format!("headers: `{name}` {what}"))?;
-            let value_parsed = sensitive(value.expose())
-                .ok_or_else(|| format!("headers: the value of `{name}` has a character that no header may have"))?;
-            headers.append(parsed, value_parsed);
-            secrets.push(value.clone());
-        }
-        let authorization = match &destination.auth {
-            HttpAuth::None => None,
-            HttpAuth::Bearer(token) => {
-                secrets.push(token.clone());
-                Some(format!("Bearer {}", token.expose()))
-            }
-            HttpAuth::Basic { user, password } => {
-                let encoded = BASE64.encode(format!("{user}:{}", password.expose()).as_bytes());
-                secrets.push(password.clone());
-                secrets.push(SecretValue::new(encoded.as_str()));
-                Some(format!("Basic {encoded}"))
-            }
-        };
-        if let Some(authorization) = authorization {
-            let value = sensitive(&authorization)
-                .ok_or("auth: the secret has a character that no header may have, such as a line break")?;
-            headers.insert(AUTHORIZATION, value);
-        }
-        Ok(Target {
-            base,
-            headers,
-            allow_private_addresses: destination.allow_private_addresses,
-            secrets,
-            last: Mutex::default(),
-        })
-    }
-
-    /// The URL that a step means, and how far it may reach.
-    fn locate(&self, url: &str, query: Option<&Map<String, Value>>) -> Result<(Url, Reach), Failure> {
-        let url = url.trim();
-        let mut text = if is_absolute(url) {
-            url.to_owned()
-        } else if let Some(base) = &self.base {
-            format!("{}/{}", base.text, url.trim_start_matches('/'))
-        } else {
-            return Err(problem("url", "is relative, and the destination has no base_url"));
-        };
-        if let Some(query) = query {
-            let fragment = text.find('#').map(|at| text.split_off(at));
-            let mut first = !text.contains('?');
-            pairs(query, "query", |name, value| {
-                if first {
-                    text.push('?');
-                } else if !text.ends_with(['?', '&']) {
-                    text.push('&');
-                }
-                first = false;
-                percent_encode(name, UNRESERVED, &mut text);
-                text.push('=');
-                percent_encode(value, UNRESERVED, &mut text);
-            })?;
-            text.push_str(fragment.as_deref().unwrap_or_default());
-        }
-        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(located) = &*last()
-            && located.text == text
-        {
-            return Ok((located.url.clone(), located.reach));
-        }
-        let url = Url::parse(&text).map_err(|error| problem("url", format_args!("is not a URL: {error}")))?;
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(problem("url", "holds a user or a password; these belong in the destination's auth"));
-        }
-        let home = self.base.as_ref().is_some_and(|base| base.url.origin() == url.origin());
-        if !home && self.base.is_some() && !self.headers.is_empty() {
-            return Err(Failure::new(
-                FailureClass::Permanent,
-                "other-origin",
-                format!(
-                    "`with.url` leads to {}, which is not the destination's base_url, so its credentials stay here. Use a destination of its own for that host.",
-                    url.host_str().unwrap_or_default()
-                ),
-            ));
-        }
-        let reach = if home || self.allow_private_addresses { Reach::Anywhere } else { Reach::Public };
-        *last() = Some(Located { text, url: url.clone(), reach });
-        Ok((url, reach))
-    }
-}
-
-impl Base {
-    fn parse(text: &str) -> Result<Base, String> {
-        let url = Url::parse(text).map_err(|error| format!("base_url: is not a URL: {error}"))?;
-        let user = !url.username().is_empty() || url.password().is_some();
-        if user || !is_absolute(text) || url.query().is_some() || url.fragment().is_some() {
-            return Err("base_url: must be http:// or https://, a host and at most a path".to_owned());
-        }
-        Ok(Base { text: text.trim_end_matches('/').to_owned(), url })
-    }
-}
-
-fn is_absolute(url: &str) -> bool {
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
-}
 
 /// What is the same in every attempt of one effect, and the trace it belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +102,11 @@ fn encode(body: &Body<'_>) -> Result<(Bytes, Option<&'static str>), Failure> {
 }
 
 /// Hands out names and values; a list is its name repeated, `null` is left out.
-fn pairs(map: &Map<String, Value>, parameter: &str, mut each: impl FnMut(&str, &str)) -> Result<(), Failure> {
+pub(super) fn pairs(
+    map: &Map<String, Value>,
+    parameter: &str,
+    mut each: impl FnMut(&str, &str),
+) -> Result<(), Failure> {
     for (name, value) in map {
         let values = value.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(value));
         for value in values.iter().filter(|value| !value.is_null()) {
@@ -267,7 +122,7 @@ fn pairs(map: &Map<String, Value>, parameter: &str, mut each: impl FnMut(&str, &
     Ok(())
 }
 
-fn header_name(name: &str) -> Result<HeaderName, &'static str> {
+pub(super) fn header_name(name: &str) -> Result<HeaderName, &'static str> {
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "is not a header name")?;
     if FRAMING.contains(&name.as_str()) {
         return Err("frames the request and cannot be set");
@@ -289,8 +144,10 @@ fn names_a_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outbound::Reach;
     use hyper::Method;
     use serde_json::json;
+    use sluice_domain::destination::{HttpAuth, HttpDestination};
 
     const MARKS: Marks<'static> = Marks { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
 
