@@ -1,6 +1,7 @@
 //! The event: one accepted fact, normalized.
 
 mod mapping;
+mod seen;
 
 use std::fmt;
 
@@ -18,19 +19,6 @@ pub use mapping::{EventMapping, MappingProblem, Origin};
 /// It is derived from the idempotency key, so that every node that accepts the same request answers with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(pub [u8; 16]);
-
-/// Identity and attributes are seen at the top too, where nothing else has their names.
-fn flattened(mut event: Value) -> Value {
-    let part = |name: &str| event.get(name).and_then(Value::as_object).into_iter().flatten();
-    let shown = part("identity").chain(part("attributes"));
-    let shown: Vec<(String, Value)> = shown.map(|(name, value)| (name.clone(), value.clone())).collect();
-    if let Value::Object(fields) = &mut event {
-        for (name, value) in shown {
-            fields.entry(name).or_insert(value);
-        }
-    }
-    event
-}
 
 /// Lower case, without padding and without letters that are read for one another.
 static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLock::new(|| {
@@ -121,21 +109,6 @@ pub struct Audit {
 }
 
 impl Event {
-    /// What expressions see as `event`: the fields of the shape, and the members of identity and attributes
-    /// directly, where no field of the shape has that name.
-    pub fn to_scope(&self) -> Value {
-        serde_json::to_value(self).map_or(Value::Null, flattened)
-    }
-
-    /// The same from an event's JSON text, without a detour. `raw_event_ref` is where its request is found.
-    pub fn scope_of_text(text: &str, raw_event_ref: String) -> Result<Value, serde_json::Error> {
-        let mut event: Value = serde_json::from_str(text)?;
-        if let Some(audit) = event.get_mut("audit").and_then(Value::as_object_mut) {
-            audit.insert("raw_event_ref".to_owned(), Value::String(raw_event_ref));
-        }
-        Ok(flattened(event))
-    }
-
     /// Whether something stands at a path into what expressions see of it: not null, and not an empty text.
     pub fn has(&self, path: &Path) -> bool {
         let says = |value: Option<&Value>| match value {

@@ -3,6 +3,7 @@
 //! Callers hold a [`Ledger`]: concrete, cheap to clone, with verbs instead of tables. Each verb is one transaction, and
 //! a repeat of it does no harm. That many callers are grouped into one commit is the driver's own business.
 
+mod at_hand;
 pub mod bench;
 mod error;
 mod guard;
@@ -24,6 +25,7 @@ use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
+pub use at_hand::AtHand;
 pub use error::Error;
 pub use guard::{
     ApprovalFilter, ApprovalRecord, Ask, BegunWithin, Decide, Decided, GuardOp, GuardReply, Release, SafeModeRecord,

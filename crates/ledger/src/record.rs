@@ -11,6 +11,8 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
+use crate::at_hand::AtHand;
+
 /// The place of an event in the order of acceptance.
 pub type Ord = i64;
 
@@ -87,6 +89,8 @@ pub struct EventBody {
     pub raw: Vec<u8>,
     /// The normalized event, as JSON.
     pub normalized: String,
+    /// The same as it is, until its first run.
+    pub at_hand: AtHand,
 }
 
 impl EventBody {

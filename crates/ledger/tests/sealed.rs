@@ -10,8 +10,8 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobNext, Ledger,
-    NewEvent, Options, Quarantine, RootKey, Settlement,
+    Acceptance, Accepted, AtHand, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobNext,
+    Ledger, NewEvent, Options, Quarantine, RootKey, Settlement,
 };
 
 use given::{START, event, root_key};
@@ -39,6 +39,7 @@ fn personal(key: &str) -> NewEvent {
             headers: format!("{{\"x-sender\":\"{SECRET}\"}}"),
             raw: format!("{{\"email\":\"{SECRET}\",\"key\":\"{key}\"}}").into_bytes(),
             normalized: format!("{{\"identity\":{{\"email\":\"{SECRET}\"}}}}"),
+            at_hand: AtHand::default(),
         }),
         contact: contact(SECRET),
         ..event(key)
@@ -337,7 +338,12 @@ async fn contacts_are_known_however_many_there_are() {
     let ledger = open(directory.path());
     let about = |round: usize, n: usize| NewEvent {
         contact: contact(&n.to_string()),
-        body: Arc::new(EventBody { headers: "{}".into(), raw: n.to_string().into_bytes(), normalized: "{}".into() }),
+        body: Arc::new(EventBody {
+            headers: "{}".into(),
+            raw: n.to_string().into_bytes(),
+            normalized: "{}".into(),
+            at_hand: AtHand::default(),
+        }),
         ..event(&format!("{round}.{n}"))
     };
     let mut senders = tokio::task::JoinSet::new();

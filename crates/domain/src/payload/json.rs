@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::{PayloadProblem, text};
@@ -14,6 +15,9 @@ pub const DEPTH_MAX: usize = 64;
 
 /// Whole numbers from here on do not fit into 64 bits.
 const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+
+/// Members for which there is room in a body from the start.
+const MEMBERS: usize = 24;
 
 /// Reads an object or a list. Whole numbers of 64 bits stay exact; larger ones are refused rather than rounded.
 pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
@@ -123,13 +127,21 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
+        // The outermost one is where most of the members are.
+        let mut map = Map::with_capacity(if self.depth == 0 { MEMBERS } else { 0 });
         while let Some(name) = members.next_key::<String>()? {
             let value = members.next_value_seed(self.inside()?)?;
-            if self.reading.duplicate_keys == DuplicateKeys::Refuse && map.contains_key(&name) {
-                return Err(self.fail(PayloadProblem::DuplicateKey(name)));
+            match map.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                Entry::Occupied(place) if self.reading.duplicate_keys == DuplicateKeys::Refuse => {
+                    return Err(self.fail(PayloadProblem::DuplicateKey(place.key().clone())));
+                }
+                Entry::Occupied(mut place) => {
+                    place.insert(value);
+                }
             }
-            map.insert(name, value);
         }
         Ok(Value::Object(map))
     }

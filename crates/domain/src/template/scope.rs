@@ -1,5 +1,6 @@
 //! What expressions see.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -10,8 +11,15 @@ use super::TemplateProblem;
 /// What an expression can see: a value for each root name. Some of them are read only when somebody looks.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    roots: Map<String, Value>,
-    later: Vec<(&'static str, Arc<Later>)>,
+    /// There are a handful of them at the most.
+    roots: Vec<(Cow<'static, str>, Root)>,
+}
+
+/// What stands under a root name.
+#[derive(Clone, Debug)]
+enum Root {
+    Value(Value),
+    Later(Arc<Later>),
 }
 
 /// A value that is read when it is needed, and then once.
@@ -33,9 +41,8 @@ impl Scope {
     }
 
     /// Makes a value visible under a root name.
-    pub fn set(&mut self, root: &str, value: Value) {
-        self.later.retain(|(name, _)| *name != root);
-        self.roots.insert(root.to_owned(), value);
+    pub fn set(&mut self, root: impl Into<Cow<'static, str>>, value: Value) {
+        self.put(root.into(), Root::Value(value));
     }
 
     /// Makes a value visible under a root name, which is read when somebody looks.
@@ -44,9 +51,24 @@ impl Scope {
         root: &'static str,
         read: impl Fn() -> Result<Value, TemplateProblem> + Send + Sync + 'static,
     ) {
-        self.roots.remove(root);
-        self.later.retain(|(name, _)| *name != root);
-        self.later.push((root, Arc::new(Later { value: OnceLock::new(), read: Box::new(read) })));
+        let later = Later { value: OnceLock::new(), read: Box::new(read) };
+        self.put(root.into(), Root::Later(Arc::new(later)));
+    }
+
+    fn put(&mut self, name: Cow<'static, str>, value: Root) {
+        match self.roots.iter_mut().find(|(root, _)| *root == name) {
+            Some((_, before)) => *before = value,
+            None => self.roots.push((name, value)),
+        }
+    }
+
+    /// Takes the value under a root name away. What was to be read later is nobody's.
+    pub fn take(&mut self, root: &str) -> Option<Value> {
+        let at = self.roots.iter().position(|(name, _)| name == root)?;
+        match self.roots.remove(at).1 {
+            Root::Value(value) => Some(value),
+            Root::Later(_) => None,
+        }
     }
 
     /// What stands under a root name. What cannot be read is not there.
@@ -56,12 +78,10 @@ impl Scope {
 
     /// What stands under a root name, or why it cannot be read.
     pub(super) fn read(&self, root: &str) -> Result<Option<&Value>, TemplateProblem> {
-        if let Some(value) = self.roots.get(root) {
-            return Ok(Some(value));
-        }
-        match self.later.iter().find(|(name, _)| *name == root) {
+        match self.roots.iter().find(|(name, _)| name == root) {
             None => Ok(None),
-            Some((_, later)) => {
+            Some((_, Root::Value(value))) => Ok(Some(value)),
+            Some((_, Root::Later(later))) => {
                 later.value.get_or_init(|| (later.read)()).as_ref().map(Some).map_err(TemplateProblem::clone)
             }
         }
@@ -69,16 +89,18 @@ impl Scope {
 
     /// Every root name that has a value.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.roots.keys().map(String::as_str).chain(self.later.iter().map(|(name, _)| *name))
+        self.roots.iter().map(|(name, _)| name.as_ref())
     }
 
     /// Makes a step's output visible as `steps.<id>.output`.
     pub fn set_step_output(&mut self, id: &str, output: Value) {
-        let steps = self.roots.entry("steps").or_insert_with(|| Value::Object(Map::new()));
-        if let Value::Object(steps) = steps {
-            let mut step = Map::new();
-            step.insert("output".to_owned(), output);
-            steps.insert(id.to_owned(), Value::Object(step));
+        let step = Value::Object(Map::from_iter([("output".to_owned(), output)]));
+        match self.roots.iter_mut().find(|(name, _)| name == "steps") {
+            Some((_, Root::Value(Value::Object(steps)))) => {
+                steps.insert(id.to_owned(), step);
+            }
+            Some(_) => {}
+            None => self.set("steps", Value::Object(Map::from_iter([(id.to_owned(), step)]))),
         }
     }
 }

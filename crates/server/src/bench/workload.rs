@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
-use sluice_ledger::{EventBody, Ledger, NewEvent};
+use sluice_ledger::{AtHand, EventBody, Ledger, NewEvent};
 use sluice_simulator::load::WriteRequest;
 use sluice_simulator::senders::{Traffic, TrafficSettings};
 use tokio::task::JoinSet;
@@ -90,7 +90,12 @@ impl Workload {
     /// that count here.
     pub async fn fill(&self, ledger: &Ledger, count: u64) -> Result<(), Error> {
         let mut sample = self.sample()?;
-        sample.body = Arc::new(EventBody { headers: "{}".into(), raw: b"{}".to_vec(), normalized: "{}".into() });
+        sample.body = Arc::new(EventBody {
+            headers: "{}".into(),
+            raw: b"{}".to_vec(),
+            normalized: "{}".into(),
+            at_hand: AtHand::default(),
+        });
         sample.expires_at = Time::from(jiff::Timestamp::now()) + Duration::from_secs(30 * 86_400);
         let (sample, next) = (Arc::new(sample), Arc::new(AtomicU64::new(0)));
         let mut fillers = JoinSet::new();

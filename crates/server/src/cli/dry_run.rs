@@ -82,7 +82,7 @@ impl Try {
         }
     }
 
-    fn event(&self, live: &Live, flow: &Flow, prepared: &Prepared, now: Time) -> EventReport {
+    fn event(&self, live: &Live, flow: &Flow, prepared: &Prepared<'_>, now: Time) -> EventReport {
         let quarantine = prepared.new.quarantine.as_ref().map(|quarantine| &quarantine.failure);
         // Jobs of an event that waits for a person do nothing until it is mended.
         let jobs = if quarantine.is_some() { &[][..] } else { &prepared.new.jobs };
@@ -91,7 +91,7 @@ impl Try {
             event_id: steps::event_id(prepared).to_string(),
             event_type: prepared.event.event_type.clone(),
             normalized: self.cover().value(&serde_json::to_value(&prepared.event).unwrap_or_default()),
-            unknown_fields: prepared.unknown_fields.clone(),
+            unknown_fields: flow.admission.unknown_fields(&prepared.payload).into_iter().map(str::to_owned).collect(),
             quarantine: quarantine.map(|failure| self.cover().text(&format!("{}: {}", failure.code, failure.message))),
             queues: flow
                 .enqueue
@@ -100,7 +100,7 @@ impl Try {
                     step: enqueue.step.clone(),
                     queue: enqueue.queue.clone(),
                     condition: enqueue.condition.as_ref().map(|condition| condition.source().to_owned()),
-                    taken: prepared.queues.iter().any(|(step, _)| *step == enqueue.step),
+                    taken: prepared.queues.iter().any(|queue| queue.step == enqueue.step),
                     workers: live.config.consumers(&enqueue.queue).map(|worker| worker.name.clone()).collect(),
                 })
                 .collect(),
@@ -110,7 +110,7 @@ impl Try {
     }
 
     /// The key, and what each of its parts was in this request.
-    fn key(&self, flow: &Flow, prepared: &Prepared) -> KeyReport {
+    fn key(&self, flow: &Flow, prepared: &Prepared<'_>) -> KeyReport {
         let key = &prepared.key;
         let part = |part: &PartValue| PartReport { from: part.part.clone(), value: part.value.clone() };
         KeyReport {

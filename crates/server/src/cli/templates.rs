@@ -134,7 +134,7 @@ impl Preview {
         let vars = roots.remove("vars");
         let mut scope = Scope::new();
         for (root, value) in roots {
-            scope.set(&root, value);
+            scope.set(root, value);
         }
         let message = messages
             .render(&self.name, &scope, vars.as_ref())

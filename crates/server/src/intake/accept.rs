@@ -6,7 +6,7 @@ use hyper::{HeaderMap, StatusCode};
 use serde::Serializer;
 use serde_json::Value;
 use sluice_domain::event::{Event, EventId, MappingProblem, Origin};
-use sluice_domain::flow::{Flow, Idempotency, OnClash, OnMismatch, SecondNet};
+use sluice_domain::flow::{Enqueue, Flow, Idempotency, OnClash, OnMismatch, SecondNet};
 use sluice_domain::key::{self, Key, KeyContext, KeyDigest, KeyProblem};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::payload;
@@ -15,7 +15,7 @@ use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
 use sluice_domain::worker::Worker;
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
+use sluice_ledger::{AtHand, ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
 
 use super::answer::Problem;
 use super::body;
@@ -40,17 +40,27 @@ const IDENTITY_MISSING: &str = "identity-missing";
 
 /// An event of a request, read and understood.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct Prepared<'f> {
     /// The key and how it was found.
     pub key: Key,
     /// The event.
     pub event: Event,
-    /// The queues that it goes to, by the step that sends it there.
-    pub queues: Vec<(String, String)>,
-    /// Members of the payload that neither the schema nor the mapping knows.
-    pub unknown_fields: Vec<String>,
+    /// The steps that send it to a queue.
+    pub queues: Vec<&'f Enqueue>,
+    /// What the sender said, without what is never stored.
+    pub payload: Value,
     /// What is written.
     pub new: NewEvent,
+}
+
+impl Prepared<'_> {
+    /// Its key and what is written, with the event at hand for its first run.
+    pub fn into_new(self) -> (String, NewEvent) {
+        if let Some(event) = self.event.as_read() {
+            self.new.body.at_hand.put(event);
+        }
+        (self.key.text, self.new)
+    }
 }
 
 /// What is known of a request beside its head and body.
@@ -65,13 +75,13 @@ pub struct Arrival<'a> {
 }
 
 /// Turns a verified request that carries one event into what is written to the ledger.
-pub fn prepare(
+pub fn prepare<'f>(
     live: &Live,
-    flow: &Flow,
+    flow: &'f Flow,
     headers: &HeaderMap,
     body: &[u8],
     arrival: Arrival<'_>,
-) -> Result<Prepared, Problem> {
+) -> Result<Prepared<'f>, Problem> {
     let mut all = prepare_all(live, flow, headers, body, arrival)?;
     match all.len() {
         0 => Err(Problem::new(StatusCode::BAD_REQUEST, "events-missing", "the body holds no event")),
@@ -80,13 +90,13 @@ pub fn prepare(
 }
 
 /// Turns a verified request into what is written to the ledger: every event that it carries, in its order.
-pub fn prepare_all(
+pub fn prepare_all<'f>(
     live: &Live,
-    flow: &Flow,
+    flow: &'f Flow,
     headers: &HeaderMap,
     body: &[u8],
     arrival: Arrival<'_>,
-) -> Result<Vec<Prepared>, Problem> {
+) -> Result<Vec<Prepared<'f>>, Problem> {
     let payload = body::read(flow, headers, body)?;
     let kept = kept_headers(flow, headers);
     let request = Request { live, flow, arrival };
@@ -112,16 +122,16 @@ pub(super) fn verify_request<'v>(
     }
 }
 
-struct Request<'a> {
+struct Request<'a, 'f> {
     live: &'a Live,
-    flow: &'a Flow,
+    flow: &'f Flow,
     arrival: Arrival<'a>,
 }
 
 /// Why an event is not as it should be: how an operator sorts it, and what the sender hears if it is refused.
 type Flaw = (FailureClass, Problem);
 
-impl Request<'_> {
+impl<'f> Request<'_, 'f> {
     /// Whether what is wrong with an event is a person's business rather than the sender's.
     fn keeps_flawed(&self) -> bool {
         match self.flow.admission.on_mismatch {
@@ -131,7 +141,7 @@ impl Request<'_> {
         }
     }
 
-    fn event(&self, headers: Arc<str>, mut payload: Value, text: Option<&[u8]>) -> Result<Prepared, Problem> {
+    fn event(&self, headers: Arc<str>, mut payload: Value, text: Option<&[u8]>) -> Result<Prepared<'f>, Problem> {
         let flow = self.flow;
         let mut trimmed = false;
         for path in &flow.body.dropped {
@@ -142,7 +152,6 @@ impl Request<'_> {
             _ => payload.to_string().into_bytes(),
         };
         let fingerprint = key::fingerprint_digest(&payload, &flow.idempotency.volatile);
-        let unknown_fields = flow.admission.unknown_fields(&payload).into_iter().map(str::to_owned).collect();
         let mut flaw = self.mismatch(&payload);
         let mut scope = Scope::new();
         let kept = headers.clone();
@@ -185,19 +194,21 @@ impl Request<'_> {
             Err(problem) if flaw.is_none() && !self.keeps_flawed() => return Err(problem),
             Err(problem) => {
                 flaw = flaw.or(Some((FailureClass::Mapping, problem)));
-                flow.enqueue.iter().map(|enqueue| (enqueue.step.clone(), enqueue.queue.clone())).collect()
+                flow.enqueue.iter().collect()
             }
         };
         let body = EventBody {
             headers: headers.to_string(),
             raw,
             normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
+            at_hand: AtHand::default(),
         };
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let new =
             self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
-        Ok(Prepared { key, event, queues, unknown_fields, new })
+        let payload = scope.take("body").unwrap_or_default();
+        Ok(Prepared { key, event, queues, payload, new })
     }
 
     fn new_event(&self, parts: Parts<'_>) -> NewEvent {
@@ -247,7 +258,7 @@ impl Request<'_> {
         Some((FailureClass::Mapping, Problem::new(StatusCode::BAD_REQUEST, "schema-mismatch", detail)))
     }
 
-    fn queues(&self, scope: &mut Scope, event: &Event) -> Result<Vec<(String, String)>, Problem> {
+    fn queues(&self, scope: &mut Scope, event: &Event) -> Result<Vec<&'f Enqueue>, Problem> {
         let flow = self.flow;
         if flow.enqueue.iter().any(|enqueue| enqueue.condition.is_some()) {
             scope.set("event", event.to_scope());
@@ -262,7 +273,7 @@ impl Request<'_> {
                 })?,
             };
             if holds {
-                queues.push((enqueue.step.clone(), enqueue.queue.clone()));
+                queues.push(enqueue);
             }
         }
         Ok(queues)
@@ -270,8 +281,8 @@ impl Request<'_> {
 }
 
 /// One job for each worker of these queues, and one for each playbook of this type of event.
-fn jobs(live: &Live, queues: &[(String, String)], event_type: &str) -> Vec<NewJob> {
-    let by_queue = queues.iter().flat_map(|(_, queue)| live.config.consumers(queue));
+fn jobs(live: &Live, queues: &[&Enqueue], event_type: &str) -> Vec<NewJob> {
+    let by_queue = queues.iter().flat_map(|enqueue| live.config.consumers(&enqueue.queue));
     let mut jobs: Vec<NewJob> = Vec::new();
     for worker in by_queue.chain(live.config.playbooks(event_type)) {
         let job = job_for(worker);
@@ -295,7 +306,7 @@ struct Parts<'p> {
     key: &'p Key,
     digest: KeyDigest,
     event: &'p Event,
-    queues: &'p [(String, String)],
+    queues: &'p [&'p Enqueue],
     fingerprint: [u8; 16],
     body: EventBody,
     quarantine: Option<Quarantine>,

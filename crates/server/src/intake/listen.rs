@@ -185,8 +185,7 @@ impl Shared {
         }
         self.note_unknown(flow, &prepared);
         let bytes = body.bytes.len() as u64;
-        let (keys, events): (Vec<String>, Vec<NewEvent>) =
-            prepared.into_iter().map(|prepared| (prepared.key.text, prepared.new)).unzip();
+        let (keys, events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
         let reasons: Vec<Option<String>> = events
             .iter()
             .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
@@ -213,7 +212,7 @@ impl Shared {
     }
 
     /// A proof that covers no more than itself could be put onto another event: it counts for one only.
-    fn check_token(&self, flow: &Flow, token: &str, prepared: &[Prepared], now: Time) -> Result<(), Problem> {
+    fn check_token(&self, flow: &Flow, token: &str, prepared: &[Prepared<'_>], now: Time) -> Result<(), Problem> {
         let event = prepared.first().map_or(KeyDigest([0; 16]), |prepared| prepared.new.key);
         if self.context.proofs.take(&flow.name, token, event, now) {
             return Ok(());
@@ -225,17 +224,16 @@ impl Shared {
         ))
     }
 
-    fn note_unknown(&self, flow: &Flow, prepared: &[Prepared]) {
-        let count: usize = prepared.iter().map(|prepared| prepared.unknown_fields.len()).sum();
-        if count == 0 {
+    fn note_unknown(&self, flow: &Flow, prepared: &[Prepared<'_>]) {
+        let unknown: Vec<&str> =
+            prepared.iter().flat_map(|prepared| flow.admission.unknown_fields(&prepared.payload)).collect();
+        if unknown.is_empty() {
             return;
         }
         let labels = SourceLabels { source: flow.source.clone() };
-        self.context.metrics.unknown_fields.get_or_create(&labels).inc_by(count as u64);
-        for name in prepared.iter().flat_map(|prepared| &prepared.unknown_fields) {
-            if self.context.unknown.is_news(&flow.name, name) {
-                tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "neither the schema nor the mapping knows this field; it is ignored");
-            }
+        self.context.metrics.unknown_fields.get_or_create(&labels).inc_by(unknown.len() as u64);
+        for name in self.context.unknown.news(&flow.name, unknown) {
+            tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "neither the schema nor the mapping knows this field; it is ignored");
         }
     }
 
@@ -264,14 +262,14 @@ impl Shared {
     }
 
     /// Verifies first, on the bytes as they arrived, and only then reads what they say.
-    fn understand(
+    fn understand<'f>(
         &self,
         live: &Live,
-        flow: &Flow,
+        flow: &'f Flow,
         head: &Parts,
         body: &[u8],
         received_at: Time,
-    ) -> Result<Understood, Problem> {
+    ) -> Result<Understood<'f>, Problem> {
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let headers = Headers(&head.headers);
         let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
@@ -391,11 +389,11 @@ impl Shared {
 }
 
 /// What a verified request turned out to be.
-enum Understood {
+enum Understood<'f> {
     /// A handshake, and its answer.
     Greeting(Response<Full<Bytes>>),
     /// Its events, and the proof that must not come with another one.
-    Events(Vec<Prepared>, Option<String>),
+    Events(Vec<Prepared<'f>>, Option<String>),
 }
 
 /// A body, counted for as long as it is held.

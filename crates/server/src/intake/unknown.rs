@@ -15,21 +15,33 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// Whether this field of a flow has not been told yet.
-    pub fn is_news(&self, flow: &str, field: &str) -> bool {
-        let field = &field[..field.floor_char_boundary(NAME_BYTES_MAX)];
-        // Nearly always it has been.
-        let Ok(told) = self.told.read() else { return false };
-        if told.get(flow).is_some_and(|fields| fields.contains(field)) {
-            return false;
+    /// Those of a flow's fields that have not been told yet.
+    pub fn news<'f>(&self, flow: &str, mut fields: Vec<&'f str>) -> Vec<&'f str> {
+        let Ok(told) = self.told.read() else { return vec![] };
+        if let Some(known) = told.get(flow) {
+            fields.retain(|field| !known.contains(short(field)));
         }
-        let full = told.values().map(HashSet::len).sum::<usize>() >= NAMES_MAX;
+        let count = |told: &HashMap<String, HashSet<String>>| told.values().map(HashSet::len).sum::<usize>();
+        // Nearly always all of them have been.
+        if fields.is_empty() || count(&told) >= NAMES_MAX {
+            return vec![];
+        }
         drop(told);
-        match self.told.write() {
-            Ok(mut told) if !full => told.entry(flow.to_owned()).or_default().insert(field.to_owned()),
-            _ => false,
-        }
+        let Ok(mut told) = self.told.write() else { return vec![] };
+        let mut room = NAMES_MAX.saturating_sub(count(&told));
+        let known = told.entry(flow.to_owned()).or_default();
+        fields.retain(|field| {
+            let is_news = room > 0 && known.insert(short(field).to_owned());
+            room -= usize::from(is_news);
+            is_news
+        });
+        fields
     }
+}
+
+/// As much of a name as is remembered.
+fn short(field: &str) -> &str {
+    &field[..field.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
 #[cfg(test)]
@@ -39,12 +51,16 @@ mod tests {
     #[test]
     fn each_field_of_a_flow_is_news_once_and_there_is_an_end() {
         let unknown = Unknown::default();
-        assert!(unknown.is_news("leads", "utm") && !unknown.is_news("leads", "utm"));
-        assert!(unknown.is_news("orders", "utm"), "another flow");
+        let is_news = |flow: &str, field: &str| !unknown.news(flow, vec![field]).is_empty();
+        assert!(is_news("leads", "utm") && !is_news("leads", "utm"));
+        assert!(is_news("orders", "utm"), "another flow");
         let long = "ü".repeat(80);
-        assert!(unknown.is_news("leads", &long) && !unknown.is_news("leads", &format!("{long}x")));
-        let news = (0..2 * NAMES_MAX).filter(|n| unknown.is_news("leads", &n.to_string())).count();
+        assert!(is_news("leads", &long) && !is_news("leads", &format!("{long}x")));
+        let news = (0..2 * NAMES_MAX).filter(|n| is_news("leads", &n.to_string())).count();
         assert_eq!(news, NAMES_MAX - 3);
-        assert!(!unknown.is_news("leads", "utm"), "still known");
+        assert!(!is_news("leads", "utm"), "still known");
+        let unknown = Unknown::default();
+        assert_eq!(unknown.news("leads", vec!["a", "b", "a"]), ["a", "b"]);
+        assert_eq!(unknown.news("leads", vec!["b", "c"]), ["c"]);
     }
 }

@@ -11,6 +11,8 @@ use crate::work::Order;
 
 /// Bodies of fresh events that are kept for their first run; beyond this they are read from the ledger again.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Beyond this an event is kept as its text alone, which takes less.
+const AT_HAND_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 #[derive(Debug)]
 struct Entry {
@@ -32,6 +34,9 @@ impl Held {
     /// Jobs that have just been accepted.
     pub fn offer(&mut self, fresh: impl IntoIterator<Item = (Fresh, Arc<str>)>) {
         for (Fresh { job, event, body }, destination) in fresh {
+            if self.body_bytes >= AT_HAND_BYTES_MAX {
+                body.at_hand.take();
+            }
             let room = self.body_bytes < BODY_BYTES_MAX;
             self.put(job, destination, room.then_some((event, body)));
         }

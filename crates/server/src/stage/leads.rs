@@ -237,7 +237,7 @@ impl Sender {
             trace: "4bf92f3577b34da6a3ce929d0e0e4736",
         };
         let prepared = intake::prepare(&self.live, &self.flow, &headers, body, arrival);
-        prepared.map(|prepared| prepared.new).map_err(|problem| Error::Wrong(problem.detail))
+        prepared.map(|prepared| prepared.into_new().1).map_err(|problem| Error::Wrong(problem.detail))
     }
 }
 

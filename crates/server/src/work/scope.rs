@@ -48,8 +48,15 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
             event.to_scope()
         }
         None => {
-            let normalized = Event::scope_of_text(&body.normalized, format!("ledger://events/{}/raw", event.id))
-                .map_err(|error| stored(unreadable("normalized event", &error)))?;
+            let raw_event_ref = format!("ledger://events/{}/raw", event.id);
+            let normalized = match body.at_hand.take() {
+                Some(mut event) => {
+                    event.audit.raw_event_ref = raw_event_ref;
+                    event.into_scope()
+                }
+                None => Event::scope_of_text(&body.normalized, raw_event_ref)
+                    .map_err(|error| stored(unreadable("normalized event", &error)))?,
+            };
             let kept = body.clone();
             scope.set_later("body", move || {
                 serde_json::from_slice(&kept.raw).map_err(|error| TemplateProblem(unreadable("body", &error)))
@@ -67,4 +74,50 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
         scope.set("body", chosen.unwrap_or(Value::Null));
     }
     Ok(scope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_domain::event::EventId;
+    use sluice_domain::job::JobId;
+    use sluice_simulator::senders::{Traffic, TrafficSettings};
+
+    use crate::stage::{Leads, LeadsTo};
+
+    #[test]
+    fn the_first_run_sees_what_every_other_run_reads() {
+        let directory = tempfile::tempdir().unwrap();
+        let leads = Leads::write(directory.path(), LeadsTo::Sink("http://127.0.0.1:1")).unwrap();
+        let live = crate::run::load(&leads.settings()).unwrap().live;
+        let traffic = Traffic::plan(TrafficSettings { leads: 8, ..TrafficSettings::default() });
+        for n in 0..8 {
+            let new = leads.sender().unwrap().prepare(&traffic.body(n)).unwrap();
+            let event = EventRecord {
+                ord: 1,
+                // Not the first of its key, so it is found elsewhere than was thought at the door.
+                id: EventId::new(new.key, 1),
+                generation: 1,
+                key_text: new.key_text.clone(),
+                flow: new.flow.to_string(),
+                source: new.source.to_string(),
+                event_type: new.event_type.clone(),
+                received_at: new.received_at,
+                persisted_at: new.received_at,
+                occurred_at: new.occurred_at,
+                expires_at: new.expires_at,
+                revision: new.revision.to_string(),
+                verified_by: None,
+                trace: new.trace.clone(),
+                first_job: JobId(1),
+                jobs: 1,
+                variant_of: None,
+            };
+            let seen = || scope_of(&live, &event, &new.body, "leads").unwrap().get("event").unwrap().to_string();
+            let (first, later) = (seen(), seen());
+            assert_eq!(first, later);
+            assert!(first.contains(&format!("ledger://events/{}/raw", event.id)), "{first}");
+            assert!(new.body.at_hand.take().is_none(), "the first run has taken it");
+        }
+    }
 }

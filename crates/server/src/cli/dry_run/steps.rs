@@ -27,12 +27,12 @@ use crate::work::{Rehearsed, filled, items, rehearse, scope_of};
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
 
 /// The id that the event would have, if its key is new.
-pub(super) fn event_id(prepared: &Prepared) -> EventId {
+pub(super) fn event_id(prepared: &Prepared<'_>) -> EventId {
     EventId::new(prepared.new.key, 0)
 }
 
 /// What a job would do.
-pub(super) fn job(live: &Live, prepared: &Prepared, job: &NewJob, now: Time, cover: Cover) -> JobReport {
+pub(super) fn job(live: &Live, prepared: &Prepared<'_>, job: &NewJob, now: Time, cover: Cover) -> JobReport {
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
@@ -270,7 +270,7 @@ fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &
 }
 
 /// The event as the ledger would hand it out again.
-fn record(prepared: &Prepared) -> EventRecord {
+fn record(prepared: &Prepared<'_>) -> EventRecord {
     let new = &prepared.new;
     EventRecord {
         ord: 0,
