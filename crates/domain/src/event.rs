@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::key::{KeyDigest, TENANT};
 use crate::normalize;
-use crate::path::Path;
+use crate::path::{self, Path, Segment};
 use crate::time::Time;
 pub use mapping::{EventMapping, MappingProblem, Origin};
 
@@ -116,21 +116,21 @@ impl Event {
             Some(Value::String(text)) => !text.trim().is_empty(),
             Some(_) => true,
         };
-        let within = |members: &Map<String, Value>, path: &Path| match path.split_root() {
-            Some((name, rest)) => says(members.get(name).and_then(|member| rest.find(member))),
-            None => true,
+        let within = |members: &Map<String, Value>, path: &[Segment]| match path {
+            [Segment::Key(name), rest @ ..] => says(members.get(name).and_then(|member| path::find(rest, member))),
+            _ => true,
         };
         let Some((root, rest)) = path.split_root() else { return true };
         match root {
-            "identity" => within(&self.identity, &rest),
-            "attributes" => within(&self.attributes, &rest),
-            "routing" => within(&self.routing, &rest),
+            "identity" => within(&self.identity, rest),
+            "attributes" => within(&self.attributes, rest),
+            "routing" => within(&self.routing, rest),
             // These are the event's own, and have spellings of their own.
             "schema_version" | "event_id" | "event_type" | "source" | "occurred_at" | "idempotency_key" | "audit" => {
                 says(path.find(&self.to_scope()))
             }
-            _ if self.identity.contains_key(root) => within(&self.identity, path),
-            _ => within(&self.attributes, path),
+            _ if self.identity.contains_key(root) => within(&self.identity, &path.0),
+            _ => within(&self.attributes, &path.0),
         }
     }
 
@@ -173,6 +173,14 @@ pub fn scalar(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(flag) => Some(flag.to_string()),
         _ => None,
+    }
+}
+
+/// The same of a value that is not needed otherwise.
+pub(crate) fn into_scalar(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text).filter(|text| !text.is_empty()),
+        other => scalar(&other),
     }
 }
 

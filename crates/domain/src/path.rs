@@ -58,32 +58,8 @@ impl Path {
     }
 
     /// What the path leads to.
-    pub fn find<'a>(&self, mut value: &'a Value) -> Option<&'a Value> {
-        for segment in &self.0 {
-            value = match segment {
-                Segment::Key(key) => value.get(key)?,
-                Segment::Index(index) => match value {
-                    Value::Array(items) => items.get(*index)?,
-                    Value::Object(members) => members.get(&index.to_string())?,
-                    _ => return None,
-                },
-            };
-        }
-        Some(value)
-    }
-
-    /// Whether this is the place `at`. A path that names no place in a list means every place in it.
-    pub fn leads_to(&self, at: &[Segment]) -> bool {
-        let mut wanted = self.0.iter();
-        let mut next = wanted.next();
-        for segment in at {
-            match (next, segment) {
-                (Some(own), segment) if own == segment => next = wanted.next(),
-                (Some(Segment::Key(_)), Segment::Index(_)) => {}
-                _ => return false,
-            }
-        }
-        next.is_none()
+    pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        find(&self.0, value)
     }
 
     /// Takes what the path leads to out of a value. A path that names no place in a list means every place in it.
@@ -93,12 +69,27 @@ impl Path {
     }
 
     /// The first name, and the path after it.
-    pub fn split_root(&self) -> Option<(&str, Path)> {
-        match self.0.first()? {
-            Segment::Key(root) => Some((root, Path(self.0[1..].to_vec()))),
-            Segment::Index(_) => None,
+    pub fn split_root(&self) -> Option<(&str, &[Segment])> {
+        match self.0.as_slice() {
+            [Segment::Key(root), rest @ ..] => Some((root, rest)),
+            _ => None,
         }
     }
+}
+
+/// What these segments lead to.
+pub(crate) fn find<'a>(segments: &[Segment], mut value: &'a Value) -> Option<&'a Value> {
+    for segment in segments {
+        value = match segment {
+            Segment::Key(key) => value.get(key)?,
+            Segment::Index(index) => match value {
+                Value::Array(items) => items.get(*index)?,
+                Value::Object(members) => members.get(&index.to_string())?,
+                _ => return None,
+            },
+        };
+    }
+    Some(value)
 }
 
 fn remove(segments: &[Segment], value: &mut Value) -> bool {

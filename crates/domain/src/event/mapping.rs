@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Audit, Event, EventId, read_time, scalar};
+use super::{Audit, Event, EventId, into_scalar, read_time};
 use crate::path::Path;
 use crate::template::{Scope, Template, TemplateProblem};
 use crate::time::Time;
@@ -87,7 +87,7 @@ pub struct Origin<'a> {
 impl EventMapping {
     /// The event of a payload that cannot be mapped, for a person to look at: nothing of it is known but the payload.
     pub fn unmapped(&self, scope: &Scope, origin: Origin<'_>) -> Event {
-        let event_type = self.event_type.render_plain(scope).ok().flatten().as_ref().and_then(scalar);
+        let event_type = self.event_type.render_plain(scope).ok().flatten().and_then(into_scalar);
         let body = scope.get("body").cloned().unwrap_or(Value::Null);
         Event {
             schema_version: self.schema_version.clone(),
@@ -120,7 +120,7 @@ impl EventMapping {
             template.render_plain(scope).map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
         };
         let section = |at: &str, entries: &[(String, Template)]| -> Result<Map<String, Value>, MappingProblem> {
-            let mut map = Map::new();
+            let mut map = Map::with_capacity(entries.len());
             for (name, template) in entries {
                 let value = template
                     .render_plain(scope)
@@ -131,12 +131,10 @@ impl EventMapping {
             }
             Ok(map)
         };
-        let event_type = match value("type", &self.event_type)? {
-            Some(value) if scalar(&value).is_some() => scalar(&value).unwrap_or_default(),
-            _ => return Err(MappingProblem::Missing(vec!["type".into()])),
-        };
+        let event_type = value("type", &self.event_type)?.and_then(into_scalar);
+        let event_type = event_type.ok_or_else(|| MappingProblem::Missing(vec!["type".into()]))?;
         let source_event_id = match &self.source_event_id {
-            Some(template) => value("id", template)?.and_then(|id| scalar(&id)),
+            Some(template) => value("id", template)?.and_then(into_scalar),
             None => None,
         };
         let occurred_at = match &self.occurred_at {

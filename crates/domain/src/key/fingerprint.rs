@@ -1,5 +1,7 @@
 //! A digest of what a body says, not of how it says it.
 
+use std::io::Write;
+
 use serde_json::Value;
 
 use crate::path::{Path, Segment};
@@ -17,45 +19,27 @@ pub fn fingerprint_digest(value: &Value, volatile: &[Path]) -> [u8; 16] {
 
 fn digest(value: &Value, volatile: &[Path]) -> aws_lc_rs::digest::Digest {
     let mut canonical_form = Vec::with_capacity(1024);
-    canonical(value, &mut Place { at: Vec::new(), volatile }, &mut canonical_form);
+    let volatile: Vec<&[Segment]> = volatile.iter().map(|path| path.0.as_slice()).collect();
+    canonical(value, &volatile, &mut canonical_form);
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &canonical_form)
 }
 
-/// Where in a value the digest has come to. Nobody needs to know when nothing is volatile.
-struct Place<'v> {
-    at: Vec<Segment>,
-    volatile: &'v [Path],
-}
-
-impl Place<'_> {
-    /// Does something one level deeper, unless what stands there is volatile.
-    fn within(&mut self, segment: impl FnOnce() -> Segment, act: impl FnOnce(&mut Self)) {
-        if self.volatile.is_empty() {
-            return act(self);
-        }
-        self.at.push(segment());
-        if !is_volatile(&self.at, self.volatile) {
-            act(self);
-        }
-        self.at.pop();
-    }
-}
-
-fn canonical(value: &Value, place: &mut Place<'_>, out: &mut Vec<u8>) {
+/// Appends a value without what stands at the volatile paths into it.
+fn canonical(value: &Value, volatile: &[&[Segment]], out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(b'n'),
         Value::Bool(flag) => out.push(if *flag { b't' } else { b'f' }),
         Value::Number(number) => {
-            // 1, 1.0 and 1e0 are one number; integers beyond 2^53 stay exact.
-            let text = match (number.as_i64(), number.as_u64(), number.as_f64()) {
-                (Some(integer), _, _) => integer.to_string(),
-                (_, Some(integer), _) => integer.to_string(),
-                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => (float as i64).to_string(),
-                (_, _, Some(float)) => float.to_string(),
-                _ => number.to_string(),
-            };
             out.push(b'#');
-            out.extend_from_slice(text.as_bytes());
+            // 1, 1.0 and 1e0 are one number; integers beyond 2^53 stay exact.
+            let written = match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(integer), _, _) => write!(out, "{integer}"),
+                (_, Some(integer), _) => write!(out, "{integer}"),
+                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => write!(out, "{}", float as i64),
+                (_, _, Some(float)) => write!(out, "{float}"),
+                _ => write!(out, "{number}"),
+            };
+            written.expect("memory takes whatever is written");
             out.push(b';');
         }
         Value::String(text) => {
@@ -65,7 +49,9 @@ fn canonical(value: &Value, place: &mut Place<'_>, out: &mut Vec<u8>) {
         Value::Array(items) => {
             out.push(b'[');
             for (index, item) in items.iter().enumerate() {
-                place.within(|| Segment::Index(index), |place| canonical(item, place, out));
+                if let Some(volatile) = within(volatile, |path| in_item(path, index)) {
+                    canonical(item, &volatile, out);
+                }
             }
             out.push(b']');
         }
@@ -74,27 +60,44 @@ fn canonical(value: &Value, place: &mut Place<'_>, out: &mut Vec<u8>) {
             let mut members: Vec<(&String, &Value)> = members.iter().collect();
             members.sort_unstable_by_key(|(name, _)| *name);
             for (name, member) in members {
-                place.within(
-                    || Segment::Key(name.clone()),
-                    |place| {
-                        sized(name, out);
-                        canonical(member, place, out);
-                    },
-                );
+                if let Some(volatile) = within(volatile, |path| in_member(path, name)) {
+                    sized(name, out);
+                    canonical(member, &volatile, out);
+                }
             }
             out.push(b'}');
         }
     }
 }
 
-fn sized(text: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    out.extend_from_slice(text.as_bytes());
+/// What is left of the paths one level deeper; `None` if one of them ends there.
+fn within<'v>(
+    volatile: &[&'v [Segment]],
+    left: impl Fn(&'v [Segment]) -> Option<&'v [Segment]>,
+) -> Option<Vec<&'v [Segment]>> {
+    let deeper: Vec<&[Segment]> = volatile.iter().filter_map(|path| left(path)).collect();
+    deeper.iter().all(|path| !path.is_empty()).then_some(deeper)
+}
+
+fn in_member<'v>(path: &'v [Segment], name: &str) -> Option<&'v [Segment]> {
+    match path {
+        [Segment::Key(key), rest @ ..] if key == name => Some(rest),
+        _ => None,
+    }
 }
 
 /// A path that names no place in a list means every place in it.
-fn is_volatile(at: &[Segment], volatile: &[Path]) -> bool {
-    volatile.iter().any(|path| path.leads_to(at))
+fn in_item(path: &[Segment], index: usize) -> Option<&[Segment]> {
+    match path {
+        [Segment::Index(at), rest @ ..] => (*at == index).then_some(rest),
+        [Segment::Key(_), ..] => Some(path),
+        [] => None,
+    }
+}
+
+fn sized(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 #[cfg(test)]
@@ -115,5 +118,34 @@ mod tests {
             assert_ne!(fingerprint(&a, &volatile), fingerprint(&other, &volatile));
         }
         assert_ne!(fingerprint(&json!(9007199254740993u64), &[]), fingerprint(&json!(9007199254740992u64), &[]));
+    }
+
+    #[test]
+    fn stored_digests_were_made_of_this_form() {
+        let value = json!({"b": 1.0, "a": ["x", null, true, -0.5, u64::MAX, 1e300], "at": {"n": {}}});
+        let mut form = Vec::new();
+        canonical(&value, &[], &mut form);
+        let size = |n: u8| String::from_utf8(vec![n, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        let (one, two, large) = (size(1), size(2), format!("1{}", "0".repeat(300)));
+        let wanted =
+            format!("{{{one}a[\"{one}xnt#-0.5;#18446744073709551615;#{large};]{two}at{{{one}n{{}}}}{one}b#1;}}");
+        assert_eq!(String::from_utf8(form).unwrap(), wanted);
+        assert_eq!(
+            fingerprint(&json!({"a": 1, "b": "x"}), &[]),
+            "2ce1484e6479de2036273f416f021c9d8c20575198c6989e4188087fc9cab87a"
+        );
+    }
+
+    #[test]
+    fn a_path_through_a_list_is_volatile_where_it_leads() {
+        let of = |paths: &[&str]| {
+            let volatile: Vec<Path> = paths.iter().map(|path| Path::parse(path).unwrap()).collect();
+            fingerprint(&json!({"items": [{"at": 1, "n": 2}, {"at": 3, "n": 4}], "k": [[5], [6]]}), &volatile)
+        };
+        let same = |value: Value| fingerprint(&value, &[]);
+        assert_eq!(of(&["items.at"]), same(json!({"items": [{"n": 2}, {"n": 4}], "k": [[5], [6]]})));
+        assert_eq!(of(&["items[1].at"]), same(json!({"items": [{"at": 1, "n": 2}, {"n": 4}], "k": [[5], [6]]})));
+        assert_eq!(of(&["items[0]", "k[1][0]"]), same(json!({"items": [{"at": 3, "n": 4}], "k": [[5], []]})));
+        assert_eq!(of(&["items.at.deeper", "k.x", "items[7]"]), of(&[]));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{TENANT, fingerprint};
-use crate::event::{EventMapping, read_time, scalar};
+use crate::event::{EventMapping, into_scalar, read_time};
 use crate::mask;
 use crate::normalize;
 use crate::path::{Path, Segment};
@@ -42,7 +42,7 @@ impl KeyPart {
 
     fn value(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Option<String>, TemplateProblem> {
         let of = |template: Option<&Template>| match template {
-            Some(template) => Ok(template.render_plain(scope)?.as_ref().and_then(scalar)),
+            Some(template) => Ok(template.render_plain(scope)?.and_then(into_scalar)),
             None => Ok(None),
         };
         let text = match self {
@@ -50,7 +50,7 @@ impl KeyPart {
             KeyPart::Source => Some(context.source.to_owned()),
             KeyPart::EventType => Some(of(Some(&context.mapping.event_type))?.unwrap_or_default()),
             KeyPart::EventId => of(context.mapping.source_event_id.as_ref())?,
-            KeyPart::Value(expression) => expression.evaluate(scope)?.as_ref().and_then(scalar),
+            KeyPart::Value(expression) => expression.evaluate(scope)?.and_then(into_scalar),
         };
         Ok(text.map(|text| self.without_person(text)))
     }
@@ -142,6 +142,7 @@ impl Found {
         if !self.parts.is_empty() {
             self.text.push('|');
         }
+        self.text.reserve(text.len());
         // Escaped, so that ("a|b", "c") and ("a", "b|c") stay two keys.
         for c in text.chars() {
             if matches!(c, '|' | '\\') {

@@ -198,7 +198,8 @@ pub(super) fn describe(error: &minijinja::Error) -> String {
 fn plain_path(source: &str) -> Option<(String, Path)> {
     let short = source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
     let path = Path::parse(short.unwrap_or(source))?;
-    let (root, path) = path.split_root().filter(|(root, _)| ROOTS.contains(root))?;
+    let (root, rest) = path.split_root().filter(|(root, _)| ROOTS.contains(root))?;
+    let path = Path(rest.to_vec());
     Some((root.to_owned(), if root == "headers" { lower_case_first(path) } else { path }))
 }
 

@@ -128,7 +128,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Vec<ReadFl
 fn read_drop(report: Report<'_>, node: &Node) -> (Vec<Path>, Vec<String>) {
     let (headers, paths): (Vec<Path>, Vec<Path>) = path_list::read(report, node, "drop")
         .into_iter()
-        .partition(|path| path.split_root().is_some_and(|(root, rest)| root == "headers" && !rest.0.is_empty()));
+        .partition(|path| path.split_root().is_some_and(|(root, rest)| root == "headers" && !rest.is_empty()));
     let name = |path: &Path| match path.0.get(1) {
         Some(Segment::Key(name)) => Some(name.to_ascii_lowercase()),
         _ => None,
