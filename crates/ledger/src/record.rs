@@ -135,9 +135,9 @@ pub struct EventRecord {
     /// The idempotency key, readable.
     pub key_text: String,
     /// The flow that took it in.
-    pub flow: String,
+    pub flow: Arc<str>,
     /// Who sent it.
-    pub source: String,
+    pub source: Arc<str>,
     /// What happened.
     pub event_type: String,
     /// When the request arrived.
@@ -149,7 +149,7 @@ pub struct EventRecord {
     /// Until when its key is remembered.
     pub expires_at: Time,
     /// The configuration that it was accepted under.
-    pub revision: String,
+    pub revision: Arc<str>,
     /// Which secret proved where it comes from.
     pub verified_by: Option<String>,
     /// Joins what is logged and traced about it.

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
 use sluice_ledger::{Acceptance, Duplicate};
 
@@ -86,15 +88,22 @@ pub(super) struct Event<'a> {
     pub reason: Option<&'a str>,
 }
 
+#[derive(Serialize)]
+struct Told<'a> {
+    event_id: EventId,
+    idempotency_key: &'a str,
+    status: &'static str,
+}
+
 /// The answer to an event: the same for its first request and for every repeat, which also hears what came of it once that
 /// is known.
 pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event<'a>>) -> Response<Full<Bytes>> {
     let Some(event) = events.next() else { return raw(status, "application/json", Bytes::from_static(b"{}")) };
     match event.acceptance {
-        // A few bytes built by hand, since this is the path that every lead takes.
+        // Written straight away, since this is the path that every lead takes.
         Acceptance::Accepted(accepted) if !accepted.quarantined => {
-            let key = Value::from(event.key);
-            let body = format!(r#"{{"event_id":"{}","idempotency_key":{key},"status":"accepted"}}"#, accepted.id);
+            let told = Told { event_id: accepted.id, idempotency_key: event.key, status: "accepted" };
+            let body = serde_json::to_vec(&told).expect("texts have a JSON form");
             raw(status, "application/json", Bytes::from(body))
         }
         Acceptance::Accepted(_) => json_response(status, &described(&event), "application/json"),

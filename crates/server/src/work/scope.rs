@@ -22,7 +22,7 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
     scope.set_later("headers", move || {
         serde_json::from_str(&kept.headers).map_err(|error| TemplateProblem(unreadable("headers", &error)))
     });
-    let flow = live.config.flows.get(&event.flow);
+    let flow = live.config.flows.get(&*event.flow);
     let normalized = match flow.filter(|_| *live.revision != *event.revision) {
         // The job runs under another configuration than its event was mapped by: a replay asked for that mapping.
         Some(flow) => {
@@ -99,14 +99,14 @@ mod tests {
                 id: EventId::new(new.key, 1),
                 generation: 1,
                 key_text: new.key_text.clone(),
-                flow: new.flow.to_string(),
-                source: new.source.to_string(),
+                flow: new.flow.clone(),
+                source: new.source.clone(),
                 event_type: new.event_type.clone(),
                 received_at: new.received_at,
                 persisted_at: new.received_at,
                 occurred_at: new.occurred_at,
                 expires_at: new.expires_at,
-                revision: new.revision.to_string(),
+                revision: new.revision.clone(),
                 verified_by: None,
                 trace: new.trace.clone(),
                 first_job: JobId(1),

@@ -83,8 +83,8 @@ impl EventView {
     pub(in crate::operate) fn new(event: &EventRecord, jobs: &[JobRecord]) -> EventView {
         EventView {
             id: event.id.to_string(),
-            source: event.source.clone(),
-            flow: event.flow.clone(),
+            source: event.source.to_string(),
+            flow: event.flow.to_string(),
             event_type: event.event_type.clone(),
             idempotency_key: mask::text(&event.key_text).into_owned(),
             received_at: event.received_at.to_string(),
@@ -92,7 +92,7 @@ impl EventView {
             occurred_at: event.occurred_at.map(|at| at.to_string()),
             expires_at: event.expires_at.to_string(),
             verified_by: event.verified_by.clone(),
-            revision: event.revision.clone(),
+            revision: event.revision.to_string(),
             trace: event.trace.clone(),
             status: status(jobs).to_owned(),
             jobs: jobs

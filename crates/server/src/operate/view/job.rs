@@ -155,7 +155,7 @@ impl JobView {
             id: job.id.to_string(),
             event_id: event.id.to_string(),
             idempotency_key: mask::text(&event.key_text).into_owned(),
-            source: event.source.clone(),
+            source: event.source.to_string(),
             event_type: event.event_type.clone(),
             first_received_at: event.received_at.to_string(),
             worker: job.worker.to_string(),

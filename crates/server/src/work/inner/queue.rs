@@ -117,7 +117,7 @@ fn event(
         key_text: key.to_owned(),
         expires_at: now + Idempotency::TTL,
         flow: Arc::from(flow.as_str()),
-        source: Arc::from(run.event.source.as_str()),
+        source: run.event.source.clone(),
         event_type: normalized.event_type.clone(),
         entity: normalized.entity(),
         received_at: now,
