@@ -1,6 +1,7 @@
 //! A thread that moves pages from the WAL into the file, beside the writer and without holding it up.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,6 +16,10 @@ pub(super) struct Checkpointer {
     thread: Option<JoinHandle<()>>,
     /// Locked while a checkpoint runs.
     allowed: Arc<Mutex<bool>>,
+    /// How many pages of the log the last one has moved, from its beginning on.
+    moved: Arc<AtomicU64>,
+    /// Whether one was asked for and has not ended.
+    busy: Arc<AtomicBool>,
     resting: bool,
 }
 
@@ -27,18 +32,23 @@ impl Checkpointer {
         let (wake, woken) = std::sync::mpsc::sync_channel(1);
         let connection = open(directory, Role::Write)?;
         let allowed = Arc::new(Mutex::new(true));
-        let asked = allowed.clone();
+        let (moved, busy) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (asked, came_to, ended) = (allowed.clone(), moved.clone(), busy.clone());
         let work = move || {
             while woken.recv().is_ok() {
                 let allowed = locked(&asked);
-                if *allowed && let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                    tracing::debug!(%error, "a checkpoint beside the writer failed");
+                if *allowed {
+                    match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2)) {
+                        Ok(pages) => came_to.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed),
+                        Err(error) => tracing::debug!(%error, "a checkpoint beside the writer failed"),
+                    }
                 }
+                ended.store(false, Ordering::Release);
             }
         };
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work);
         let thread = thread.map_err(|source| Error::Thread { source })?;
-        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), allowed, resting: false })
+        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), allowed, moved, busy, resting: false })
     }
 
     /// Lets no checkpoint run from here on. Waits for one that does.
@@ -58,9 +68,22 @@ impl Checkpointer {
         self.resting = false;
     }
 
-    /// Asks for a checkpoint, unless one is asked for already.
+    /// How many pages of the log are in the file already, and whether more are being moved.
+    pub fn moved(&self) -> (u64, bool) {
+        let busy = self.busy.load(Ordering::Acquire);
+        (self.moved.load(Ordering::Relaxed), busy)
+    }
+
+    /// The log has begun anew.
+    pub fn begin_anew(&self) {
+        self.moved.store(0, Ordering::Relaxed);
+    }
+
+    /// Asks for a checkpoint, unless one is under way.
     pub fn wake(&self) {
-        if let Some(wake) = &self.wake {
+        if let Some(wake) = &self.wake
+            && !self.busy.swap(true, Ordering::AcqRel)
+        {
             let _ = wake.try_send(());
         }
     }

@@ -30,6 +30,9 @@ const BATCH_OPS_MAX: usize = 512;
 /// Above this many pages in the WAL the writer itself resets it between two batches: a checkpoint beside a busy writer never
 /// finds the moment to, and the file would grow without end.
 const WAL_PAGES_RESET: u64 = 16 * 1024;
+/// It does so once no more pages than these are left to be moved, since everybody waits meanwhile; or when the WAL is twice as
+/// long as that.
+const WAL_PAGES_LEFT: u64 = 512;
 /// From this many pages on a checkpoint runs beside the writer.
 const WAL_PAGES_CHECKPOINT: u64 = 4 * 1024;
 
@@ -365,18 +368,21 @@ impl Writer {
         if self.checkpointer.is_resting() || Mutant::CheckpointNeverResets.is_on() {
             return;
         }
-        if pages >= self.wal_pages_max {
+        let (moved, moving) = self.checkpointer.moved();
+        let nearly_done = !moving && pages.saturating_sub(moved) <= WAL_PAGES_LEFT;
+        if pages >= self.wal_pages_max && (nearly_done || pages >= 2 * self.wal_pages_max) {
             // RESTART, so that the next batch writes from the beginning of the file.
             if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())) {
                 tracing::warn!(%error, "a checkpoint failed; it is tried again after the next batch");
             }
-        } else if pages >= self.next_checkpoint {
+        } else if pages >= self.wal_pages_max.min(self.next_checkpoint) {
             // Not after every batch: the pages that every batch changes would be copied each time.
             self.next_checkpoint = pages + WAL_PAGES_CHECKPOINT;
             self.checkpointer.wake();
         } else if pages + WAL_PAGES_CHECKPOINT < self.next_checkpoint {
             // The WAL began anew.
             self.next_checkpoint = WAL_PAGES_CHECKPOINT;
+            self.checkpointer.begin_anew();
         }
     }
 
