@@ -152,7 +152,7 @@ impl Ledger {
         let lock = sqlite::lock(directory)?;
         let stats = Arc::new(Stats::default());
         let writer = Writer::open(directory, options, stats.clone())?;
-        let reads = Reads::Sqlite(sqlite::Reads::open(directory, writer.vault(), writer.flushed())?);
+        let reads = Reads::Sqlite(sqlite::Reads::open(directory, &writer)?);
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()
             .name("ledger".into())

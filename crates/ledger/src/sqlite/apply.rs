@@ -77,7 +77,10 @@ pub(super) fn sealed_failure(
 }
 
 pub(super) fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
-    value.map(|value| sealer.seal(place, &[value.to_string().as_bytes()]))
+    value.map(|value| {
+        let text = serde_json::to_vec(value).unwrap_or_else(|_| value.to_string().into_bytes());
+        sealer.seal(place, &[&text])
+    })
 }
 
 impl Batch<'_> {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::checkpoint::DataFile;
 use super::flush::Flushed;
 use super::vault::{Changes, Vault};
-use super::{Role, open};
+use super::{Role, Writer, open};
 use crate::Error;
 
 /// A question that takes longer is cut off: an open snapshot keeps the WAL from being reset.
@@ -44,12 +45,15 @@ struct Pool {
     directory: std::path::PathBuf,
     vault: Arc<Vault>,
     flushed: Arc<Flushed>,
+    /// Dropped last.
+    _file: DataFile,
 }
 
 impl Reads {
-    pub fn open(directory: &Path, vault: Arc<Vault>, flushed: Arc<Flushed>) -> Result<Reads, Error> {
+    pub fn open(directory: &Path, writer: &Writer) -> Result<Reads, Error> {
+        let (vault, flushed, _file) = (writer.vault(), writer.flushed(), writer.file());
         let idle = Mutex::new(vec![open(directory, Role::Read)?]);
-        Ok(Reads { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault, flushed }) })
+        Ok(Reads { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault, flushed, _file }) })
     }
 
     /// Asks on a connection of its own, off the async threads.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::apply::{Batch, Counters};
 use super::ballast::Ballast;
-use super::checkpoint::Checkpointer;
+use super::checkpoint::{Checkpointer, DataFile};
 use super::flush::{self, Committed, Fatal, Flushed, Flusher};
 use super::keys::{self, Keys};
 use super::net::Net;
@@ -73,6 +73,8 @@ pub(crate) struct Writer {
     failed: bool,
     /// It was told to end.
     closing: bool,
+    /// Dropped last.
+    file: DataFile,
 }
 
 /// A commit that is not flushed yet.
@@ -104,7 +106,8 @@ impl Writer {
             counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let checkpointer = Checkpointer::spawn(directory)?;
+        let file = DataFile::open(directory);
+        let checkpointer = Checkpointer::spawn(directory, file.clone())?;
         let mut flush = flush.map_or_else(|| flush::log_in(directory), Ok)?;
         // What was done above is built upon.
         flush().map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
@@ -133,12 +136,18 @@ impl Writer {
             upkeep_rests: false,
             failed: false,
             closing: false,
+            file,
         })
     }
 
     /// What opens the rows, for readers.
     pub fn vault(&self) -> Arc<Vault> {
         self.vault.clone()
+    }
+
+    /// What readers have to hold on to.
+    pub fn file(&self) -> DataFile {
+        self.file.clone()
     }
 
     /// What of it is on the disk, for readers.
