@@ -1,7 +1,6 @@
 //! The disk: what is cached, what is durable, and what lies between.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -193,17 +192,6 @@ impl Disk {
     /// From here on this directory lies on this disk, for whoever opens something in it.
     pub fn mount(&self, directory: &Path) {
         vfs::mount(directory, self.clone());
-    }
-
-    /// Syncs a file each time that it is called, for who does that beside SQLite. The directory is mounted already.
-    pub fn syncing(directory: &Path, name: &'static str) -> Box<dyn FnMut() -> io::Result<()> + Send> {
-        let disk = vfs::mounted(directory);
-        Box::new(move || {
-            let missing = || io::Error::new(io::ErrorKind::NotFound, name);
-            let disk = disk.as_ref().ok_or_else(missing)?;
-            let number = disk.state().names.get(name).copied().ok_or_else(missing)?;
-            disk.sync(number, false).map_err(|code| io::Error::other(format!("SQLite would say {code}")))
-        })
     }
 
     /// Lets the I/O with this number fail, counted from 0 and from now on.

@@ -27,11 +27,6 @@ pub(crate) fn mount(directory: &Path, disk: Disk) {
     MOUNTS.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned(), disk);
 }
 
-/// The disk that a directory lies on.
-pub(crate) fn mounted(directory: &Path) -> Option<Disk> {
-    MOUNTS.lock().unwrap_or_else(PoisonError::into_inner).get(directory).cloned()
-}
-
 /// One open file, as SQLite sees it: its first field is what SQLite knows, and SQLite provides the memory.
 #[repr(C)]
 struct OpenFile {
@@ -117,7 +112,9 @@ unsafe fn place(path: *const c_char) -> Option<(Disk, String)> {
     }
     // SAFETY: a name that is not null ends with a zero.
     let path = Path::new(unsafe { CStr::from_ptr(path) }.to_str().ok()?);
-    Some((mounted(path.parent()?)?, path.file_name()?.to_str()?.to_owned()))
+    let mounts = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let disk = mounts.get(path.parent()?)?;
+    Some((disk.clone(), path.file_name()?.to_str()?.to_owned()))
 }
 
 unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {

@@ -39,7 +39,6 @@ impl Measured {
 /// answer to give and nobody to tell: this is the most that an accept through SQLite could reach.
 pub fn group_commit(directory: &Path, event: &NewEvent, batch: usize, time: Duration) -> Result<Measured, Error> {
     let connection = open(directory, Role::Write)?;
-    connection.execute_batch("PRAGMA synchronous = FULL")?;
     let started = Instant::now();
     let mut count = 0u64;
     while started.elapsed() < time {

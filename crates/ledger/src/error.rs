@@ -82,11 +82,6 @@ pub enum Error {
     /// A question took too long and was cut off.
     #[error("the question took too long; narrow it down")]
     TooSlow,
-    /// What was read is not on the disk yet, and the disk takes too long.
-    #[error(
-        "the disk has not taken the last writes for seconds, so that nothing certain can be said; look at the disk"
-    )]
-    DiskSlow,
     /// The operation cannot be written, and nothing was.
     #[error("not written: {message}")]
     Refused {

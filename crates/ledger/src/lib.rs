@@ -39,7 +39,7 @@ pub use op::{
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
 pub use seal::{RootKey, RootKeyProblem};
-pub use sqlite::{Balance, Broken, Flush, Inspector, JobFilter, Page, Reason, Try, Verification};
+pub use sqlite::{Balance, Broken, Inspector, JobFilter, Page, Reason, Try, Verification};
 use sqlite::{Envelope, Writer};
 use view::Reads;
 
@@ -54,7 +54,7 @@ const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
 /// Counters of the writer, for metrics.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Operations that are not on the disk yet.
+    /// Operations that wait for the writer.
     pub queued: AtomicU64,
     /// Transactions.
     pub batches: AtomicU64,
@@ -72,7 +72,7 @@ pub struct Stats {
 pub struct Options {
     /// The time.
     pub clock: Clock,
-    /// Called with the jobs of each commit, in order, once it is on the disk.
+    /// Called from the writer with the jobs of each commit, in order.
     pub on_fresh: Box<dyn Fn(Vec<Fresh>) + Send>,
     /// Called once when the file can no longer be trusted; the process should end.
     pub on_fatal: Box<dyn Fn(&str) + Send>,
@@ -83,8 +83,6 @@ pub struct Options {
     pub wal_pages_max: Option<u64>,
     /// What opens the ledger. There is no ledger on disk without it.
     pub root_key: Option<RootKey>,
-    /// What flushes the write-ahead log; its file is flushed when left out. For tests, whose disk is not the system's.
-    pub flush: Option<Flush>,
 }
 
 impl std::fmt::Debug for Options {
@@ -103,7 +101,6 @@ impl Options {
             recent_keys_max: None,
             wal_pages_max: None,
             root_key: None,
-            flush: None,
         }
     }
 
@@ -152,7 +149,7 @@ impl Ledger {
         let lock = sqlite::lock(directory)?;
         let stats = Arc::new(Stats::default());
         let writer = Writer::open(directory, options, stats.clone())?;
-        let reads = Reads::Sqlite(sqlite::Reads::open(directory, &writer)?);
+        let reads = Reads::Sqlite(sqlite::Reads::open(directory, writer.vault())?);
         let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()
             .name("ledger".into())

@@ -18,9 +18,8 @@ const EVENTS: usize = 12;
 /// The log is written from its beginning again when it has so many pages.
 const WAL_PAGES_MAX: u64 = 64;
 
-fn options(directory: &Path) -> Options {
-    let flush = Some(Disk::syncing(directory, "ledger.db-wal"));
-    let few = Options { wal_pages_max: Some(WAL_PAGES_MAX), flush, ..Options::quiet(Arc::new(|| START)) };
+fn options() -> Options {
+    let few = Options { wal_pages_max: Some(WAL_PAGES_MAX), ..Options::quiet(Arc::new(|| START)) };
     few.with_root_key(root_key())
 }
 
@@ -28,7 +27,7 @@ fn options(directory: &Path) -> Options {
 async fn made(directory: &Path) -> Image {
     let disk = Disk::default();
     disk.mount(directory);
-    Ledger::open(directory, options(directory)).unwrap().close().await;
+    Ledger::open(directory, options()).unwrap().close().await;
     disk.image(Keep::Everything, 0)
 }
 
@@ -36,7 +35,7 @@ async fn made(directory: &Path) -> Image {
 async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Option<String> {
     let disk = Disk::holding(start);
     disk.mount(directory);
-    let ledger = Ledger::open(directory, options(directory)).unwrap();
+    let ledger = Ledger::open(directory, options()).unwrap();
     if let Some(number) = fails_at {
         disk.fail_at(number, Fault::Error, number);
     }
@@ -53,7 +52,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
     ledger.close().await;
     let found = Disk::holding(&disk.image(Keep::Nothing, 1));
     found.mount(directory);
-    let ledger = Ledger::open(directory, options(directory)).unwrap();
+    let ledger = Ledger::open(directory, options()).unwrap();
     let mut gone = None;
     for (n, id) in acknowledged {
         match ledger.accept(event(&format!("key {n}"))).await.unwrap() {
@@ -68,7 +67,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
 /// How large the log grows. Answers if that is too large.
 async fn long_log(directory: &Path, start: &Image) -> Option<String> {
     Disk::holding(start).mount(directory);
-    let ledger = Ledger::open(directory, options(directory)).unwrap();
+    let ledger = Ledger::open(directory, options()).unwrap();
     for n in 0..400 {
         ledger.accept(event(&format!("key {n}"))).await.unwrap();
     }

@@ -158,12 +158,14 @@ impl Node {
         let ledger = Ledger::open(
             &settings.data,
             Options {
+                clock: clock.for_ledger(),
                 on_fresh: Box::new(move |jobs| announce.fresh(jobs)),
                 on_fatal: Box::new(move |_| {
                     let _ = fail.send(true);
                 }),
+                recent_keys_max: None,
+                wal_pages_max: None,
                 root_key: Some(root_key::find(&settings.data)?),
-                ..Options::quiet(clock.for_ledger())
             },
         )?;
         let (mark, unclean) = Mark::set(&settings.data)

@@ -10,7 +10,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply, Store};
-use sluice_ledger::{Error, Flush, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
+use sluice_ledger::{Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
 
 use super::invariants::Invariant;
 
@@ -26,10 +26,6 @@ const PAGE: u32 = 5_000;
 pub trait Ground: Send {
     /// The data directory.
     fn directory(&self) -> &Path;
-    /// What flushes the log there, unless it is the system.
-    fn flush(&self) -> Option<Flush> {
-        None
-    }
     /// The process dies, while the ledger is open: what was not synced may be gone.
     fn crash(&mut self);
 }
@@ -93,7 +89,6 @@ impl Twin {
         let options = sluice_ledger::Options {
             recent_keys_max: Some(RECENT_KEYS_MAX),
             wal_pages_max: Some(WAL_PAGES_MAX),
-            flush: self.ground.flush(),
             root_key: RootKey::parse(&"5a".repeat(32)).ok(),
             ..sluice_ledger::Options::quiet(Arc::new(move || Time(clock.load(Ordering::SeqCst))))
         };

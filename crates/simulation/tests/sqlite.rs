@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use sluice_faulty::{Disk, Keep};
-use sluice_ledger::Flush;
 use sluice_simulation::{Campaign, Ground, Options, Profile, run_beside};
 
 const KEEPS: [Keep; 4] = [Keep::Nothing, Keep::Some, Keep::Prefix, Keep::Everything];
@@ -28,10 +27,6 @@ impl Faulty {
 impl Ground for Faulty {
     fn directory(&self) -> &Path {
         self.directory.path()
-    }
-
-    fn flush(&self) -> Option<Flush> {
-        Some(Disk::syncing(self.directory.path(), "ledger.db-wal"))
     }
 
     fn crash(&mut self) {

@@ -14,7 +14,6 @@ use super::net::{Net, Undo};
 use super::reads::Reader;
 use super::row::place;
 use super::vault::{Changes, Sealer, Vault};
-use super::writer::Envelope;
 use crate::op::{
     AttemptSettlement, Begin, DropJobs, EffectSettlement, NewRevision, Op, Replay, Reply, Resolve, Rotate, Rotation,
     Settlement, Verdict,
@@ -84,14 +83,6 @@ pub(super) fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Valu
 }
 
 impl Batch<'_> {
-    /// In their order, up to the first that fails.
-    pub fn apply_all(&mut self, envelopes: &[Envelope], replies: &mut Vec<Reply>) -> rusqlite::Result<()> {
-        for envelope in envelopes {
-            replies.push(self.apply(&envelope.op)?);
-        }
-        Ok(())
-    }
-
     pub fn apply(&mut self, op: &Op) -> rusqlite::Result<Reply> {
         match op {
             Op::Accept(event) => self.accept(event).map(Reply::from),

@@ -1,36 +1,13 @@
 //! A thread that moves pages from the WAL into the file, beside the writer and without holding it up.
-//!
-//! SQLite flushes the file only when everything is moved, which never happens beside a busy writer. The file is flushed here as well,
-//! so that little is left to be flushed when the writer begins the WAL anew and everybody waits.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::{FILE_NAME, Role, open};
+use super::{Role, open};
 use crate::Error;
-
-/// The file itself, held open by whoever has a connection to it and until that is closed: when a process closes a file, it
-/// loses all the locks that it has on it, SQLite's as well.
-#[derive(Clone, Debug)]
-pub(crate) struct DataFile(Option<Arc<File>>);
-
-impl DataFile {
-    /// Where it lies on a disk of a test, there is none.
-    pub fn open(directory: &Path) -> DataFile {
-        DataFile(File::open(directory.join(FILE_NAME)).ok().map(Arc::new))
-    }
-
-    fn flush(&self) {
-        // The flush that counts is SQLite's own, which hears of a failure too.
-        if let Some(Err(error)) = self.0.as_ref().map(|file| file.sync_data()) {
-            tracing::warn!(%error, "flushing the ledger's file failed");
-        }
-    }
-}
 
 /// The writer's end of it. The thread ends when this is dropped, and with it its connection.
 #[derive(Debug)]
@@ -51,7 +28,7 @@ fn locked(allowed: &Mutex<bool>) -> MutexGuard<'_, bool> {
 }
 
 impl Checkpointer {
-    pub fn spawn(directory: &Path, file: DataFile) -> Result<Checkpointer, Error> {
+    pub fn spawn(directory: &Path) -> Result<Checkpointer, Error> {
         let (wake, woken) = std::sync::mpsc::sync_channel(1);
         let connection = open(directory, Role::Write)?;
         let allowed = Arc::new(Mutex::new(true));
@@ -62,17 +39,12 @@ impl Checkpointer {
                 let allowed = locked(&asked);
                 if *allowed {
                     match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2)) {
-                        Ok(pages) => {
-                            file.flush();
-                            came_to.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
-                        }
+                        Ok(pages) => came_to.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed),
                         Err(error) => tracing::debug!(%error, "a checkpoint beside the writer failed"),
                     }
                 }
                 ended.store(false, Ordering::Release);
             }
-            drop(connection);
-            drop(file);
         };
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work);
         let thread = thread.map_err(|source| Error::Thread { source })?;

@@ -6,7 +6,6 @@ mod at_once;
 mod ballast;
 mod budget;
 mod checkpoint;
-mod flush;
 mod guard;
 mod inspect;
 mod keys;
@@ -30,10 +29,10 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use sluice_domain::mutant::Mutant;
 
 use crate::Error;
 use crate::seal::RootKey;
-pub use flush::Flush;
 pub use inspect::{Balance, Broken, Inspector, Try, Verification};
 pub use read::{JobFilter, Page, Reason};
 pub(crate) use reads::{Reader, Reads};
@@ -117,11 +116,13 @@ pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
         if mode != "wal" {
             return Err(Error::JournalMode { mode });
         }
-        // A commit is flushed by the flusher, and everything else by SQLite.
         connection.execute_batch(
-            "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
+            "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
              PRAGMA cache_size = -16384;",
         )?;
+        if Mutant::CommitNotSynced.is_on() {
+            connection.execute_batch("PRAGMA synchronous = OFF")?;
+        }
         migrate(&mut connection)?;
     } else {
         connection.execute_batch("PRAGMA cache_size = -4096; PRAGMA query_only = ON;")?;
@@ -175,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn sqlite_flushes_all_but_commits() {
+    fn every_commit_is_flushed() {
         let directory = tempfile::tempdir().unwrap();
         let connection = open(directory.path(), Role::Write).unwrap();
         let pragma =
             |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap();
-        assert_eq!(pragma("synchronous"), 1);
+        assert_eq!(pragma("synchronous"), 2);
         assert_eq!(pragma("wal_autocheckpoint"), 0);
         assert_eq!(pragma("mmap_size"), 0);
     }

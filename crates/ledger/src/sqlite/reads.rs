@@ -1,4 +1,4 @@
-//! The connections that questions are asked on, cut off when they take too long. What is answered is on the disk.
+//! The connections that questions are asked on, cut off when they take too long.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::checkpoint::DataFile;
-use super::flush::Flushed;
 use super::vault::{Changes, Vault};
-use super::{Role, Writer, open};
+use super::{Role, open};
 use crate::Error;
 
 /// A question that takes longer is cut off: an open snapshot keeps the WAL from being reset.
@@ -44,16 +42,12 @@ struct Pool {
     idle: Mutex<Vec<Connection>>,
     directory: std::path::PathBuf,
     vault: Arc<Vault>,
-    flushed: Arc<Flushed>,
-    /// Dropped last.
-    _file: DataFile,
 }
 
 impl Reads {
-    pub fn open(directory: &Path, writer: &Writer) -> Result<Reads, Error> {
-        let (vault, flushed, _file) = (writer.vault(), writer.flushed(), writer.file());
+    pub fn open(directory: &Path, vault: Arc<Vault>) -> Result<Reads, Error> {
         let idle = Mutex::new(vec![open(directory, Role::Read)?]);
-        Ok(Reads { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault, flushed, _file }) })
+        Ok(Reads { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault }) })
     }
 
     /// Asks on a connection of its own, off the async threads.
@@ -82,9 +76,6 @@ impl Reads {
         if idle.len() < 4 {
             idle.push(connection);
         }
-        drop(idle);
-        // Nothing may be built upon what a power cut would take back.
-        self.pool.flushed.wait_within(QUESTION_MAX)?;
         match answer {
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
                 Err(Error::TooSlow)

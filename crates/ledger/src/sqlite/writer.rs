@@ -1,12 +1,12 @@
 //! The writer: one thread that alone changes the file.
 //!
-//! Batches form by themselves: while one flush runs, the next operations gather and are applied. Every operation of a batch is
-//! answered after the flush of its COMMIT, never before.
+//! Batches form by themselves: while one flush runs, the next operations gather. Every operation of a batch is answered after its
+//! COMMIT, never before.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode};
@@ -15,8 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::apply::{Batch, Counters};
 use super::ballast::Ballast;
-use super::checkpoint::{Checkpointer, DataFile};
-use super::flush::{self, Committed, Fatal, Flushed, Flusher};
+use super::checkpoint::Checkpointer;
 use super::keys::{self, Keys};
 use super::net::Net;
 use super::vault::{Changes, Vault};
@@ -40,11 +39,11 @@ const WAL_PAGES_CHECKPOINT: u64 = 4 * 1024;
 #[derive(Debug)]
 pub(crate) struct Envelope {
     pub op: Op,
-    pub reply: Answer,
+    pub reply: Option<oneshot::Sender<Result<Reply, Error>>>,
 }
 
-/// Who waits for an operation, if anybody does.
-pub(crate) type Answer = Option<oneshot::Sender<Result<Reply, Error>>>;
+/// Called once when the file can no longer be trusted.
+pub(crate) type Fatal = Box<dyn Fn(&str) + Send>;
 /// Called with the jobs of each commit.
 pub(crate) type OnFresh = Box<dyn Fn(Vec<Fresh>) + Send>;
 
@@ -58,7 +57,7 @@ pub(crate) struct Writer {
     counters: Counters,
     directory: PathBuf,
     clock: Clock,
-    flusher: Flusher,
+    on_fresh: OnFresh,
     on_fatal: Fatal,
     stats: Arc<Stats>,
     wal_pages: Arc<AtomicU64>,
@@ -71,23 +70,11 @@ pub(crate) struct Writer {
     /// Upkeep found no room: it waits until an event could be accepted again.
     upkeep_rests: bool,
     failed: bool,
-    /// It was told to end.
-    closing: bool,
-    /// Dropped last.
-    file: DataFile,
-}
-
-/// A commit that is not flushed yet.
-struct Done {
-    number: u64,
-    replies: Vec<Reply>,
-    fresh: Vec<Fresh>,
-    started: Instant,
 }
 
 impl Writer {
     pub fn open(directory: &Path, options: Options, stats: Arc<Stats>) -> Result<Writer, Error> {
-        let Options { clock, on_fresh, on_fatal, recent_keys_max, wal_pages_max, root_key, flush } = options;
+        let Options { clock, on_fresh, on_fatal, recent_keys_max, wal_pages_max, root_key } = options;
         let mut connection = open(directory, Role::Write)?;
         settle_log(&connection)?;
         let vault = Arc::new(Vault::open(&mut connection, root_key, clock())?);
@@ -106,13 +93,7 @@ impl Writer {
             counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let file = DataFile::open(directory);
-        let checkpointer = Checkpointer::spawn(directory, file.clone())?;
-        let mut flush = flush.map_or_else(|| flush::log_in(directory), Ok)?;
-        // What was done above is built upon.
-        flush().map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
-        let on_fatal = Arc::new(Mutex::new(Some(on_fatal)));
-        let flusher = Flusher::spawn(flush, on_fresh, on_fatal.clone(), stats.clone())?;
+        let checkpointer = Checkpointer::spawn(directory)?;
         let ballast =
             Ballast::new(directory).map_err(|source| Error::Directory { path: directory.join("ballast"), source })?;
         Ok(Writer {
@@ -124,7 +105,7 @@ impl Writer {
             counters,
             directory: directory.to_owned(),
             clock,
-            flusher,
+            on_fresh,
             on_fatal,
             stats,
             wal_pages,
@@ -135,8 +116,6 @@ impl Writer {
             ballast,
             upkeep_rests: false,
             failed: false,
-            closing: false,
-            file,
         })
     }
 
@@ -145,31 +124,26 @@ impl Writer {
         self.vault.clone()
     }
 
-    /// What readers have to hold on to.
-    pub fn file(&self) -> DataFile {
-        self.file.clone()
-    }
-
-    /// What of it is on the disk, for readers.
-    pub fn flushed(&self) -> Arc<Flushed> {
-        self.flusher.flushed()
-    }
-
     /// Works until it is told to end, or every sender is gone.
     pub fn run(mut self, mut operations: mpsc::Receiver<Envelope>) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
         while operations.blocking_recv_many(&mut batch, BATCH_OPS_MAX) > 0 {
-            self.commit(std::mem::take(&mut batch), Some(&mut operations));
+            self.stats.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+            let started = Instant::now();
+            let size = batch.len() as u64;
+            let closing = batch.iter().any(|envelope| matches!(envelope.op, Op::Close));
+            self.commit(std::mem::take(&mut batch));
             self.stats.batches.fetch_add(1, Ordering::Relaxed);
+            self.stats.operations.fetch_add(size, Ordering::Relaxed);
+            self.stats.commit_micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
             if !self.failed {
                 self.keep_up();
             }
-            if self.closing {
+            if closing {
                 break;
             }
             batch.reserve(BATCH_OPS_MAX);
         }
-        self.failed |= !self.flusher.wait();
         if !self.failed
             && let Err(error) = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
         {
@@ -177,45 +151,42 @@ impl Writer {
         }
     }
 
-    /// Commits a batch and gives it to be flushed. What comes meanwhile goes with it, if there is more.
-    fn commit(&mut self, batch: Vec<Envelope>, more: Option<&mut mpsc::Receiver<Envelope>>) {
-        self.closing |= has_close(&batch);
+    fn commit(&mut self, batch: Vec<Envelope>) {
         if self.failed {
             for envelope in batch {
-                self.turn_down(envelope, Error::Failed);
+                answer(envelope.reply, Err(Error::Failed));
             }
             return;
         }
-        let (mut batch, more) = match self.has_room() {
-            Ok(true) => (batch, more),
-            Ok(false) => (self.turn_away(batch), None),
+        let batch = match self.has_room() {
+            Ok(true) => batch,
+            Ok(false) => self.turn_away(batch),
             Err(error) => return self.fail(batch, &error),
         };
-        match self.transact(&mut batch, more) {
-            Ok(done) => self.give(batch, done),
+        match self.transact(batch.iter().map(|envelope| &envelope.op)) {
+            Ok(replies) => {
+                for (envelope, reply) in batch.into_iter().zip(replies) {
+                    answer(envelope.reply, Ok(reply));
+                }
+            }
             Err(error) if is_full(&error) => self.shed(batch),
             Err(error) if is_fatal(&error) => self.fail(batch, &error),
             Err(error) if batch.len() == 1 => {
                 for envelope in batch {
-                    self.turn_down(envelope, refused(&error));
+                    answer(envelope.reply, Err(refused(&error)));
                 }
             }
             // One of them is at fault, and its neighbours must not suffer for it.
             Err(_) => {
                 for envelope in batch {
-                    self.commit(vec![envelope], None);
+                    self.commit(vec![envelope]);
                 }
             }
         }
     }
 
     /// All or nothing. What memory knows of the batch is undone when it does not commit.
-    fn transact(
-        &mut self,
-        envelopes: &mut Vec<Envelope>,
-        more: Option<&mut mpsc::Receiver<Envelope>>,
-    ) -> rusqlite::Result<Done> {
-        let started = Instant::now();
+    fn transact<'a>(&mut self, ops: impl Iterator<Item = &'a Op>) -> rusqlite::Result<Vec<Reply>> {
         let before = self.counters;
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
@@ -234,40 +205,24 @@ impl Writer {
             tallies: BTreeMap::new(),
             lateness: BTreeMap::new(),
         };
-        let mut replies = Vec::with_capacity(envelopes.len());
-        let mut applied = batch.apply_all(envelopes, &mut replies);
-        // Beside the flush of the one before.
-        if applied.is_ok() && !self.flusher.wait() {
-            applied = Err(flush_failed());
-        }
-        if let (Ok(()), Some(more)) = (&applied, more) {
-            let from = envelopes.len();
-            while envelopes.len() < BATCH_OPS_MAX
-                && let Ok(envelope) = more.try_recv()
-            {
-                envelopes.push(envelope);
-            }
-            self.closing |= has_close(&envelopes[from..]);
-            batch.now = (self.clock)();
-            applied = batch.apply_all(&envelopes[from..], &mut replies);
-        }
-        let result = applied.and_then(|()| batch.finish()).and_then(|()| {
-            let number = self.flusher.begin();
-            match self.connection.execute_batch("COMMIT") {
-                Err(error) if !Mutant::FailedCommitAnswered.is_on() => {
-                    self.flusher.withdraw(number);
-                    Err(error)
-                }
-                _ => Ok(number),
-            }
-        });
+        let result = ops
+            .map(|op| batch.apply(op))
+            .collect::<rusqlite::Result<Vec<Reply>>>()
+            .and_then(|replies| batch.finish().map(|()| replies))
+            .and_then(|replies| match self.connection.execute_batch("COMMIT") {
+                Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
+                _ => Ok(replies),
+            });
         let Batch { fresh, taken, contacts_taken, remembered, key_changes, .. } = batch;
         match result {
-            Ok(number) => {
+            Ok(replies) => {
                 self.vault.commit(key_changes);
                 self.net.trim();
                 self.upkeep_rests &= taken.is_empty();
-                Ok(Done { number, replies, fresh, started })
+                if !fresh.is_empty() {
+                    (self.on_fresh)(fresh);
+                }
+                Ok(replies)
             }
             Err(error) => {
                 for (prefix, ord) in taken {
@@ -289,35 +244,31 @@ impl Writer {
         }
     }
 
-    /// Lets a commit be flushed, and who waits for it be told.
-    fn give(&mut self, batch: Vec<Envelope>, done: Done) {
-        let Done { number, replies, fresh, started } = done;
-        self.stats.operations.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        let answers = batch.into_iter().map(|envelope| envelope.reply).zip(replies).collect();
-        self.flusher.give(Committed { number, answers, fresh, started });
-    }
-
     /// The disk is full: new events are turned away, everything else goes on, with the ballast's room if need be.
     fn shed(&mut self, batch: Vec<Envelope>) {
-        let mut others = self.turn_away(batch);
-        let mut result = self.transact(&mut others, None);
+        let others = self.turn_away(batch);
+        let mut result = self.transact(others.iter().map(|envelope| &envelope.op));
         if result.as_ref().is_err_and(is_full) {
             // Growing the file by what lies in the WAL would take the very room that is made here.
             self.checkpointer.rest();
             self.ballast.spend();
-            result = self.transact(&mut others, None);
+            result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
         match result {
-            Ok(done) => self.give(others, done),
+            Ok(replies) => {
+                for (envelope, reply) in others.into_iter().zip(replies) {
+                    answer(envelope.reply, Ok(reply));
+                }
+            }
             Err(error) if is_full(&error) => {
                 for envelope in others {
-                    self.turn_down(envelope, Error::DiskFull);
+                    answer(envelope.reply, Err(Error::DiskFull));
                 }
             }
             Err(error) if is_fatal(&error) => self.fail(others, &error),
             Err(_) => {
                 for envelope in others {
-                    self.commit(vec![envelope], None);
+                    self.commit(vec![envelope]);
                 }
             }
         }
@@ -340,26 +291,19 @@ impl Writer {
             self.stats.disk_full.fetch_add(1, Ordering::Relaxed);
         }
         for envelope in accepts {
-            self.turn_down(envelope, Error::DiskFull);
+            answer(envelope.reply, Err(Error::DiskFull));
         }
         others
-    }
-
-    fn turn_down(&self, envelope: Envelope, error: Error) {
-        self.stats.queued.fetch_sub(1, Ordering::Relaxed);
-        answer(envelope.reply, Err(error));
     }
 
     /// Whether the batch is on disk is unknown, and what memory holds may be wrong: nothing more is written by this process.
     fn fail(&mut self, batch: Vec<Envelope>, error: &dyn std::error::Error) {
         self.failed = true;
-        flush::stop(&self.on_fatal, error);
-        // After a flush that failed, nothing more was committed.
-        let nothing_done = self.flusher.has_failed();
+        tracing::error!(%error, "the ledger can no longer be written; stopping");
         for envelope in batch {
-            let in_doubt = || Error::InDoubt { message: error.to_string() };
-            self.turn_down(envelope, if nothing_done { Error::Failed } else { in_doubt() });
+            answer(envelope.reply, Err(Error::InDoubt { message: error.to_string() }));
         }
+        (self.on_fatal)(&error.to_string());
     }
 
     /// Between two batches: a slice of upkeep of the keys, and the WAL kept within its bounds.
@@ -439,7 +383,7 @@ fn settle_log(connection: &Connection) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn answer(reply: Answer, result: Result<Reply, Error>) {
+fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<Reply, Error>) {
     if let Some(reply) = reply {
         // Whoever asked may have hung up; what is written stays written.
         let _ = reply.send(result);
@@ -457,15 +401,6 @@ fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite
 /// Nothing was written.
 fn refused(error: &rusqlite::Error) -> Error {
     Error::sealed(error).unwrap_or_else(|| Error::Refused { message: error.to_string() })
-}
-
-fn has_close(envelopes: &[Envelope]) -> bool {
-    envelopes.iter().any(|envelope| matches!(envelope.op, Op::Close))
-}
-
-/// As SQLite would say it.
-fn flush_failed() -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC), None)
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {

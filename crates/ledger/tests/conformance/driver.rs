@@ -76,7 +76,7 @@ impl StillClock {
     }
 }
 
-/// While it is shut nothing more becomes durable after the next announcement.
+/// While it is shut the writer stands still after its next announcement.
 #[derive(Default)]
 pub struct Gate {
     shut: Mutex<bool>,

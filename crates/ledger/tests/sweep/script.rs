@@ -10,7 +10,6 @@ use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
-use sluice_faulty::Disk;
 use sluice_ledger::{
     Acceptance, Begin, DropJobs, Error, Inspector, Ledger, NewEvent, NewRevision, Options, Prune, Replay, Settlement,
 };
@@ -144,7 +143,6 @@ impl Stage {
             }),
             recent_keys_max: Some(RECENT_KEYS_MAX),
             wal_pages_max: Some(WAL_PAGES_MAX),
-            flush: Some(Disk::syncing(&self.directory, "ledger.db-wal")),
             ..Options::quiet(Arc::new(|| START))
         };
         self.ledger = Some(Ledger::open(&self.directory, options.with_root_key(root_key()))?);

@@ -46,7 +46,6 @@ impl OperateError {
             OperateError::Refused(code, _) => code,
             OperateError::Config(_) => "config-invalid",
             OperateError::Ledger(sluice_ledger::Error::TooSlow) => "too-slow",
-            OperateError::Ledger(sluice_ledger::Error::DiskSlow) => "disk-slow",
             OperateError::Ledger(_) => "ledger",
         }
     }
