@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
-use sluice_ledger::{AtHand, ClashPolicy, EventBody, Ledger, NewEvent, NewJob, Options, RootKey};
+use sluice_ledger::{ClashPolicy, EventBody, Ledger, NewEvent, NewJob, Options, RootKey};
 
 const START: Time = Time(1_772_323_200_000);
 
@@ -33,7 +33,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
             headers: "{\"content-type\":\"application/json\",\"user-agent\":\"bench\"}".into(),
             normalized: raw.clone(),
             raw: raw.into_bytes(),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         }),
         jobs: vec![NewJob::new("crm", "default")],
         near_keys: vec![],

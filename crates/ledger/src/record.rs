@@ -81,7 +81,7 @@ pub struct Quarantine {
 }
 
 /// The request as it arrived, and the event that was made of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventBody {
     /// The headers that are kept, as a JSON object.
     pub headers: String,
@@ -120,6 +120,31 @@ impl NewJob {
     /// The same, lying in this queue if it has to wait for a person from the start.
     pub fn or_dead_in(self, queue: &str) -> NewJob {
         NewJob { dead_letter_queue: Some(queue.into()), ..self }
+    }
+}
+
+impl NewEvent {
+    /// How it is remembered under this name, as the first of its key. Where it is written, and with which jobs, its driver knows.
+    pub fn record(&self, id: EventId) -> EventRecord {
+        EventRecord {
+            ord: 0,
+            id,
+            generation: 0,
+            key_text: self.key_text.clone(),
+            flow: self.flow.clone(),
+            source: self.source.clone(),
+            event_type: self.event_type.clone(),
+            received_at: self.received_at,
+            persisted_at: self.received_at,
+            occurred_at: self.occurred_at,
+            expires_at: self.expires_at,
+            revision: self.revision.clone(),
+            verified_by: self.verified_by.clone(),
+            trace: self.trace.clone(),
+            first_job: JobId(0),
+            jobs: u32::try_from(self.jobs.len()).unwrap_or(u32::MAX),
+            variant_of: None,
+        }
     }
 }
 

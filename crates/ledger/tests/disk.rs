@@ -19,7 +19,7 @@ use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, AtHand, Begin, Begun, Error, EventBody, JobFilter, Ledger, NewEvent, Options, Page, Settlement,
+    Acceptance, Begin, Begun, Error, EventBody, JobFilter, Ledger, NewEvent, Options, Page, Settlement,
 };
 
 use given::{DAY, START, event, root_key, settled};
@@ -104,7 +104,7 @@ fn options(fatal: &Arc<AtomicU64>) -> Options {
 fn large(key: &str) -> NewEvent {
     let raw = vec![b'x'; 64 * 1024];
     NewEvent {
-        body: Arc::new(EventBody { headers: "{}".into(), raw, normalized: "{}".into(), at_hand: AtHand::default() }),
+        body: Arc::new(EventBody { headers: "{}".into(), raw, normalized: "{}".into(), ..EventBody::default() }),
         ..event(key)
     }
 }

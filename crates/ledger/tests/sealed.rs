@@ -10,8 +10,8 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_ledger::{
-    Acceptance, Accepted, AtHand, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobNext,
-    Ledger, NewEvent, Options, Quarantine, RootKey, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobNext, Ledger,
+    NewEvent, Options, Quarantine, RootKey, Settlement,
 };
 
 use given::{START, event, root_key};
@@ -39,7 +39,7 @@ fn personal(key: &str) -> NewEvent {
             headers: format!("{{\"x-sender\":\"{SECRET}\"}}"),
             raw: format!("{{\"email\":\"{SECRET}\",\"key\":\"{key}\"}}").into_bytes(),
             normalized: format!("{{\"identity\":{{\"email\":\"{SECRET}\"}}}}"),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         }),
         contact: contact(SECRET),
         ..event(key)
@@ -342,7 +342,7 @@ async fn contacts_are_known_however_many_there_are() {
             headers: "{}".into(),
             raw: n.to_string().into_bytes(),
             normalized: "{}".into(),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         }),
         ..event(&format!("{round}.{n}"))
     };

@@ -8,7 +8,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::random::Random;
 use sluice_ledger::memory::Op;
-use sluice_ledger::{AtHand, ClashPolicy, EventBody, NewEvent, NewJob};
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
 
 use super::coverage::Fault;
 use super::node::Waiter;
@@ -44,12 +44,7 @@ pub(super) struct Senders {
 
 impl Senders {
     pub fn new(random: &mut Random) -> Senders {
-        let body = EventBody {
-            headers: String::new(),
-            raw: Vec::new(),
-            normalized: String::new(),
-            at_hand: AtHand::default(),
-        };
+        let body = EventBody::default();
         Senders {
             webhooks: Vec::new(),
             gap_ms: 40 + random.below(1_500),

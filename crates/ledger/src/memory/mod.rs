@@ -99,25 +99,14 @@ impl EventRow {
     }
 
     fn record(&self) -> EventRecord {
-        let new = &self.new;
         EventRecord {
             ord: self.ord,
-            id: self.id,
             generation: self.generation,
-            key_text: new.key_text.clone(),
-            flow: new.flow.clone(),
-            source: new.source.clone(),
-            event_type: new.event_type.clone(),
-            received_at: new.received_at,
             persisted_at: self.persisted_at,
-            occurred_at: new.occurred_at,
-            expires_at: new.expires_at,
-            revision: new.revision.clone(),
-            verified_by: new.verified_by.clone(),
-            trace: new.trace.clone(),
             first_job: self.first_job,
             jobs: self.jobs,
             variant_of: self.variant_of,
+            ..self.new.record(self.id)
         }
     }
 }

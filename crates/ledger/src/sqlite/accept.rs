@@ -375,22 +375,11 @@ impl Batch<'_> {
     fn announce(&mut self, event: &Arrival<'_>, entry: &Entry<'_>, ord: i64, first_job: JobId) {
         let record = Arc::new(EventRecord {
             ord,
-            id: EventId::new(entry.key, entry.generation),
             generation: entry.generation,
-            key_text: event.key_text.clone(),
-            flow: event.flow.clone(),
-            source: event.source.clone(),
-            event_type: event.event_type.clone(),
-            received_at: event.received_at,
             persisted_at: self.now,
-            occurred_at: event.occurred_at,
-            expires_at: event.expires_at,
-            revision: event.revision.clone(),
-            verified_by: event.verified_by.clone(),
-            trace: event.trace.clone(),
             first_job,
-            jobs: u32::try_from(event.jobs.len()).unwrap_or(u32::MAX),
             variant_of: entry.variant_of.map(|first| first.ord),
+            ..event.record(EventId::new(entry.key, entry.generation))
         });
         for (offset, job) in (0..).zip(&event.jobs) {
             self.fresh.push(Fresh {

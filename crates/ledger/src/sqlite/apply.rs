@@ -77,7 +77,7 @@ pub(super) fn sealed_failure(
 
 pub(super) fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
     value.map(|value| {
-        let text = serde_json::to_vec(value).unwrap_or_else(|_| value.to_string().into_bytes());
+        let text = serde_json::to_vec(value).expect("a value has a JSON form");
         sealer.seal(place, &[&text])
     })
 }
@@ -253,9 +253,7 @@ impl Batch<'_> {
         sealer: &Sealer,
     ) -> rusqlite::Result<()> {
         let job = settlement.job.0;
-        let result = effect.result.as_deref();
-        let result =
-            result.and_then(|result| sealed_json(sealer, place::effect_result(job, &effect.key.0), Some(result)));
+        let result = sealed_json(sealer, place::effect_result(job, &effect.key.0), effect.result.as_deref());
         self.cached(include_str!("sql/settle_effect.sql"))?.execute(params![
             job,
             effect.key.0,

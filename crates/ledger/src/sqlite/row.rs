@@ -10,7 +10,6 @@ use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
 use super::reads::Reader;
-use crate::at_hand::AtHand;
 use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, JobRecord, Ord};
 use crate::seal::Place;
 
@@ -54,7 +53,7 @@ fn body_of(opened: &[u8]) -> Option<EventBody> {
         headers: String::from_utf8(headers.to_vec()).ok()?,
         raw: raw.to_vec(),
         normalized: String::from_utf8(normalized.to_vec()).ok()?,
-        at_hand: AtHand::default(),
+        ..EventBody::default()
     })
 }
 

@@ -7,8 +7,8 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    AtHand, AttemptKind, AttemptSettlement, ClashPolicy, EffectSettlement, EventBody, JobNext, NewEvent, NewJob,
-    RootKey, Settlement,
+    AttemptKind, AttemptSettlement, ClashPolicy, EffectSettlement, EventBody, JobNext, NewEvent, NewJob, RootKey,
+    Settlement,
 };
 
 /// 2026-03-01T00:00:00Z: when every test begins.
@@ -40,7 +40,7 @@ pub fn event(key: &str) -> NewEvent {
             headers: "{}".into(),
             raw: format!("raw {key}").into_bytes(),
             normalized: format!("{{\"key\":\"{key}\"}}"),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         }),
         jobs: vec![NewJob::new("crm", "default")],
         near_keys: vec![],

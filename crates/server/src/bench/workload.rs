@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
-use sluice_ledger::{AtHand, EventBody, Ledger, NewEvent};
+use sluice_ledger::{EventBody, Ledger, NewEvent};
 use sluice_simulator::load::WriteRequest;
 use sluice_simulator::senders::{Traffic, TrafficSettings};
 use tokio::task::JoinSet;
@@ -94,7 +94,7 @@ impl Workload {
             headers: "{}".into(),
             raw: b"{}".to_vec(),
             normalized: "{}".into(),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         });
         sample.expires_at = Time::from(jiff::Timestamp::now()) + Duration::from_secs(30 * 86_400);
         let (sample, next) = (Arc::new(sample), Arc::new(AtomicU64::new(0)));

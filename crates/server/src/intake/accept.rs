@@ -15,7 +15,7 @@ use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
 use sluice_domain::worker::Worker;
-use sluice_ledger::{AtHand, ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
 
 use super::answer::Problem;
 use super::body;
@@ -201,7 +201,7 @@ impl<'f> Request<'_, 'f> {
             headers: headers.to_string(),
             raw,
             normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         };
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });

@@ -13,7 +13,7 @@ use sluice_domain::event::{Audit, Event, EventId};
 use sluice_domain::key::{self, KeyDigest, TENANT};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{Acceptance, AtHand, ClashPolicy, EventBody, Ledger, NewEvent};
+use sluice_ledger::{Acceptance, ClashPolicy, EventBody, Ledger, NewEvent};
 use tokio::sync::watch;
 
 use super::pauses;
@@ -146,7 +146,7 @@ fn event(live: &Live, worker: &Worker, schedule: &Schedule, slot: Time, now: Tim
             headers: Value::Object(Map::new()).to_string(),
             raw: body.to_string().into_bytes(),
             normalized: serde_json::to_string(&normalized).expect("an event has a JSON form"),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         }),
         jobs: vec![job_for(worker)],
         near_keys: vec![],

@@ -80,7 +80,6 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
 mod tests {
     use super::*;
     use sluice_domain::event::EventId;
-    use sluice_domain::job::JobId;
     use sluice_simulator::senders::{Traffic, TrafficSettings};
 
     use crate::stage::{Leads, LeadsTo};
@@ -93,26 +92,8 @@ mod tests {
         let traffic = Traffic::plan(TrafficSettings { leads: 8, ..TrafficSettings::default() });
         for n in 0..8 {
             let new = leads.sender().unwrap().prepare(&traffic.body(n)).unwrap();
-            let event = EventRecord {
-                ord: 1,
-                // Not the first of its key, so it is found elsewhere than was thought at the door.
-                id: EventId::new(new.key, 1),
-                generation: 1,
-                key_text: new.key_text.clone(),
-                flow: new.flow.clone(),
-                source: new.source.clone(),
-                event_type: new.event_type.clone(),
-                received_at: new.received_at,
-                persisted_at: new.received_at,
-                occurred_at: new.occurred_at,
-                expires_at: new.expires_at,
-                revision: new.revision.clone(),
-                verified_by: None,
-                trace: new.trace.clone(),
-                first_job: JobId(1),
-                jobs: 1,
-                variant_of: None,
-            };
+            // Not the first of its key, so it is found elsewhere than was thought at the door.
+            let event = new.record(EventId::new(new.key, 1));
             let seen = || scope_of(&live, &event, &new.body, "leads").unwrap().get("event").unwrap().to_string();
             let (first, later) = (seen(), seen());
             assert_eq!(first, later);

@@ -7,14 +7,14 @@ use serde_json::Value;
 use sluice_connectors::Call;
 use sluice_domain::action::Action;
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, JobId};
+use sluice_domain::job::EffectKey;
 use sluice_domain::policy::{Known, Verdict};
 use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::{Step, Worker};
-use sluice_ledger::{EventRecord, NewJob};
+use sluice_ledger::NewJob;
 
 use super::Cover;
 use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
@@ -36,7 +36,7 @@ pub(super) fn job(live: &Live, prepared: &Prepared<'_>, job: &NewJob, now: Time,
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
-    let scope = match scope_of(live, &record(prepared), &prepared.new.body, &job.queue) {
+    let scope = match scope_of(live, &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
         Ok(scope) => scope,
         Err(failure) => {
             report.problem = Some(cover.text(&failure.message));
@@ -267,30 +267,6 @@ fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &
         needs.extend(named.into_iter().filter(|step| would_run.contains(step)));
     }
     needs
-}
-
-/// The event as the ledger would hand it out again.
-fn record(prepared: &Prepared<'_>) -> EventRecord {
-    let new = &prepared.new;
-    EventRecord {
-        ord: 0,
-        id: event_id(prepared),
-        generation: 0,
-        key_text: new.key_text.clone(),
-        flow: new.flow.clone(),
-        source: new.source.clone(),
-        event_type: new.event_type.clone(),
-        received_at: new.received_at,
-        persisted_at: new.received_at,
-        occurred_at: new.occurred_at,
-        expires_at: new.expires_at,
-        revision: new.revision.clone(),
-        verified_by: None,
-        trace: new.trace.clone(),
-        first_job: JobId(0),
-        jobs: new.jobs.len() as u32,
-        variant_of: None,
-    }
 }
 
 /// Every secret that the steps may use, with its value covered.

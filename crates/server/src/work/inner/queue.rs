@@ -8,7 +8,7 @@ use sluice_domain::flow::Idempotency;
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::key::{self, KEY_BYTES_MAX, KeyDigest, TENANT};
 use sluice_domain::time::Time;
-use sluice_ledger::{Acceptance, AtHand, ClashPolicy, EventBody, NewEvent, NewJob, Replay};
+use sluice_ledger::{Acceptance, ClashPolicy, EventBody, NewEvent, NewJob, Replay};
 
 use super::{Inner, Inside, bad_parameter};
 use crate::intake::job_for;
@@ -131,7 +131,7 @@ fn event(
             headers: run.body.headers.clone(),
             raw: body.to_string().into_bytes(),
             normalized: serde_json::to_string(&normalized).expect("an event has a JSON form"),
-            at_hand: AtHand::default(),
+            ..EventBody::default()
         }),
         jobs,
         near_keys: vec![],
