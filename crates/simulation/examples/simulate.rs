@@ -8,7 +8,7 @@ use std::time::Instant;
 use sluice_simulation::{Campaign, Options, Profile, trace};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

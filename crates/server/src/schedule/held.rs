@@ -12,7 +12,7 @@ use crate::work::Order;
 /// Bodies of fresh events that are kept for their first run; beyond this they are read from the ledger again.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Beyond this an event is kept as its text alone, which takes less.
-const AT_HAND_BYTES_MAX: usize = 2 * 1024 * 1024;
+const AT_HAND_BYTES_MAX: usize = 6 * 1024 * 1024;
 
 #[derive(Debug)]
 struct Entry {
