@@ -15,8 +15,8 @@ use crate::record::NewEvent;
 use crate::seal::{DataKey, KeyId, Place};
 use crate::sqlite::{Role, open};
 
-/// Pages in the write-ahead log from which it is written back and begun anew, as the real writer does.
-const WAL_PAGES_RESET: u32 = 16 * 1024;
+/// Bytes in the write-ahead log from which it is written back and begun anew, as the real writer does.
+const WAL_BYTES_RESET: u64 = 64 * 1024 * 1024;
 const APPEND_BYTES: usize = 4 * 1024;
 
 /// So many in that time.
@@ -48,9 +48,8 @@ pub fn group_commit(directory: &Path, event: &NewEvent, batch: usize, time: Dura
             insert(&connection, event, i64::try_from(count).unwrap_or(i64::MAX))?;
         }
         connection.execute_batch("COMMIT")?;
-        let pages: u32 = std::fs::metadata(directory.join("ledger.db-wal"))
-            .map_or(0, |wal| u32::try_from(wal.len() / 4096).unwrap_or(u32::MAX));
-        if pages >= WAL_PAGES_RESET {
+        let wal_bytes = std::fs::metadata(directory.join("ledger.db-wal")).map_or(0, |wal| wal.len());
+        if wal_bytes >= WAL_BYTES_RESET {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         }
     }

@@ -52,6 +52,12 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
 ];
 
 const FILE_NAME: &str = "ledger.db";
+/// Bytes of a page of a new file; an older one keeps those that it was made with. Two bodies of the usual length would leave a
+/// third of a smaller page empty, and each page costs two calls on its way into the log and two more into the file.
+const PAGE_BYTES: u64 = 8 * 1024;
+/// The log is as long as this at the most, as long as nothing holds it up (see the writer); cutting it off each time that it begins
+/// anew would make the file system find room for it again and again, and everybody waits for that.
+const LOG_BYTES_KEPT: u64 = 144 * 1024 * 1024;
 
 /// What kind of work a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,15 +117,15 @@ pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
     // Plans do not depend on what is bound: otherwise some statements are prepared anew each time they run.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if role == Role::Write {
-        connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;")?;
+        connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             return Err(Error::JournalMode { mode });
         }
-        connection.execute_batch(
-            "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
-             PRAGMA cache_size = -16384;",
-        )?;
+        connection.execute_batch(&format!(
+            "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
+             PRAGMA cache_size = -16384;"
+        ))?;
         if Mutant::CommitNotSynced.is_on() {
             connection.execute_batch("PRAGMA synchronous = OFF")?;
         }
