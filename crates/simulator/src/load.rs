@@ -65,10 +65,19 @@ pub struct Loaded {
     pub latency: Histogram<u64>,
 }
 
-impl Loaded {
-    fn new() -> Loaded {
+impl Default for Loaded {
+    fn default() -> Loaded {
         let latency = Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("these bounds are in order");
         Loaded { statuses: BTreeMap::new(), unanswered: 0, elapsed: Duration::ZERO, latency }
+    }
+}
+
+impl Loaded {
+    /// This and then the other, one after the other.
+    pub fn then(mut self, other: &Loaded) -> Loaded {
+        self.add(other);
+        self.elapsed += other.elapsed;
+        self
     }
 
     fn note(&mut self, status: u16, took: Duration) {
@@ -145,7 +154,7 @@ pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Resul
     for connection in connections {
         senders.spawn(send(run.clone(), connection, write.clone()));
     }
-    let mut whole = Loaded::new();
+    let mut whole = Loaded::default();
     let end = run.started + settings.time_max + LAST_ANSWERS;
     loop {
         match tokio::time::timeout_at(end, senders.join_next()).await {
@@ -159,7 +168,7 @@ pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Resul
 }
 
 async fn send(run: Arc<Run>, mut connection: Connection, write: Arc<WriteRequest>) -> Loaded {
-    let mut part = Loaded::new();
+    let mut part = Loaded::default();
     let mut request = Vec::with_capacity(2 * 1024);
     while let Some((number, due)) = run.take() {
         request.clear();

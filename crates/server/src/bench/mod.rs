@@ -13,8 +13,9 @@ mod report;
 mod subject;
 mod workload;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_ledger::bench as disk;
 use sluice_simulator::load::{LoadSettings, Loaded, Pace, load};
@@ -23,7 +24,7 @@ use crate::stage::{Error, Leads, LeadsTo, StatusLine};
 use bare::Bare;
 pub use bare::{COMMAND as BARE_COMMAND, serve_bare};
 pub use intake::{Intake, SchemeCost, intake};
-use report::Ceilings;
+use report::Disk;
 pub use report::{Accept, EndToEnd, Floor, Keys, Report};
 use workload::Workload;
 
@@ -31,6 +32,8 @@ use workload::Workload;
 const BARE_BATCH: usize = 256;
 /// The share of the time that is spent warming up before each measurement.
 const WARM_UP: f64 = 0.1;
+/// Turns that a node and what it is held against take: whatever else this machine does meanwhile then slows both.
+const TURNS: u32 = 8;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,6 +82,7 @@ struct Bench {
     directory: tempfile::TempDir,
     workload: Workload,
     status: StatusLine,
+    bare: Bare,
 }
 
 /// Measures the machine, then the node.
@@ -87,22 +91,27 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Report, Error
     let sample = Leads::write(&directory.path().join("sample"), LeadsTo::Sink("http://127.0.0.1:9"))?;
     let workload = Workload::new(sample.sender()?, settings.body_bytes)?;
     let what = settings.what;
-    let bench = Bench { settings, directory, workload, status };
-    let ceilings = bench.ceilings(&sample).await?;
+    let bare = Bare::start(&settings.home, &sample).await?;
+    let bench = Bench { settings, directory, workload, status, bare };
+    let disk = bench.disk().await?;
     let wants = |phase| what == phase || what == What::All;
     let accept = if wants(What::Accept) { Some(bench.accept().await?) } else { None };
     let end_to_end = if wants(What::E2e) { Some(bench.end_to_end().await?) } else { None };
     let keys = if wants(What::Keys) { Some(bench.keys().await?) } else { None };
     bench.status.clear();
-    Ok(Report::new(&bench.settings, ceilings, accept, end_to_end, keys))
+    Ok(Report::new(&bench.settings, disk, accept, end_to_end, keys))
+}
+
+/// What a node did, and what it is held against, in their turns.
+struct Turns {
+    limit: Loaded,
+    node: Loaded,
+    /// What was still to be done after the last answers of each turn of the node.
+    after: Duration,
 }
 
 impl Bench {
-    async fn ceilings(&self, sample: &Leads) -> Result<Ceilings, Error> {
-        self.status.show("the machine: bare HTTP …");
-        let bare = Bare::start(&self.settings.home, sample).await?;
-        let http = self.measured(bare.address).await?;
-        drop(bare);
+    async fn disk(&self) -> Result<Disk, Error> {
         self.status.show("the machine: bare SQLite, bare disk …");
         let directory = self.directory.path().join("bare");
         std::fs::create_dir_all(&directory).map_err(Error::io("a temporary directory"))?;
@@ -112,16 +121,35 @@ impl Bench {
             disk::group_commit(&directory, &event, BARE_BATCH, time).map(|rows| (flushes, rows))
         });
         let (flushes, rows) = measured.await.map_err(|error| Error::Wrong(error.to_string()))??;
-        Ok(Ceilings::new(&http, rows, flushes))
+        Ok(Disk { rows_per_second: rows.per_second(), flushes_per_second: flushes.per_second() })
     }
 
-    /// A short warm-up, then the measurement. Anything but a 202 fails the bench.
-    async fn measured(&self, target: std::net::SocketAddr) -> Result<Loaded, Error> {
-        self.load(target, self.settings.time.mul_f64(WARM_UP)).await?;
-        self.load(target, self.settings.time).await
+    /// A short warm-up of both, then the two in turns. A turn of the node is over when `after` is, which hears how many events
+    /// the node has accepted so far.
+    async fn turns(
+        &self,
+        limit: SocketAddr,
+        node: SocketAddr,
+        after: impl AsyncFn(u64) -> Result<(), Error>,
+    ) -> Result<Turns, Error> {
+        self.load(limit, self.settings.time.mul_f64(WARM_UP)).await?;
+        let mut accepted = self.load(node, self.settings.time.mul_f64(WARM_UP)).await?.answered();
+        after(accepted).await?;
+        let mut turns = Turns { limit: Loaded::default(), node: Loaded::default(), after: Duration::ZERO };
+        for _ in 0..TURNS {
+            turns.limit = turns.limit.then(&self.load(limit, self.settings.time / TURNS).await?);
+            let turn = self.load(node, self.settings.time / TURNS).await?;
+            let answered = Instant::now();
+            accepted += turn.answered();
+            after(accepted).await?;
+            turns.after += answered.elapsed();
+            turns.node = turns.node.then(&turn);
+        }
+        Ok(turns)
     }
 
-    async fn load(&self, target: std::net::SocketAddr, time_max: Duration) -> Result<Loaded, Error> {
+    /// Anything but a 202 fails the bench.
+    async fn load(&self, target: SocketAddr, time_max: Duration) -> Result<Loaded, Error> {
         let settings = LoadSettings {
             target,
             connections: self.settings.connections,

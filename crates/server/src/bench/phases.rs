@@ -7,7 +7,7 @@ use sluice_domain::time::Time;
 use sluice_ledger::{Ledger, Options};
 use sluice_simulator::load::Counter;
 
-use super::report::{Accept, EndToEnd, Keys, Latency};
+use super::report::{Accept, EndToEnd, Http, Keys, Latency};
 use super::subject::Subject;
 use super::{Bench, Error};
 use crate::stage::{Leads, LeadsTo, Memory};
@@ -42,48 +42,47 @@ impl Bench {
     }
 
     /// A node that accepts and does nothing more: its destination is paused.
-    async fn accept_at(&self, name: &str) -> Result<Accept, Error> {
+    async fn door(&self, name: &str) -> Result<Subject, Error> {
         let leads = Leads::write(&self.place(name), LeadsTo::Sink(NOWHERE))?;
         self.prepared(&leads, 0).await?;
-        let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
-        let accept = self.accept_of(&subject).await?;
-        subject.end().await?;
-        Ok(accept)
-    }
-
-    async fn accept_of(&self, subject: &Subject) -> Result<Accept, Error> {
-        let before = subject.commits().await?;
-        let loaded = self.measured(subject.intake()).await?;
-        let after = subject.commits().await?;
-        let batch = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
-        Ok(Accept { per_second: loaded.per_second(), latency: Latency::of(&loaded), batch, memory: subject.memory() })
+        Subject::start(&self.settings.home, &leads, &self.log()).await
     }
 
     pub async fn accept(&self) -> Result<Accept, Error> {
-        self.status.show("accept …");
-        self.accept_at("accept").await
+        self.status.show("bare HTTP and accept, in turns …");
+        let subject = self.door("accept").await?;
+        let before = subject.commits().await?;
+        let turns = self.turns(self.bare.address, subject.intake(), async |_| Ok(())).await?;
+        let after = subject.commits().await?;
+        let memory = subject.memory();
+        subject.end().await?;
+        Ok(Accept {
+            http: Http::of(&turns.limit),
+            per_second: turns.node.per_second(),
+            latency: Latency::of(&turns.node),
+            batch: (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64,
+            memory,
+        })
     }
 
     pub async fn end_to_end(&self) -> Result<EndToEnd, Error> {
-        self.status.show("end to end …");
+        self.status.show("bare HTTP and end to end, in turns …");
         let sink = Counter::start().map_err(Error::io("the sink"))?;
         let leads = Leads::write(&self.place("end-to-end"), LeadsTo::Sink(&sink.url()))?;
         let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
-        let warm_up = self.load(subject.intake(), self.settings.time.mul_f64(super::WARM_UP)).await?.answered();
-        self.drained(&sink, warm_up).await?;
-        let started = Instant::now();
-        let loaded = self.load(subject.intake(), self.settings.time).await?;
-        let accepted = loaded.answered();
-        self.drained(&sink, warm_up + accepted).await?;
-        let elapsed = started.elapsed();
+        let turns = self
+            .turns(self.bare.address, subject.intake(), async |accepted| self.drained(&sink, accepted).await)
+            .await?;
         let memory = subject.memory();
         subject.end().await?;
+        let accepted = turns.node.answered();
         Ok(EndToEnd {
-            per_second: accepted as f64 / elapsed.as_secs_f64(),
+            http: Http::of(&turns.limit),
+            per_second: accepted as f64 / (turns.node.elapsed + turns.after).as_secs_f64(),
             accepted,
-            accept_per_second: loaded.per_second(),
-            latency: Latency::of(&loaded),
-            drain_seconds: (elapsed - loaded.elapsed).as_secs_f64(),
+            accept_per_second: turns.node.per_second(),
+            latency: Latency::of(&turns.node),
+            drain_seconds: turns.after.as_secs_f64(),
             memory,
         })
     }
@@ -105,30 +104,26 @@ impl Bench {
 
     pub async fn keys(&self) -> Result<Keys, Error> {
         let count = self.settings.keys;
-        self.status.show("keys: an empty ledger …");
-        let first = self.accept_at("keys-none-1").await?;
         self.status.show(&format!("keys: writing {count} …"));
         let leads = Leads::write(&self.place("keys-many"), LeadsTo::Sink(NOWHERE))?;
         self.prepared(&leads, count).await?;
         self.status.show(&format!("keys: a start with {count} jobs that wait …"));
         let started = Instant::now();
-        let subject = Subject::start(&self.settings.home, &leads, &self.log()).await?;
-        self.load(subject.intake(), Duration::from_millis(1)).await?;
+        let many = Subject::start(&self.settings.home, &leads, &self.log()).await?;
+        self.load(many.intake(), Duration::from_millis(1)).await?;
         let recovery = started.elapsed();
-        self.status.show(&format!("keys: {count} of them …"));
-        let many = self.accept_of(&subject).await?;
-        subject.end().await?;
-        self.status.show("keys: an empty ledger again …");
-        let last = self.accept_at("keys-none-2").await?;
-        let memory = [first.memory, last.memory]
-            .into_iter()
-            .fold(many.memory, |a, b| Memory { resident_kib: a.resident_kib, ..a.then(b) });
+        self.status.show(&format!("keys: a ledger with {count} of them and an empty one, in turns …"));
+        let empty = self.door("keys-none").await?;
+        let turns = self.turns(empty.intake(), many.intake(), async |_| Ok(())).await?;
+        let (memory, memory_of_empty) = (many.memory(), empty.memory());
+        many.end().await?;
+        empty.end().await?;
         Ok(Keys {
             keys: count,
-            empty_per_second: (first.per_second + last.per_second) / 2.0,
-            per_second: many.per_second,
+            empty_per_second: turns.limit.per_second(),
+            per_second: turns.node.per_second(),
             recovery_seconds: recovery.as_secs_f64(),
-            memory,
+            memory: Memory { resident_kib: memory.resident_kib, ..memory.then(memory_of_empty) },
         })
     }
 }

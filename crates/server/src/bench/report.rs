@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde::Serialize;
-use sluice_ledger::bench::Measured;
 use sluice_simulator::load::Loaded;
 
 use super::Settings;
@@ -29,33 +28,35 @@ impl Latency {
     }
 }
 
-/// What the machine can do.
+/// A bare HTTP server that verifies and parses, and keeps nothing, in turns with the node.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Ceilings {
-    /// A bare HTTP server that verifies and parses, and keeps nothing.
-    pub http_per_second: f64,
-    /// Its latency.
-    pub http_latency: Latency,
+pub struct Http {
+    /// Requests that it answered.
+    pub per_second: f64,
+    /// From the request to its answer.
+    pub latency: Latency,
+}
+
+impl Http {
+    pub(super) fn of(loaded: &Loaded) -> Http {
+        Http { per_second: loaded.per_second(), latency: Latency::of(loaded) }
+    }
+}
+
+/// What the machine's disk can do.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Disk {
     /// Rows of events through bare SQLite in batches.
     pub rows_per_second: f64,
     /// Appends of 4 KiB, each flushed.
     pub flushes_per_second: f64,
 }
 
-impl Ceilings {
-    pub(super) fn new(http: &Loaded, rows: Measured, flushes: Measured) -> Ceilings {
-        Ceilings {
-            http_per_second: http.per_second(),
-            http_latency: Latency::of(http),
-            rows_per_second: rows.per_second(),
-            flushes_per_second: flushes.per_second(),
-        }
-    }
-}
-
 /// Durable accept alone.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Accept {
+    /// What it is held against.
+    pub http: Http,
     /// Events accepted.
     pub per_second: f64,
     /// From the request to its 202.
@@ -69,6 +70,8 @@ pub struct Accept {
 /// From the request to the applied effect.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EndToEnd {
+    /// What it is held against.
+    pub http: Http,
     /// Events whose effect was applied, from the first request to the last effect.
     pub per_second: f64,
     /// Events accepted, and effects applied: the same number, or there is no report.
@@ -88,7 +91,7 @@ pub struct EndToEnd {
 pub struct Keys {
     /// How many.
     pub keys: u64,
-    /// Events accepted by an empty ledger: the mean of a run before and one after.
+    /// Events accepted by an empty ledger, in turns with it.
     pub empty_per_second: f64,
     /// Events accepted with so many keys.
     pub per_second: f64,
@@ -96,6 +99,18 @@ pub struct Keys {
     pub recovery_seconds: f64,
     /// Of the node.
     pub memory: Memory,
+}
+
+impl Accept {
+    fn of_http(&self) -> f64 {
+        self.per_second / self.http.per_second
+    }
+}
+
+impl EndToEnd {
+    fn of_http(&self) -> f64 {
+        self.per_second / self.http.per_second
+    }
 }
 
 /// What a figure should be.
@@ -120,8 +135,8 @@ pub struct Report {
     pub connections: usize,
     /// Bytes of a body, at least.
     pub body_bytes: usize,
-    /// What the machine can do.
-    pub ceilings: Ceilings,
+    /// What the machine's disk can do.
+    pub disk: Disk,
     /// Durable accept alone.
     pub accept: Option<Accept>,
     /// From the request to the applied effect.
@@ -135,17 +150,15 @@ pub struct Report {
 impl Report {
     pub(super) fn new(
         settings: &Settings,
-        ceilings: Ceilings,
+        disk: Disk,
         accept: Option<Accept>,
         end_to_end: Option<EndToEnd>,
         keys: Option<Keys>,
     ) -> Report {
         let at_least = |name, value: f64, wanted: f64| Floor { name, value, wanted, reached: value >= wanted };
-        let http = ceilings.http_per_second;
         let mut floors = Vec::new();
-        floors.extend(accept.map(|accept| at_least("accept of bare HTTP", accept.per_second / http, ACCEPT_FLOOR)));
-        floors
-            .extend(end_to_end.map(|end| at_least("end to end of bare HTTP", end.per_second / http, END_TO_END_FLOOR)));
+        floors.extend(accept.map(|accept| at_least("accept of bare HTTP", accept.of_http(), ACCEPT_FLOOR)));
+        floors.extend(end_to_end.map(|end| at_least("end to end of bare HTTP", end.of_http(), END_TO_END_FLOOR)));
         floors.extend(
             keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
         );
@@ -160,7 +173,7 @@ impl Report {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (connections, body_bytes) = (settings.connections, settings.body_bytes);
-        Report { cores, connections, body_bytes, ceilings, accept, end_to_end, keys, floors }
+        Report { cores, connections, body_bytes, disk, accept, end_to_end, keys, floors }
     }
 
     /// Whether every figure is what it should be.
@@ -181,6 +194,10 @@ fn latency(latency: &Latency) -> String {
     format!("p50 {:.2} ms, p99 {:.2} ms", latency.p50_ms, latency.p99_ms)
 }
 
+fn bare(f: &mut fmt::Formatter<'_>, http: &Http) -> fmt::Result {
+    row(f, "bare HTTP, nothing kept", rate(http.per_second), &latency(&http.latency))
+}
+
 fn memory(memory: &Memory) -> String {
     let mib = |kib: u64| kib as f64 / 1024.0;
     format!("memory {:.0} MiB, at most {:.0} MiB", mib(memory.resident_kib), mib(memory.peak_kib))
@@ -188,26 +205,27 @@ fn memory(memory: &Memory) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ceilings { http_per_second: http, rows_per_second: rows, flushes_per_second: flushes, .. } = self.ceilings;
+        let Disk { rows_per_second: rows, flushes_per_second: flushes } = self.disk;
         writeln!(
             f,
             "This machine ({} cores), {} connections, bodies of {} bytes:",
             self.cores, self.connections, self.body_bytes
         )?;
-        row(f, "bare HTTP, nothing kept", rate(http), &latency(&self.ceilings.http_latency))?;
         row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
-        writeln!(f, "\nThe node, in the same run:")?;
+        writeln!(f, "\nThe node, in turns with a bare server:")?;
         if let Some(accept) = &self.accept {
+            bare(f, &accept.http)?;
             let shares =
-                format!("{:.2} of bare HTTP, {:.2} of bare SQLite", accept.per_second / http, accept.per_second / rows);
+                format!("{:.2} of bare HTTP, {:.2} of bare SQLite", accept.of_http(), accept.per_second / rows);
             row(f, "accept, durable", rate(accept.per_second), &shares)?;
             row(f, "", String::new(), &format!("{}, {:.0} in a commit", latency(&accept.latency), accept.batch))?;
             row(f, "", String::new(), &memory(&accept.memory))?;
         }
         if let Some(end) = &self.end_to_end {
+            bare(f, &end.http)?;
             let shares =
-                format!("{:.2} of bare HTTP; {} events, {} effects", end.per_second / http, end.accepted, end.accepted);
+                format!("{:.2} of bare HTTP; {} events, {} effects", end.of_http(), end.accepted, end.accepted);
             row(f, "end to end, effect applied", rate(end.per_second), &shares)?;
             let meanwhile = format!(
                 "accepted at {} meanwhile ({}), the rest drained in {:.1} s",
@@ -256,15 +274,11 @@ mod tests {
             home: Home::Process("sluice".into()),
         };
         let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };
-        let ceilings = Ceilings {
-            http_per_second: 1_000.0,
-            http_latency: quick,
-            rows_per_second: 2_000.0,
-            flushes_per_second: 500.0,
-        };
+        let http = Http { per_second: 1_000.0, latency: quick };
+        let disk = Disk { rows_per_second: 2_000.0, flushes_per_second: 500.0 };
         let memory = Memory { resident_kib: peak_kib, peak_kib };
-        let accept = Accept { per_second: accept_per_second, latency: quick, batch: 8.0, memory };
-        Report::new(&settings, ceilings, Some(accept), None, None)
+        let accept = Accept { http, per_second: accept_per_second, latency: quick, batch: 8.0, memory };
+        Report::new(&settings, disk, Some(accept), None, None)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::stage::StatusLine;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Every figure is a share of what a bare server and a bare ledger reach in the same run with the same client, \
-so that runs on different machines can be compared. Everything stays on loopback and in a temporary directory."
+so that runs on different machines can be compared. The bare server and the node take turns, so that both have the same machine. Everything stays on loopback and in a temporary directory."
 )]
 pub(super) struct Bench {
     /// What to measure
