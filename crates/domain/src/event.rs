@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::digest::Kind;
 use crate::key::{KeyDigest, TENANT};
 use crate::normalize;
 use crate::path::{self, Path, Segment};
@@ -37,12 +38,10 @@ impl EventId {
         if generation == 0 {
             return EventId(key.0);
         }
-        let mut hasher = blake3::Hasher::new_derive_key("sluice event id of a later generation");
-        hasher.update(&key.0);
-        hasher.update(&generation.to_le_bytes());
-        let mut id = [0; 16];
-        hasher.finalize_xof().fill(&mut id);
-        EventId(id)
+        static KIND: Kind = Kind::new("sluice event id of a later generation");
+        EventId(KIND.of(|hasher| {
+            hasher.update(&key.0).update(&generation.to_le_bytes());
+        }))
     }
 
     /// Reads `evt_…`.
@@ -156,13 +155,10 @@ impl Event {
             .find_map(|name| self.identity.get(name).and_then(Value::as_str).map(|value| (name, value)))
             .filter(|(_, value)| !value.trim().is_empty());
         let (kind, value) = identity.unwrap_or(("key", &self.idempotency_key));
-        let mut hasher = blake3::Hasher::new_derive_key("sluice entity");
-        hasher.update(kind.as_bytes());
-        hasher.update(&[0]);
-        hasher.update(value.trim().to_lowercase().as_bytes());
-        let mut bytes = [0; 8];
-        hasher.finalize_xof().fill(&mut bytes);
-        u64::from_le_bytes(bytes)
+        static KIND: Kind = Kind::new("sluice entity");
+        u64::from_le_bytes(KIND.of(|hasher| {
+            hasher.update(kind.as_bytes()).update(&[0]).update(value.trim().to_lowercase().as_bytes());
+        }))
     }
 }
 

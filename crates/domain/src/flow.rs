@@ -1,6 +1,6 @@
 //! How a source's requests become events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::event::EventMapping;
@@ -96,7 +96,7 @@ pub struct Admission {
     /// Whether an event without any identity waits for a person. `None` until it is known who works on it.
     pub require_identity: Option<bool>,
     /// The members of the payload that the schema or the mapping knows; `None` if everything is taken as it comes.
-    pub known_fields: Option<std::sync::Arc<BTreeSet<String>>>,
+    pub known_fields: Option<std::sync::Arc<crate::hash::Set<String>>>,
 }
 
 impl Admission {

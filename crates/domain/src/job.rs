@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::{Kind, write_parts};
 use crate::event::EventId;
 
 /// Names a job. Ascending in the order of acceptance.
@@ -157,15 +158,8 @@ pub struct EffectKey(pub [u8; 16]);
 impl EffectKey {
     /// The key of what this step of this worker does for this event.
     pub fn new(event: EventId, worker: &str, step: &str) -> EffectKey {
-        let mut hasher = blake3::Hasher::new_derive_key("sluice effect key");
-        hasher.update(&event.0);
-        for part in [worker, step] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-        let mut key = [0; 16];
-        hasher.finalize_xof().fill(&mut key);
-        EffectKey(key)
+        static KIND: Kind = Kind::new("sluice effect key");
+        EffectKey(KIND.of(|hasher| write_parts(hasher.update(&event.0), &[worker, step])))
     }
 }
 

@@ -6,9 +6,11 @@ mod strategy;
 
 use std::fmt;
 
+use crate::digest::{Kind, write_parts};
+
 pub use dedup::{DedupKey, DedupProblem, dedup, names_a_moment};
 pub use fingerprint::{fingerprint, fingerprint_digest};
-pub use strategy::{KEY_BYTES_MAX, Key, KeyContext, KeyPart, KeyProblem, KeyStrategy, PartValue, derive};
+pub use strategy::{Explanation, KEY_BYTES_MAX, Key, KeyContext, KeyPart, KeyProblem, KeyStrategy, PartValue, derive};
 
 /// There is one tenant so far; it is part of every key all the same.
 pub const TENANT: &str = "default";
@@ -21,25 +23,17 @@ impl KeyDigest {
     /// The digest of a key in its scope. The tenant and the flow are part of it: the same key from two
     /// senders is two keys.
     pub fn new(tenant: &str, flow: &str, key: &str) -> KeyDigest {
-        let mut hasher = blake3::Hasher::new_derive_key("sluice idempotency key");
-        for part in [tenant, flow, key] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-        let mut digest = [0; 16];
-        hasher.finalize_xof().fill(&mut digest);
-        KeyDigest(digest)
+        static KIND: Kind = Kind::new("sluice idempotency key");
+        KeyDigest(KIND.of(|hasher| write_parts(hasher, &[tenant, flow, key])))
     }
 
     /// The key of another content under the same key, for when that becomes an event of its own: the same content has the
     /// same one again.
     pub fn variant(self, fingerprint: [u8; 16]) -> KeyDigest {
-        let mut hasher = blake3::Hasher::new_derive_key("sluice key of another content under the same key");
-        hasher.update(&self.0);
-        hasher.update(&fingerprint);
-        let mut digest = [0; 16];
-        hasher.finalize_xof().fill(&mut digest);
-        KeyDigest(digest)
+        static KIND: Kind = Kind::new("sluice key of another content under the same key");
+        KeyDigest(KIND.of(|hasher| {
+            hasher.update(&self.0).update(&fingerprint);
+        }))
     }
 
     /// The first half: enough to find candidates by, never enough to decide.

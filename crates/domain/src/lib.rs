@@ -14,6 +14,7 @@ pub mod config;
 pub mod cron;
 pub mod destination;
 pub mod diff;
+mod digest;
 pub mod event;
 pub mod flow;
 pub mod hash;

@@ -61,8 +61,8 @@ enum Part {
 /// Makes the key of these fields. Only what the sender said counts, never when it arrived: two deliveries of one event
 /// must have one key.
 pub fn dedup(scope: &Scope, fields: &[String], width: Option<Duration>) -> Result<DedupKey, DedupProblem> {
-    let parts = fields.iter().map(|field| Ok((field.as_str(), part(scope, field)?))).collect::<Result<Vec<_>, _>>()?;
-    let moments = parts.iter().filter(|(_, part)| matches!(part, Part::Moment(_))).count();
+    let parts = fields.iter().map(|field| part(scope, field)).collect::<Result<Vec<_>, _>>()?;
+    let moments = parts.iter().filter(|part| matches!(part, Part::Moment(_))).count();
     if width.is_some() && moments == 0 {
         return Err(DedupProblem::NoMomentAtAll);
     }
@@ -78,16 +78,16 @@ pub fn dedup(scope: &Scope, fields: &[String], width: Option<Duration>) -> Resul
 }
 
 /// Joins the parts; the moment in the place `moved` among them lies in the neighbouring stretch.
-fn compose(parts: &[(&str, Part)], width: Option<Duration>, moved: Option<usize>) -> String {
+fn compose(parts: &[Part], width: Option<Duration>, moved: Option<usize>) -> String {
     let mut found = Found::default();
     let mut place = 0;
-    for (field, part) in parts {
+    for part in parts {
         match (part, width) {
-            (Part::Text(text), _) => found.push(field, text),
-            (Part::Moment(moment), None) => found.push(field, &moment.to_string()),
+            (Part::Text(text), _) => found.push(text.clone()),
+            (Part::Moment(moment), None) => found.push(moment.to_string()),
             (Part::Moment(moment), Some(width)) => {
                 let (own, neighbour) = stretches(*moment, width);
-                found.push(field, &stretch(if moved == Some(place) { neighbour } else { own }, width));
+                found.push(stretch(if moved == Some(place) { neighbour } else { own }, width));
                 place += 1;
             }
         }

@@ -134,12 +134,12 @@ pub struct PartValue {
 pub(super) struct Found {
     pub(super) text: String,
     near: Vec<String>,
-    parts: Vec<PartValue>,
+    values: Vec<String>,
 }
 
 impl Found {
-    pub(super) fn push(&mut self, part: &str, text: &str) {
-        if !self.parts.is_empty() {
+    pub(super) fn push(&mut self, text: String) {
+        if !self.values.is_empty() {
             self.text.push('|');
         }
         self.text.reserve(text.len());
@@ -150,7 +150,7 @@ impl Found {
             }
             self.text.push(c);
         }
-        self.parts.push(PartValue { part: part.to_owned(), value: mask::text(text).into_owned() });
+        self.values.push(text);
     }
 }
 
@@ -168,6 +168,25 @@ impl KeyStrategy {
         }
     }
 
+    /// The names of what its keys are made of.
+    fn parts(&self) -> Vec<String> {
+        let named = |parts: &[KeyPart]| parts.iter().map(|part| part.describe().to_owned()).collect::<Vec<_>>();
+        match self {
+            KeyStrategy::Header(_) => vec![self.describe()],
+            KeyStrategy::Parts(parts) => named(parts),
+            KeyStrategy::Bucket { parts, at, .. } => {
+                let mut names = named(parts);
+                names.push(at.source().to_owned());
+                names
+            }
+            KeyStrategy::Fingerprint { volatile } if volatile.is_empty() => vec!["the whole body".to_owned()],
+            KeyStrategy::Fingerprint { volatile } => {
+                let paths: Vec<String> = volatile.iter().map(Path::to_string).collect();
+                vec![format!("the body without {}", paths.join(", "))]
+            }
+        }
+    }
+
     /// What it found, or the part that has no value.
     fn apply(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Result<Found, String>, TemplateProblem> {
         let mut found = Found::default();
@@ -177,7 +196,7 @@ impl KeyStrategy {
                 let value = value.map(|value| value.trim().trim_matches('"')).filter(|value| !value.is_empty());
                 let Some(value) = value else { return Ok(Err(format!("header:{name}"))) };
                 let value = if normalize::is_email(value) { normalize::email_hash(value) } else { value.to_owned() };
-                found.parts.push(PartValue { part: format!("header:{name}"), value: mask::text(&value).into_owned() });
+                found.values.push(value.clone());
                 found.text = value;
             }
             KeyStrategy::Parts(parts) => {
@@ -194,22 +213,14 @@ impl KeyStrategy {
                 };
                 let (own, neighbour) = stretches(moment, *width);
                 found.near = vec![format!("{}|{}", found.text, stretch(neighbour, *width))];
-                found.push(at.source(), &stretch(own, *width));
+                found.push(stretch(own, *width));
             }
             KeyStrategy::Fingerprint { volatile } => {
                 let Some(body) = scope.get("body").filter(|body| !body.is_null()) else {
                     return Ok(Err("the body".to_owned()));
                 };
-                let digest = fingerprint(body, volatile);
-                let part = match volatile.len() {
-                    0 => "the whole body".to_owned(),
-                    _ => {
-                        let paths: Vec<String> = volatile.iter().map(Path::to_string).collect();
-                        format!("the body without {}", paths.join(", "))
-                    }
-                };
-                found.parts.push(PartValue { part, value: digest.clone() });
-                found.text = digest;
+                found.text = fingerprint(body, volatile);
+                found.values.push(found.text.clone());
             }
         }
         Ok(if found.text.is_empty() { Err(self.describe()) } else { Ok(found) })
@@ -224,7 +235,7 @@ fn add_parts(
 ) -> Result<Result<(), String>, TemplateProblem> {
     for part in parts {
         match part.value(scope, context)? {
-            Some(text) => found.push(part.describe(), &text),
+            Some(text) => found.push(text),
             None => return Ok(Err(part.describe().to_owned())),
         }
     }
@@ -244,23 +255,54 @@ pub(super) fn stretches(moment: Time, width: Duration) -> (Time, Time) {
     (Time(own), Time(neighbour))
 }
 
-/// The key of a request and how it was found.
+/// The key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// As a person can read it. Holds no personal data but as a digest.
     pub text: String,
-    /// The strategy that applied.
-    pub strategy: String,
-    /// Its place in the list, from 0.
+    /// The place in the list of the strategy that applied, from 0; behind the last if none did.
     pub rank: usize,
-    /// What it is made of.
-    pub parts: Vec<PartValue>,
     /// Keys under which the same event may already be known: the neighbouring stretch of time.
     pub near: Vec<String>,
-    /// The strategies before it, and what each had no value for.
-    pub passed_over: Vec<String>,
     /// Whether the key is the content itself, so that it says nothing that the sender meant as an identifier.
     pub by_content: bool,
+    /// What it is made of.
+    values: Vec<String>,
+    /// What each strategy before it had no value for.
+    missing: Vec<String>,
+}
+
+/// How a key was found, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The strategy that applied.
+    pub strategy: String,
+    /// What the key is made of.
+    pub parts: Vec<PartValue>,
+    /// The strategies before it, and what each had no value for.
+    pub passed_over: Vec<String>,
+}
+
+impl Key {
+    /// A key by the content alone, where none of the strategies applied.
+    pub fn of_content(text: String, strategies: &[KeyStrategy]) -> Key {
+        let (rank, near, by_content) = (strategies.len(), vec![], true);
+        Key { text, rank, near, by_content, values: vec![], missing: vec![] }
+    }
+
+    /// How these strategies came to it.
+    pub fn explain(&self, strategies: &[KeyStrategy]) -> Explanation {
+        let passed_over = strategies.iter().zip(&self.missing);
+        let applied = strategies.get(self.rank);
+        let parts = applied.map(KeyStrategy::parts).unwrap_or_default().into_iter().zip(&self.values);
+        Explanation {
+            strategy: applied.unwrap_or(&KeyStrategy::Fingerprint { volatile: vec![] }).describe(),
+            parts: parts.map(|(part, value)| PartValue { part, value: mask::text(value).into_owned() }).collect(),
+            passed_over: passed_over
+                .map(|(strategy, missing)| format!("{}: {missing} has no value", strategy.describe()))
+                .collect(),
+        }
+    }
 }
 
 /// Why a request has no key.
@@ -282,17 +324,17 @@ pub const KEY_BYTES_MAX: usize = 1024;
 
 /// The key of a request: the first strategy that applies gives it.
 pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>) -> Result<Key, KeyProblem> {
-    let mut passed_over = Vec::new();
+    let mut missing = Vec::new();
     for (rank, strategy) in strategies.iter().enumerate() {
         match strategy.apply(scope, context)? {
-            Ok(Found { text, near, parts }) => {
+            Ok(Found { text, near, values }) => {
                 if text.len() > KEY_BYTES_MAX {
                     return Err(KeyProblem::TooLong(text.len()));
                 }
                 let by_content = matches!(strategy, KeyStrategy::Fingerprint { .. });
-                return Ok(Key { text, strategy: strategy.describe(), rank, parts, near, passed_over, by_content });
+                return Ok(Key { text, rank, near, by_content, values, missing });
             }
-            Err(missing) => passed_over.push(format!("{}: {missing} has no value", strategy.describe())),
+            Err(part) => missing.push(part),
         }
     }
     Err(KeyProblem::Missing(strategies.iter().map(KeyStrategy::describe).collect::<Vec<_>>().join(", then ")))

@@ -27,9 +27,10 @@ fn the_first_strategy_that_applies_gives_the_key() {
     let strategies = [parts(&["body.id", "body.op"]), KeyStrategy::Header("idempotency-key".into())];
     assert_eq!(find(&strategies, json!({"id": 5, "op": "up"})).unwrap().text, "5|up");
     let second = find(&strategies, json!({"id": 5})).unwrap();
-    assert_eq!((second.text.as_str(), second.strategy.as_str()), ("k-1", "header:idempotency-key"));
+    let explained = second.explain(&strategies);
+    assert_eq!((second.text.as_str(), explained.strategy.as_str()), ("k-1", "header:idempotency-key"));
     assert_eq!(
-        (second.rank, second.passed_over.as_slice()),
+        (second.rank, explained.passed_over.as_slice()),
         (1, &["body.id + body.op: body.op has no value".to_owned()][..])
     );
     let none = find(&strategies[..1], json!({})).unwrap_err();
@@ -54,7 +55,8 @@ fn a_key_is_explained_by_its_parts() {
     let key = find(&strategy, json!({"id": "e-9", "email": " Ada@X.org "})).unwrap();
     let hash = normalize::email_hash("ada@x.org");
     assert_eq!(key.text, format!("shop|lead|e-9|{hash}"));
-    let shown: Vec<_> = key.parts.iter().map(|part| (part.part.as_str(), part.value.as_str())).collect();
+    let explained = key.explain(&strategy);
+    let shown: Vec<_> = explained.parts.iter().map(|part| (part.part.as_str(), part.value.as_str())).collect();
     assert_eq!(
         shown,
         [("source", "shop"), ("event_type", "lead"), ("event_id", "e-9"), ("email_hash(body.email)", hash.as_str())]

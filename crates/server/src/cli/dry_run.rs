@@ -9,7 +9,7 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 use sluice_domain::flow::Flow;
-use sluice_domain::key::PartValue;
+use sluice_domain::key::{Explanation, PartValue};
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
@@ -111,13 +111,12 @@ impl Try {
 
     /// The key, and what each of its parts was in this request.
     fn key(&self, flow: &Flow, prepared: &Prepared<'_>) -> KeyReport {
-        let key = &prepared.key;
-        let part = |part: &PartValue| PartReport { from: part.part.clone(), value: part.value.clone() };
+        let Explanation { strategy, parts, passed_over } = prepared.key.explain(&flow.idempotency.strategies);
         KeyReport {
-            strategy: key.strategy.clone(),
-            parts: key.parts.iter().map(part).collect(),
-            passed_over: key.passed_over.clone(),
-            text: self.cover().text(&key.text),
+            strategy,
+            parts: parts.into_iter().map(|PartValue { part, value }| PartReport { from: part, value }).collect(),
+            passed_over,
+            text: self.cover().text(&prepared.key.text),
             kept_for: format_duration(flow.idempotency.ttl),
         }
     }

@@ -1,9 +1,9 @@
 //! Which members of a payload a flow knows, so that it can say when a sender starts to send more.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_domain::flow::{Admission, Enqueue};
+use sluice_domain::hash::Set;
 use sluice_domain::key::{KeyPart, KeyStrategy};
 use sluice_domain::path::Segment;
 use sluice_domain::template::Expression;
@@ -11,12 +11,12 @@ use sluice_domain::template::Expression;
 use super::trigger::Trigger;
 
 /// The members that the schema names or that anything reads; `None` if the flow takes everything as it comes.
-pub(super) fn of(trigger: &Trigger, admission: &Admission, enqueue: &[Enqueue]) -> Option<Arc<BTreeSet<String>>> {
+pub(super) fn of(trigger: &Trigger, admission: &Admission, enqueue: &[Enqueue]) -> Option<Arc<Set<String>>> {
     let event = &trigger.event;
     if event.attributes.is_none() && admission.schema.is_none() {
         return None;
     }
-    let mut known = Known { names: BTreeSet::new(), everything: false };
+    let mut known = Known { names: Set::default(), everything: false };
     known.names.extend(admission.schema.iter().flat_map(|schema| schema.properties().iter().cloned()));
     let sections = [Some(&event.identity), event.attributes.as_ref(), Some(&event.routing)];
     let templates = sections.into_iter().flatten().flatten().map(|(_, template)| template);
@@ -46,7 +46,7 @@ pub(super) fn of(trigger: &Trigger, admission: &Admission, enqueue: &[Enqueue]) 
 }
 
 struct Known {
-    names: BTreeSet<String>,
+    names: Set<String>,
     everything: bool,
 }
 

@@ -165,7 +165,8 @@ impl<'f> Request<'_, 'f> {
             // Alone, a request without a key is the sender's mistake to mend; among others it must not hold them up.
             Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
                 flaw = flaw.or(Some((FailureClass::Mapping, key_problem(&problem))));
-                unkeyed(fingerprint)
+                let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
+                Key::of_content(text, &flow.idempotency.strategies)
             }
             Err(problem) => return Err(key_problem(&problem)),
         };
@@ -310,19 +311,6 @@ struct Parts<'p> {
     fingerprint: [u8; 16],
     body: EventBody,
     quarantine: Option<Quarantine>,
-}
-
-/// The key of an event that has none and is kept for a person: its content.
-fn unkeyed(fingerprint: [u8; 16]) -> Key {
-    Key {
-        text: format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint)),
-        strategy: "fingerprint of the content".to_owned(),
-        rank: 0,
-        parts: vec![],
-        near: vec![],
-        passed_over: vec![],
-        by_content: true,
-    }
 }
 
 /// The headers that are kept, as a JSON object. Of several with one name the last counts.
