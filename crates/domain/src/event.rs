@@ -53,7 +53,7 @@ impl EventId {
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "evt_{}", BASE32.encode(&self.0))
+        write!(f, "evt_{}", BASE32.encode_display(&self.0))
     }
 }
 
@@ -136,10 +136,16 @@ impl Event {
     /// Whose personal data this is, as a digest: the email address if there is one, then the phone number, then the
     /// source's own id of the person.
     pub fn contact(&self) -> Option<KeyDigest> {
-        ["email", "phone_e164", "phone", "contact_external_id", "external_id"].into_iter().find_map(|name| {
+        const KINDS: [(&str, &str); 5] = [
+            ("email", "contact:email"),
+            ("phone_e164", "contact:phone"),
+            ("phone", "contact:phone"),
+            ("contact_external_id", "contact:contact_external_id"),
+            ("external_id", "contact:external_id"),
+        ];
+        KINDS.into_iter().find_map(|(name, kind)| {
             let value = self.identity.get(name).and_then(scalar).filter(|value| !value.trim().is_empty())?;
-            let kind = if name == "phone_e164" { "phone" } else { name };
-            Some(KeyDigest::new(TENANT, &format!("contact:{kind}"), &normalize::email(&value)))
+            Some(KeyDigest::new(TENANT, kind, &normalize::email(&value)))
         })
     }
 

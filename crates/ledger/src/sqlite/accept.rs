@@ -13,6 +13,7 @@ use sluice_domain::time::Time;
 
 use super::apply::{Batch, Lateness, sealed_failure};
 use super::keys::prefix;
+use super::often::Often;
 use super::row::{self, place};
 use super::vault::Sealer;
 use crate::op::{Acceptance, Accepted, By, Duplicate};
@@ -72,7 +73,7 @@ struct Entry<'a> {
     quarantine: Option<&'a Quarantine>,
 }
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     pub fn accept(&mut self, event: &NewEvent) -> rusqlite::Result<Acceptance> {
         let arrival = Arrival {
             event,
@@ -273,7 +274,7 @@ impl Batch<'_> {
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
         let contact = self.contact(event)?;
         let sealer = self.sealer(contact)?;
-        self.cached(include_str!("sql/insert_event.sql"))?.execute(params![
+        self.often.get(Often::InsertEvent)?.execute(params![
             ord,
             id.0,
             entry.key.0,
@@ -296,7 +297,7 @@ impl Batch<'_> {
             contact
         ])?;
         let body = seal_body(&sealer, place::body(ord), &event.body);
-        self.cached(include_str!("sql/insert_event_body.sql"))?.execute(params![ord, body])?;
+        self.often.get(Often::InsertBody)?.execute(params![ord, body])?;
         self.insert_jobs(event, ord, contact, &sealer, entry.quarantine)?;
         self.counters.next_ord += 1;
         self.counters.next_job += i64::from(jobs);
@@ -319,7 +320,7 @@ impl Batch<'_> {
     }
 
     fn insert_jobs(
-        &self,
+        &mut self,
         event: &Arrival<'_>,
         ord: i64,
         contact: Option<i64>,
@@ -330,7 +331,7 @@ impl Batch<'_> {
         for (id, job) in (self.counters.next_job..).zip(&event.jobs) {
             let failure = quarantine.map(|quarantine| &quarantine.failure);
             let (failure, message) = sealed_failure(sealer, place::job_message(id), failure);
-            self.cached(include_str!("sql/insert_job.sql"))?.execute(params![
+            self.often.get(Often::InsertJob)?.execute(params![
                 id,
                 ord,
                 job.worker.as_ref(),

@@ -11,6 +11,7 @@ use sluice_domain::time::Time;
 
 use super::keys::{Keys, prefix};
 use super::net::{Net, Undo};
+use super::often::{Often, Statements};
 use super::reads::Reader;
 use super::row::place;
 use super::vault::{Changes, Sealer, Vault};
@@ -31,8 +32,9 @@ pub(super) struct Counters {
 
 /// A batch under way.
 #[derive(Debug)]
-pub(super) struct Batch<'a> {
+pub(super) struct Batch<'a, 'c> {
     pub connection: &'a Connection,
+    pub often: &'a mut Statements<'c>,
     pub vault: &'a Vault,
     /// What this batch does to the keys that seal.
     pub key_changes: Changes,
@@ -82,7 +84,7 @@ pub(super) fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Valu
     })
 }
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     pub fn apply(&mut self, op: &Op) -> rusqlite::Result<Reply> {
         match op {
             Op::Accept(event) => self.accept(event).map(Reply::from),
@@ -223,11 +225,11 @@ impl Batch<'_> {
     }
 
     /// Moves the job on, if `tries` is still the number of its last try that is written down.
-    pub fn settle_job(&self, settlement: &Settlement, tries: u32, sealer: &Sealer) -> rusqlite::Result<bool> {
+    pub fn settle_job(&mut self, settlement: &Settlement, tries: u32, sealer: &Sealer) -> rusqlite::Result<bool> {
         let (next, job) = (&settlement.next, settlement.job.0);
         let finished_at = (!next.state.is_live()).then_some(settlement.at.0);
         let (failure, message) = sealed_failure(sealer, place::job_message(job), next.failure.as_ref());
-        let current = self.cached(include_str!("sql/settle_job.sql"))?.execute(params![
+        let current = self.often.get(Often::SettleJob)?.execute(params![
             job,
             settlement.n,
             next.state.code(),
@@ -271,7 +273,7 @@ impl Batch<'_> {
     }
 
     pub fn insert_attempt(
-        &self,
+        &mut self,
         settlement: &Settlement,
         attempt: &AttemptSettlement,
         sealer: &Sealer,
@@ -283,7 +285,7 @@ impl Batch<'_> {
         let part = place::attempt_part(settlement.n, attempt.started_at.0);
         let at = place::attempt_message(settlement.job.0, &part);
         let (failure, message) = sealed_failure(sealer, at, attempt.failure.as_ref());
-        self.cached(include_str!("sql/insert_attempt.sql"))?.execute(params![
+        self.often.get(Often::InsertAttempt)?.execute(params![
             settlement.job.0,
             settlement.n,
             attempt.step_id.as_ref(),
@@ -298,8 +300,8 @@ impl Batch<'_> {
     }
 
     /// What seals the results of a job: the key of its contact, or the tenant's. `None` if there is no such job.
-    pub fn sealer_of_job(&self, settlement: &Settlement) -> rusqlite::Result<Option<Sealer>> {
-        let mut contact = self.cached(include_str!("sql/job_contact.sql"))?;
+    pub fn sealer_of_job(&mut self, settlement: &Settlement) -> rusqlite::Result<Option<Sealer>> {
+        let contact = self.often.get(Often::JobContact)?;
         match contact.query_row([settlement.job.0], |row| row.get::<_, Option<i64>>(0)).optional()? {
             None => Ok(None),
             Some(contact) => self.sealer(contact).map(Some),

@@ -3,10 +3,11 @@
 use rusqlite::params;
 
 use super::apply::{Batch, sealed_json};
+use super::often::Often;
 use super::row::place;
 use crate::op::{Begin, Op, Reply, Settlement};
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     /// The same as a begin and the settlement of its attempt.
     pub fn settle_at_once(&mut self, begin: &Begin, settlement: &Settlement) -> rusqlite::Result<Reply> {
         let Some(effect) = &settlement.effect else {
@@ -21,7 +22,7 @@ impl Batch<'_> {
             return Ok(Reply::Stale);
         }
         let job = begin.job.0;
-        let written = self.cached(include_str!("sql/effect_at_once.sql"))?.execute(params![
+        let written = self.often.get(Often::EffectAtOnce)?.execute(params![
             job,
             effect.step,
             begin.step_id.as_ref(),

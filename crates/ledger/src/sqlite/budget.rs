@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use super::apply::Batch;
 use crate::op::{Draw, Reply, Settlement};
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     pub fn settle_within(&mut self, settlement: &Settlement, draw: &Draw) -> rusqlite::Result<Reply> {
         let job: Option<(String, i64)> = self
             .cached(include_str!("sql/job_entity.sql"))?

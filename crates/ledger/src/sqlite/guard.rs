@@ -27,7 +27,7 @@ fn keyed(vault: &Vault, contact: KeyDigest) -> [u8; 16] {
     vault.digest("policy contact", &contact.0)
 }
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     pub fn guard(&mut self, op: &GuardOp) -> rusqlite::Result<GuardReply> {
         match op {
             GuardOp::BeginWithin(begin, caps) => self.begin_within(begin, caps),

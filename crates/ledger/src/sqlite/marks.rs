@@ -12,7 +12,7 @@ use super::row::place;
 use super::vault::Sealer;
 use crate::op::{Mark, Marked, Note, Reply};
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     pub fn note(&mut self, note: &Note) -> rusqlite::Result<Reply> {
         let Some(sealer) = self.sealer_of_run(note)? else { return Ok(Reply::Stale) };
         let new = self.write_note(include_str!("sql/insert_note.sql"), note, &note.result, &sealer)?;

@@ -11,6 +11,7 @@ mod inspect;
 mod keys;
 mod marks;
 mod net;
+mod often;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::apply::Batch;
 use crate::op::{Prune, Reply};
 
-impl Batch<'_> {
+impl Batch<'_, '_> {
     pub fn prune(&mut self, prune: &Prune) -> rusqlite::Result<Reply> {
         let limit = prune.rows_max as usize;
         let mut bodies = Vec::new();

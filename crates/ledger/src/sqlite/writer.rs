@@ -18,6 +18,7 @@ use super::ballast::Ballast;
 use super::checkpoint::Checkpointer;
 use super::keys::{self, Keys};
 use super::net::Net;
+use super::often::Statements;
 use super::vault::{Changes, Vault};
 use super::{PAGE_BYTES, Role, open};
 use crate::op::{Op, Reply};
@@ -165,11 +166,7 @@ impl Writer {
             Err(error) => return self.fail(batch, &error),
         };
         match self.transact(batch.iter().map(|envelope| &envelope.op)) {
-            Ok(replies) => {
-                for (envelope, reply) in batch.into_iter().zip(replies) {
-                    answer(envelope.reply, Ok(reply));
-                }
-            }
+            Ok(replies) => answer_all(batch, replies),
             Err(error) if is_full(&error) => self.shed(batch),
             Err(error) if is_fatal(&error) => self.fail(batch, &error),
             Err(error) if batch.len() == 1 => {
@@ -192,6 +189,7 @@ impl Writer {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
             connection: &self.connection,
+            often: &mut Statements::new(&self.connection),
             vault: &self.vault,
             key_changes: Changes::default(),
             keys: &mut self.keys,
@@ -256,11 +254,7 @@ impl Writer {
             result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
         match result {
-            Ok(replies) => {
-                for (envelope, reply) in others.into_iter().zip(replies) {
-                    answer(envelope.reply, Ok(reply));
-                }
-            }
+            Ok(replies) => answer_all(others, replies),
             Err(error) if is_full(&error) => {
                 for envelope in others {
                     answer(envelope.reply, Err(Error::DiskFull));
@@ -382,6 +376,15 @@ fn settle_log(connection: &Connection) -> Result<(), Error> {
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// Everybody first; what they asked for is let go afterwards.
+fn answer_all(batch: Vec<Envelope>, replies: Vec<Reply>) {
+    let mut done = Vec::with_capacity(batch.len());
+    for (Envelope { op, reply }, came) in batch.into_iter().zip(replies) {
+        answer(reply, Ok(came));
+        done.push(op);
+    }
 }
 
 fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<Reply, Error>) {

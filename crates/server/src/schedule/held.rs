@@ -1,8 +1,8 @@
 //! The records of the jobs that the scheduler holds, and the events of those that are fresh.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use sluice_domain::hash::Map;
 use sluice_domain::job::JobId;
 use sluice_ledger::{EventBody, EventRecord, Fresh, JobRecord};
 
@@ -24,7 +24,7 @@ struct Entry {
 /// What is known of each job in the scheduler's window.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    jobs: HashMap<JobId, Entry>,
+    jobs: Map<JobId, Entry>,
     /// Put in since the last look at what the scheduler took.
     new: Vec<JobId>,
     body_bytes: usize,
