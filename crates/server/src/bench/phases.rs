@@ -17,7 +17,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 /// How long the last effects may take after the last event was accepted.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// Between two looks at whether they are all there.
-const DRAIN_LOOK: Duration = Duration::from_millis(5);
+const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 impl Bench {
     fn place(&self, name: &str) -> PathBuf {

@@ -247,12 +247,13 @@ impl fmt::Display for Report {
         writeln!(f)?;
         for floor in &self.floors {
             let word = if floor.reached { "reached" } else { "BELOW" };
-            let wanted = if floor.wanted > 1.0 {
-                format!("below {:.0}", floor.wanted)
+            let (value, wanted) = if floor.wanted > 1.0 {
+                (format!("{:.0}", floor.value), format!("below {:.0}", floor.wanted))
             } else {
-                format!("at least {:.2}", floor.wanted)
+                // Cut off, not rounded: a share that is below what it should be must not look as if it were not.
+                (format!("{:.3}", (floor.value * 1e3).floor() / 1e3), format!("at least {:.2}", floor.wanted))
             };
-            row(f, floor.name, format!("{:.2}", floor.value), &format!("{word} ({wanted})"))?;
+            row(f, floor.name, value, &format!("{word} ({wanted})"))?;
         }
         Ok(())
     }
@@ -288,5 +289,6 @@ mod tests {
         assert!(!report(350.0, MEMORY_MAX_KIB).all_reached());
         let text = report(349.0, 1024).to_string();
         assert!(text.contains("BELOW (at least 0.35)") && text.contains("0.17 of bare SQLite"), "{text}");
+        assert!(report(349.99, 1024).to_string().contains("0.349   BELOW"), "not rounded up");
     }
 }
