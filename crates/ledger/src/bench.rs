@@ -16,7 +16,7 @@ use crate::seal::{DataKey, KeyId, Place};
 use crate::sqlite::{Role, open};
 
 /// Bytes in the write-ahead log from which it is written back and begun anew, as the real writer does.
-const WAL_BYTES_RESET: u64 = 32 * 1024 * 1024;
+const WAL_BYTES_RESET: u64 = 64 * 1024 * 1024;
 const APPEND_BYTES: usize = 4 * 1024;
 
 /// So many in that time.

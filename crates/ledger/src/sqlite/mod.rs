@@ -58,7 +58,7 @@ const FILE_NAME: &str = "ledger.db";
 const PAGE_BYTES: u64 = 8 * 1024;
 /// The log is as long as this at the most, as long as nothing holds it up (see the writer); cutting it off each time that it begins
 /// anew would make the file system find room for it again and again, and everybody waits for that.
-const LOG_BYTES_KEPT: u64 = 72 * 1024 * 1024;
+const LOG_BYTES_KEPT: u64 = 144 * 1024 * 1024;
 
 /// What kind of work a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,12 +29,12 @@ use crate::{Clock, Error, Options, Stats};
 const BATCH_OPS_MAX: usize = 512;
 /// Above this many pages in the WAL the writer itself resets it between two batches: a checkpoint beside a busy writer never
 /// finds the moment to, and the file would grow without end.
-const WAL_PAGES_RESET: u64 = 32 * MIB / PAGE_BYTES;
+const WAL_PAGES_RESET: u64 = 64 * MIB / PAGE_BYTES;
 /// It does so once no more pages than these are left to be moved, since everybody waits meanwhile; or when the WAL is twice as
 /// long as that.
 const WAL_PAGES_LEFT: u64 = 2 * MIB / PAGE_BYTES;
 /// From this many pages on a checkpoint runs beside the writer.
-const WAL_PAGES_CHECKPOINT: u64 = 8 * MIB / PAGE_BYTES;
+const WAL_PAGES_CHECKPOINT: u64 = 16 * MIB / PAGE_BYTES;
 const MIB: u64 = 1024 * 1024;
 
 /// An operation and who waits for it.
