@@ -41,6 +41,11 @@ impl Http {
     pub(super) fn of(loaded: &Loaded) -> Http {
         Http { per_second: loaded.per_second(), latency: Latency::of(loaded) }
     }
+
+    /// So many a second, as a share of this.
+    fn share(&self, per_second: f64) -> f64 {
+        per_second / self.per_second
+    }
 }
 
 /// What the machine's disk can do.
@@ -101,18 +106,6 @@ pub struct Keys {
     pub memory: Memory,
 }
 
-impl Accept {
-    fn of_http(&self) -> f64 {
-        self.per_second / self.http.per_second
-    }
-}
-
-impl EndToEnd {
-    fn of_http(&self) -> f64 {
-        self.per_second / self.http.per_second
-    }
-}
-
 /// What a figure should be.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Floor {
@@ -157,8 +150,12 @@ impl Report {
     ) -> Report {
         let at_least = |name, value: f64, wanted: f64| Floor { name, value, wanted, reached: value >= wanted };
         let mut floors = Vec::new();
-        floors.extend(accept.map(|accept| at_least("accept of bare HTTP", accept.of_http(), ACCEPT_FLOOR)));
-        floors.extend(end_to_end.map(|end| at_least("end to end of bare HTTP", end.of_http(), END_TO_END_FLOOR)));
+        floors.extend(
+            accept.map(|accept| at_least("accept of bare HTTP", accept.http.share(accept.per_second), ACCEPT_FLOOR)),
+        );
+        floors.extend(
+            end_to_end.map(|end| at_least("end to end of bare HTTP", end.http.share(end.per_second), END_TO_END_FLOOR)),
+        );
         floors.extend(
             keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
         );
@@ -216,16 +213,23 @@ impl fmt::Display for Report {
         writeln!(f, "\nThe node, in turns with a bare server:")?;
         if let Some(accept) = &self.accept {
             bare(f, &accept.http)?;
-            let shares =
-                format!("{:.2} of bare HTTP, {:.2} of bare SQLite", accept.of_http(), accept.per_second / rows);
+            let shares = format!(
+                "{:.2} of bare HTTP, {:.2} of bare SQLite",
+                accept.http.share(accept.per_second),
+                accept.per_second / rows
+            );
             row(f, "accept, durable", rate(accept.per_second), &shares)?;
             row(f, "", String::new(), &format!("{}, {:.0} in a commit", latency(&accept.latency), accept.batch))?;
             row(f, "", String::new(), &memory(&accept.memory))?;
         }
         if let Some(end) = &self.end_to_end {
             bare(f, &end.http)?;
-            let shares =
-                format!("{:.2} of bare HTTP; {} events, {} effects", end.of_http(), end.accepted, end.accepted);
+            let shares = format!(
+                "{:.2} of bare HTTP; {} events, {} effects",
+                end.http.share(end.per_second),
+                end.accepted,
+                end.accepted
+            );
             row(f, "end to end, effect applied", rate(end.per_second), &shares)?;
             let meanwhile = format!(
                 "accepted at {} meanwhile ({}), the rest drained in {:.1} s",
