@@ -25,7 +25,11 @@ impl World {
         for ord in ords {
             jobs.extend(self.store.jobs_of(*ord).map(|job| Job::of(job, &self.plan)));
         }
-        self.offer(jobs, Input::Accepted);
+        let Some(node) = &self.node else { return };
+        jobs.retain(|job| !node.scheduler.leaves_fresh(&self.plan.current().workers[job.worker].name));
+        if !jobs.is_empty() {
+            self.offer(jobs, Input::Accepted);
+        }
     }
 
     /// Puts jobs before the scheduler; memory keeps the records of those that it takes.

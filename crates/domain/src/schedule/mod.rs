@@ -170,6 +170,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether [`Input::Accepted`] would change nothing for a job of this worker: it stays in the ledger, as others before it.
+    pub fn leaves_fresh(&self, worker: &Arc<str>) -> bool {
+        self.worker_ids.get(worker).is_some_and(|id| self.workers[*id as usize].window.leaves_fresh())
+    }
+
     /// Whether this job is in memory. For tests and for the simulator's checks.
     pub fn holds(&self, job: JobId) -> bool {
         self.jobs.contains_key(&job)

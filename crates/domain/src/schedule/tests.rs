@@ -104,6 +104,28 @@ fn a_backlog_stays_in_the_ledger_beyond_the_window() {
 }
 
 #[test]
+fn a_scheduler_that_is_behind_need_not_hear_of_fresh_jobs() {
+    let mut scheduler = scheduler(1);
+    let worker = name("w");
+    let last = WINDOW_JOBS_MAX as i64;
+    assert!(!scheduler.leaves_fresh(&worker) && !scheduler.leaves_fresh(&name("nobody")));
+    step(&mut scheduler, 0, Input::Accepted((1..=last).map(|id| pending(id, id as u64)).collect()));
+    assert!(!scheduler.leaves_fresh(&worker), "the window is full, and nothing says yet that the ledger has more");
+    step(&mut scheduler, 0, Input::Accepted(vec![pending(last + 1, 1)]));
+    assert!(scheduler.leaves_fresh(&worker));
+    // Another is accepted, of which it never hears.
+    let load = (1..).find_map(|id| {
+        let (_, actions) = step(&mut scheduler, id, done(id));
+        actions.into_iter().find(|action| matches!(action, Action::Load { .. }))
+    });
+    assert!(matches!(load, Some(Action::Load { after: JobId(after), .. }) if after == last), "{load:?}");
+    assert!(!scheduler.leaves_fresh(&worker), "what comes while a load runs must be heard of");
+    let both = vec![pending(last + 1, 1), pending(last + 2, 2)];
+    step(&mut scheduler, 0, Input::Loaded { worker: worker.clone(), jobs: both, more: false });
+    assert!(scheduler.holds(JobId(last + 2)) && !scheduler.leaves_fresh(&worker));
+}
+
+#[test]
 fn a_job_accepted_while_loading_is_not_lost() {
     let mut scheduler = Scheduler::new(Random::seeded(1));
     let (_, actions) =

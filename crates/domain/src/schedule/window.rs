@@ -86,6 +86,12 @@ impl Window {
         true
     }
 
+    /// Whether every job that is accepted now stays in the ledger, and it is known that there are some: nobody need be told of
+    /// one more.
+    pub fn leaves_fresh(&self) -> bool {
+        self.behind && !self.loading
+    }
+
     /// Whether a job that goes on in another lane can take its place there. If not, it is read again in its turn, behind
     /// those of that lane that are not in memory.
     pub fn takes_moved(&mut self, id: JobId, lane: LaneId, full: bool) -> bool {

@@ -1,7 +1,9 @@
 //! Fields that nobody asked for: each is told once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::RwLock;
+
+use sluice_domain::hash::Names;
 
 /// Names are the sender's to choose, so no more than this are remembered.
 const NAMES_MAX: usize = 1_000;
@@ -11,7 +13,7 @@ const NAME_BYTES_MAX: usize = 80;
 /// The fields that were told, by flow.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
-    told: RwLock<HashMap<String, HashSet<String>>>,
+    told: RwLock<HashMap<String, Names>>,
 }
 
 impl Unknown {
@@ -21,7 +23,7 @@ impl Unknown {
         if let Some(known) = told.get(flow) {
             fields.retain(|field| !known.contains(short(field)));
         }
-        let count = |told: &HashMap<String, HashSet<String>>| told.values().map(HashSet::len).sum::<usize>();
+        let count = |told: &HashMap<String, Names>| told.values().map(Names::len).sum::<usize>();
         // Nearly always all of them have been.
         if fields.is_empty() || count(&told) >= NAMES_MAX {
             return vec![];

@@ -184,7 +184,11 @@ impl Loop {
     /// One message, turned into what the scheduler understands.
     fn receive(&mut self, message: Message) -> Option<Input> {
         match message {
-            Message::Fresh(jobs) => {
+            Message::Fresh(mut jobs) => {
+                jobs.retain(|fresh| !self.scheduler.leaves_fresh(&fresh.job.worker));
+                if jobs.is_empty() {
+                    return None;
+                }
                 let pending: Vec<Pending> = jobs.iter().map(|fresh| self.placed(&fresh.job)).collect();
                 self.held.offer(jobs.into_iter().zip(pending.iter().map(|pending| pending.destination.clone())));
                 Some(Input::Accepted(pending))
