@@ -72,7 +72,10 @@ pub struct Stats {
 pub struct Options {
     /// The time.
     pub clock: Clock,
-    /// Called from the writer with the jobs of each commit, in order.
+    /// Whether the jobs of this worker are to be announced. Asked after the commit that makes them, when they can be read: who
+    /// says no first and looks into the ledger then finds every job that was not announced.
+    pub wants_fresh: Box<dyn Fn(&str) -> bool + Send>,
+    /// Called from the writer with the jobs of each commit that are to be announced, in order.
     pub on_fresh: Box<dyn Fn(Vec<Fresh>) + Send>,
     /// Called once when the file can no longer be trusted; the process should end.
     pub on_fatal: Box<dyn Fn(&str) + Send>,
@@ -96,6 +99,7 @@ impl Options {
     pub fn quiet(clock: Clock) -> Options {
         Options {
             clock,
+            wants_fresh: Box::new(|_| false),
             on_fresh: Box::new(|_| {}),
             on_fatal: Box::new(|_| {}),
             recent_keys_max: None,
@@ -171,7 +175,7 @@ impl Ledger {
         let counted = stats.clone();
         let thread = std::thread::Builder::new()
             .name("ledger".into())
-            .spawn(move || shared.run(received, options.clock, options.on_fresh, &counted))
+            .spawn(move || shared.run(received, &options, &counted))
             .map_err(|source| Error::Thread { source })?;
         let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
         Ok(Ledger { operations, reads: Reads::Memory(place.clone()), stats, writer })

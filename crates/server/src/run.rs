@@ -154,11 +154,12 @@ impl Node {
         let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::Handle::new();
         let (fail, failed) = watch::channel(false);
-        let announce = scheduler.clone();
+        let (ask, announce) = (scheduler.clone(), scheduler.clone());
         let ledger = Ledger::open(
             &settings.data,
             Options {
                 clock: clock.for_ledger(),
+                wants_fresh: Box::new(move |worker| ask.wants_fresh(worker)),
                 on_fresh: Box::new(move |jobs| announce.fresh(jobs)),
                 on_fatal: Box::new(move |_| {
                     let _ = fail.send(true);

@@ -175,6 +175,11 @@ impl Scheduler {
         self.worker_ids.get(worker).is_some_and(|id| self.workers[*id as usize].window.leaves_fresh())
     }
 
+    /// The workers of which that is so.
+    pub fn leaving_fresh(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
+        self.workers.iter().filter(|worker| worker.window.leaves_fresh()).map(|worker| &worker.name)
+    }
+
     /// Whether this job is in memory. For tests and for the simulator's checks.
     pub fn holds(&self, job: JobId) -> bool {
         self.jobs.contains_key(&job)

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::Store;
 use crate::op::{Acceptance, Accepted, Op, Reply};
 use crate::record::Fresh;
-use crate::sqlite::{Envelope, OnFresh};
-use crate::{Clock, Error, Stats};
+use crate::sqlite::Envelope;
+use crate::{Error, Options, Stats};
 
 /// Operations that are applied in one go, at the most.
 const BATCH_OPS_MAX: usize = 512;
@@ -60,14 +60,14 @@ impl Drop for Shared {
 
 impl Shared {
     /// Works until it is told to end, or every sender is gone.
-    pub fn run(self, mut operations: mpsc::Receiver<Envelope>, clock: Clock, on_fresh: OnFresh, stats: &Stats) {
+    pub fn run(self, mut operations: mpsc::Receiver<Envelope>, options: &Options, stats: &Stats) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
         while operations.blocking_recv_many(&mut batch, BATCH_OPS_MAX) > 0 {
             let started = Instant::now();
             let size = batch.len() as u64;
             stats.queued.fetch_sub(size, std::sync::atomic::Ordering::Relaxed);
             let closing = batch.iter().any(|envelope| matches!(envelope.op, Op::Close));
-            self.commit(std::mem::take(&mut batch), &clock, &on_fresh);
+            self.commit(std::mem::take(&mut batch), options);
             stats.batches.fetch_add(1, Ordering::Relaxed);
             stats.operations.fetch_add(size, Ordering::Relaxed);
             stats.commit_micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
@@ -77,8 +77,8 @@ impl Shared {
         }
     }
 
-    fn commit(&self, batch: Vec<Envelope>, clock: &Clock, on_fresh: &OnFresh) {
-        let now = clock();
+    fn commit(&self, batch: Vec<Envelope>, options: &Options) {
+        let now = (options.clock)();
         let mut fresh = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
         {
@@ -96,8 +96,9 @@ impl Shared {
                 answers.push((envelope.reply, reply));
             }
         }
+        fresh.retain(|fresh| (options.wants_fresh)(&fresh.job.worker));
         if !fresh.is_empty() {
-            on_fresh(fresh);
+            (options.on_fresh)(fresh);
         }
         for (waiting, reply) in answers {
             if let Some(waiting) = waiting {

@@ -1,7 +1,6 @@
 //! Accepting: who owns a key, what a repeat is told, and what becomes of another content under the same key.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::event::EventId;
@@ -12,12 +11,13 @@ use sluice_domain::repeat;
 use sluice_domain::time::Time;
 
 use super::apply::{Batch, Lateness, sealed_failure};
+use super::fresh::LetIn;
 use super::keys::prefix;
 use super::often::Often;
 use super::row::{self, place};
 use super::vault::Sealer;
 use crate::op::{Acceptance, Accepted, By, Duplicate};
-use crate::record::{ClashPolicy, EventBody, EventRecord, Fresh, JobRecord, NewEvent, Quarantine};
+use crate::record::{ClashPolicy, EventBody, EventRecord, JobRecord, NewEvent, Quarantine};
 use crate::seal::Place;
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
@@ -309,7 +309,14 @@ impl Batch<'_, '_> {
         self.remembered.extend(self.net.insert(&event.flow, &event.fingerprint, ord, event.received_at));
         self.tally(&event.source).accepted += 1;
         if entry.quarantine.is_none() {
-            self.announce(event, &entry, ord, JobId(first_job));
+            self.let_in.push(LetIn {
+                ord,
+                id,
+                generation: entry.generation,
+                entity: event.entity,
+                first_job: JobId(first_job),
+                variant_of: entry.variant_of.map(|first| first.ord),
+            });
         }
         Ok(Acceptance::Accepted(Accepted {
             ord,
@@ -371,44 +378,6 @@ impl Batch<'_, '_> {
     fn take_key(&mut self, key_prefix: u64, ord: i64) {
         self.keys.insert(key_prefix, ord);
         self.taken.push((key_prefix, ord));
-    }
-
-    fn announce(&mut self, event: &Arrival<'_>, entry: &Entry<'_>, ord: i64, first_job: JobId) {
-        let record = Arc::new(EventRecord {
-            ord,
-            generation: entry.generation,
-            persisted_at: self.now,
-            first_job,
-            variant_of: entry.variant_of.map(|first| first.ord),
-            ..event.record(EventId::new(entry.key, entry.generation))
-        });
-        for (offset, job) in (0..).zip(&event.jobs) {
-            self.fresh.push(Fresh {
-                job: JobRecord {
-                    id: JobId(first_job.0 + offset),
-                    ord,
-                    worker: job.worker.clone(),
-                    queue: job.queue.clone(),
-                    revision: event.revision.clone(),
-                    entity: event.entity,
-                    state: JobState::Queued,
-                    step: 0,
-                    attempts: 0,
-                    tries: 0,
-                    due_at: self.now,
-                    verifying: false,
-                    created_at: self.now,
-                    updated_at: self.now,
-                    finished_at: None,
-                    replays: 0,
-                    failure: None,
-                    dead_letter_queue: None,
-                    result: None,
-                },
-                event: record.clone(),
-                body: event.body.clone(),
-            });
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use sluice_domain::job::EffectState;
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 
+use super::fresh::LetIn;
 use super::keys::{Keys, prefix};
 use super::net::{Net, Undo};
 use super::often::{Often, Statements};
@@ -19,7 +20,7 @@ use crate::op::{
     AttemptSettlement, Begin, DropJobs, EffectSettlement, NewRevision, Op, Replay, Reply, Resolve, Rotate, Rotation,
     Settlement, Verdict,
 };
-use crate::record::{AttemptKind, Fresh, Tally};
+use crate::record::{AttemptKind, Tally};
 use crate::seal::{KeyId, Place};
 
 /// The next free numbers. Reset when a batch is rolled back.
@@ -42,8 +43,8 @@ pub(super) struct Batch<'a, 'c> {
     pub contacts: &'a mut Keys,
     pub counters: &'a mut Counters,
     pub now: Time,
-    /// Jobs that become runnable with the commit.
-    pub fresh: Vec<Fresh>,
+    /// Events that come in with the commit, but for those that wait for a person.
+    pub let_in: Vec<LetIn>,
     /// Keys that found an owner, in case of a roll-back.
     pub taken: Vec<(u64, i64)>,
     /// The same of contacts.

@@ -6,6 +6,7 @@ mod at_once;
 mod ballast;
 mod budget;
 mod checkpoint;
+mod fresh;
 mod guard;
 mod inspect;
 mod keys;
@@ -38,7 +39,7 @@ pub use inspect::{Balance, Broken, Inspector, Try, Verification};
 pub use read::{JobFilter, Page, Reason};
 pub(crate) use reads::{Reader, Reads};
 use vault::Vault;
-pub(crate) use writer::{Envelope, OnFresh, Writer};
+pub(crate) use writer::{Envelope, Writer};
 
 /// Older ones can corrupt a WAL that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;

@@ -11,18 +11,20 @@ use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode};
 use sluice_domain::mutant::Mutant;
+use sluice_domain::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 use super::apply::{Batch, Counters};
 use super::ballast::Ballast;
 use super::checkpoint::Checkpointer;
+use super::fresh::LetIn;
 use super::keys::{self, Keys};
 use super::net::Net;
 use super::often::Statements;
 use super::vault::{Changes, Vault};
 use super::{PAGE_BYTES, Role, open};
-use crate::op::{Op, Reply};
-use crate::record::Fresh;
+use crate::op::{Acceptance, Accepted, Op, Reply};
+use crate::record::{Fresh, NewEvent};
 use crate::{Clock, Error, Options, Stats};
 
 /// Operations in one transaction, at the most.
@@ -47,7 +49,16 @@ pub(crate) struct Envelope {
 /// Called once when the file can no longer be trusted.
 pub(crate) type Fatal = Box<dyn Fn(&str) + Send>;
 /// Called with the jobs of each commit.
-pub(crate) type OnFresh = Box<dyn Fn(Vec<Fresh>) + Send>;
+type OnFresh = Box<dyn Fn(Vec<Fresh>) + Send>;
+/// Whether the jobs of a worker are among them.
+type WantsFresh = Box<dyn Fn(&str) -> bool + Send>;
+
+/// What a transaction has come to.
+struct Committed {
+    replies: Vec<Reply>,
+    let_in: Vec<LetIn>,
+    at: Time,
+}
 
 /// The state of the writer thread.
 pub(crate) struct Writer {
@@ -59,6 +70,7 @@ pub(crate) struct Writer {
     counters: Counters,
     directory: PathBuf,
     clock: Clock,
+    wants_fresh: WantsFresh,
     on_fresh: OnFresh,
     on_fatal: Fatal,
     stats: Arc<Stats>,
@@ -76,7 +88,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub fn open(directory: &Path, options: Options, stats: Arc<Stats>) -> Result<Writer, Error> {
-        let Options { clock, on_fresh, on_fatal, recent_keys_max, wal_pages_max, root_key } = options;
+        let Options { clock, wants_fresh, on_fresh, on_fatal, recent_keys_max, wal_pages_max, root_key } = options;
         let mut connection = open(directory, Role::Write)?;
         settle_log(&connection)?;
         let vault = Arc::new(Vault::open(&mut connection, root_key, clock())?);
@@ -107,6 +119,7 @@ impl Writer {
             counters,
             directory: directory.to_owned(),
             clock,
+            wants_fresh,
             on_fresh,
             on_fatal,
             stats,
@@ -166,7 +179,7 @@ impl Writer {
             Err(error) => return self.fail(batch, &error),
         };
         match self.transact(batch.iter().map(|envelope| &envelope.op)) {
-            Ok(replies) => answer_all(batch, replies),
+            Ok(committed) => self.answer_all(batch, committed),
             Err(error) if is_full(&error) => self.shed(batch),
             Err(error) if is_fatal(&error) => self.fail(batch, &error),
             Err(error) if batch.len() == 1 => {
@@ -184,8 +197,9 @@ impl Writer {
     }
 
     /// All or nothing. What memory knows of the batch is undone when it does not commit.
-    fn transact<'a>(&mut self, ops: impl Iterator<Item = &'a Op>) -> rusqlite::Result<Vec<Reply>> {
+    fn transact<'a>(&mut self, ops: impl Iterator<Item = &'a Op>) -> rusqlite::Result<Committed> {
         let before = self.counters;
+        let at = (self.clock)();
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
             connection: &self.connection,
@@ -195,8 +209,8 @@ impl Writer {
             keys: &mut self.keys,
             contacts: &mut self.contacts,
             counters: &mut self.counters,
-            now: (self.clock)(),
-            fresh: Vec::new(),
+            now: at,
+            let_in: Vec::new(),
             taken: Vec::new(),
             contacts_taken: Vec::new(),
             net: &mut self.net,
@@ -212,16 +226,13 @@ impl Writer {
                 Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
                 _ => Ok(replies),
             });
-        let Batch { fresh, taken, contacts_taken, remembered, key_changes, .. } = batch;
+        let Batch { let_in, taken, contacts_taken, remembered, key_changes, .. } = batch;
         match result {
             Ok(replies) => {
                 self.vault.commit(key_changes);
                 self.net.trim();
                 self.upkeep_rests &= taken.is_empty();
-                if !fresh.is_empty() {
-                    (self.on_fresh)(fresh);
-                }
-                Ok(replies)
+                Ok(Committed { replies, let_in, at })
             }
             Err(error) => {
                 for (prefix, ord) in taken {
@@ -243,6 +254,39 @@ impl Writer {
         }
     }
 
+    /// Announces the jobs of a commit and answers everybody; what they asked for is let go afterwards.
+    fn answer_all(&self, batch: Vec<Envelope>, committed: Committed) {
+        let Committed { replies, let_in, at } = committed;
+        let mut let_in = let_in.into_iter().peekable();
+        let mut fresh = Vec::new();
+        let mut announce = |event: &NewEvent, accepted: &Accepted| {
+            if let Some(entry) = let_in.next_if(|entry| entry.ord == accepted.ord) {
+                fresh.extend(entry.announced(event, at, &self.wants_fresh));
+            }
+        };
+        for (Envelope { op, .. }, reply) in batch.iter().zip(&replies) {
+            match (op, reply) {
+                (Op::Accept(event), Reply::Accepted(accepted)) => announce(event, accepted),
+                (Op::AcceptAll(events), Reply::Acceptances(acceptances)) => {
+                    for (event, acceptance) in events.iter().zip(acceptances) {
+                        if let Acceptance::Accepted(accepted) = acceptance {
+                            announce(event, accepted);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !fresh.is_empty() {
+            (self.on_fresh)(fresh);
+        }
+        let mut done = Vec::with_capacity(batch.len());
+        for (Envelope { op, reply }, came) in batch.into_iter().zip(replies) {
+            answer(reply, Ok(came));
+            done.push(op);
+        }
+    }
+
     /// The disk is full: new events are turned away, everything else goes on, with the ballast's room if need be.
     fn shed(&mut self, batch: Vec<Envelope>) {
         let others = self.turn_away(batch);
@@ -254,7 +298,7 @@ impl Writer {
             result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
         match result {
-            Ok(replies) => answer_all(others, replies),
+            Ok(committed) => self.answer_all(others, committed),
             Err(error) if is_full(&error) => {
                 for envelope in others {
                     answer(envelope.reply, Err(Error::DiskFull));
@@ -376,15 +420,6 @@ fn settle_log(connection: &Connection) -> Result<(), Error> {
         Err(error) => return Err(error.into()),
     }
     Ok(())
-}
-
-/// Everybody first; what they asked for is let go afterwards.
-fn answer_all(batch: Vec<Envelope>, replies: Vec<Reply>) {
-    let mut done = Vec::with_capacity(batch.len());
-    for (Envelope { op, reply }, came) in batch.into_iter().zip(replies) {
-        answer(reply, Ok(came));
-        done.push(op);
-    }
 }
 
 fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<Reply, Error>) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::JobState;
+use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use sluice_ledger::{Acceptance, NewEvent, NewJob};
@@ -193,6 +193,36 @@ pub async fn a_sender_that_hangs_up_has_sent_all_the_same<D: Driver>() {
     blocker.await.unwrap().unwrap();
     fixture.repeat(event("a")).await;
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 2);
+}
+
+pub async fn jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read<D: Driver>() {
+    let mut fixture = open::<D>();
+    fixture.unwanted.lock().unwrap().insert("slow-worker".to_owned());
+    let several = |name: &str| {
+        let mut new = event(name);
+        new.jobs.push(NewJob::new("slow-worker", "slow"));
+        new
+    };
+    fixture.ledger.accept(several("a")).await.unwrap();
+    fixture.ledger.accept_all(vec![several("b"), several("a"), several("c")]).await.unwrap();
+    let mut alone = event("d");
+    alone.jobs = vec![NewJob::new("slow-worker", "slow")];
+    fixture.ledger.accept(alone).await.unwrap();
+    fixture.unwanted.lock().unwrap().clear();
+    fixture.ledger.accept(several("e")).await.unwrap();
+    let mut announced = Vec::new();
+    while let Ok(fresh) = fixture.announced.try_recv() {
+        announced.extend(fresh);
+    }
+    for fresh in &announced {
+        assert_eq!(fixture.read(fresh.job.id).await, fresh.job);
+        let (event, _) = fixture.ledger.events(vec![fresh.job.ord]).await.unwrap().remove(0);
+        assert_eq!(event, *fresh.event);
+    }
+    let of = |worker: &str| announced.iter().filter(|fresh| &*fresh.job.worker == worker).count();
+    assert_eq!((of("slow-worker"), announced.len()), (1, 5), "a, b, c and both jobs of e");
+    let live = fixture.ledger.live_jobs("slow-worker".into(), JobId(0), 10).await.unwrap();
+    assert_eq!(live.len(), 5);
 }
 
 pub async fn jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_answered<D: Driver>() {

@@ -1,5 +1,6 @@
 //! A ledger under test, whichever driver it has.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -105,6 +106,8 @@ pub struct Fixture<D: Driver> {
     pub gate: Arc<Gate>,
     /// Every job that was announced, in order, each batch on its own.
     pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<Fresh>>,
+    /// Workers whose jobs nobody wants to hear of.
+    pub unwanted: Arc<Mutex<HashSet<String>>>,
     recent_keys_max: Option<usize>,
 }
 
@@ -121,7 +124,10 @@ fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Optio
     let (announce, announced) = tokio::sync::mpsc::unbounded_channel();
     let gate = Arc::new(Gate::default());
     let passed = gate.clone();
+    let unwanted = Arc::new(Mutex::new(HashSet::new()));
+    let asked = unwanted.clone();
     let options = Options {
+        wants_fresh: Box::new(move |worker| !asked.lock().unwrap().contains(worker)),
         on_fresh: Box::new(move |fresh| {
             let _ = announce.send(fresh);
             passed.pass();
@@ -131,7 +137,7 @@ fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Optio
         ..Options::quiet(clock.for_ledger())
     };
     let ledger = D::open(&place, options).unwrap();
-    Fixture { ledger, place, clock, gate, announced, recent_keys_max }
+    Fixture { ledger, place, clock, gate, announced, unwanted, recent_keys_max }
 }
 
 impl<D: Driver> Fixture<D> {

@@ -34,6 +34,7 @@ macro_rules! suite {
                 the_same_key_of_another_tenant_or_flow_is_another_key
                 keys_that_begin_alike_are_told_apart
                 a_sender_that_hangs_up_has_sent_all_the_same
+                jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read
                 jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_answered
             ]
             keys [

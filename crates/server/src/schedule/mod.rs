@@ -6,6 +6,7 @@
 //! Never: knows what a step means; decides anything itself (that is `sluice_domain::schedule`).
 //! If the process dies here: nothing is lost. Memory is a window on the ledger, and loading restores it.
 
+mod behind;
 pub mod firing;
 mod held;
 pub mod pauses;
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::observe::metrics::GateLabels;
 use crate::work::{Context, Finished, Order, Place, recover_one, work};
+use behind::Behind;
 use held::Held;
 
 /// How long to wait before the ledger is asked again for what memory lost.
@@ -35,6 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Handle {
     messages: mpsc::UnboundedSender<Message>,
+    behind: Behind,
 }
 
 #[derive(Debug)]
@@ -64,12 +67,17 @@ impl Handle {
     /// A handle and what the loop listens to. The handle can be used before the loop runs.
     pub fn new() -> (Handle, Inbox) {
         let (messages, inbox) = mpsc::unbounded_channel();
-        (Handle { messages }, Inbox(inbox))
+        (Handle { messages, behind: Behind::default() }, Inbox(inbox))
     }
 
     fn send(&self, message: Message) {
         // After the end nobody has to know any more.
         let _ = self.messages.send(message);
+    }
+
+    /// Whether fresh jobs of this worker are to be announced.
+    pub fn wants_fresh(&self, worker: &str) -> bool {
+        !self.behind.has(worker)
     }
 
     /// These jobs are durable.
@@ -278,6 +286,8 @@ impl Loop {
         let mut actions = Vec::new();
         self.scheduler.step(self.context.clock.now(), input, &mut actions);
         self.held.keep_new(|id| self.scheduler.holds(id));
+        // Before anything is read.
+        self.handle.behind.set(self.scheduler.leaving_fresh());
         let mut wake = None;
         let mut without_event = Vec::new();
         for action in actions {
