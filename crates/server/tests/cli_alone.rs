@@ -4,6 +4,8 @@
 
 mod cli_support;
 
+use std::process::Stdio;
+
 use cli_support::{Ran, Workplace, lead, squeezed, steady};
 use serde_json::Value;
 
@@ -198,7 +200,7 @@ fn the_simulator_says_how_to_reach_it_and_what_is_wrong_with_its_faults() {
     assert!(ran.code == 2 && ran.stderr.contains("it must lie between 0 and 100"), "{ran}");
 
     let mut command = workplace.command(&["sim", "--listen", "127.0.0.1:0", "--sink", "127.0.0.1:0", "--json"]);
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(
@@ -210,4 +212,27 @@ fn the_simulator_says_how_to_reach_it_and_what_is_wrong_with_its_faults() {
     let last: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(last["totals"]["doubled"], 0);
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_bench_that_is_stopped_leaves_nothing_behind() {
+    let running = |data: &std::path::Path| data.metadata().is_ok_and(|log| log.len() > 1_000_000);
+    for (seconds, under_way) in [("10", "bare/ledger.db-wal"), ("3", "accept/data/ledger.db-wal")] {
+        let workplace = Workplace::alone();
+        let place = workplace.path().join("temporary");
+        std::fs::create_dir(&place).unwrap();
+        let mut command = workplace.command(&["bench", "accept", "--seconds", seconds]);
+        let command = command.env("TMPDIR", &place).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let begun = || std::fs::read_dir(&place).unwrap().flatten().any(|found| running(&found.path().join(under_way)));
+        while !begun() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(3) && said.contains("the bench was stopped"), "{} {said}", ended.status);
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "{under_way}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::stop::Stop;
 use super::{Failed, exit};
 use crate::bench::{self, Home, Settings, What};
 use crate::stage::StatusLine;
@@ -75,7 +76,18 @@ impl Bench {
         };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
-        let report = runtime.block_on(bench::run(settings, StatusLine::new())).map_err(|error| failed(&error))?;
+        let mut running = Box::pin(bench::run(settings, StatusLine::new()));
+        let report = runtime.block_on(async {
+            let mut stop = Stop::listen()?;
+            tokio::select! {
+                report = &mut running => report.map_err(|error| failed(&error)),
+                () = stop.asked() => Err(Failed::new(exit::UNAVAILABLE, "the bench was stopped")),
+            }
+        });
+        // With all that it has written. A measurement of the bare disk cannot be broken off, and is not waited for.
+        drop(running);
+        runtime.shutdown_background();
+        let report = report?;
         self.tell(&report, report.all_reached())
     }
 

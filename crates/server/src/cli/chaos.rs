@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use super::reach::runtime;
+use super::stop::Stop;
 use super::{Failed, exit};
 use crate::chaos::parts::{self, Role};
 use crate::chaos::{self, Settings, Troubles};
@@ -91,16 +90,9 @@ impl Chaos {
             time_max: self.time_limit,
         };
         let books = runtime()?.block_on(async {
-            let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            let stop = async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-            };
-            Ok(chaos::run(settings, StatusLine::new(), stop).await)
-        });
-        let books = books.map_err(|error: std::io::Error| failed(&error))?.map_err(|error| failed(&error))?;
+            let mut stop = Stop::listen()?;
+            chaos::run(settings, StatusLine::new(), stop.asked()).await.map_err(|error| failed(&error))
+        })?;
         if self.json {
             let text = serde_json::to_string_pretty(&books).map_err(|error| failed(&error))?;
             anstream::println!("{text}");

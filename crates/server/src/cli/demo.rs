@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::stop::Stop;
 use super::{Failed, exit};
 use crate::demo::{Demo as Stage, Places, Settings};
 use crate::stage::StatusLine;
@@ -40,6 +41,7 @@ impl Demo {
                  The admin API is at   {admin}/api/v1/status (described at {admin}/openapi.json)\n",
                 self.fail
             );
+            let mut stop = Stop::listen()?;
             let end = async {
                 let time = async {
                     match self.time {
@@ -49,7 +51,7 @@ impl Demo {
                 };
                 tokio::select! {
                     () = time => {}
-                    _ = tokio::signal::ctrl_c() => {}
+                    () = stop.asked() => {}
                 }
             };
             let status = StatusLine::new();

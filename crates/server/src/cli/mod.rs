@@ -35,6 +35,7 @@ mod sim;
 mod simulate;
 mod source;
 mod status;
+mod stop;
 mod table;
 mod templates;
 mod up;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_simulator::faults::{Everything, Millis};
 use sluice_simulator::{FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::print::{self, grouped, hint, plural};
 use super::reach::runtime;
+use super::stop::Stop;
 use super::table::pairs;
 use super::up::duration;
 use super::{Failed, exit};
@@ -130,16 +130,13 @@ impl Sim {
     /// Says hello, then a line whenever something has changed, until told to stop. Whoever reads the greeting may stop it
     /// at once, so signals are heard before.
     async fn watch(&self, org: &Salesforce, sink: Option<&Sink>, greeting: &str) -> Result<(), Failed> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no signals: {error}")));
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let mut stop = Stop::listen()?;
         print::print(greeting)?;
         let mut look = tokio::time::interval(LOOK_EVERY);
         let mut before = Figures::of(org, sink);
         loop {
             tokio::select! {
-                _ = interrupt.recv() => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
+                () = stop.asked() => return Ok(()),
                 _ = look.tick() => {
                     let now = Figures::of(org, sink);
                     if now != before {

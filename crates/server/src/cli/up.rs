@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_domain::verify::SecretValue;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
+use super::stop::{self, Stop};
 use super::{Failed, data_directory, exit};
 use crate::config::{self, Colours};
 use crate::run::{Node, Settings, StartError};
@@ -86,16 +87,12 @@ impl Up {
     }
 
     async fn wait(&self, node: &Node) -> Result<(), Failed> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no signals: {error}")));
-        let (mut interrupt, mut terminate, mut hangup) =
-            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+        let (mut stop, mut hangup) = (Stop::listen()?, stop::heard(SignalKind::hangup())?);
         let mut look = tokio::time::interval(Duration::from_secs(2));
         let mut complained = String::new();
         loop {
             tokio::select! {
-                _ = interrupt.recv() => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
+                () = stop.asked() => return Ok(()),
                 () = node.failed() => {
                     return Err(Failed::new(exit::UNAVAILABLE, "the ledger could not be written; see the log, then start again"));
                 }
