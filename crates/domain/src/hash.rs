@@ -7,5 +7,5 @@ pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>
 /// Of such keys.
 pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
-/// Of names that a sender chooses: he cannot know how they are spread.
+/// Of names that a sender chooses, who cannot know how they are spread.
 pub type Names = std::collections::HashSet<String, foldhash::quality::RandomState>;

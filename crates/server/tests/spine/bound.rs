@@ -81,3 +81,41 @@ async fn a_paused_queue_and_paused_replays_stay_paused_over_a_restart() {
     let replayed = world.act("/api/v1/replays", json!({ "ids": [event], "reason": "again" })).await;
     assert_eq!(replayed.body["changed"], 1, "{}", replayed.body);
 }
+
+const FLOW_OF_LISTS: &str = r#"
+version: 1
+name: shop
+triggers:
+  - http: { path: /in/shop, verify: none, idempotency: { key_from: body.id }, body: { events: carts } }
+event: { type: cart.abandoned, id: body.id, identity: { email: body.email } }
+"#;
+
+const QUICK_PLAYBOOK: &str = r#"
+name: recover
+on: cart.abandoned
+concurrency: 64
+steps:
+  - { id: send, run: http.request, destination: sink, with: { url: /send, idempotency_header: Idempotency-Key, json: { cart: {{ event.id }} } } }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_longer_than_memory_is_done_to_the_last_job_while_more_comes_in() {
+    let world = World::start_with(&[("flow.yml", FLOW_OF_LISTS), ("playbook.yml", QUICK_PLAYBOOK)]).await;
+    world.act("/api/v1/pause", json!({ "target": "playbook:recover", "reason": "a long night" })).await;
+    let send = async |first: usize, count: usize| {
+        let cart = |id: usize| json!({ "id": id, "email": format!("{id}@example.com") });
+        let carts: Vec<Value> = (first..first + count).map(cart).collect();
+        assert_eq!(post(&world, json!({ "carts": carts })).await.status, 202);
+    };
+    // Beyond 8,192 nobody is told of them.
+    for slice in 0..9 {
+        send(slice * 1_000, 1_000).await;
+    }
+    world.act("/api/v1/resume", json!({ "target": "playbook:recover" })).await;
+    for (slice, done) in (0..).zip((1_000..10_000).step_by(1_000)) {
+        until(|| async { (world.sink.truth().applied >= done).then_some(()) }).await;
+        send(9_000 + slice * 100, 100).await;
+    }
+    until(|| async { (world.sink.truth().applied >= 9_900).then_some(()) }).await;
+    assert_eq!(world.sink.truth().applied, 9_900);
+}
