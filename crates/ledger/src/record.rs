@@ -124,6 +124,31 @@ impl NewJob {
 }
 
 impl NewEvent {
+    /// A job of it as it comes in at this time, to be done at once. What the ledger knows it by, its driver knows.
+    pub fn queued(&self, job: &NewJob, id: JobId, now: Time) -> JobRecord {
+        JobRecord {
+            id,
+            ord: 0,
+            worker: job.worker.clone(),
+            queue: job.queue.clone(),
+            revision: self.revision.clone(),
+            entity: self.entity,
+            state: JobState::Queued,
+            step: 0,
+            attempts: 0,
+            tries: 0,
+            due_at: now,
+            verifying: false,
+            created_at: now,
+            updated_at: now,
+            finished_at: None,
+            replays: 0,
+            failure: None,
+            dead_letter_queue: None,
+            result: None,
+        }
+    }
+
     /// How it is remembered under this name, as the first of its key. Where it is written, and with which jobs, its driver knows.
     pub fn record(&self, id: EventId) -> EventRecord {
         EventRecord {

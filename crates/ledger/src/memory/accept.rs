@@ -178,25 +178,12 @@ impl Store {
         for job in &jobs {
             self.last_job += 1;
             let record = JobRecord {
-                id: JobId(self.last_job),
                 ord,
-                worker: job.worker.clone(),
-                queue: job.queue.clone(),
-                revision: event.revision.clone(),
-                entity: event.entity,
                 state,
-                step: 0,
-                attempts: 0,
-                tries: 0,
-                due_at: now,
-                verifying: false,
-                created_at: now,
-                updated_at: now,
                 finished_at: quarantine.is_some().then_some(now),
-                replays: 0,
                 failure: quarantine.as_ref().map(|quarantine| quarantine.failure.clone()),
                 dead_letter_queue: quarantine.as_ref().and(job.dead_letter_queue.as_deref()).map(str::to_owned),
-                result: None,
+                ..event.queued(job, JobId(self.last_job), now)
             };
             self.set_live(&record.worker, record.id, None, state);
             self.jobs.push(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{JobId, JobState};
+use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 
 use crate::record::{EventRecord, Fresh, JobRecord, NewEvent};
@@ -25,27 +25,7 @@ impl LetIn {
     pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<Fresh> {
         let jobs = (self.first_job.0..).zip(&event.jobs).filter(|(_, job)| wants(&job.worker));
         let jobs: Vec<JobRecord> = jobs
-            .map(|(id, job)| JobRecord {
-                id: JobId(id),
-                ord: self.ord,
-                worker: job.worker.clone(),
-                queue: job.queue.clone(),
-                revision: event.revision.clone(),
-                entity: self.entity,
-                state: JobState::Queued,
-                step: 0,
-                attempts: 0,
-                tries: 0,
-                due_at: now,
-                verifying: false,
-                created_at: now,
-                updated_at: now,
-                finished_at: None,
-                replays: 0,
-                failure: None,
-                dead_letter_queue: None,
-                result: None,
-            })
+            .map(|(id, job)| JobRecord { ord: self.ord, entity: self.entity, ..event.queued(job, JobId(id), now) })
             .collect();
         if jobs.is_empty() {
             return vec![];
