@@ -8,6 +8,7 @@ pub mod bench;
 mod error;
 mod guard;
 mod interrupted;
+mod line;
 pub mod memory;
 mod op;
 mod queries;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 pub use at_hand::AtHand;
 pub use error::Error;
@@ -32,6 +33,7 @@ pub use guard::{
     SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord,
 };
 pub use interrupted::Unseen;
+use line::{Entrance, line};
 pub use op::{
     Acceptance, Accepted, AttemptSettlement, Begin, By, Draw, Drawn, DropJobs, Duplicate, EffectSettlement, JobNext,
     Mark, Marked, NewRevision, Note, Prune, Replay, Resolve, Settlement, Verdict,
@@ -128,7 +130,7 @@ pub enum Begun {
 /// The ledger.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    operations: mpsc::Sender<Envelope>,
+    operations: Entrance<Envelope>,
     reads: Reads,
     stats: Arc<Stats>,
     writer: Arc<WriterThread>,
@@ -154,7 +156,7 @@ impl Ledger {
         let stats = Arc::new(Stats::default());
         let writer = Writer::open(directory, options, stats.clone())?;
         let reads = Reads::Sqlite(sqlite::Reads::open(directory, writer.vault())?);
-        let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
+        let (operations, received) = line(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()
             .name("ledger".into())
             .spawn(move || {
@@ -171,7 +173,7 @@ impl Ledger {
     pub fn in_memory(place: &memory::Place, options: Options) -> Result<Ledger, Error> {
         let shared = place.lock()?;
         let stats = Arc::new(Stats::default());
-        let (operations, received) = mpsc::channel(QUEUE_OPS_MAX);
+        let (operations, received) = line(QUEUE_OPS_MAX);
         let counted = stats.clone();
         let thread = std::thread::Builder::new()
             .name("ledger".into())
@@ -202,9 +204,9 @@ impl Ledger {
 
     async fn send(&self, envelope: Envelope) -> Result<(), Error> {
         // Counted once there is room: a caller that goes away while it waits for room must leave nothing behind.
-        let room = self.operations.reserve().await.map_err(|_| Error::Failed)?;
+        let slot = self.operations.slot().await.map_err(|_| Error::Failed)?;
         self.stats.queued.fetch_add(1, Ordering::Relaxed);
-        room.send(envelope);
+        slot.fill(envelope);
         Ok(())
     }
 

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use tokio::sync::mpsc;
-
 use super::Store;
+use crate::line::Exit;
 use crate::op::{Acceptance, Accepted, Op, Reply};
 use crate::record::Fresh;
 use crate::sqlite::Envelope;
@@ -60,9 +59,9 @@ impl Drop for Shared {
 
 impl Shared {
     /// Works until it is told to end, or every sender is gone.
-    pub fn run(self, mut operations: mpsc::Receiver<Envelope>, options: &Options, stats: &Stats) {
+    pub fn run(self, mut operations: Exit<Envelope>, options: &Options, stats: &Stats) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
-        while operations.blocking_recv_many(&mut batch, BATCH_OPS_MAX) > 0 {
+        while operations.take(&mut batch, BATCH_OPS_MAX) > 0 {
             let started = Instant::now();
             let size = batch.len() as u64;
             stats.queued.fetch_sub(size, std::sync::atomic::Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The writer: one thread that alone changes the file.
 //!
-//! Batches form by themselves: while one flush runs, the next operations gather. Every operation of a batch is answered after its
+//! Batches form by themselves: while one flush runs, the next operations gather in the [line](crate::line). Every operation of a batch is answered after its
 //! COMMIT, never before.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use rusqlite::{Connection, ErrorCode};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::apply::{Batch, Counters};
 use super::ballast::Ballast;
@@ -23,6 +23,7 @@ use super::net::Net;
 use super::often::Statements;
 use super::vault::{Changes, Vault};
 use super::{PAGE_BYTES, Role, open};
+use crate::line::Exit;
 use crate::op::{Acceptance, Accepted, Op, Reply};
 use crate::record::{Fresh, NewEvent};
 use crate::{Clock, Error, Options, Stats};
@@ -140,9 +141,9 @@ impl Writer {
     }
 
     /// Works until it is told to end, or every sender is gone.
-    pub fn run(mut self, mut operations: mpsc::Receiver<Envelope>) {
+    pub fn run(mut self, mut operations: Exit<Envelope>) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
-        while operations.blocking_recv_many(&mut batch, BATCH_OPS_MAX) > 0 {
+        while operations.take(&mut batch, BATCH_OPS_MAX) > 0 {
             self.stats.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
             let started = Instant::now();
             let size = batch.len() as u64;
