@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 
 /// So many wake the writer at once.
 const ENOUGH: usize = 32;
-/// Fewer than these, found after a commit, may become more before the next one.
-const FEW: usize = 8;
+/// When fewer are found after a commit than this part of it, more of them are about to come.
+const FEW: usize = 4;
 /// A runtime that has not come to it after this is not waited for.
 const CALL_MAX: Duration = Duration::from_millis(5);
 
@@ -41,7 +41,11 @@ struct Hold<T: Send + 'static>(Arc<Line<T>>);
 
 /// Where the writer takes what has come.
 #[derive(Debug)]
-pub(crate) struct Exit<T: Send + 'static>(Arc<Line<T>>);
+pub(crate) struct Exit<T: Send + 'static> {
+    line: Arc<Line<T>>,
+    /// How many were taken the last time.
+    last: usize,
+}
 
 /// Room for one in the line.
 #[derive(Debug)]
@@ -70,7 +74,7 @@ struct State<T> {
 pub(crate) fn line<T: Send + 'static>(slots: usize) -> (Entrance<T>, Exit<T>) {
     let state = State { waiting: VecDeque::new(), rest: None, runtime: None, ended: false };
     let line = Arc::new(Line { state: Mutex::new(state), called: Condvar::new(), room: Semaphore::new(slots) });
-    (Entrance(Arc::new(Hold(line.clone()))), Exit(line))
+    (Entrance(Arc::new(Hold(line.clone()))), Exit { line, last: 0 })
 }
 
 impl<T> Line<T> {
@@ -166,14 +170,15 @@ impl<T: Send + 'static> Exit<T> {
     /// Waits until somebody is there, and takes them in their order, so many at the most. None are taken once nobody is there and
     /// nobody can come any more.
     pub fn take(&mut self, batch: &mut Vec<T>, max: usize) -> usize {
-        let mut state = self.0.state();
-        if state.waiting.len() < FEW {
+        let mut state = self.line.state();
+        if state.waiting.is_empty() || state.waiting.len() < self.last / FEW {
             state = self.rest(state);
         }
         let count = state.waiting.len().min(max);
         batch.extend(state.waiting.drain(..count));
         drop(state);
-        self.0.room.add_permits(count);
+        self.line.room.add_permits(count);
+        self.last = count;
         count
     }
 
@@ -183,7 +188,7 @@ impl<T: Send + 'static> Exit<T> {
             let rest = RESTS.fetch_add(1, Ordering::Relaxed) + 1;
             state.rest = Some(rest);
             if state.waiting.is_empty() {
-                let slept = self.0.called.wait_while(state, |state| state.rest.is_some());
+                let slept = self.line.called.wait_while(state, |state| state.rest.is_some());
                 state = slept.unwrap_or_else(PoisonError::into_inner);
             } else {
                 state = self.gather(state, rest);
@@ -200,8 +205,8 @@ impl<T: Send + 'static> Exit<T> {
     fn gather<'a>(&'a self, state: MutexGuard<'a, State<T>>, rest: u64) -> MutexGuard<'a, State<T>> {
         let Some(runtime) = state.runtime.clone() else { return state };
         drop(state);
-        Call { line: self.0.clone(), rest }.on(&runtime);
-        let slept = self.0.called.wait_timeout_while(self.0.state(), CALL_MAX, |state| state.rest.is_some());
+        Call { line: self.line.clone(), rest }.on(&runtime);
+        let slept = self.line.called.wait_timeout_while(self.line.state(), CALL_MAX, |state| state.rest.is_some());
         slept.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -209,8 +214,8 @@ impl<T: Send + 'static> Exit<T> {
 impl<T: Send + 'static> Drop for Exit<T> {
     /// The writer ends. Who stands in the line is let go, and nobody finds room any more.
     fn drop(&mut self) {
-        self.0.room.close();
-        let mut state = self.0.state();
+        self.line.room.close();
+        let mut state = self.line.state();
         state.ended = true;
         let left = std::mem::take(&mut state.waiting);
         drop(state);
