@@ -1,7 +1,7 @@
 //! The line before the writer.
 //!
 //! A commit costs the same flush for one operation as for fifty. So a writer at rest is not woken by the first that comes, but by
-//! the runtime as soon as it has nothing else at hand: whoever was about to come has come by then. Nobody waits for a timer.
+//! the runtime as soon as it has nothing else at hand: whoever was about to come has come by then. No timer decides; there is one only for a runtime that never has its turn.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -252,17 +252,26 @@ mod tests {
         })
     }
 
-    fn rests(entrance: &Entrance<u32>) -> bool {
-        entrance.0.0.state().rest.is_some()
+    /// A line whose writer is at rest.
+    fn at_rest() -> (Entrance<u32>, std::thread::JoinHandle<Vec<Vec<u32>>>) {
+        let (entrance, exit) = line(100);
+        let writer = batches(exit);
+        while entrance.0.0.state().rest.is_none() {
+            std::thread::yield_now();
+        }
+        (entrance, writer)
+    }
+
+    /// Waits until the writer has taken everybody, and lets nothing else of the runtime run meanwhile.
+    fn all_taken(entrance: &Entrance<u32>) {
+        while !entrance.0.0.state().waiting.is_empty() {
+            std::thread::yield_now();
+        }
     }
 
     #[tokio::test]
     async fn who_is_about_to_come_is_waited_for() {
-        let (entrance, exit) = line(100);
-        let writer = batches(exit);
-        while !rests(&entrance) {
-            tokio::task::yield_now().await;
-        }
+        let (entrance, writer) = at_rest();
         let tasks = (0..20).map(|n| {
             let entrance = entrance.clone();
             tokio::spawn(async move { join(&entrance, n).await })
@@ -277,19 +286,12 @@ mod tests {
 
     #[tokio::test]
     async fn many_are_not_kept_waiting() {
-        let (entrance, exit) = line(100);
-        let writer = batches(exit);
-        while !rests(&entrance) {
-            tokio::task::yield_now().await;
-        }
+        let (entrance, writer) = at_rest();
         let busy = async move {
             for n in 0..ENOUGH as u32 {
                 join(&entrance, n).await.unwrap();
             }
-            // Nothing else of this runtime runs meanwhile.
-            while !rests(&entrance) {
-                std::thread::yield_now();
-            }
+            all_taken(&entrance);
         };
         tokio::spawn(busy).await.unwrap();
         assert_eq!(writer.join().unwrap(), [(0..ENOUGH as u32).collect::<Vec<u32>>()]);
@@ -297,11 +299,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_thread_that_is_held_up_holds_up_nobody_else() {
-        let (entrance, exit) = line(100);
-        let writer = batches(exit);
-        while !rests(&entrance) {
-            tokio::task::yield_now().await;
-        }
+        let (entrance, writer) = at_rest();
         let (go_on, held) = std::sync::mpsc::channel::<()>();
         let first = entrance.clone();
         let first = tokio::spawn(async move {
@@ -313,9 +311,7 @@ mod tests {
         }
         let second = entrance.clone();
         tokio::spawn(async move { join(&second, 2).await }).await.unwrap().unwrap();
-        while !entrance.0.0.state().waiting.is_empty() {
-            tokio::task::yield_now().await;
-        }
+        all_taken(&entrance);
         go_on.send(()).unwrap();
         first.await.unwrap();
         drop(entrance);
@@ -324,31 +320,22 @@ mod tests {
 
     #[test]
     fn whoever_comes_without_a_runtime_wakes_the_writer() {
-        let (entrance, exit) = line(100);
-        let writer = batches(exit);
+        let (entrance, writer) = at_rest();
         join_at_once(&entrance, 7);
-        while !rests(&entrance) {
-            std::thread::yield_now();
-        }
+        all_taken(&entrance);
         drop(entrance);
         assert_eq!(writer.join().unwrap(), [[7]]);
     }
 
     #[test]
     fn a_runtime_that_ends_leaves_nobody_behind() {
-        let (entrance, exit) = line(100);
-        let writer = batches(exit);
-        while !rests(&entrance) {
-            std::thread::yield_now();
-        }
+        let (entrance, writer) = at_rest();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let joined = entrance.clone();
         // It ends before the call has had its turn.
-        runtime.block_on(async move { join(&joined, 7).await }).unwrap();
+        runtime.block_on(async move { tokio::spawn(async move { join(&joined, 7).await }).await }).unwrap().unwrap();
         drop(runtime);
-        while !rests(&entrance) {
-            std::thread::yield_now();
-        }
+        all_taken(&entrance);
         drop(entrance);
         assert_eq!(writer.join().unwrap(), [[7]]);
     }

@@ -1,7 +1,7 @@
 //! The writer: one thread that alone changes the file.
 //!
-//! Batches form by themselves: while one flush runs, the next operations gather in the [line](crate::line). Every operation of a batch is answered after its
-//! COMMIT, never before.
+//! Batches form by themselves: while one flush runs, the next operations gather in the [line](crate::line). Every operation of a
+//! batch is answered after its COMMIT, never before.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
