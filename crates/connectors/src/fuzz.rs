@@ -6,7 +6,7 @@ use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use sluice_domain::outcome::{EffectClass, Outcome};
 use sluice_domain::time::Time;
 
-use crate::outbound::{Answer, retry_after as read_retry_after};
+use crate::outbound::{HttpResponse, retry_after as read_retry_after};
 use crate::{email, http, salesforce, slack};
 
 /// What a destination answered.
@@ -23,12 +23,12 @@ pub struct Answered<'a> {
 }
 
 impl Answered<'_> {
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> HttpResponse {
         let mut headers = HeaderMap::new();
         if let Ok(value) = HeaderValue::from_bytes(self.retry_after) {
             headers.insert(RETRY_AFTER, value);
         }
-        Answer { status: self.status, headers, body: self.body.to_vec().into(), cut: self.cut }
+        HttpResponse { status: self.status, headers, body: self.body.to_vec().into(), cut: self.cut }
     }
 }
 
@@ -38,18 +38,18 @@ pub fn outcomes(answered: Answered<'_>, now: Time) -> Vec<Outcome> {
     let host = "host";
     let mut outcomes = Vec::new();
     for mode in [salesforce::settings::Mode::Upsert, salesforce::settings::Mode::UpdateOnly] {
-        let reading = salesforce::response::Reading { host, object: "Lead", mode, now };
+        let reading = salesforce::response::ResponseContext { host, object: "Lead", mode, now };
         outcomes.push(salesforce::response::outcome(&answer, reading));
         salesforce::response::readback(&answer, reading);
     }
     outcomes.extend(salesforce::response::token(&answer, host, now).err());
     for channel in [slack::settings::Channel::Needed, slack::settings::Channel::Fixed] {
-        let reading = slack::response::Reading { host, channel, now };
+        let reading = slack::response::ResponseContext { host, channel, now };
         outcomes.push(slack::response::outcome(&answer, reading));
         slack::response::page(&answer, "eff_1", "C1", reading);
     }
     for class in [EffectClass::Natural, EffectClass::Keyed, EffectClass::Verifiable, EffectClass::Blind] {
-        let reading = http::response::Reading { host, class, accept_status: &[404], now };
+        let reading = http::response::ResponseContext { host, class, accept_status: &[404], now };
         outcomes.push(http::response::outcome(&answer, reading));
     }
     http::response::readback(&answer, host);
@@ -64,5 +64,5 @@ pub fn retry_after(text: &str, now: Time) -> Option<Duration> {
 /// Reads one reply of a mail server, and what a refusal like it would come to.
 pub async fn smtp_reply(bytes: &[u8]) -> Option<(u16, Outcome)> {
     let reply = email::session::first_reply(bytes).await?;
-    Some((reply.code, email::response::refused("host", email::response::Phase::Recipient, &reply)))
+    Some((reply.code, email::response::refused("host", email::response::SmtpPhase::Recipient, &reply)))
 }

@@ -8,7 +8,7 @@ mod email;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
-pub mod node;
+pub mod node_client;
 mod outbound;
 mod parameter;
 mod postgres;
@@ -110,12 +110,12 @@ pub struct Connectors(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     outbound: Outbound,
-    destinations: HashMap<String, Ready>,
-    plain: Ready,
+    destinations: HashMap<String, PreparedDestination>,
+    plain: PreparedDestination,
 }
 
 #[derive(Debug)]
-struct Ready {
+struct PreparedDestination {
     connector: Connector,
     timeout: Duration,
 }
@@ -130,8 +130,8 @@ enum Connector {
     Slack(Box<slack::Target>),
 }
 
-impl Ready {
-    fn new(destination: &Destination) -> Result<Ready, String> {
+impl PreparedDestination {
+    fn new(destination: &Destination) -> Result<PreparedDestination, String> {
         let connector = match &destination.kind {
             DestinationKind::Http(settings) => Connector::Http(Box::new(http::Target::new(settings)?)),
             DestinationKind::Salesforce(settings) => {
@@ -144,7 +144,7 @@ impl Ready {
             DestinationKind::Script(settings) => Connector::Script(Box::new(script::Target::new(settings))),
             DestinationKind::Slack(settings) => Connector::Slack(Box::new(slack::Target::new(settings)?)),
         };
-        Ok(Ready { connector, timeout: destination.timeout })
+        Ok(PreparedDestination { connector, timeout: destination.timeout })
     }
 }
 
@@ -166,12 +166,12 @@ impl Connectors {
     ) -> Result<Connectors, BuildProblem> {
         let destinations = destinations
             .into_iter()
-            .map(|destination| match Ready::new(destination) {
+            .map(|destination| match PreparedDestination::new(destination) {
                 Ok(ready) => Ok((destination.name.clone(), ready)),
                 Err(problem) => Err(BuildProblem::Destination { destination: destination.name.clone(), problem }),
             })
             .collect::<Result<_, _>>()?;
-        let plain = Ready { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
+        let plain = PreparedDestination { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
         Ok(Connectors(Arc::new(Inner {
             outbound: Outbound::new(settings).map_err(BuildProblem::Client)?,
             destinations,

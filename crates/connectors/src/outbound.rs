@@ -6,10 +6,10 @@
 
 mod address;
 mod connection;
-mod door;
+mod counting_stream;
+mod dialer;
 mod pool;
 pub(crate) mod retry_after;
-mod wire;
 
 use std::error::Error;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use tokio::time::{Instant, timeout_at};
 use url::{Position, Url};
 
 use crate::tls::Tls;
-pub(crate) use address::Reach;
+pub(crate) use address::AddressScope;
 use address::{AddressRefused, refused_literal};
 use connection::Connection;
-use door::{Closed, Door};
+use dialer::{ConnectError, Dialer};
 use pool::{Origin, Pool};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("sluice/", env!("CARGO_PKG_VERSION")));
@@ -68,19 +68,19 @@ pub(crate) struct Request {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) reach: Reach,
+    pub(crate) reach: AddressScope,
 }
 
 /// A whole answer; its body may have been cut at the limit.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) cut: bool,
 }
 
-impl Answer {
+impl HttpResponse {
     /// How long the destination asks to wait.
     pub(crate) fn retry_after(&self, now: Time) -> Option<Duration> {
         retry_after::parse(self.headers.get(RETRY_AFTER)?.to_str().ok()?, now)
@@ -89,7 +89,7 @@ impl Answer {
 
 /// How far a request got that was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Boundary {
+pub(crate) enum SendProgress {
     /// Not a byte has left, and the address is one that will never do.
     Refused,
     /// Not a byte has left.
@@ -100,22 +100,22 @@ pub(crate) enum Boundary {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) boundary: Boundary,
+pub(crate) struct SendError {
+    pub(crate) boundary: SendProgress,
     pub(crate) code: &'static str,
     pub(crate) message: String,
 }
 
-impl Fault {
-    fn new(boundary: Boundary, code: &'static str, message: String) -> Fault {
-        Fault { boundary, code, message }
+impl SendError {
+    fn new(boundary: SendProgress, code: &'static str, message: String) -> SendError {
+        SendError { boundary, code, message }
     }
 
     /// The same as a failure.
     pub(crate) fn into_failure(self) -> Failure {
         let class = match self.boundary {
-            Boundary::Refused => FailureClass::Permanent,
-            Boundary::NotSent | Boundary::Sent => FailureClass::Retryable,
+            SendProgress::Refused => FailureClass::Permanent,
+            SendProgress::NotSent | SendProgress::Sent => FailureClass::Retryable,
         };
         Failure::new(class, self.code, self.message)
     }
@@ -123,9 +123,9 @@ impl Fault {
     /// What an effect comes to whose request ended like this.
     pub(crate) fn into_outcome(self) -> Outcome {
         match self.boundary {
-            Boundary::Refused => Outcome::Reject { failure: self.into_failure() },
-            Boundary::NotSent => Outcome::Retry { failure: self.into_failure(), after: None },
-            Boundary::Sent => Outcome::Unsure { failure: self.into_failure() },
+            SendProgress::Refused => Outcome::Reject { failure: self.into_failure() },
+            SendProgress::NotSent => Outcome::Retry { failure: self.into_failure(), after: None },
+            SendProgress::Sent => Outcome::Unsure { failure: self.into_failure() },
         }
     }
 }
@@ -133,7 +133,7 @@ impl Fault {
 /// The way out, built once. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbound {
-    door: Door,
+    door: Dialer,
     pool: Pool,
     answer_bytes_max: usize,
 }
@@ -143,14 +143,14 @@ impl Outbound {
     pub(crate) fn new(settings: &OutboundSettings) -> Result<Outbound, String> {
         let tls = Tls::new(None)?.speaking(b"http/1.1");
         Ok(Outbound {
-            door: Door::new(tls, settings.connect_timeout, settings.answer_headers_max),
+            door: Dialer::new(tls, settings.connect_timeout, settings.answer_headers_max),
             pool: Pool::new(settings.idle_timeout, settings.idle_per_host_max),
             answer_bytes_max: settings.answer_bytes_max,
         })
     }
 
     /// Sends once and reads the answer, all before the deadline.
-    pub(crate) async fn send(&self, request: Request, deadline: Instant) -> Result<Answer, Fault> {
+    pub(crate) async fn send(&self, request: Request, deadline: Instant) -> Result<HttpResponse, SendError> {
         let started = Instant::now();
         let origin = origin(&request);
         let host = &*origin.host;
@@ -169,7 +169,7 @@ impl Outbound {
         origin: &Origin,
         deadline: Instant,
         started: Instant,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<HttpResponse, SendError> {
         let host = &origin.host;
         if let Some(refused) = refused_literal(request.reach, host) {
             return Err(address_refused(host, &refused));
@@ -197,7 +197,7 @@ impl Outbound {
         if complete {
             self.pool.give_back(origin, connection);
         }
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, cut: !complete })
+        Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body, cut: !complete })
     }
 }
 
@@ -237,9 +237,9 @@ pub(crate) fn sensitive(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-fn address_refused(host: &str, refused: &AddressRefused) -> Fault {
-    Fault::new(
-        Boundary::Refused,
+fn address_refused(host: &str, refused: &AddressRefused) -> SendError {
+    SendError::new(
+        SendProgress::Refused,
         "address-refused",
         format!(
             "{host} was not called: {refused}. Name the host in the destination's base_url, or set allow_private_addresses, if this is meant."
@@ -251,61 +251,69 @@ fn rounded(elapsed: Duration) -> Duration {
     Duration::from_millis(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn too_slow(host: &str, started: Instant) -> Fault {
+fn too_slow(host: &str, started: Instant) -> SendError {
     let waited = format_duration(rounded(started.elapsed()));
-    Fault::new(
-        Boundary::Sent,
+    SendError::new(
+        SendProgress::Sent,
         "timeout",
         format!("{host} gave no whole answer within {waited}; the request may have arrived."),
     )
 }
 
-fn no_connection(host: &str, started: Instant) -> Fault {
+fn no_connection(host: &str, started: Instant) -> SendError {
     let waited = format_duration(rounded(started.elapsed()));
-    Fault::new(Boundary::NotSent, "connect", format!("No connection to {host} within {waited}; nothing was sent."))
+    SendError::new(
+        SendProgress::NotSent,
+        "connect",
+        format!("No connection to {host} within {waited}; nothing was sent."),
+    )
 }
 
-fn invalid(host: &str, error: &hyper::http::Error) -> Fault {
-    Fault::new(Boundary::Refused, "invalid-request", format!("The request to {host} is not valid HTTP: {error}."))
+fn invalid(host: &str, error: &hyper::http::Error) -> SendError {
+    SendError::new(
+        SendProgress::Refused,
+        "invalid-request",
+        format!("The request to {host} is not valid HTTP: {error}."),
+    )
 }
 
 /// Sorts what kept a connection from standing.
-fn not_opened(host: &str, closed: Closed) -> Fault {
+fn not_opened(host: &str, closed: ConnectError) -> SendError {
     let (code, message) = match closed {
-        Closed::Refused(refused) => return address_refused(host, &refused),
-        Closed::Unknown(reason) => ("dns", format!("The name {host} could not be resolved: {reason}.")),
-        Closed::Slow => ("connect", format!("{host} took too long to accept a connection; nothing was sent.")),
-        Closed::Network(reason) => ("connect", format!("No connection to {host}: {reason}. Nothing was sent.")),
-        Closed::Tls(reason) => ("tls", format!("No TLS connection to {host}: {reason}. Nothing was sent.")),
+        ConnectError::Refused(refused) => return address_refused(host, &refused),
+        ConnectError::Unknown(reason) => ("dns", format!("The name {host} could not be resolved: {reason}.")),
+        ConnectError::Slow => ("connect", format!("{host} took too long to accept a connection; nothing was sent.")),
+        ConnectError::Network(reason) => ("connect", format!("No connection to {host}: {reason}. Nothing was sent.")),
+        ConnectError::Tls(reason) => ("tls", format!("No TLS connection to {host}: {reason}. Nothing was sent.")),
     };
-    Fault::new(Boundary::NotSent, code, message)
+    SendError::new(SendProgress::NotSent, code, message)
 }
 
 /// Sorts an error that came instead of an answer's head.
-fn unanswered(host: &str, connection: &Connection, error: &hyper::Error) -> Fault {
+fn unanswered(host: &str, connection: &Connection, error: &hyper::Error) -> SendError {
     let reason = innermost(error);
     if connection.is_untouched() {
         let message = format!("The connection to {host} closed before anything was sent: {reason}.");
-        return Fault::new(Boundary::NotSent, "connect", message);
+        return SendError::new(SendProgress::NotSent, "connect", message);
     }
     if error.is_parse_too_large() {
         let message = format!("The headers that {host} answered are too large; the request may have been applied.");
-        return Fault::new(Boundary::Sent, "too-large", message);
+        return SendError::new(SendProgress::Sent, "too-large", message);
     }
     if error.is_parse() {
         let message = format!("{host} did not answer in HTTP: {reason}. The request may have been applied.");
-        return Fault::new(Boundary::Sent, "protocol", message);
+        return SendError::new(SendProgress::Sent, "protocol", message);
     }
     let message =
         format!("{host} closed the connection without an answer: {reason}. The request may have been applied.");
-    Fault::new(Boundary::Sent, "reset", message)
+    SendError::new(SendProgress::Sent, "reset", message)
 }
 
 /// Sorts an error in the middle of an answer's body.
-fn cut_off(host: &str, error: &hyper::Error) -> Fault {
+fn cut_off(host: &str, error: &hyper::Error) -> SendError {
     let reason = innermost(error);
-    Fault::new(
-        Boundary::Sent,
+    SendError::new(
+        SendProgress::Sent,
         "truncated",
         format!("The answer of {host} broke off: {reason}. The request may have been applied."),
     )

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sluice_connectors::node::{NodeClient, NodeError, Posting};
+use sluice_connectors::node_client::{NodeClient, NodeError, Posting};
 use sluice_domain::verify::SecretValue;
 use sluice_simulator::faults::Moment;
 use sluice_simulator::{Fault, FaultPlan, Sink, SinkSettings};

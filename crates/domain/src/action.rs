@@ -2,12 +2,12 @@
 //!
 //! `sluice check`, the reference page and the connectors all read this one table.
 
-mod inner;
-mod outward;
+mod external;
+mod internal;
 
 use serde_json::Value;
 
-use crate::destination::{DestinationKind, SlackDestination, SlackWay};
+use crate::destination::{DestinationKind, SlackDestination, SlackTransport};
 use crate::outcome::EffectClass;
 
 /// What a step does.
@@ -64,7 +64,7 @@ pub struct Parameter {
     /// The key.
     pub name: &'static str,
     /// What its value may be.
-    pub shape: Shape,
+    pub shape: ParameterType,
     /// Whether it must be there.
     pub required: bool,
     /// One sentence for the reference.
@@ -73,7 +73,7 @@ pub struct Parameter {
 
 /// What a parameter's value may be. A template is allowed wherever a scalar is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ParameterType {
     /// Text.
     Text,
     /// `true` or `false`.
@@ -94,7 +94,7 @@ pub enum Shape {
     Number,
 }
 
-const fn parameter(name: &'static str, shape: Shape, required: bool, about: &'static str) -> Parameter {
+const fn parameter(name: &'static str, shape: ParameterType, required: bool, about: &'static str) -> Parameter {
     Parameter { name, shape, required, about }
 }
 
@@ -120,20 +120,20 @@ impl Action {
     /// Its row in the catalogue.
     pub fn spec(self) -> &'static Spec {
         match self {
-            Action::HttpRequest => &outward::HTTP_REQUEST,
-            Action::SalesforceUpsert => &outward::SALESFORCE_UPSERT,
-            Action::PostgresUpsert => &outward::POSTGRES_UPSERT,
-            Action::EmailSend => &outward::EMAIL_SEND,
-            Action::Script => &outward::SCRIPT,
-            Action::SlackPost => &outward::SLACK_POST,
-            Action::ComputeDedupKey => &inner::COMPUTE_DEDUP_KEY,
-            Action::StoreSetnx => &inner::STORE_SETNX,
-            Action::QueuePull => &inner::QUEUE_PULL,
-            Action::Queue => &inner::QUEUE,
-            Action::SendTemplate => &outward::SEND_TEMPLATE,
-            Action::PolicyCheck => &inner::POLICY_CHECK,
-            Action::ConsentSet => &inner::CONSENT_SET,
-            Action::ApprovalRequest => &inner::APPROVAL_REQUEST,
+            Action::HttpRequest => &external::HTTP_REQUEST,
+            Action::SalesforceUpsert => &external::SALESFORCE_UPSERT,
+            Action::PostgresUpsert => &external::POSTGRES_UPSERT,
+            Action::EmailSend => &external::EMAIL_SEND,
+            Action::Script => &external::SCRIPT,
+            Action::SlackPost => &external::SLACK_POST,
+            Action::ComputeDedupKey => &internal::COMPUTE_DEDUP_KEY,
+            Action::StoreSetnx => &internal::STORE_SETNX,
+            Action::QueuePull => &internal::QUEUE_PULL,
+            Action::Queue => &internal::QUEUE,
+            Action::SendTemplate => &external::SEND_TEMPLATE,
+            Action::PolicyCheck => &internal::POLICY_CHECK,
+            Action::ConsentSet => &internal::CONSENT_SET,
+            Action::ApprovalRequest => &internal::APPROVAL_REQUEST,
         }
     }
 
@@ -148,7 +148,7 @@ impl Action {
     }
 
     /// Whether it stays inside: it has no destination and takes no slot of one.
-    pub fn is_inner(self) -> bool {
+    pub fn is_internal(self) -> bool {
         self.spec().destination.is_empty()
     }
 
@@ -189,13 +189,13 @@ impl Action {
     /// incoming webhook.
     pub fn class_at(self, with: &Value, destination: &DestinationKind) -> EffectClass {
         match destination {
-            DestinationKind::Slack(SlackDestination { way: SlackWay::Webhook(_), .. }) => EffectClass::Blind,
+            DestinationKind::Slack(SlackDestination { way: SlackTransport::Webhook(_), .. }) => EffectClass::Blind,
             _ => self.class(with),
         }
     }
 
     /// Whether the author said that an unknown outcome may be sent again.
-    pub fn repeat_allowed(self, with: &Value) -> bool {
+    pub fn resend_allowed(self, with: &Value) -> bool {
         with.get("repeat").and_then(Value::as_str) == Some("allowed")
     }
 }
@@ -236,7 +236,7 @@ mod tests {
             let there = DestinationKind::Slack(SlackDestination { base_url: String::new(), way, signing_secret: None });
             Action::SlackPost.class_at(&json!({"text": "x"}), &there)
         };
-        assert_eq!(at(SlackWay::Webhook("https://hooks.example/x".into())), EffectClass::Blind);
-        assert_eq!(at(SlackWay::Token("xoxb".into())), EffectClass::Verifiable);
+        assert_eq!(at(SlackTransport::Webhook("https://hooks.example/x".into())), EffectClass::Blind);
+        assert_eq!(at(SlackTransport::Token("xoxb".into())), EffectClass::Verifiable);
     }
 }

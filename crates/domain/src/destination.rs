@@ -195,14 +195,14 @@ pub struct SlackDestination {
     /// Where its API is, without a slash at the end.
     pub base_url: String,
     /// How messages get there.
-    pub way: SlackWay,
+    pub way: SlackTransport,
     /// What Slack signs pressed buttons with.
     pub signing_secret: Option<SecretValue>,
 }
 
 /// How messages get to Slack.
 #[derive(Clone, Debug)]
-pub enum SlackWay {
+pub enum SlackTransport {
     /// An incoming webhook: its URL is all it needs, and all that is secret.
     Webhook(SecretValue),
     /// `chat.postMessage` with a bot's token.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// One place at which two values differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct FieldChange {
     /// Where: `contact.emails[0]`; `$` for the value as a whole.
     pub path: String,
     /// What the first says; `None` if it says nothing there.
@@ -18,13 +18,13 @@ pub struct Change {
 
 /// Every place at which `other` differs from `first`: objects by member, arrays by place, anything else whole. The order
 /// of members and the way in which a number is written make no difference.
-pub fn diff(first: &Value, other: &Value) -> Vec<Change> {
+pub fn diff(first: &Value, other: &Value) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     walk("", Some(first), Some(other), &mut changes);
     changes
 }
 
-fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut Vec<Change>) {
+fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut Vec<FieldChange>) {
     match (before, after) {
         (Some(Value::Object(first)), Some(Value::Object(other))) => {
             for (name, value) in first {
@@ -40,7 +40,7 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut
             }
         }
         (before, after) if same(before, after) => {}
-        (before, after) => changes.push(Change {
+        (before, after) => changes.push(FieldChange {
             path: if path.is_empty() { "$".to_owned() } else { path.to_owned() },
             before: before.cloned(),
             after: after.cloned(),

@@ -5,14 +5,14 @@ use std::sync::OnceLock;
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
 /// One kind of digest. The key of its context is made once.
-pub(crate) struct Kind {
+pub(crate) struct DigestContext {
     context: &'static str,
     key: OnceLock<ContextKey>,
 }
 
-impl Kind {
-    pub const fn new(context: &'static str) -> Kind {
-        Kind { context, key: OnceLock::new() }
+impl DigestContext {
+    pub const fn new(context: &'static str) -> DigestContext {
+        DigestContext { context, key: OnceLock::new() }
     }
 
     /// The digest of what is written, at most 32 bytes of it.
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_what_blake3_derives_from_its_context() {
-        static KIND: Kind = Kind::new("sluice test");
+        static KIND: DigestContext = DigestContext::new("sluice test");
         let mut hasher = blake3::Hasher::new_derive_key("sluice test");
         write_parts(&mut hasher, &["ab", "c"]);
         let mut expected = [0; 16];

@@ -1,19 +1,19 @@
 //! The event: one accepted fact, normalized.
 
 mod mapping;
-mod seen;
+mod scope;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::digest::Kind;
+use crate::digest::DigestContext;
 use crate::key::{KeyDigest, TENANT};
 use crate::normalize;
 use crate::path::{self, Path, Segment};
 use crate::time::Time;
-pub use mapping::{EventMapping, MappingProblem, Origin};
+pub use mapping::{EventMapping, EventOrigin, MappingProblem};
 
 /// Names an event everywhere: in answers, on pages, in logs.
 ///
@@ -38,7 +38,7 @@ impl EventId {
         if generation == 0 {
             return EventId(key.0);
         }
-        static KIND: Kind = Kind::new("sluice event id of a later generation");
+        static KIND: DigestContext = DigestContext::new("sluice event id of a later generation");
         EventId(KIND.of(|hasher| {
             hasher.update(&key.0).update(&generation.to_le_bytes());
         }))
@@ -161,7 +161,7 @@ impl Event {
             .find_map(|name| self.identity.get(name).and_then(Value::as_str).map(|value| (name, value)))
             .filter(|(_, value)| !value.trim().is_empty());
         let (kind, value) = identity.unwrap_or(("key", &self.idempotency_key));
-        static KIND: Kind = Kind::new("sluice entity");
+        static KIND: DigestContext = DigestContext::new("sluice entity");
         u64::from_le_bytes(KIND.of(|hasher| {
             hasher.update(kind.as_bytes()).update(&[0]).update(value.trim().to_lowercase().as_bytes());
         }))
@@ -243,7 +243,8 @@ mod tests {
         let mut scope = Scope::new();
         scope.set("body", body);
         let id = EventId::new(KeyDigest([7; 16]), 0);
-        mapping().apply(&scope, Origin { source: "facebook_leads", idempotency_key: "k", id, received_at: Time(1_000) })
+        mapping()
+            .apply(&scope, EventOrigin { source: "facebook_leads", idempotency_key: "k", id, received_at: Time(1_000) })
     }
 
     #[test]

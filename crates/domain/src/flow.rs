@@ -33,11 +33,11 @@ pub struct Flow {
     /// The largest body that is read, and the largest after it is decompressed.
     pub body_bytes_max: u64,
     /// What the body is, and what of it is never stored.
-    pub body: Body,
+    pub body: BodySettings,
     /// How the payload becomes a normalized event.
     pub event: EventMapping,
     /// What a payload must be, and what happens to one that is not.
-    pub admission: Admission,
+    pub admission: PayloadRules,
     /// Which queues the event goes to.
     pub enqueue: Vec<Enqueue>,
     /// What the sender takes for a success.
@@ -51,7 +51,7 @@ impl Flow {
 
 /// What a body is, and what of it is never stored.
 #[derive(Clone, Debug, Default)]
-pub struct Body {
+pub struct BodySettings {
     /// How it is written.
     pub format: BodyFormat,
     /// Where its events are, if it holds several: the names of lists within lists. Empty: the body is the list.
@@ -88,7 +88,7 @@ pub enum DuplicateKeys {
 
 /// What a payload must be, and what happens to one that is not.
 #[derive(Clone, Debug, Default)]
-pub struct Admission {
+pub struct PayloadRules {
     /// The shape that the payload must have.
     pub schema: Option<Schema>,
     /// What is done with a payload that does not match, or that cannot be mapped.
@@ -99,7 +99,7 @@ pub struct Admission {
     pub known_fields: Option<std::sync::Arc<crate::hash::Set<String>>>,
 }
 
-impl Admission {
+impl PayloadRules {
     /// The members of this payload that nothing knows.
     pub fn unknown_fields<'p>(&self, payload: &'p serde_json::Value) -> Vec<&'p str> {
         match (&self.known_fields, payload) {
@@ -138,7 +138,7 @@ pub struct Idempotency {
     /// Fields that may differ between two deliveries of one event.
     pub volatile: Vec<Path>,
     /// For how long the same content is taken for a repeat although its key is another.
-    pub second_net: SecondNet,
+    pub second_net: ContentDedup,
     /// What is done with a repeat whose content is another.
     pub on_clash: OnClash,
 }
@@ -153,7 +153,7 @@ impl Idempotency {
 
 /// For how long the same content is taken for a repeat although its key is another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SecondNet {
+pub enum ContentDedup {
     /// For [`Idempotency::SECOND_NET`], where the key is the content or a fallback. Where it is the first strategy's, the
     /// sender has said what is one and what is two.
     #[default]

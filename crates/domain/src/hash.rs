@@ -8,4 +8,4 @@ pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>
 pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 /// Of names that a sender chooses, who cannot know how they are spread.
-pub type Names = std::collections::HashSet<String, foldhash::quality::RandomState>;
+pub type UntrustedNames = std::collections::HashSet<String, foldhash::quality::RandomState>;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Kind, write_parts};
+use crate::digest::{DigestContext, write_parts};
 use crate::event::EventId;
 
 /// Names a job. Ascending in the order of acceptance.
@@ -158,7 +158,7 @@ pub struct EffectKey(pub [u8; 16]);
 impl EffectKey {
     /// The key of what this step of this worker does for this event.
     pub fn new(event: EventId, worker: &str, step: &str) -> EffectKey {
-        static KIND: Kind = Kind::new("sluice effect key");
+        static KIND: DigestContext = DigestContext::new("sluice effect key");
         EffectKey(KIND.of(|hasher| write_parts(hasher.update(&event.0), &[worker, step])))
     }
 }

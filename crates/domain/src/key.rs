@@ -6,11 +6,13 @@ mod strategy;
 
 use std::fmt;
 
-use crate::digest::{Kind, write_parts};
+use crate::digest::{DigestContext, write_parts};
 
 pub use dedup::{DedupKey, DedupProblem, dedup, names_a_moment};
 pub use fingerprint::{fingerprint, fingerprint_digest};
-pub use strategy::{Explanation, KEY_BYTES_MAX, Key, KeyContext, KeyPart, KeyProblem, KeyStrategy, PartValue, derive};
+pub use strategy::{
+    DerivedKey, Explanation, KEY_BYTES_MAX, KeyContext, KeyPart, KeyProblem, KeyStrategy, PartValue, derive,
+};
 
 /// There is one tenant so far; it is part of every key all the same.
 pub const TENANT: &str = "default";
@@ -23,14 +25,14 @@ impl KeyDigest {
     /// The digest of a key in its scope. The tenant and the flow are part of it: the same key from two
     /// senders is two keys.
     pub fn new(tenant: &str, flow: &str, key: &str) -> KeyDigest {
-        static KIND: Kind = Kind::new("sluice idempotency key");
+        static KIND: DigestContext = DigestContext::new("sluice idempotency key");
         KeyDigest(KIND.of(|hasher| write_parts(hasher, &[tenant, flow, key])))
     }
 
     /// The key of another content under the same key, for when that becomes an event of its own: the same content has the
     /// same one again.
     pub fn variant(self, fingerprint: [u8; 16]) -> KeyDigest {
-        static KIND: Kind = Kind::new("sluice key of another content under the same key");
+        static KIND: DigestContext = DigestContext::new("sluice key of another content under the same key");
         KeyDigest(KIND.of(|hasher| {
             hasher.update(&self.0).update(&fingerprint);
         }))

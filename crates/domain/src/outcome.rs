@@ -61,7 +61,7 @@ pub enum FailureClass {
     /// Time-out, network, 429, 5xx: it may pass by itself.
     Retryable,
     /// A conflict, a lock, a duplicate id: a few tries, then a person.
-    Maybe,
+    Conflict,
     /// The destination refuses this content: trying again cannot help.
     Permanent,
     /// The destination refuses who we are.
@@ -82,7 +82,7 @@ impl FailureClass {
     /// Every class, for tables and metrics.
     pub const ALL: [FailureClass; 9] = [
         FailureClass::Retryable,
-        FailureClass::Maybe,
+        FailureClass::Conflict,
         FailureClass::Permanent,
         FailureClass::Auth,
         FailureClass::Mapping,
@@ -96,7 +96,7 @@ impl FailureClass {
     pub fn as_str(self) -> &'static str {
         match self {
             FailureClass::Retryable => "retryable",
-            FailureClass::Maybe => "maybe",
+            FailureClass::Conflict => "maybe",
             FailureClass::Permanent => "permanent",
             FailureClass::Auth => "auth",
             FailureClass::Mapping => "mapping",

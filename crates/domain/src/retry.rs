@@ -49,7 +49,7 @@ pub enum Delay {
 
 /// A stretch of attempts that share one kind of delay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Phase {
+pub struct RetryPhase {
     /// How many retries this phase covers.
     pub retries: u32,
     /// The delay before each of them.
@@ -60,13 +60,13 @@ pub struct Phase {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetryPolicy {
     /// One phase after the other; the last one goes on for as long as attempts are left.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<RetryPhase>,
     /// How delays are spread.
     pub jitter: Jitter,
     /// Attempts in all, the first one included. At least 1.
     pub max_attempts: u32,
     /// Attempts for failures that may pass (a conflict, a lock), before the job is quarantined.
-    pub max_attempts_maybe: u32,
+    pub max_attempts_conflict: u32,
     /// A longer `Retry-After` than this is not believed.
     #[serde(serialize_with = "as_text")]
     pub retry_after_cap: Duration,
@@ -111,7 +111,7 @@ impl RetryPolicy {
     /// Base 2 s, doubled up to 2 min, full jitter, seven attempts.
     pub fn standard() -> RetryPolicy {
         RetryPolicy {
-            phases: vec![Phase {
+            phases: vec![RetryPhase {
                 retries: u32::MAX,
                 delay: Delay::Exponential {
                     base: Duration::from_secs(2),
@@ -121,7 +121,7 @@ impl RetryPolicy {
             }],
             jitter: Jitter::Full,
             max_attempts: 7,
-            max_attempts_maybe: 3,
+            max_attempts_conflict: 3,
             retry_after_cap: Duration::from_secs(3600),
             dead_letter_queue: None,
             budget: None,
@@ -192,9 +192,9 @@ mod tests {
         let fixed = |secs| Delay::Fixed { delay: Duration::from_secs(secs) };
         let policy = RetryPolicy {
             phases: vec![
-                Phase { retries: 3, delay: Delay::Immediate },
-                Phase { retries: 2, delay: fixed(1) },
-                Phase {
+                RetryPhase { retries: 3, delay: Delay::Immediate },
+                RetryPhase { retries: 2, delay: fixed(1) },
+                RetryPhase {
                     retries: 10,
                     delay: Delay::Exponential {
                         base: Duration::from_secs(2),
@@ -202,7 +202,7 @@ mod tests {
                         cap: Duration::from_secs(60),
                     },
                 },
-                Phase { retries: 1, delay: fixed(60) },
+                RetryPhase { retries: 1, delay: fixed(60) },
             ],
             jitter: Jitter::None,
             ..RetryPolicy::standard()

@@ -11,11 +11,11 @@ use crate::time::Time;
 
 /// Everything that the decision depends on, beside the outcome itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempted<'a> {
+pub struct AttemptContext<'a> {
     /// How the destination treats a repeat.
     pub class: EffectClass,
     /// Whether a blind effect may be sent again when nobody knows.
-    pub repeat_allowed: bool,
+    pub resend_allowed: bool,
     /// The step's policy.
     pub policy: &'a RetryPolicy,
     /// Attempts so far, this one included, counted over restarts.
@@ -26,7 +26,7 @@ pub struct Attempted<'a> {
 
 /// What happens to the job.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum NextAction {
     /// The effect is applied: on to the next step.
     Advance {
         /// The step's output.
@@ -72,7 +72,7 @@ pub enum Next {
 
 /// What the attempt says about the destination, whatever it means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DestinationHealth {
     /// It works.
     Healthy,
     /// It asks for less.
@@ -95,36 +95,40 @@ pub const SETTLE_DELAY: Duration = Duration::from_secs(2);
 pub const ABSENT_READS: u32 = 2;
 
 /// Decides after a call.
-pub fn settle(attempted: Attempted<'_>, outcome: Outcome, random: &mut Random) -> (Next, Verdict) {
+pub fn settle(attempted: AttemptContext<'_>, outcome: Outcome, random: &mut Random) -> (NextAction, DestinationHealth) {
     match outcome {
-        Outcome::Done { result } => (Next::Advance { result: Arc::new(result) }, Verdict::Healthy),
-        Outcome::Noop { reason } => (Next::Skip { reason }, Verdict::Healthy),
+        Outcome::Done { result } => (NextAction::Advance { result: Arc::new(result) }, DestinationHealth::Healthy),
+        Outcome::Noop { reason } => (NextAction::Skip { reason }, DestinationHealth::Healthy),
         Outcome::Wait { failure, after } => {
             let after = after.filter(|_| !Mutant::RetryAfterIgnored.is_on());
             let due = attempted.now + after.unwrap_or_default().min(attempted.policy.retry_after_cap);
             (
-                Next::Wait { due, failure },
-                Verdict::Throttled { after: after.map(|after| after.min(attempted.policy.retry_after_cap)) },
+                NextAction::Wait { due, failure },
+                DestinationHealth::Throttled { after: after.map(|after| after.min(attempted.policy.retry_after_cap)) },
             )
         }
         Outcome::Retry { failure, after } => {
-            let verdict = if failure.class == FailureClass::Retryable { Verdict::Failing } else { Verdict::Healthy };
+            let verdict = if failure.class == FailureClass::Retryable {
+                DestinationHealth::Failing
+            } else {
+                DestinationHealth::Healthy
+            };
             (retry_or_die(attempted, failure, after, random), verdict)
         }
         Outcome::Reject { failure } => {
             let verdict = match failure.class {
-                FailureClass::Auth => Verdict::Unauthorized,
-                FailureClass::Mapping | FailureClass::Identity => Verdict::Silent,
-                _ => Verdict::Healthy,
+                FailureClass::Auth => DestinationHealth::Unauthorized,
+                FailureClass::Mapping | FailureClass::Identity => DestinationHealth::Silent,
+                _ => DestinationHealth::Healthy,
             };
-            (Next::Die { failure }, verdict)
+            (NextAction::Die { failure }, verdict)
         }
-        Outcome::Unsure { failure } => (unsure(attempted, failure, random), Verdict::Failing),
+        Outcome::Unsure { failure } => (unsure(attempted, failure, random), DestinationHealth::Failing),
     }
 }
 
 /// Decides when nobody saw how an attempt ended: after a time-out, or after the process died in the middle of it.
-pub fn unsure(attempted: Attempted<'_>, failure: Failure, random: &mut Random) -> Next {
+pub fn unsure(attempted: AttemptContext<'_>, failure: Failure, random: &mut Random) -> NextAction {
     if Mutant::TimeoutTreatedAsFailure.is_on() {
         return retry_or_die(attempted, failure, None, random);
     }
@@ -132,31 +136,31 @@ pub fn unsure(attempted: Attempted<'_>, failure: Failure, random: &mut Random) -
         EffectClass::Natural | EffectClass::Keyed | EffectClass::Transactional => {
             retry_or_die(attempted, failure, None, random)
         }
-        EffectClass::Verifiable => Next::Verify { due: attempted.now + SETTLE_DELAY, failure },
-        EffectClass::Blind if attempted.repeat_allowed || Mutant::BlindEffectRepeated.is_on() => {
+        EffectClass::Verifiable => NextAction::Verify { due: attempted.now + SETTLE_DELAY, failure },
+        EffectClass::Blind if attempted.resend_allowed || Mutant::BlindEffectRepeated.is_on() => {
             retry_or_die(attempted, failure, None, random)
         }
-        EffectClass::Blind => Next::Park { failure: Failure { class: FailureClass::Unknown, ..failure } },
+        EffectClass::Blind => NextAction::Park { failure: Failure { class: FailureClass::Unknown, ..failure } },
     }
 }
 
 /// Decides after a read-back. `absent_reads` counts the reads that found nothing, this one included; `reads` all.
 pub fn settle_readback(
-    attempted: Attempted<'_>,
+    attempted: AttemptContext<'_>,
     readback: Readback,
     absent_reads: u32,
     reads: u32,
     random: &mut Random,
-) -> (Next, Verdict) {
+) -> (NextAction, DestinationHealth) {
     match readback {
-        Readback::Present(result) => (Next::Advance { result: Arc::new(result) }, Verdict::Healthy),
+        Readback::Present(result) => (NextAction::Advance { result: Arc::new(result) }, DestinationHealth::Healthy),
         Readback::Absent if absent_reads < ABSENT_READS && !Mutant::AbsentBelievedAtFirstRead.is_on() => {
             let failure = Failure::new(
                 FailureClass::Retryable,
                 "not-seen-yet",
                 "the destination does not show the effect; it is read once more before it is sent again",
             );
-            (Next::Verify { due: attempted.now + SETTLE_DELAY, failure }, Verdict::Healthy)
+            (NextAction::Verify { due: attempted.now + SETTLE_DELAY, failure }, DestinationHealth::Healthy)
         }
         Readback::Absent => {
             let failure = Failure::new(
@@ -164,33 +168,39 @@ pub fn settle_readback(
                 "verified-absent",
                 "the destination does not have the effect; it is sent again",
             );
-            (retry_or_die(attempted, failure, Some(Duration::ZERO), random), Verdict::Healthy)
+            (retry_or_die(attempted, failure, Some(Duration::ZERO), random), DestinationHealth::Healthy)
         }
         Readback::Unreadable(failure) if Mutant::UnreadableTakenForAbsent.is_on() => {
-            (retry_or_die(attempted, failure, None, random), Verdict::Healthy)
+            (retry_or_die(attempted, failure, None, random), DestinationHealth::Healthy)
         }
-        Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
-            (Next::Park { failure: Failure { class: FailureClass::Unknown, ..failure } }, Verdict::Failing)
-        }
+        Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => (
+            NextAction::Park { failure: Failure { class: FailureClass::Unknown, ..failure } },
+            DestinationHealth::Failing,
+        ),
         Readback::Unreadable(failure) => {
             let due = attempted.now + attempted.policy.delay(reads, None, random).max(SETTLE_DELAY);
-            (Next::Verify { due, failure }, Verdict::Failing)
+            (NextAction::Verify { due, failure }, DestinationHealth::Failing)
         }
     }
 }
 
-fn retry_or_die(attempted: Attempted<'_>, failure: Failure, after: Option<Duration>, random: &mut Random) -> Next {
+fn retry_or_die(
+    attempted: AttemptContext<'_>,
+    failure: Failure,
+    after: Option<Duration>,
+    random: &mut Random,
+) -> NextAction {
     let policy = attempted.policy;
     let limit = match failure.class {
-        FailureClass::Maybe => policy.max_attempts.min(policy.max_attempts_maybe),
+        FailureClass::Conflict => policy.max_attempts.min(policy.max_attempts_conflict),
         _ => policy.max_attempts,
     };
     if attempted.attempts >= limit && !Mutant::AttemptsUnbounded.is_on() {
         let message = format!("{} (gave up after {} attempts)", failure.message, attempted.attempts);
-        return Next::Die { failure: Failure { message, ..failure } };
+        return NextAction::Die { failure: Failure { message, ..failure } };
     }
     let due = attempted.now + policy.delay(attempted.attempts, after, random);
-    Next::Retry { due, failure }
+    NextAction::Retry { due, failure }
 }
 
 #[cfg(test)]
@@ -198,26 +208,26 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn attempted(policy: &RetryPolicy, class: EffectClass, attempts: u32) -> Attempted<'_> {
-        Attempted { class, repeat_allowed: false, policy, attempts, now: Time(1_000_000) }
+    fn attempted(policy: &RetryPolicy, class: EffectClass, attempts: u32) -> AttemptContext<'_> {
+        AttemptContext { class, resend_allowed: false, policy, attempts, now: Time(1_000_000) }
     }
 
     fn failure(class: FailureClass) -> Failure {
         Failure::new(class, "code", "message")
     }
 
-    fn decide(class: EffectClass, attempts: u32, outcome: Outcome) -> (Next, Verdict) {
+    fn decide(class: EffectClass, attempts: u32, outcome: Outcome) -> (NextAction, DestinationHealth) {
         settle(attempted(&RetryPolicy::standard(), class, attempts), outcome, &mut Random::seeded(1))
     }
 
     #[test]
     fn an_unknown_outcome_follows_the_class_of_the_effect() {
         let unsure = |class| decide(class, 1, Outcome::Unsure { failure: failure(FailureClass::Retryable) }).0;
-        assert!(matches!(unsure(EffectClass::Natural), Next::Retry { .. }));
-        assert!(matches!(unsure(EffectClass::Keyed), Next::Retry { .. }));
-        assert!(matches!(unsure(EffectClass::Transactional), Next::Retry { .. }));
-        assert!(matches!(unsure(EffectClass::Verifiable), Next::Verify { .. }));
-        let Next::Park { failure } = unsure(EffectClass::Blind) else { panic!("a blind effect is parked") };
+        assert!(matches!(unsure(EffectClass::Natural), NextAction::Retry { .. }));
+        assert!(matches!(unsure(EffectClass::Keyed), NextAction::Retry { .. }));
+        assert!(matches!(unsure(EffectClass::Transactional), NextAction::Retry { .. }));
+        assert!(matches!(unsure(EffectClass::Verifiable), NextAction::Verify { .. }));
+        let NextAction::Park { failure } = unsure(EffectClass::Blind) else { panic!("a blind effect is parked") };
         assert_eq!(failure.class, FailureClass::Unknown);
     }
 
@@ -225,20 +235,20 @@ mod tests {
     fn waiting_costs_no_attempt_and_a_conflict_ends_early() {
         let wait = Outcome::Wait { failure: failure(FailureClass::Retryable), after: Some(Duration::from_secs(30)) };
         let (next, verdict) = decide(EffectClass::Natural, 99, wait);
-        assert_eq!(next, Next::Wait { due: Time(1_030_000), failure: failure(FailureClass::Retryable) });
-        assert_eq!(verdict, Verdict::Throttled { after: Some(Duration::from_secs(30)) });
+        assert_eq!(next, NextAction::Wait { due: Time(1_030_000), failure: failure(FailureClass::Retryable) });
+        assert_eq!(verdict, DestinationHealth::Throttled { after: Some(Duration::from_secs(30)) });
         let conflict = |n| {
-            decide(EffectClass::Natural, n, Outcome::Retry { failure: failure(FailureClass::Maybe), after: None }).0
+            decide(EffectClass::Natural, n, Outcome::Retry { failure: failure(FailureClass::Conflict), after: None }).0
         };
-        assert!(matches!(conflict(2), Next::Retry { .. }));
-        assert!(matches!(conflict(3), Next::Die { .. }));
+        assert!(matches!(conflict(2), NextAction::Retry { .. }));
+        assert!(matches!(conflict(3), NextAction::Die { .. }));
     }
 
     #[test]
     fn a_rejected_job_dies_and_an_auth_failure_speaks_for_all() {
         let (next, verdict) = decide(EffectClass::Natural, 1, Outcome::Reject { failure: failure(FailureClass::Auth) });
-        assert!(matches!(next, Next::Die { .. }));
-        assert_eq!(verdict, Verdict::Unauthorized);
+        assert!(matches!(next, NextAction::Die { .. }));
+        assert_eq!(verdict, DestinationHealth::Unauthorized);
     }
 
     #[test]
@@ -254,12 +264,12 @@ mod tests {
             )
             .0
         };
-        assert!(matches!(read(Readback::Absent, 1, 1), Next::Verify { .. }));
-        assert!(matches!(read(Readback::Absent, 2, 2), Next::Retry { .. }));
-        assert_eq!(read(Readback::Present(json!(1)), 1, 2), Next::Advance { result: json!(1).into() });
+        assert!(matches!(read(Readback::Absent, 1, 1), NextAction::Verify { .. }));
+        assert!(matches!(read(Readback::Absent, 2, 2), NextAction::Retry { .. }));
+        assert_eq!(read(Readback::Present(json!(1)), 1, 2), NextAction::Advance { result: json!(1).into() });
         let unreadable = || Readback::Unreadable(failure(FailureClass::Retryable));
-        assert!(matches!(read(unreadable(), 0, 1), Next::Verify { .. }));
-        assert!(matches!(read(unreadable(), 0, 7), Next::Park { .. }));
+        assert!(matches!(read(unreadable(), 0, 1), NextAction::Verify { .. }));
+        assert!(matches!(read(unreadable(), 0, 7), NextAction::Park { .. }));
     }
 
     proptest::proptest! {
@@ -272,15 +282,15 @@ mod tests {
                 attempts += 1;
                 let outcome = match which {
                     0 => Outcome::Retry { failure: failure(FailureClass::Retryable), after: None },
-                    1 => Outcome::Retry { failure: failure(FailureClass::Maybe), after: Some(Duration::from_secs(9)) },
+                    1 => Outcome::Retry { failure: failure(FailureClass::Conflict), after: Some(Duration::from_secs(9)) },
                     2 => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
                     3 => Outcome::Wait { failure: failure(FailureClass::Retryable), after: None },
                     _ => Outcome::Reject { failure: failure(FailureClass::Permanent) },
                 };
                 match settle(attempted(&policy, EffectClass::Natural, attempts), outcome, &mut random).0 {
-                    Next::Retry { due, .. } => proptest::prop_assert!(due >= Time(1_000_000)),
-                    Next::Wait { .. } => attempts -= 1,
-                    Next::Die { .. } => break,
+                    NextAction::Retry { due, .. } => proptest::prop_assert!(due >= Time(1_000_000)),
+                    NextAction::Wait { .. } => attempts -= 1,
+                    NextAction::Die { .. } => break,
                     other => return Err(proptest::test_runner::TestCaseError::fail(format!("{other:?}"))),
                 }
                 proptest::prop_assert!(attempts < policy.max_attempts);

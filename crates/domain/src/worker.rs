@@ -75,11 +75,11 @@ pub struct Step {
     /// What happens when its outcome is unknown.
     pub class: EffectClass,
     /// A blind effect whose author accepts that it may happen twice.
-    pub repeat_allowed: bool,
+    pub resend_allowed: bool,
     /// Its own retry policy, where it differs from the worker's.
     pub retry: Option<RetryPolicy>,
     /// Whether jobs of one entity keep their order here.
-    pub order: Order,
+    pub order: LaneOrder,
     /// Done once for each item of this list.
     pub foreach: Option<Foreach>,
     /// How far apart two items are.
@@ -131,7 +131,7 @@ pub enum OnError {
 
 /// Whether the order of jobs of one entity matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum LaneOrder {
     /// One at a time, first come first served; a failing one holds those behind it.
     Fifo,
     /// Any order, any number at once.
@@ -168,12 +168,12 @@ impl Worker {
     }
 
     /// From this place on, the first step that reaches out.
-    pub fn next_outward(&self, place: u32) -> Option<&Step> {
+    pub fn next_external(&self, place: u32) -> Option<&Step> {
         let rest = match self.is_undoing(place) {
             false => self.steps.get(place as usize..),
             true => self.undo.get((place - self.undo_from()) as usize..),
         };
-        rest.unwrap_or_default().iter().find(|step| !step.action.is_inner())
+        rest.unwrap_or_default().iter().find(|step| !step.action.is_internal())
     }
 }
 

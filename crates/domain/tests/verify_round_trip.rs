@@ -9,8 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_domain::verify::{
     Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
-    Settings, SignProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace,
-    UnsignedRequest, Verifier, handshake, sign, verify,
+    SignProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, UnsignedRequest,
+    Verifier, VerifierSettings, handshake, sign, verify,
 };
 use verify_support::{Arrival, Vector, body, now, recorded, send, settings, verifier};
 
@@ -84,7 +84,7 @@ fn every_variation_of_the_general_hmac_makes_the_round_trip() {
                         id_header: Some("X-Id".to_owned()),
                         ..HmacSettings::new("X-Sig")
                     };
-                    let own = Verifier::new(Settings {
+                    let own = Verifier::new(VerifierSettings {
                         hmac: Some(hmac),
                         tolerance: Some(Duration::from_secs(60)),
                         secrets: vec![Secret::new("main", "key_c2VjcmV0")],
@@ -121,7 +121,7 @@ fn every_variation_of_the_general_hmac_makes_the_round_trip() {
 fn either_of_two_headers_will_do_but_the_first_of_two_decides_alone() {
     let with = |header: SignatureHeader| {
         let hmac = HmacSettings { header, ..HmacSettings::new("replaced") };
-        Verifier::new(Settings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap()
+        Verifier::new(VerifierSettings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap()
     };
     let names = || ("X-New".to_owned(), "X-Old".to_owned());
     let first = with(SignatureHeader::FirstOf(names().0, names().1));
@@ -151,7 +151,8 @@ fn either_of_two_headers_will_do_but_the_first_of_two_decides_alone() {
 #[test]
 fn hubspot_signs_and_believes_each_version() {
     use HubspotVersion::{Auto, V1, V2, V3};
-    let with = |version| Verifier::new(Settings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
+    let with =
+        |version| Verifier::new(VerifierSettings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
     for version in [Auto, V1, V2, V3] {
         let arrival = send(&with(version), b"[{}]", now()).unwrap();
         for asked in [Auto, V1, V2, V3] {
@@ -170,7 +171,7 @@ fn a_public_key_alone_does_not_sign() {
     assert_eq!(send(&own, b"{}", now()).unwrap_err(), SignProblem::SigningKeyMissing);
 
     let private = published.signing_key.clone().unwrap();
-    let pair = Settings::new(Scheme::Svix, vec![Secret::new("pair", private)]);
+    let pair = VerifierSettings::new(Scheme::Svix, vec![Secret::new("pair", private)]);
     let pair = Verifier::new(pair).unwrap();
     let arrival = send(&pair, b"{}", now()).unwrap();
     assert_eq!(code(&pair, &arrival), None);
@@ -389,11 +390,11 @@ proptest! {
             id_header: Some(text[5].clone()),
             ..HmacSettings::new(text[6].clone())
         };
-        let made = Verifier::new(Settings {
+        let made = Verifier::new(VerifierSettings {
             public_url: text[7].starts_with("http").then(|| text[7].clone()),
             hmac: (scheme == Scheme::Hmac).then_some(hmac),
             token: (scheme == Scheme::Token).then(|| TokenPlace::Header(text[6].clone())),
-            ..Settings::new(scheme, vec![Secret::new("main", text[0].as_str())])
+            ..VerifierSettings::new(scheme, vec![Secret::new("main", text[0].as_str())])
         });
         if let Ok(own) = made && let Ok(arrival) = send(&own, text[1].as_bytes(), now()) {
             let _ = verify(&own, &arrival.request(), now());

@@ -7,8 +7,8 @@ mod verify_support;
 use std::time::Duration;
 
 use sluice_domain::verify::{
-    HmacSettings, HubspotVersion, Scheme, Secret, Settings, SettingsProblem, TimestampSettings, TimestampSource,
-    TimestampUnit, TokenPlace, Verifier, verify,
+    HmacSettings, HubspotVersion, Scheme, Secret, SettingsProblem, TimestampSettings, TimestampSource, TimestampUnit,
+    TokenPlace, Verifier, VerifierSettings, verify,
 };
 use verify_support::{Arrival, Vector, body, now, send, settings, verifier};
 
@@ -66,7 +66,7 @@ fn a_general_hmac_that_signs_a_time_has_a_window_by_itself() {
         }),
         ..HmacSettings::new("X-Sig")
     };
-    let own = Verifier::new(Settings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap();
+    let own = Verifier::new(VerifierSettings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap();
     let arrival = send(&own, b"{}", now()).unwrap();
     let at = |when| verify(&own, &arrival.request(), when).is_ok();
     assert!(at(later(300)) && !at(later(301)) && at(later(-300)) && !at(later(-301)));
@@ -76,7 +76,7 @@ fn a_general_hmac_that_signs_a_time_has_a_window_by_itself() {
 fn a_window_can_be_set_where_a_time_is_signed_and_only_there() {
     let timed: Vec<Scheme> = WINDOWS.iter().map(|(scheme, _)| *scheme).collect();
     for &scheme in Scheme::ALL {
-        let made = Verifier::new(Settings { tolerance: Some(Duration::from_secs(10)), ..settings(scheme, 1) });
+        let made = Verifier::new(VerifierSettings { tolerance: Some(Duration::from_secs(10)), ..settings(scheme, 1) });
         if !timed.contains(&scheme) && ![Scheme::Zendesk, Scheme::Sendgrid].contains(&scheme) {
             assert!(made.is_err(), "{scheme}");
             continue;
@@ -229,7 +229,7 @@ fn standard_webhooks_tries_every_known_version_with_every_secret() {
 #[test]
 fn stripe_uses_its_secret_as_text_and_svix_the_bytes_in_it() {
     let text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let make = |scheme, secret: &str| Verifier::new(Settings::new(scheme, vec![Secret::new("main", secret)]));
+    let make = |scheme, secret: &str| Verifier::new(VerifierSettings::new(scheme, vec![Secret::new("main", secret)]));
     let stripe = make(Scheme::Stripe, text).unwrap();
     let arrival = send(&stripe, b"{}", now()).unwrap();
     assert_eq!(code(&stripe, &arrival), None);
@@ -259,7 +259,8 @@ fn shopify_believes_the_newer_header_when_both_are_there() {
 
 #[test]
 fn hubspot_does_not_fall_back_from_v3() {
-    let with = |version| Verifier::new(Settings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
+    let with =
+        |version| Verifier::new(VerifierSettings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
     let auto = with(HubspotVersion::Auto);
     let mut arrival = send(&with(HubspotVersion::V1), b"[]", now()).unwrap();
     assert_eq!(code(&auto, &arrival), None);
@@ -277,7 +278,7 @@ fn hubspot_does_not_fall_back_from_v3() {
 #[test]
 fn twilio_signs_with_or_without_the_port_and_with_the_query_that_arrives() {
     let with = |url: &str| {
-        Verifier::new(Settings { public_url: Some(url.to_owned()), ..settings(Scheme::Twilio, 1) }).unwrap()
+        Verifier::new(VerifierSettings { public_url: Some(url.to_owned()), ..settings(Scheme::Twilio, 1) }).unwrap()
     };
     let plain = with("https://a.b/in");
     let ported = with("https://a.b:443/in");
@@ -309,7 +310,8 @@ fn twilio_signs_with_or_without_the_port_and_with_the_query_that_arrives() {
 
 #[test]
 fn woocommerce_unescapes_its_secret() {
-    let make = |secret| Verifier::new(Settings::new(Scheme::Woocommerce, vec![Secret::new("main", secret)])).unwrap();
+    let make =
+        |secret| Verifier::new(VerifierSettings::new(Scheme::Woocommerce, vec![Secret::new("main", secret)])).unwrap();
     let arrival = send(&make("a&b"), b"{}", now()).unwrap();
     assert_eq!(code(&make("a&amp;b"), &arrival), None);
     assert_eq!(code(&make("a&lt;b"), &arrival), Some("signature-mismatch"));
@@ -389,9 +391,9 @@ fn shared_secrets_are_compared_whole() {
         assert_eq!(code(&bearer, &arrival), expected, "{value}");
     }
 
-    let with_user = Verifier::new(Settings {
+    let with_user = Verifier::new(VerifierSettings {
         user_name: Some("zoë".to_owned()),
-        ..Settings::new(Scheme::Pipedrive, vec![Secret::new("main", "p:ä")])
+        ..VerifierSettings::new(Scheme::Pipedrive, vec![Secret::new("main", "p:ä")])
     });
     let basic = with_user.unwrap();
     let mut arrival = send(&basic, b"{}", now()).unwrap();
@@ -408,9 +410,9 @@ fn shared_secrets_are_compared_whole() {
         assert_eq!(code(&basic, &arrival), expected, "{value}");
     }
 
-    let token = Verifier::new(Settings {
+    let token = Verifier::new(VerifierSettings {
         token: Some(TokenPlace::Header("X-Token".to_owned())),
-        ..Settings::new(Scheme::Token, vec![Secret::new("main", "tok")])
+        ..VerifierSettings::new(Scheme::Token, vec![Secret::new("main", "tok")])
     });
     let token = token.unwrap();
     for (value, expected) in [("tok", None), (" tok ", None), ("TOK", Some("credentials-mismatch"))] {

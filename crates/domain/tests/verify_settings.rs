@@ -5,14 +5,14 @@
 mod verify_support;
 
 use sluice_domain::verify::{
-    HmacSettings, Layout, Scheme, Separator, Settings, SettingsProblem, TemplateProblem, TimestampSettings,
-    TimestampSource, TimestampUnit, UrlProblem, Verifier,
+    HmacSettings, Layout, Scheme, Separator, SettingsProblem, SignedStringProblem, TimestampSettings, TimestampSource,
+    TimestampUnit, UrlProblem, Verifier, VerifierSettings,
 };
 use verify_support::settings;
 
 #[test]
 fn settings_that_make_no_sense_are_explained() {
-    let problem = |change: fn(&mut Settings), scheme| {
+    let problem = |change: fn(&mut VerifierSettings), scheme| {
         let mut settings = settings(scheme, 1);
         change(&mut settings);
         Verifier::new(settings).unwrap_err()
@@ -20,7 +20,7 @@ fn settings_that_make_no_sense_are_explained() {
     let hmac = |change: fn(&mut HmacSettings)| {
         let mut hmac = HmacSettings::new("X-Sig");
         change(&mut hmac);
-        Verifier::new(Settings { hmac: Some(hmac), public_url: None, ..settings(Scheme::Hmac, 1) }).unwrap_err()
+        Verifier::new(VerifierSettings { hmac: Some(hmac), public_url: None, ..settings(Scheme::Hmac, 1) }).unwrap_err()
     };
     for &scheme in Scheme::ALL {
         if scheme != Scheme::None {
@@ -52,7 +52,7 @@ fn settings_that_make_no_sense_are_explained() {
     assert_eq!(colon, SettingsProblem::UserNameColon);
 
     let wrong = hmac(|hmac| hmac.signed = "{ts}.{body}".into());
-    let unknown = TemplateProblem::UnknownPlaceholder("ts".into());
+    let unknown = SignedStringProblem::UnknownPlaceholder("ts".into());
     assert_eq!(wrong, SettingsProblem::Template(unknown));
     let wrong = hmac(|hmac| hmac.signed = "{timestamp}.{body}".into());
     assert_eq!(wrong, SettingsProblem::TimestampSourceMissing);
@@ -61,7 +61,7 @@ fn settings_that_make_no_sense_are_explained() {
     let stamp = |source| Some(TimestampSettings { source, unit: TimestampUnit::Seconds });
     let mut unsigned = HmacSettings::new("X-Sig");
     unsigned.timestamp = stamp(TimestampSource::Header("X-Time".into()));
-    let with = |hmac| Verifier::new(Settings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) });
+    let with = |hmac| Verifier::new(VerifierSettings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) });
     assert_eq!(with(unsigned.clone()).unwrap_err(), SettingsProblem::TimestampNotSigned);
     unsigned.signed = "{timestamp}{body}".into();
     unsigned.timestamp = stamp(TimestampSource::Field("t".into()));

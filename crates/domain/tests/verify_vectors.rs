@@ -6,7 +6,8 @@ mod verify_support;
 
 use serde_json::Value;
 use sluice_domain::verify::{
-    BodyForm, Composed, Scheme, Secret, Settings, Source, UnsignedRequest, Verifier, handshake, preset, sign, verify,
+    BodyForm, Composed, FieldLocation, Scheme, Secret, UnsignedRequest, Verifier, VerifierSettings, handshake, preset,
+    sign, verify,
 };
 use verify_support::{Arrival, Vector, recorded};
 
@@ -185,9 +186,9 @@ fn handshakes_are_answered() {
     for recorded in handshakes {
         let scheme: Scheme = recorded.scheme.parse().unwrap();
         let secret = recorded.secret.clone().unwrap_or_else(|| "slacksecret0001".to_owned());
-        let verifier = Verifier::new(Settings {
+        let verifier = Verifier::new(VerifierSettings {
             verify_token: recorded.verify_token.as_deref().map(Into::into),
-            ..Settings::new(scheme, vec![Secret::new("main", secret)])
+            ..VerifierSettings::new(scheme, vec![Secret::new("main", secret)])
         })
         .unwrap();
         let now = jiff::Timestamp::from_second(1_772_443_800).unwrap();
@@ -258,9 +259,9 @@ fn found(vector: &Vector, ways: &[Composed], form: BodyForm) -> Option<String> {
             body = body[0].take();
         }
     }
-    let text = |source: &Source| match source {
-        Source::Header(name) => vector.request.headers.get(*name).cloned(),
-        Source::Body(path) => {
+    let text = |source: &FieldLocation| match source {
+        FieldLocation::Header(name) => vector.request.headers.get(*name).cloned(),
+        FieldLocation::Body(path) => {
             let mut value = &body;
             for member in *path {
                 value = value.get(member)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
-use sluice_ledger::{ClashPolicy, EventBody, Ledger, NewEvent, NewJob, Options, RootKey};
+use sluice_ledger::{ClashPolicy, EventBody, Ledger, LedgerOptions, NewEvent, NewJob, RootKey};
 
 const START: Time = Time(1_772_323_200_000);
 
@@ -36,9 +36,9 @@ fn event(n: u64, contacts: u64) -> NewEvent {
             ..EventBody::default()
         }),
         jobs: vec![NewJob::new("crm", "default")],
-        near_keys: vec![],
+        adjacent_keys: vec![],
         clash: ClashPolicy::Drop,
-        second_net: None,
+        content_window: None,
         quarantine: None,
         contact: n.checked_rem(contacts).map(|contact| KeyDigest::new("default", "contact", &contact.to_string())),
     }
@@ -51,8 +51,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     runtime.block_on(async {
-        let ledger =
-            Ledger::open(directory.path(), Options::quiet(Arc::new(|| START)).with_root_key(RootKey::generate()))?;
+        let ledger = Ledger::open(
+            directory.path(),
+            LedgerOptions::quiet(Arc::new(|| START)).with_root_key(RootKey::generate()),
+        )?;
         let (sent, started) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..senders {

@@ -12,7 +12,7 @@ use sluice_domain::key::KeyDigest;
 
 use crate::Error;
 use crate::record::NewEvent;
-use crate::seal::{DataKey, KeyId, Place};
+use crate::seal::{DataKey, KeyId, SealContext};
 use crate::sqlite::{Role, open};
 
 /// Bytes in the write-ahead log from which it is written back and begun anew, as the real writer does.
@@ -159,7 +159,7 @@ impl Sealing {
         const TENANT: &str = "default";
         let contact = DataKey::generate();
         let (tenant, own) = (KeyId::Tenant(1), KeyId::Contact(ord.max(1)));
-        let place = |column| Place::new("event", ord, column);
+        let place = |column| SealContext::new("event", ord, column);
         let wrapped = self.tenant.seal(tenant, TENANT, place("contact"), &[contact.to_hex().as_bytes()]);
         let key = contact.seal(own, TENANT, place("key_text"), &[event.key_text.as_bytes()]);
         let body = &event.body;

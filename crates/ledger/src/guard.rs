@@ -7,18 +7,18 @@ use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
 use sluice_domain::job::{EffectKey, JobId};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::EffectClass;
-use sluice_domain::policy::{Known, Reserve};
+use sluice_domain::policy::{CapReservation, ContactFacts};
 use sluice_domain::time::Time;
 
 use crate::op::{Begin, Op, Reply, Settlement};
-use crate::view::View;
-use crate::{Begun, Error, Ledger, Page};
+use crate::view::Snapshot;
+use crate::{BeginResult, Error, Ledger, Page};
 
 /// Something to write.
 #[derive(Clone, Debug)]
 pub enum GuardOp {
     /// An attempt is about to be made, if there is a place under each of these caps.
-    BeginWithin(Box<Begin>, Vec<Reserve>),
+    BeginWithin(Box<Begin>, Vec<CapReservation>),
     /// An effect does not happen, for a reason that is kept.
     Skip(Box<Skip>),
     /// Somebody agreed or withdrew.
@@ -26,11 +26,11 @@ pub enum GuardOp {
     /// Somebody must not be written to.
     Suppress(Suppress),
     /// Somebody may be written to again.
-    Release(Release),
+    Release(Unsuppress),
     /// Ask a person, and let the job wait.
-    Ask(Box<Ask>),
+    Ask(Box<RequestApproval>),
     /// A person, or the end of their time, has answered.
-    Decide(Decide),
+    Decide(DecideApproval),
     /// Safe mode begins or ends.
     SafeMode(SetSafeMode),
 }
@@ -39,7 +39,7 @@ pub enum GuardOp {
 #[derive(Clone, Debug)]
 pub enum GuardReply {
     /// The attempt may be made, or not.
-    Begun(Begun),
+    Begun(BeginResult),
     /// There is no place under the cap in this place of the list.
     Refused(usize),
     /// It is written.
@@ -109,7 +109,7 @@ pub struct Suppress {
 
 /// These contacts may be written to again.
 #[derive(Clone, Debug)]
-pub struct Release {
+pub struct Unsuppress {
     /// Who.
     pub contacts: Vec<KeyDigest>,
     /// By which channel; empty means any.
@@ -124,7 +124,7 @@ pub struct Release {
 
 /// Ask a person. A question that was asked before is not asked again.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct RequestApproval {
     /// Names the question.
     pub id: ApprovalId,
     /// The job that waits for the answer.
@@ -149,7 +149,7 @@ pub struct Ask {
 
 /// An answer, to one question or to many.
 #[derive(Clone, Debug)]
-pub struct Decide {
+pub struct DecideApproval {
     /// The questions.
     pub ids: Vec<ApprovalId>,
     /// The answer.
@@ -274,9 +274,9 @@ pub struct SuppressionRecord {
 
 /// Whether an attempt under caps may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BegunWithin {
+pub enum CappedBeginResult {
     /// As without caps.
-    Begun(Begun),
+    Begun(BeginResult),
     /// There is no place under the cap in this place of the list.
     Refused(usize),
 }
@@ -290,13 +290,13 @@ impl Ledger {
     }
 
     /// Writes down that an attempt is about to be made and takes its place under every cap, or does neither.
-    pub async fn begin_within(&self, begin: Begin, caps: Vec<Reserve>) -> Result<BegunWithin, Error> {
+    pub async fn begin_under_caps(&self, begin: Begin, caps: Vec<CapReservation>) -> Result<CappedBeginResult, Error> {
         if caps.is_empty() {
-            return self.begin(begin).await.map(BegunWithin::Begun);
+            return self.begin(begin).await.map(CappedBeginResult::Begun);
         }
         match self.guard(GuardOp::BeginWithin(Box::new(begin), caps)).await? {
-            GuardReply::Begun(begun) => Ok(BegunWithin::Begun(begun)),
-            GuardReply::Refused(cap) => Ok(BegunWithin::Refused(cap)),
+            GuardReply::Begun(begun) => Ok(CappedBeginResult::Begun(begun)),
+            GuardReply::Refused(cap) => Ok(CappedBeginResult::Refused(cap)),
             other => unreachable!("a begin is not answered with {other:?}"),
         }
     }
@@ -317,7 +317,7 @@ impl Ledger {
     }
 
     /// Takes contacts off the list. Answers how many were on it.
-    pub async fn release(&self, release: Release) -> Result<u64, Error> {
+    pub async fn unsuppress(&self, release: Unsuppress) -> Result<u64, Error> {
         self.changed(GuardOp::Release(release)).await
     }
 
@@ -329,7 +329,7 @@ impl Ledger {
     }
 
     /// Asks a person, and answers how the question stands. `None` if the job has moved on without this run.
-    pub async fn ask(&self, ask: Ask) -> Result<Option<ApprovalRecord>, Error> {
+    pub async fn request_approval(&self, ask: RequestApproval) -> Result<Option<ApprovalRecord>, Error> {
         match self.guard(GuardOp::Ask(Box::new(ask))).await? {
             GuardReply::Asked(record) => Ok(Some(*record)),
             GuardReply::Stale => Ok(None),
@@ -338,7 +338,7 @@ impl Ledger {
     }
 
     /// Writes an answer down. The first one counts; its job is due at once.
-    pub async fn decide(&self, decide: Decide) -> Result<Vec<(ApprovalId, Decided)>, Error> {
+    pub async fn decide_approval(&self, decide: DecideApproval) -> Result<Vec<(ApprovalId, Decided)>, Error> {
         match self.guard(GuardOp::Decide(decide)).await? {
             GuardReply::Decided(decided) => Ok(decided),
             other => unreachable!("a decision is not answered with {other:?}"),
@@ -351,55 +351,60 @@ impl Ledger {
     }
 
     /// What is known of a contact that a policy asks about.
-    pub async fn known(&self, contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> Result<Known, Error> {
-        let known = move |view: &View<'_>| match view {
-            View::Sqlite(reader) => reader.known(contact, &channel, &purposes),
-            View::Memory(store) => Ok(store.known(contact, &channel, &purposes)),
+    pub async fn contact_facts(
+        &self,
+        contact: KeyDigest,
+        channel: Arc<str>,
+        purposes: Vec<Arc<str>>,
+    ) -> Result<ContactFacts, Error> {
+        let known = move |view: &Snapshot<'_>| match view {
+            Snapshot::Sqlite(reader) => reader.known(contact, &channel, &purposes),
+            Snapshot::Memory(store) => Ok(store.known(contact, &channel, &purposes)),
         };
         self.reads.ask(known).await
     }
 
     /// How many places of a cap are taken.
-    pub async fn places_taken(&self, reserve: Reserve, now: Time) -> Result<u64, Error> {
-        let taken = move |view: &View<'_>| match view {
-            View::Sqlite(reader) => reader.places_taken(&reserve, now),
-            View::Memory(store) => Ok(store.places_taken(&reserve, None, now)),
+    pub async fn cap_used(&self, reserve: CapReservation, now: Time) -> Result<u64, Error> {
+        let taken = move |view: &Snapshot<'_>| match view {
+            Snapshot::Sqlite(reader) => reader.places_taken(&reserve, now),
+            Snapshot::Memory(store) => Ok(store.places_taken(&reserve, None, now)),
         };
         self.reads.ask(taken).await
     }
 
     /// Contacts that must not be written to, newest first; at most `limit`.
     pub async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionRecord>, Error> {
-        let list = move |view: &View<'_>| match view {
-            View::Sqlite(reader) => reader.suppressions(limit),
-            View::Memory(store) => Ok(store.suppressions(limit)),
+        let list = move |view: &Snapshot<'_>| match view {
+            Snapshot::Sqlite(reader) => reader.suppressions(limit),
+            Snapshot::Memory(store) => Ok(store.suppressions(limit)),
         };
         self.reads.ask(list).await
     }
 
     /// A question to a person.
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRecord>, Error> {
-        let find = move |view: &View<'_>| match view {
-            View::Sqlite(reader) => reader.approval(id),
-            View::Memory(store) => Ok(store.approval(id)),
+        let find = move |view: &Snapshot<'_>| match view {
+            Snapshot::Sqlite(reader) => reader.approval(id),
+            Snapshot::Memory(store) => Ok(store.approval(id)),
         };
         self.reads.ask(find).await
     }
 
     /// Questions to people, newest first.
     pub async fn approvals(&self, filter: ApprovalFilter, page: Page) -> Result<Vec<ApprovalRecord>, Error> {
-        let list = move |view: &View<'_>| match view {
-            View::Sqlite(reader) => reader.approvals(&filter, page),
-            View::Memory(store) => Ok(store.approvals(&filter, page)),
+        let list = move |view: &Snapshot<'_>| match view {
+            Snapshot::Sqlite(reader) => reader.approvals(&filter, page),
+            Snapshot::Memory(store) => Ok(store.approvals(&filter, page)),
         };
         self.reads.ask(list).await
     }
 
     /// Every safe mode that has not been ended, also when its time is over.
     pub async fn safe_modes(&self) -> Result<Vec<SafeModeRecord>, Error> {
-        let list = |view: &View<'_>| match view {
-            View::Sqlite(reader) => reader.safe_modes(),
-            View::Memory(store) => Ok(store.safe_modes()),
+        let list = |view: &Snapshot<'_>| match view {
+            Snapshot::Sqlite(reader) => reader.safe_modes(),
+            Snapshot::Memory(store) => Ok(store.safe_modes()),
         };
         self.reads.ask(list).await
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sluice_domain::job::{EffectKey, EffectState};
 use sluice_domain::time::Time;
 
-use crate::op::{AttemptSettlement, EffectSettlement, JobNext, Settlement};
+use crate::op::{AttemptSettlement, EffectSettlement, JobUpdate, Settlement};
 use crate::record::{AttemptKind, JobRecord};
 
 /// An effect that was begun, and whose attempt nobody saw the end of.
 #[derive(Clone, Debug)]
-pub struct Unseen {
+pub struct InterruptedEffect {
     /// Its name for ever.
     pub key: EffectKey,
     /// The place of its step.
@@ -23,7 +23,7 @@ pub struct Unseen {
 
 impl Settlement {
     /// What is written about a job that was running when its process ended. `unseen` is the effect that was under way, if one was.
-    pub fn interrupted(job: &JobRecord, unseen: Option<Unseen>, next: JobNext, at: Time) -> Settlement {
+    pub fn interrupted(job: &JobRecord, unseen: Option<InterruptedEffect>, next: JobUpdate, at: Time) -> Settlement {
         let effect = unseen.as_ref().map(|unseen| EffectSettlement {
             key: unseen.key,
             step: unseen.step,
@@ -39,6 +39,6 @@ impl Settlement {
             outcome: "interrupted",
             failure: next.failure.clone(),
         });
-        Settlement { job: job.id, n: job.tries, effect, attempt, next, at }
+        Settlement { job: job.id, n: job.attempts_total, effect, attempt, next, at }
     }
 }

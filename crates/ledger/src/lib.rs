@@ -3,18 +3,18 @@
 //! Callers hold a [`Ledger`]: concrete, cheap to clone, with verbs instead of tables. Each verb is one transaction, and
 //! a repeat of it does no harm. That many callers are grouped into one commit is the driver's own business.
 
-mod at_hand;
 pub mod bench;
+mod decoded_event;
 mod error;
 mod guard;
 mod interrupted;
-mod line;
 pub mod memory;
 mod op;
 mod queries;
 mod record;
 mod seal;
 mod sqlite;
+mod submission_queue;
 mod view;
 
 use std::fs::File;
@@ -26,27 +26,27 @@ use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
-pub use at_hand::AtHand;
+pub use decoded_event::DecodedEvent;
 pub use error::Error;
 pub use guard::{
-    ApprovalFilter, ApprovalRecord, Ask, BegunWithin, Decide, Decided, GuardOp, GuardReply, Release, SafeModeRecord,
-    SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord,
+    ApprovalFilter, ApprovalRecord, CappedBeginResult, DecideApproval, Decided, GuardOp, GuardReply, RequestApproval,
+    SafeModeRecord, SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord, Unsuppress,
 };
-pub use interrupted::Unseen;
-use line::{Entrance, line};
+pub use interrupted::InterruptedEffect;
 pub use op::{
-    Acceptance, Accepted, AttemptSettlement, Begin, By, Draw, Drawn, DropJobs, Duplicate, EffectSettlement, JobNext,
-    Mark, Marked, NewRevision, Note, Prune, Replay, Resolve, Settlement, Verdict,
+    Acceptance, Accepted, AttemptSettlement, Begin, ChargeResult, DropJobs, Duplicate, EffectSettlement, JobUpdate,
+    Mark, Marked, MatchedBy, NewRevision, Prune, Replay, Resolution, Resolve, RetryCharge, Settlement, StepResult,
 };
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
 pub use seal::{RootKey, RootKeyProblem};
-pub use sqlite::{Balance, Broken, Inspector, JobFilter, Page, Reason, Try, Verification};
-use sqlite::{Envelope, Writer};
-use view::Reads;
+pub use sqlite::{AttemptEntry, Balance, Inspector, InvariantViolation, JobFilter, Page, Reason, Verification};
+use sqlite::{Submission, Writer};
+use submission_queue::{Submitter, submission_queue};
+use view::ReadBackend;
 
 /// Where the ledger gets the time from.
-pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
+pub type ClockFn = Arc<dyn Fn() -> Time + Send + Sync>;
 
 /// Operations that may wait for the writer.
 const QUEUE_OPS_MAX: usize = 16 * 1024;
@@ -71,14 +71,14 @@ pub struct Stats {
 }
 
 /// What the owner of a ledger has to provide.
-pub struct Options {
+pub struct LedgerOptions {
     /// The time.
-    pub clock: Clock,
+    pub clock: ClockFn,
     /// Whether the jobs of this worker are to be announced. Asked after the commit that makes them, when they can be read: who
     /// says no first and looks into the ledger then finds every job that was not announced.
-    pub wants_fresh: Box<dyn Fn(&str) -> bool + Send>,
+    pub wants_new_jobs: Box<dyn Fn(&str) -> bool + Send>,
     /// Called from the writer with the jobs of each commit that are to be announced, in order.
-    pub on_fresh: Box<dyn Fn(Vec<Fresh>) + Send>,
+    pub on_new_jobs: Box<dyn Fn(Vec<NewJobNotice>) + Send>,
     /// Called once when the file can no longer be trusted; the process should end.
     pub on_fatal: Box<dyn Fn(&str) + Send>,
     /// How many of the newest keys are held in memory; the default when left out. Small values are for tests.
@@ -90,19 +90,19 @@ pub struct Options {
     pub root_key: Option<RootKey>,
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for LedgerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options").field("recent_keys_max", &self.recent_keys_max).finish_non_exhaustive()
     }
 }
 
-impl Options {
+impl LedgerOptions {
     /// For tools that look at a ledger or act on it while no node runs.
-    pub fn quiet(clock: Clock) -> Options {
-        Options {
+    pub fn quiet(clock: ClockFn) -> LedgerOptions {
+        LedgerOptions {
             clock,
-            wants_fresh: Box::new(|_| false),
-            on_fresh: Box::new(|_| {}),
+            wants_new_jobs: Box::new(|_| false),
+            on_new_jobs: Box::new(|_| {}),
             on_fatal: Box::new(|_| {}),
             recent_keys_max: None,
             wal_pages_max: None,
@@ -111,14 +111,14 @@ impl Options {
     }
 
     /// The same with this root key.
-    pub fn with_root_key(self, root_key: RootKey) -> Options {
-        Options { root_key: Some(root_key), ..self }
+    pub fn with_root_key(self, root_key: RootKey) -> LedgerOptions {
+        LedgerOptions { root_key: Some(root_key), ..self }
     }
 }
 
 /// Whether an attempt may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begun {
+pub enum BeginResult {
     /// It is written down: go.
     Go,
     /// The effect was applied before.
@@ -130,8 +130,8 @@ pub enum Begun {
 /// The ledger.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    operations: Entrance<Envelope>,
-    reads: Reads,
+    operations: Submitter<Submission>,
+    reads: ReadBackend,
     stats: Arc<Stats>,
     writer: Arc<WriterThread>,
 }
@@ -141,7 +141,7 @@ struct WriterThread(std::sync::Mutex<Option<std::thread::JoinHandle<()>>>);
 
 impl Ledger {
     /// Whether there is a ledger in a directory. Nothing is opened or created.
-    pub fn is_in(directory: &Path) -> bool {
+    pub fn exists_in(directory: &Path) -> bool {
         sqlite::is_in(directory)
     }
 
@@ -151,12 +151,12 @@ impl Ledger {
     }
 
     /// Opens the embedded ledger in a directory, creating it if need be, and starts its writer.
-    pub fn open(directory: &Path, options: Options) -> Result<Ledger, Error> {
+    pub fn open(directory: &Path, options: LedgerOptions) -> Result<Ledger, Error> {
         let lock = sqlite::lock(directory)?;
         let stats = Arc::new(Stats::default());
         let writer = Writer::open(directory, options, stats.clone())?;
-        let reads = Reads::Sqlite(sqlite::Reads::open(directory, writer.vault())?);
-        let (operations, received) = line(QUEUE_OPS_MAX);
+        let reads = ReadBackend::Sqlite(sqlite::ReadPool::open(directory, writer.vault())?);
+        let (operations, received) = submission_queue(QUEUE_OPS_MAX);
         let thread = std::thread::Builder::new()
             .name("ledger".into())
             .spawn(move || {
@@ -170,17 +170,17 @@ impl Ledger {
     }
 
     /// Opens a ledger that lies in memory: nothing outlives the process, and nothing is sealed.
-    pub fn in_memory(place: &memory::Place, options: Options) -> Result<Ledger, Error> {
+    pub fn in_memory(place: &memory::StoreHandle, options: LedgerOptions) -> Result<Ledger, Error> {
         let shared = place.lock()?;
         let stats = Arc::new(Stats::default());
-        let (operations, received) = line(QUEUE_OPS_MAX);
+        let (operations, received) = submission_queue(QUEUE_OPS_MAX);
         let counted = stats.clone();
         let thread = std::thread::Builder::new()
             .name("ledger".into())
             .spawn(move || shared.run(received, &options, &counted))
             .map_err(|source| Error::Thread { source })?;
         let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
-        Ok(Ledger { operations, reads: Reads::Memory(place.clone()), stats, writer })
+        Ok(Ledger { operations, reads: ReadBackend::Memory(place.clone()), stats, writer })
     }
 
     /// Waits until the writer has written everything and ended. What another clone sends afterwards fails.
@@ -202,17 +202,17 @@ impl Ledger {
         self.stats.queued.load(Ordering::Relaxed) >= QUEUE_ACCEPTS_MAX
     }
 
-    async fn send(&self, envelope: Envelope) -> Result<(), Error> {
+    async fn send(&self, envelope: Submission) -> Result<(), Error> {
         // Counted once there is room: a caller that goes away while it waits for room must leave nothing behind.
-        let slot = self.operations.slot().await.map_err(|_| Error::Failed)?;
+        let slot = self.operations.reserve().await.map_err(|_| Error::Failed)?;
         self.stats.queued.fetch_add(1, Ordering::Relaxed);
-        slot.fill(envelope);
+        slot.submit(envelope);
         Ok(())
     }
 
     async fn submit(&self, op: Op) -> Result<Reply, Error> {
         let (reply, answer) = oneshot::channel();
-        self.send(Envelope { op, reply: Some(reply) }).await?;
+        self.send(Submission { op, reply: Some(reply) }).await?;
         answer.await.map_err(|_| Error::Failed)?
     }
 
@@ -221,7 +221,7 @@ impl Ledger {
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             let (reply, answer) = oneshot::channel();
-            let sent = self.send(Envelope { op, reply: Some(reply) }).await;
+            let sent = self.send(Submission { op, reply: Some(reply) }).await;
             answers.push(sent.map(|()| answer));
         }
         let mut replies = Vec::with_capacity(answers.len());
@@ -262,19 +262,19 @@ impl Ledger {
     }
 
     /// Writes down that an attempt is about to be made, and waits until that is durable.
-    pub async fn begin(&self, begin: Begin) -> Result<Begun, Error> {
+    pub async fn begin(&self, begin: Begin) -> Result<BeginResult, Error> {
         match self.submit(Op::Begin(begin)).await? {
-            Reply::Begun => Ok(Begun::Go),
-            Reply::AlreadyApplied => Ok(Begun::AlreadyApplied),
-            Reply::Stale => Ok(Begun::Stale),
+            Reply::Begun => Ok(BeginResult::Go),
+            Reply::AlreadyApplied => Ok(BeginResult::AlreadyApplied),
+            Reply::Stale => Ok(BeginResult::Stale),
             other => unreachable!("a begin is not answered with {other:?}"),
         }
     }
 
     /// Writes down that an attempt is about to be made, without waiting. It becomes durable before the settlement that
     /// follows it, since operations keep their order. For effects that may be repeated without harm.
-    pub async fn begin_unwaited(&self, begin: Begin) -> Result<(), Error> {
-        self.send(Envelope { op: Op::Begin(begin), reply: None }).await
+    pub async fn begin_without_waiting(&self, begin: Begin) -> Result<(), Error> {
+        self.send(Submission { op: Op::Begin(begin), reply: None }).await
     }
 
     /// Writes down how an attempt ended and what comes next. `false` if the job has moved on without it.
@@ -284,16 +284,16 @@ impl Ledger {
 
     /// Writes down an attempt and how it ended, in one. For effects that may be repeated without harm and were answered before
     /// anybody wrote down that they were begun. `false` if the job has moved on without it.
-    pub async fn settle_at_once(&self, begin: Begin, settlement: Settlement) -> Result<bool, Error> {
-        Ok(matches!(self.submit(Op::AtOnce(Box::new((begin, settlement)))).await?, Reply::Settled))
+    pub async fn begin_and_settle(&self, begin: Begin, settlement: Settlement) -> Result<bool, Error> {
+        Ok(matches!(self.submit(Op::BeginAndSettle(Box::new((begin, settlement)))).await?, Reply::Settled))
     }
 
     /// The same for a job that wants to be retried, if its contact has a retry left; otherwise the other way is written.
-    pub async fn settle_within(&self, settlement: Settlement, draw: Draw) -> Result<Drawn, Error> {
-        Ok(match self.submit(Op::SettleWithin(Box::new((settlement, draw)))).await? {
-            Reply::Settled => Drawn::Settled,
-            Reply::Exhausted => Drawn::Exhausted,
-            _ => Drawn::Stale,
+    pub async fn settle_with_budget(&self, settlement: Settlement, draw: RetryCharge) -> Result<ChargeResult, Error> {
+        Ok(match self.submit(Op::SettleWithBudget(Box::new((settlement, draw)))).await? {
+            Reply::Settled => ChargeResult::Settled,
+            Reply::Exhausted => ChargeResult::Exhausted,
+            _ => ChargeResult::Stale,
         })
     }
 
@@ -307,7 +307,7 @@ impl Ledger {
 
     /// Keeps what a step inside has come to, and answers with what is kept: the first one counts. `None` if the job has
     /// moved on without this run.
-    pub async fn note(&self, note: Note) -> Result<Option<serde_json::Value>, Error> {
+    pub async fn note(&self, note: StepResult) -> Result<Option<serde_json::Value>, Error> {
         match self.submit(Op::Note(Box::new(note))).await? {
             Reply::Noted(result) => Ok(Some(result)),
             Reply::Stale => Ok(None),

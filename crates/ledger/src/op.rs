@@ -7,11 +7,11 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure};
-pub use sluice_domain::progress::JobNext;
 use sluice_domain::time::Time;
+pub use sluice_domain::transition::JobUpdate;
 
 use crate::guard::{GuardOp, GuardReply};
-use crate::record::{AttemptKind, JobRecord, NewEvent, Ord};
+use crate::record::{AttemptKind, EventSeq, JobRecord, NewEvent};
 use crate::seal::RootKey;
 
 /// Something to write.
@@ -26,11 +26,11 @@ pub enum Op {
     /// An attempt has ended.
     Settle(Box<Settlement>),
     /// An attempt has ended that nobody had to write down before.
-    AtOnce(Box<(Begin, Settlement)>),
+    BeginAndSettle(Box<(Begin, Settlement)>),
     /// The same, if the contact has a retry left.
-    SettleWithin(Box<(Settlement, Draw)>),
+    SettleWithBudget(Box<(Settlement, RetryCharge)>),
     /// Keep what a step inside has come to.
-    Note(Box<Note>),
+    Note(Box<StepResult>),
     /// Set a mark, unless it is set.
     Mark(Box<Mark>),
     /// Bring jobs back to life.
@@ -130,7 +130,7 @@ pub struct Settlement {
     /// For the record; `None` if nothing was tried.
     pub attempt: Option<AttemptSettlement>,
     /// Where the job stands now.
-    pub next: JobNext,
+    pub next: JobUpdate,
     /// When.
     pub at: Time,
 }
@@ -138,18 +138,18 @@ pub struct Settlement {
 /// A retry that counts against the budget of the job's contact. It is counted and checked in the transaction that settles the
 /// job, over all jobs of the worker about the same entity.
 #[derive(Clone, Debug)]
-pub struct Draw {
+pub struct RetryCharge {
     /// How many may count at once.
     pub retries: u32,
     /// Until when this one counts.
     pub until: Time,
     /// Where the job stands if none is left.
-    pub otherwise: JobNext,
+    pub otherwise: JobUpdate,
 }
 
 /// What became of a settlement that needs a retry of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drawn {
+pub enum ChargeResult {
     /// It is written.
     Settled,
     /// There was none left, and the other way is written.
@@ -192,7 +192,7 @@ pub struct AttemptSettlement {
 
 /// What a step that stays inside has come to. It is kept as a finished effect of the job; the first one counts.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub struct StepResult {
     /// The job.
     pub job: JobId,
     /// The number of its last try; a note of an older run is refused.
@@ -232,13 +232,13 @@ pub struct NewRevision {
 #[derive(Clone, Debug)]
 pub struct Mark {
     /// The step that sets it: it owns the mark, in every run of its job.
-    pub note: Note,
+    pub note: StepResult,
     /// Marks of one store know nothing of another's.
     pub store: String,
     /// What is marked.
     pub key: KeyDigest,
     /// More keys under which a mark counts as set: the neighbouring time buckets.
-    pub near: Vec<KeyDigest>,
+    pub adjacent: Vec<KeyDigest>,
     /// The event of the job.
     pub event: EventId,
     /// Until when.
@@ -286,7 +286,7 @@ pub struct Resolve {
     /// The parked job.
     pub job: JobId,
     /// What is so.
-    pub verdict: Verdict,
+    pub resolution: Resolution,
     /// Who says so.
     pub actor: String,
     /// Why.
@@ -297,11 +297,11 @@ pub struct Resolve {
 
 /// What a person found out about a parked effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Resolution {
     /// It did happen: go on with the next step.
     Happened,
     /// It did not happen: send it.
-    DidNotHappen,
+    NotHappened,
 }
 
 /// Give jobs up: they end as dropped.
@@ -394,7 +394,7 @@ pub enum Reply {
     /// The keys are changed: the version of a new one, or how many contacts were looked at.
     Rotated(u64),
     /// The places of candidates; their rows decide.
-    Candidates(Vec<Ord>),
+    Candidates(Vec<EventSeq>),
     /// Done.
     Done,
 }
@@ -421,7 +421,7 @@ impl From<Acceptance> for Reply {
 #[derive(Clone, Debug)]
 pub struct Accepted {
     /// Its place.
-    pub ord: Ord,
+    pub seq: EventSeq,
     /// Its name.
     pub id: EventId,
     /// The event with the same key and another content, when this one was let in beside it.
@@ -440,7 +440,7 @@ pub struct Duplicate {
     /// When the first arrived.
     pub received_at: Time,
     /// What it was recognised by.
-    pub by: By,
+    pub by: MatchedBy,
     /// Whether the content is another than the first's: it was kept beside the first, and nothing is done with it.
     pub clash: bool,
     /// The first's jobs.
@@ -449,7 +449,7 @@ pub struct Duplicate {
 
 /// What a repeat was recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum MatchedBy {
     /// Its key has an owner.
     Key,
     /// A key beside its own has: it came just behind the edge of a time bucket.

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use sluice_domain::duplicate_stats::DuplicateStats;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
-use sluice_domain::repeat::RepeatStats;
 use sluice_domain::time::Time;
 
 use crate::op::{Op, Reply};
 use crate::view as read;
 use crate::{
-    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, Error, EventBody, EventRecord, JobFilter, JobRecord,
-    KeysRecord, Ledger, Ord, Page, PauseRecord, PinnedRecord, Reason, Tally, Variants,
+    AttemptRecord, AuditRecord, EffectRecord, Error, EventBody, EventRecord, EventSeq, JobFilter, JobRecord,
+    KeysRecord, Ledger, Page, PauseRecord, PinnedRecord, Reason, RevisionRecord, SourceDayCounts, Variants,
 };
 
 impl Ledger {
@@ -51,7 +51,7 @@ impl Ledger {
     }
 
     /// Events by their places, with bodies where they are still kept.
-    pub async fn events(&self, ords: Vec<Ord>) -> Result<Vec<(EventRecord, Option<EventBody>)>, Error> {
+    pub async fn events(&self, ords: Vec<EventSeq>) -> Result<Vec<(EventRecord, Option<EventBody>)>, Error> {
         self.reads.ask(move |connection| read::events(connection, &ords)).await
     }
 
@@ -62,12 +62,12 @@ impl Ledger {
     }
 
     /// The other contents that came under the key of an event.
-    pub async fn variants(&self, event: Ord) -> Result<Variants, Error> {
+    pub async fn variants(&self, event: EventSeq) -> Result<Variants, Error> {
         self.reads.ask(move |connection| read::variants(connection, event)).await
     }
 
     /// How often and how late a source repeats itself.
-    pub async fn repeats(&self, source: String) -> Result<RepeatStats, Error> {
+    pub async fn repeats(&self, source: String) -> Result<DuplicateStats, Error> {
         self.reads.ask(move |connection| read::repeats(connection, &source)).await
     }
 
@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// What was in force and since when, newest first: the first one is in force now.
-    pub async fn configured(&self, page: Page) -> Result<Vec<ConfiguredRecord>, Error> {
+    pub async fn configured(&self, page: Page) -> Result<Vec<RevisionRecord>, Error> {
         self.reads.ask(move |connection| read::configured(connection, page)).await
     }
 
@@ -145,7 +145,7 @@ impl Ledger {
     }
 
     /// What each source has sent on each day since then (`2026-11-15`).
-    pub async fn tallies(&self, since_day: String) -> Result<Vec<Tally>, Error> {
+    pub async fn tallies(&self, since_day: String) -> Result<Vec<SourceDayCounts>, Error> {
         self.reads.ask(move |connection| read::tallies(connection, &since_day)).await
     }
 }

@@ -11,10 +11,10 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
-use crate::at_hand::AtHand;
+use crate::decoded_event::DecodedEvent;
 
 /// The place of an event in the order of acceptance.
-pub type Ord = i64;
+pub type EventSeq = i64;
 
 /// An event that wants to be accepted.
 #[derive(Clone, Debug)]
@@ -50,11 +50,11 @@ pub struct NewEvent {
     /// What is to be done: one job for each worker.
     pub jobs: Vec<NewJob>,
     /// More keys under which an owner counts as the owner of this one: the neighbouring time buckets.
-    pub near_keys: Vec<KeyDigest>,
+    pub adjacent_keys: Vec<KeyDigest>,
     /// What is done with a repeat that says something else.
     pub clash: ClashPolicy,
     /// For how long another event of this flow with the same content is taken for a repeat, whatever its key.
-    pub second_net: Option<std::time::Duration>,
+    pub content_window: Option<std::time::Duration>,
     /// Why its jobs must wait for a person from the start.
     pub quarantine: Option<Quarantine>,
     /// Whose personal data the body holds, if that is known: a digest, never the address itself.
@@ -90,7 +90,7 @@ pub struct EventBody {
     /// The normalized event, as JSON.
     pub normalized: String,
     /// The same as it is, until its first run.
-    pub at_hand: AtHand,
+    pub decoded: DecodedEvent,
 }
 
 impl EventBody {
@@ -136,7 +136,7 @@ impl NewEvent {
             state: JobState::Queued,
             step: 0,
             attempts: 0,
-            tries: 0,
+            attempts_total: 0,
             due_at: now,
             verifying: false,
             created_at: now,
@@ -152,7 +152,7 @@ impl NewEvent {
     /// How it is remembered under this name, as the first of its key. Where it is written, and with which jobs, its driver knows.
     pub fn record(&self, id: EventId) -> EventRecord {
         EventRecord {
-            ord: 0,
+            seq: 0,
             id,
             generation: 0,
             key_text: self.key_text.clone(),
@@ -177,7 +177,7 @@ impl NewEvent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRecord {
     /// Its place in the order of acceptance.
-    pub ord: Ord,
+    pub seq: EventSeq,
     /// Its public name.
     pub id: EventId,
     /// How many events with this key went before it and expired.
@@ -209,7 +209,7 @@ pub struct EventRecord {
     /// How many jobs it has.
     pub jobs: u32,
     /// The event with the same key and another content, beside which this one was let in.
-    pub variant_of: Option<Ord>,
+    pub variant_of: Option<EventSeq>,
 }
 
 /// The contents that came under the key of an event after it and say something else.
@@ -231,7 +231,7 @@ pub struct VariantRecord {
     /// How often it came.
     pub times: u64,
     /// The event that it became, unless it was dropped.
-    pub event: Option<Ord>,
+    pub event: Option<EventSeq>,
     /// What it says, while that is kept.
     pub body: Option<EventBody>,
 }
@@ -242,7 +242,7 @@ pub struct JobRecord {
     /// Which.
     pub id: JobId,
     /// The event that it belongs to.
-    pub ord: Ord,
+    pub ord: EventSeq,
     /// Who works on it.
     pub worker: Arc<str>,
     /// Where it waits.
@@ -258,7 +258,7 @@ pub struct JobRecord {
     /// Attempts at this step since it was last replayed: what the retry policy counts.
     pub attempts: u32,
     /// Attempts in all, never reset.
-    pub tries: u32,
+    pub attempts_total: u32,
     /// Not before.
     pub due_at: Time,
     /// The outcome of the last attempt must be read back before anything else.
@@ -346,7 +346,7 @@ pub enum AttemptKind {
 
 /// A job that has just become durable, with its event, so that it can run without another read.
 #[derive(Clone, Debug)]
-pub struct Fresh {
+pub struct NewJobNotice {
     /// The job.
     pub job: JobRecord,
     /// Its event.
@@ -387,7 +387,7 @@ pub struct PauseRecord {
 
 /// A revision of the configuration that came into force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ConfiguredRecord {
+pub struct RevisionRecord {
     /// Its place among all changes, from 1.
     pub n: i64,
     /// Since when.
@@ -443,7 +443,7 @@ impl PinnedRecord {
 
 /// What a source has sent on one day, counted when it was committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct SourceDayCounts {
     /// The day, as `2026-11-15`.
     pub day: String,
     /// Who sent.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sluice_domain::event::EventId;
 use sluice_domain::key::KeyDigest;
 use sluice_domain::random::Random;
-use sluice_ledger::{Acceptance, Ledger, NewEvent, Options};
+use sluice_ledger::{Acceptance, Ledger, LedgerOptions, NewEvent};
 
 use given::{START, event, root_key};
 
@@ -25,8 +25,9 @@ const RECENT_KEYS_MAX: usize = 144;
 const DIRECTORY: &str = "SLUICE_CRASH_DIRECTORY";
 const ROUND: &str = "SLUICE_CRASH_ROUND";
 
-fn options() -> Options {
-    Options { recent_keys_max: Some(RECENT_KEYS_MAX), ..Options::quiet(Arc::new(|| START)) }.with_root_key(root_key())
+fn options() -> LedgerOptions {
+    LedgerOptions { recent_keys_max: Some(RECENT_KEYS_MAX), ..LedgerOptions::quiet(Arc::new(|| START)) }
+        .with_root_key(root_key())
 }
 
 /// Sends as fast as it can and says so on standard error once it is acknowledged, until somebody kills it.

@@ -19,7 +19,7 @@ use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Begin, Begun, Error, EventBody, JobFilter, Ledger, NewEvent, Options, Page, Settlement,
+    Acceptance, Begin, BeginResult, Error, EventBody, JobFilter, Ledger, LedgerOptions, NewEvent, Page, Settlement,
 };
 
 use given::{DAY, START, event, root_key, settled};
@@ -88,15 +88,15 @@ fn a_disk_that_fails_stops_the_ledger_and_takes_nothing_that_was_acknowledged() 
     check_file(&directory.path().join("data"));
 }
 
-fn options(fatal: &Arc<AtomicU64>) -> Options {
+fn options(fatal: &Arc<AtomicU64>) -> LedgerOptions {
     let fatal = fatal.clone();
-    Options {
+    LedgerOptions {
         on_fatal: Box::new(move |_| {
             fatal.fetch_add(1, Ordering::SeqCst);
         }),
         // Few, so that their upkeep meets the full disk as well.
         recent_keys_max: Some(20),
-        ..Options::quiet(Arc::new(|| START)).with_root_key(root_key())
+        ..LedgerOptions::quiet(Arc::new(|| START)).with_root_key(root_key())
     }
 }
 
@@ -127,7 +127,7 @@ fn effect_key(job: JobId) -> EffectKey {
     EffectKey([u8::try_from(job.0 % 251).unwrap(); 16])
 }
 
-async fn begin(ledger: &Ledger, job: JobId) -> Result<Begun, Error> {
+async fn begin(ledger: &Ledger, job: JobId) -> Result<BeginResult, Error> {
     let (step_id, destination, key) = ("create".into(), "crm".into(), effect_key(job));
     let class = EffectClass::Keyed;
     ledger.begin(Begin { job, n: 1, step: 0, step_id, key, class, action: "http.post", destination, at: START }).await
@@ -185,7 +185,7 @@ fn on_a_small_disk() {
             let jobs: Vec<JobId> = listed.iter().map(|(job, _)| job.id).take(COMPLETIONS).collect();
             fill(&rest);
             for job in &jobs {
-                assert_eq!(begin(&ledger, *job).await.unwrap(), Begun::Go);
+                assert_eq!(begin(&ledger, *job).await.unwrap(), BeginResult::Go);
                 assert!(succeed(&ledger, *job).await.unwrap());
                 let spent = !data.join("ballast").exists();
                 let before = ids.len();

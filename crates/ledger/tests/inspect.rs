@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
-use sluice_ledger::{Acceptance, Begin, Inspector, Ledger, NewRevision, Options};
+use sluice_ledger::{Acceptance, Begin, Inspector, Ledger, LedgerOptions, NewRevision};
 
 use given::{START, event, root_key, settled};
 
 fn open(directory: &Path) -> Ledger {
-    Ledger::open(directory, Options::quiet(Arc::new(|| START)).with_root_key(root_key())).unwrap()
+    Ledger::open(directory, LedgerOptions::quiet(Arc::new(|| START)).with_root_key(root_key())).unwrap()
 }
 
 /// One attempt at the only step of a new job.
 async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
     let Acceptance::Accepted(accepted) = ledger.accept(event(key)).await.unwrap() else { panic!("{key} is a repeat") };
-    let id = JobId(accepted.ord);
+    let id = JobId(accepted.seq);
     if state == JobState::Queued {
         return id;
     }

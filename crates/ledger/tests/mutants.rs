@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use sluice_domain::event::EventId;
 use sluice_domain::mutant::Mutant;
-use sluice_faulty::{Disk, Fault, Image, Keep};
-use sluice_ledger::{Acceptance, Ledger, Options};
+use sluice_faulty_vfs::{CrashSurvival, Disk, DiskFault, Image};
+use sluice_ledger::{Acceptance, Ledger, LedgerOptions};
 
 use given::{START, event, root_key};
 
@@ -18,8 +18,8 @@ const EVENTS: usize = 12;
 /// The log is written from its beginning again when it has so many pages.
 const WAL_PAGES_MAX: u64 = 64;
 
-fn options() -> Options {
-    let few = Options { wal_pages_max: Some(WAL_PAGES_MAX), ..Options::quiet(Arc::new(|| START)) };
+fn options() -> LedgerOptions {
+    let few = LedgerOptions { wal_pages_max: Some(WAL_PAGES_MAX), ..LedgerOptions::quiet(Arc::new(|| START)) };
     few.with_root_key(root_key())
 }
 
@@ -28,7 +28,7 @@ async fn made(directory: &Path) -> Image {
     let disk = Disk::default();
     disk.mount(directory);
     Ledger::open(directory, options()).unwrap().close().await;
-    disk.image(Keep::Everything, 0)
+    disk.image(CrashSurvival::Everything, 0)
 }
 
 /// Accepts events until the disk fails, if it does, and cuts the power. Answers what is gone of what was acknowledged.
@@ -37,7 +37,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
     disk.mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     if let Some(number) = fails_at {
-        disk.fail_at(number, Fault::Error, number);
+        disk.fail_at(number, DiskFault::Error, number);
     }
     let mut acknowledged: Vec<(usize, EventId)> = Vec::new();
     for n in 0..EVENTS {
@@ -48,9 +48,9 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
             Err(_) => break,
         }
     }
-    disk.cut();
+    disk.power_off();
     ledger.close().await;
-    let found = Disk::holding(&disk.image(Keep::Nothing, 1));
+    let found = Disk::holding(&disk.image(CrashSurvival::Nothing, 1));
     found.mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     let mut gone = None;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use sluice_domain::event::EventId;
 use sluice_domain::random::Random;
-use sluice_ledger::{Acceptance, Inspector, Ledger, NewRevision, Options};
+use sluice_ledger::{Acceptance, Inspector, Ledger, LedgerOptions, NewRevision};
 
 use given::{START, event, root_key};
 
@@ -167,8 +167,12 @@ fn read_log(path: &Path) -> Vec<Entry> {
 /// What was acknowledged, its name, and how far the log was by then.
 type Acknowledged = Vec<(u64, EventId, u64)>;
 
-fn options() -> Options {
-    let few = Options { recent_keys_max: Some(64), wal_pages_max: Some(200), ..Options::quiet(Arc::new(|| START)) };
+fn options() -> LedgerOptions {
+    let few = LedgerOptions {
+        recent_keys_max: Some(64),
+        wal_pages_max: Some(200),
+        ..LedgerOptions::quiet(Arc::new(|| START))
+    };
     few.with_root_key(root_key())
 }
 
@@ -191,7 +195,7 @@ async fn work(data: &Path, log: &Path) -> Acknowledged {
 }
 
 async fn check(data: &Path, acknowledged: &[(u64, EventId, u64)]) {
-    if acknowledged.is_empty() && !Ledger::is_in(data) {
+    if acknowledged.is_empty() && !Ledger::exists_in(data) {
         return;
     }
     let ledger = Ledger::open(data, options()).unwrap();

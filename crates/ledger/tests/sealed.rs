@@ -10,8 +10,8 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobNext, Ledger,
-    NewEvent, Options, Quarantine, RootKey, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobUpdate, Ledger,
+    LedgerOptions, NewEvent, Quarantine, RootKey, Settlement,
 };
 
 use given::{START, event, root_key};
@@ -19,8 +19,8 @@ use given::{START, event, root_key};
 /// Stands in everything that is personal, so that it can be looked for in the files.
 const SECRET: &str = "ann.unmistakable@example.com";
 
-fn options(root_key: RootKey) -> Options {
-    Options { recent_keys_max: Some(64), ..Options::quiet(Arc::new(|| START)) }.with_root_key(root_key)
+fn options(root_key: RootKey) -> LedgerOptions {
+    LedgerOptions { recent_keys_max: Some(64), ..LedgerOptions::quiet(Arc::new(|| START)) }.with_root_key(root_key)
 }
 
 fn open(directory: &Path) -> Ledger {
@@ -88,7 +88,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
             outcome: "reject",
             failure: failure(),
         }),
-        next: JobNext {
+        next: JobUpdate {
             state,
             step: 1,
             attempts: n,
@@ -104,13 +104,13 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
 }
 
 async fn job_of(ledger: &Ledger, accepted: &Accepted) -> JobId {
-    ledger.events(vec![accepted.ord]).await.unwrap()[0].0.first_job
+    ledger.events(vec![accepted.seq]).await.unwrap()[0].0.first_job
 }
 
 /// Everything personal about these events can be read.
 async fn assert_readable(ledger: &Ledger, events: &[Accepted]) {
     for accepted in events {
-        let (event, body) = ledger.events(vec![accepted.ord]).await.unwrap().remove(0);
+        let (event, body) = ledger.events(vec![accepted.seq]).await.unwrap().remove(0);
         assert!(event.key_text.contains(SECRET));
         assert!(String::from_utf8_lossy(&body.unwrap().raw).contains(SECRET));
         let job = ledger.job(event.first_job).await.unwrap().unwrap();
@@ -172,7 +172,7 @@ async fn nothing_personal_lies_in_any_file() {
         assert_eq!(holds(directory.path(), needle), [""; 0], "while it is open");
     }
     assert_readable(&ledger, &events).await;
-    let variants = ledger.variants(events[0].ord).await.unwrap();
+    let variants = ledger.variants(events[0].seq).await.unwrap();
     assert_eq!(variants.kept[0].body.as_ref(), Some(&*personal("finished").body));
     ledger.close().await;
     for needle in &guessable {
@@ -198,7 +198,7 @@ async fn a_wrong_or_a_missing_root_key_is_one_clear_error() {
             wrong.id()
         )
     );
-    let error = Ledger::open(directory.path(), Options::quiet(Arc::new(|| START))).unwrap_err();
+    let error = Ledger::open(directory.path(), LedgerOptions::quiet(Arc::new(|| START))).unwrap_err();
     assert_eq!(error.to_string(), "the ledger is sealed and no root key was given");
     // Neither of them has left anything behind.
     let ledger = open(directory.path());

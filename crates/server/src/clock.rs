@@ -45,7 +45,7 @@ impl Clock {
     }
 
     /// The wall clock, for the ledger.
-    pub fn for_ledger(&self) -> sluice_ledger::Clock {
+    pub fn for_ledger(&self) -> sluice_ledger::ClockFn {
         let offset = self.offset.clone();
         Arc::new(move || wall(offset.as_deref()))
     }

@@ -8,23 +8,23 @@
 //! [`run`] knows every room.
 
 pub mod bench;
-pub mod caution;
 pub mod change;
 pub mod chaos;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod harness;
 pub mod intake;
-pub mod live;
 pub mod maintain;
 pub mod observe;
 pub mod operate;
+pub mod revisions;
 pub mod root_key;
 pub mod run;
 pub mod safe_mode;
 pub mod schedule;
-pub mod stage;
+pub mod unclean_shutdown;
 pub mod work;
 
 pub use sluice_simulation as simulate;

@@ -125,7 +125,7 @@ fn look(data: &Path, said: &Said) -> Result<(RootKey, Origin), RootKeyError> {
     if own.exists() {
         return Ok((read(&own)?, Origin::Own(own)));
     }
-    if Ledger::is_in(data) {
+    if Ledger::exists_in(data) {
         return Err(RootKeyError::Missing { data: data.to_owned() });
     }
     let key = RootKey::generate();
@@ -212,11 +212,11 @@ fn write(path: &Path, key: &RootKey) -> Result<(), RootKeyError> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use sluice_ledger::Options;
+    use sluice_ledger::LedgerOptions;
 
     fn open(data: &Path) -> Result<Ledger, String> {
         let (key, _) = look(data, &Said::default()).map_err(|error| error.to_string())?;
-        let options = Options::quiet(Clock::start().for_ledger()).with_root_key(key);
+        let options = LedgerOptions::quiet(Clock::start().for_ledger()).with_root_key(key);
         Ledger::open(data, options).map_err(|error| error.to_string())
     }
 

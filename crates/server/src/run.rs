@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_ledger::{Ledger, NewRevision, Options};
+use sluice_ledger::{Ledger, LedgerOptions, NewRevision};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::caution::{self, Mark};
-use crate::change::place;
+use crate::change::install;
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
-use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
+use crate::revisions::{LoadedRevision, Revisions};
 use crate::root_key;
 use crate::safe_mode::SafeModes;
+use crate::unclean_shutdown::{self, RunMarker};
 use crate::{intake, maintain, operate, schedule, work};
 
 /// What a node is started with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct NodeSettings {
     /// The configuration: a directory or a file.
     pub config: PathBuf,
     /// Where the ledger lies.
@@ -34,9 +34,9 @@ pub struct Settings {
     /// What operators must show; needed to listen anywhere but on loopback.
     pub admin_token: Option<sluice_domain::verify::SecretValue>,
     /// Bounds of the door.
-    pub door: intake::Settings,
+    pub door: intake::IntakeSettings,
     /// How long things are kept.
-    pub keep: maintain::Settings,
+    pub keep: maintain::RetentionSettings,
 }
 
 /// Why a node could not start.
@@ -59,7 +59,7 @@ pub enum StartError {
     RootKey(#[from] root_key::RootKeyError),
     /// A change of the configuration that was cut off could not be finished.
     #[error("a change of the configuration was cut off and cannot be finished: {0}")]
-    Place(#[from] place::PlaceError),
+    Place(#[from] install::InstallError),
     /// An address could not be taken.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
@@ -87,8 +87,8 @@ pub struct Node {
     /// What operators can do, without HTTP.
     pub operator: operate::Operator,
     ledger: Ledger,
-    mark: Mark,
-    scheduler: schedule::Handle,
+    mark: RunMarker,
+    scheduler: schedule::SchedulerHandle,
     stop: watch::Sender<bool>,
     stop_admin: watch::Sender<bool>,
     door: JoinHandle<()>,
@@ -99,19 +99,19 @@ pub struct Node {
 
 /// What a directory came to.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// Ready to be put in force.
-    pub live: Live,
+    pub live: LoadedRevision,
     /// As they were read.
     pub files: Files,
     /// Where its secrets come from.
     pub secrets: Arc<dyn SecretSource + Send + Sync>,
     /// What is only worth a warning.
-    pub warnings: Vec<config::Problem>,
+    pub warnings: Vec<config::ConfigProblem>,
 }
 
 /// Reads and compiles a configuration.
-pub fn load(settings: &Settings) -> Result<Loaded, StartError> {
+pub fn load(settings: &NodeSettings) -> Result<LoadedConfig, StartError> {
     let files = config::read(&settings.config)?;
     let directory = if settings.config.is_dir() {
         settings.config.clone()
@@ -120,47 +120,50 @@ pub fn load(settings: &Settings) -> Result<Loaded, StartError> {
     };
     let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
     let (live, warnings) = ready(&files, &*secrets)?;
-    Ok(Loaded { live, files, secrets, warnings })
+    Ok(LoadedConfig { live, files, secrets, warnings })
 }
 
 /// Says what is only worth a warning, when a configuration is put in force.
-pub fn warn_of(warnings: &[config::Problem]) {
+pub fn warn_of(warnings: &[config::ConfigProblem]) {
     for problem in warnings {
         tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
     }
 }
 
 /// Compiles files to a revision that can be put in force, with what is only worth a warning.
-pub fn ready(files: &Files, secrets: &dyn SecretSource) -> Result<(Live, Vec<config::Problem>), StartError> {
+pub fn ready(
+    files: &Files,
+    secrets: &dyn SecretSource,
+) -> Result<(LoadedRevision, Vec<config::ConfigProblem>), StartError> {
     let noted = Noted::new(secrets);
     let mut compiled = config::compile(files, &noted);
     compiled.require_runtimes(sluice_connectors::find_runtime);
     match compiled.config.take() {
-        Some(config) => Ok((Live::new(config, compiled.secrets)?.read_with(noted.seen()), compiled.problems)),
+        Some(config) => Ok((LoadedRevision::new(config, compiled.secrets)?.read_with(noted.seen()), compiled.problems)),
         None => Err(StartError::Config(Box::new(compiled), files.clone())),
     }
 }
 
 impl Node {
     /// Starts every room. When it answers, the node accepts events.
-    pub async fn start(settings: Settings) -> Result<Node, StartError> {
+    pub async fn start(settings: NodeSettings) -> Result<Node, StartError> {
         if !settings.admin.ip().is_loopback() && settings.admin_token.is_none() {
             return Err(StartError::AdminOpen(settings.admin));
         }
-        let begun = place::finish(&settings.config)?;
-        let Loaded { live, files, secrets, warnings } = load(&settings)?;
+        let begun = install::finish(&settings.config)?;
+        let LoadedConfig { live, files, secrets, warnings } = load(&settings)?;
         warn_of(&warnings);
         let clock = Clock::start();
         let metrics = Metrics::new();
-        let (scheduler, inbox) = schedule::Handle::new();
+        let (scheduler, inbox) = schedule::SchedulerHandle::new();
         let (fail, failed) = watch::channel(false);
         let (ask, announce) = (scheduler.clone(), scheduler.clone());
         let ledger = Ledger::open(
             &settings.data,
-            Options {
+            LedgerOptions {
                 clock: clock.for_ledger(),
-                wants_fresh: Box::new(move |worker| ask.wants_fresh(worker)),
-                on_fresh: Box::new(move |jobs| announce.fresh(jobs)),
+                wants_new_jobs: Box::new(move |worker| ask.wants_fresh(worker)),
+                on_new_jobs: Box::new(move |jobs| announce.fresh(jobs)),
                 on_fatal: Box::new(move |_| {
                     let _ = fail.send(true);
                 }),
@@ -169,7 +172,7 @@ impl Node {
                 root_key: Some(root_key::find(&settings.data)?),
             },
         )?;
-        let (mark, unclean) = Mark::set(&settings.data)
+        let (mark, unclean) = RunMarker::set(&settings.data)
             .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
         if unclean {
             tracing::warn!(
@@ -181,18 +184,18 @@ impl Node {
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
         let hash = live.revision.clone();
         ledger.keep_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
-        place::clear(&settings.config)?;
+        install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets);
 
         let safe_modes = SafeModes::load(ledger.clone()).await?;
-        let context = work::Context {
+        let context = work::WorkContext {
             ledger: ledger.clone(),
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
             scheduler: scheduler.clone(),
             safe_modes: safe_modes.clone(),
-            careful_until: if unclean { clock.now() + caution::CAUTION } else { clock.now() },
+            careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
         let interrupted = work::recover(&context).await?;
         if interrupted > 0 {
@@ -202,12 +205,13 @@ impl Node {
         let targets = schedule::pauses::targets(&revisions.current().config, &paused);
         let more_workers = ledger.live_workers().await?;
 
-        let door_context = intake::Context::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let door_context =
+            intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let sources: HashSet<String> =
             paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
         door_context.set_paused(sources);
-        door_context.wakes(scheduler.clone());
-        let door = intake::Door::bind(settings.intake, door_context.clone(), settings.door.clone())
+        door_context.set_scheduler(scheduler.clone());
+        let door = intake::IntakeServer::bind(settings.intake, door_context.clone(), settings.door.clone())
             .await
             .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
         let intake = door.address().unwrap_or(settings.intake);
@@ -217,10 +221,10 @@ impl Node {
             revisions.clone(),
             metrics,
             clock.clone(),
-            operate::Rooms { scheduler: scheduler.clone(), door: door_context, safe_modes },
-            Settings { intake, ..settings.clone() },
+            operate::NodeHandles { scheduler: scheduler.clone(), door: door_context, safe_modes },
+            NodeSettings { intake, ..settings.clone() },
         );
-        let window = operate::Window::bind(settings.admin, operator.clone(), settings.admin_token.clone())
+        let window = operate::AdminServer::bind(settings.admin, operator.clone(), settings.admin_token.clone())
             .await
             .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
         let admin = window.address().unwrap_or(settings.admin);
@@ -235,7 +239,7 @@ impl Node {
             schedule: tokio::spawn(schedule_loop.run(more_workers)),
             door: tokio::spawn(door.run(stop.subscribe())),
             rest: vec![
-                tokio::spawn(schedule::firing::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
+                tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
                 tokio::spawn(window.run(stop_admin.subscribe())),
             ],

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sluice_server::chaos::{Settings, Troubles, run};
-use sluice_server::stage::StatusLine;
+use sluice_server::chaos::{ChaosSettings, FaultCounts, run};
+use sluice_server::harness::StatusLine;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_and_nothing_is_doubled_under_kill_9() {
-    let troubles = Troubles {
+    let troubles = FaultCounts {
         kills: 20,
         stops: 4,
         disk_failures: 2,
@@ -17,7 +17,7 @@ async fn nothing_is_lost_and_nothing_is_doubled_under_kill_9() {
         outages: 3,
         sender_kills: 3,
     };
-    let settings = Settings {
+    let settings = ChaosSettings {
         program: env!("CARGO_BIN_EXE_sluice").into(),
         leads: 500,
         troubles,
@@ -32,7 +32,7 @@ async fn nothing_is_lost_and_nothing_is_doubled_under_kill_9() {
     assert!(books.balanced(), "{books}");
     println!("{books}");
     // Only a slow disk may be out of reach here, and then it is said.
-    assert_eq!(books.possible, Troubles { slow_disk: books.possible.slow_disk, ..troubles }, "{books}");
+    assert_eq!(books.possible, FaultCounts { slow_disk: books.possible.slow_disk, ..troubles }, "{books}");
     assert_eq!(books.possible.slow_disk == troubles.slow_disk, books.not_done.is_empty(), "{books}");
     assert!(books.troubles.cut_senders > 0 && books.troubles.cut_crm > 0, "{books}");
     assert!(books.crm.faults > 0 && books.ledger.duplicates > 0, "nothing went wrong, so nothing was proved:\n{books}");

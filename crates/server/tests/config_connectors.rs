@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use sluice_domain::action::Action;
 use sluice_domain::config::Config;
-use sluice_domain::destination::{DestinationKind, SlackWay, SmtpTls};
+use sluice_domain::destination::{DestinationKind, SlackTransport, SmtpTls};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::script::Runtime;
 use sluice_domain::template::{Scope, Secrets};
-use sluice_server::config::{Colours, Compiled, Files, Problem, Severity, compile, render_all};
+use sluice_server::config::{Colours, Compiled, ConfigProblem, Files, Severity, compile, render_all};
 
 const FLOW: &str = "\
 name: in
@@ -86,8 +86,8 @@ fn compiled(edits: &[(&str, &str)]) -> (Compiled, Files) {
 
 /// What is wrong; what is only worth a warning is shown elsewhere.
 fn errors(compiled: &Compiled, files: &Files) -> String {
-    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
-    let errors: Vec<Problem> = compiled.problems.iter().filter(is_error).cloned().collect();
+    let is_error = |problem: &&ConfigProblem| problem.severity == Severity::Error;
+    let errors: Vec<ConfigProblem> = compiled.problems.iter().filter(is_error).cloned().collect();
     render_all(&errors, files, Colours::None)
 }
 
@@ -107,7 +107,7 @@ fn destinations_are_read_with_their_secrets_inside() {
     let DestinationKind::Smtp(mail) = kind("mail") else { panic!("mail is an smtp") };
     assert_eq!((mail.port, mail.tls, mail.login.as_ref().unwrap().user.as_str()), (587, SmtpTls::StartTls, "ann"));
     let DestinationKind::Slack(chat) = kind("chat") else { panic!("chat is a slack") };
-    assert!(matches!(&chat.way, SlackWay::Token(token) if token.expose() == "hunter2-SLACK"));
+    assert!(matches!(&chat.way, SlackTransport::Token(token) if token.expose() == "hunter2-SLACK"));
     assert_eq!(chat.base_url, "https://slack.com/api");
     let DestinationKind::Script(script) = kind("script") else { panic!("script is there without being declared") };
     assert_eq!(script.directory, Path::new("/etc/shop"));

@@ -9,14 +9,14 @@ use std::time::Duration;
 use sluice_domain::action::Action;
 use sluice_domain::config::Config;
 use sluice_domain::destination::{DestinationKind, HttpAuth, SalesforceAuth};
-use sluice_domain::event::{EventId, Origin};
+use sluice_domain::event::{EventId, EventOrigin};
 use sluice_domain::key::{self, KeyContext, KeyDigest};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::retry::{Delay, Jitter};
 use sluice_domain::template::{Scope, Secrets};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{Scheme, SecretValue};
-use sluice_domain::worker::Order;
+use sluice_domain::worker::LaneOrder;
 use sluice_server::config::{Compiled, Files, SecretSource, compile};
 
 /// Knows these secrets.
@@ -177,7 +177,7 @@ fn a_directory_of_flow_worker_queues_and_destinations_means_what_it_says() {
         "k-1"
     );
     let id = EventId::new(KeyDigest([1; 16]), 0);
-    let origin = Origin { source: &flow.source, idempotency_key: "k-1", id, received_at: Time(0) };
+    let origin = EventOrigin { source: &flow.source, idempotency_key: "k-1", id, received_at: Time(0) };
     let event = flow.event.apply(&scope, origin).unwrap();
     assert_eq!((event.event_type.as_str(), event.event_id.as_str()), ("lead.created", "signup_form:5"));
     assert_eq!((event.schema_version.as_str(), event.identity["email"].as_str()), ("2", Some("ada@x.org")));
@@ -191,10 +191,13 @@ fn a_directory_of_flow_worker_queues_and_destinations_means_what_it_says() {
     assert_eq!((worker.retry.max_attempts, worker.retry.jitter), (5, Jitter::Equal));
     assert_eq!((1..=6).map(|n| worker.retry.ceiling(n).as_secs()).collect::<Vec<_>>(), [1, 3, 9, 27, 81, 90]);
     let [look_up, upsert, notify] = worker.steps.as_slice() else { panic!("three steps") };
-    assert_eq!((&*look_up.destination, look_up.class, look_up.order), ("directory", EffectClass::Natural, Order::Fifo));
-    assert_eq!((&*upsert.destination, upsert.action, upsert.order), ("crm", Action::SalesforceUpsert, Order::None));
+    assert_eq!(
+        (&*look_up.destination, look_up.class, look_up.order),
+        ("directory", EffectClass::Natural, LaneOrder::Fifo)
+    );
+    assert_eq!((&*upsert.destination, upsert.action, upsert.order), ("crm", Action::SalesforceUpsert, LaneOrder::None));
     let own = upsert.retry.as_ref().unwrap();
-    assert_eq!((own.max_attempts, own.max_attempts_maybe, own.jitter), (2, 2, Jitter::Equal));
+    assert_eq!((own.max_attempts, own.max_attempts_conflict, own.jitter), (2, 2, Jitter::Equal));
     assert_eq!(own.dead_letter_queue.as_deref(), Some("people-dead"));
     assert_eq!((&*notify.destination, notify.class), ("http", EffectClass::Blind));
     assert!(
@@ -308,7 +311,7 @@ fn retry_of(retry: &str) -> sluice_domain::retry::RetryPolicy {
 fn retry_policies_are_read_in_every_strategy() {
     let small = retry_of("{strategy: exponential, base_ms: 500, max_attempts: 3, jitter: full}");
     assert_eq!(small.ceiling(2), Duration::from_secs(1));
-    assert_eq!((small.max_attempts, small.max_attempts_maybe), (3, 3));
+    assert_eq!((small.max_attempts, small.max_attempts_conflict), (3, 3));
     let fixed = retry_of("{strategy: fixed, base_delay: 10s}");
     assert_eq!(fixed.phases[0].delay, Delay::Fixed { delay: Duration::from_secs(10) });
     let phased = retry_of(

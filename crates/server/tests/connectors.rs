@@ -289,7 +289,7 @@ async fn a_node_does_not_start_without_what_its_scripts_need() {
     let world = world("    uses: bash\n    script: echo 1\n", &[]).await;
     let text = std::fs::read_to_string(world.config_path("worker.yml")).unwrap();
     std::fs::write(world.config_path("worker.yml"), text.replace("uses: bash", "uses: node:999")).unwrap();
-    let settings = sluice_server::run::Settings { data: world.directory.path().join(".other"), ..world.settings() };
+    let settings = sluice_server::run::NodeSettings { data: world.directory.path().join(".other"), ..world.settings() };
     let Err(StartError::Config(compiled, _)) = Node::start(settings).await else { panic!("it has started") };
     let problem = compiled.problems.iter().find(|problem| problem.code == "missing-runtime").unwrap();
     assert!(

@@ -289,13 +289,13 @@ async fn every_sender_is_believed_and_its_repeat_recognised() {
 
 /// Signs as somebody who does not know the secret.
 fn forger(verifier: &Verifier, scheme: Scheme) -> Verifier {
-    use sluice_domain::verify::{HmacSettings, Secret, Settings, TokenPlace};
+    use sluice_domain::verify::{HmacSettings, Secret, TokenPlace, VerifierSettings};
     let secret = match scheme {
         Scheme::StandardWebhooks | Scheme::Svix => format!("whsec_{}", BASE64.encode(&[9; 32])),
         Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark => "user:other".to_owned(),
         _ => "another secret".to_owned(),
     };
-    let mut settings = Settings::new(scheme, vec![Secret::new("forged", secret)]);
+    let mut settings = VerifierSettings::new(scheme, vec![Secret::new("forged", secret)]);
     match scheme {
         Scheme::None => return verifier.clone(),
         Scheme::Hmac => settings.hmac = Some(HmacSettings::new("X-Signature")),

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
-use sluice_domain::worker::Order;
+use sluice_domain::worker::LaneOrder;
 
 use super::gates::Gates;
 use super::guards::Guards;
 use super::invariants::Invariant;
 use super::plan::{EFFECTS_MAX, ENTITIES, StepPlan, WORKERS};
 use super::trace::About;
-use super::world::World;
+use super::world::Simulation;
 
 /// The first invariant that broke.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Broken {
 
 /// An effect, as the destination and the ledger show it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EffectSight {
+pub(super) struct ObservedEffect {
     pub key: Option<EffectKey>,
     /// How often it has come about at the destination.
     pub shown: u16,
@@ -40,7 +40,7 @@ pub(super) struct EffectSight {
 
 /// A job, as the ledger shows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct JobSight {
+pub(super) struct ObservedJob {
     worker: usize,
     entity: u64,
     state: Option<JobState>,
@@ -51,7 +51,7 @@ pub(super) struct JobSight {
     /// Calls that count, at this step or item and since a person last allowed more.
     counted: u32,
     counted_for: Option<usize>,
-    pub effects: [EffectSight; EFFECTS_MAX],
+    pub effects: [ObservedEffect; EFFECTS_MAX],
 }
 
 /// The end of an attempt.
@@ -75,7 +75,7 @@ pub(super) struct Checker {
     pub doubled_by_lies: u64,
     pub gates: Gates,
     pub guards: Guards,
-    pub jobs: Vec<JobSight>,
+    pub jobs: Vec<ObservedJob>,
     /// Live jobs that nobody replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
     shown: u64,
@@ -91,7 +91,7 @@ impl Default for Checker {
             doubled_by_lies: 0,
             gates: Gates::default(),
             guards: Guards::default(),
-            jobs: vec![JobSight::default()],
+            jobs: vec![ObservedJob::default()],
             in_order: vec![BTreeSet::new(); WORKERS * ENTITIES as usize],
             shown: 0,
             unspread: 0,
@@ -107,10 +107,10 @@ impl Checker {
         }
     }
 
-    pub fn job(&mut self, id: JobId) -> &mut JobSight {
+    pub fn job(&mut self, id: JobId) -> &mut ObservedJob {
         let index = id.0 as usize;
         if index >= self.jobs.len() {
-            self.jobs.resize(index + 1, JobSight::default());
+            self.jobs.resize(index + 1, ObservedJob::default());
         }
         &mut self.jobs[index]
     }
@@ -149,12 +149,12 @@ fn in_order(worker: usize, entity: u64) -> usize {
     worker * ENTITIES as usize + entity as usize
 }
 
-impl World {
+impl Simulation {
     /// Looks at a job after something about it was committed.
     pub(super) fn look_at(&mut self, id: JobId) {
         let Some(record) = self.store.job(id) else { return };
         let (state, step, tries, replays, entity) =
-            (record.state, record.step, record.tries, record.replays, record.entity);
+            (record.state, record.step, record.attempts_total, record.replays, record.entity);
         let worker = self.plan.worker(&record.worker);
         let now = self.now;
         let sight = self.checker.job(id);
@@ -267,7 +267,7 @@ impl World {
         let sight = self.checker.job(id);
         let (worker, entity, replays) = (sight.worker, sight.entity, sight.replays);
         let effect = &mut sight.effects[step.identity + item];
-        let EffectSight { unknown, absent_reads, state, .. } = *effect;
+        let ObservedEffect { unknown, absent_reads, state, .. } = *effect;
         let first = *effect.key.get_or_insert(key);
         if first != key {
             self.checker.fail(now, Invariant::StableKeys, about, || format!("`{}` was {first} and is {key}", step.id));
@@ -296,7 +296,7 @@ impl World {
                 });
             }
         }
-        if step.order == Order::Fifo && replays == 0 {
+        if step.order == LaneOrder::Fifo && replays == 0 {
             self.look_at_order(id, worker, entity, step);
         }
     }
@@ -308,8 +308,9 @@ impl World {
         // Behind a step without order nobody's place is kept; behind one that was passed over, which the ledger does not
         // write down, it is kept only while the lane fits into memory.
         let mut until_here = steps.iter().take_while(|other| other.identity != step.identity);
-        let unordered =
-            |other: &Arc<StepPlan>| other.order == Order::None || super::plan::is_passed_over(entity, worker, other);
+        let unordered = |other: &Arc<StepPlan>| {
+            other.order == LaneOrder::None || super::plan::is_passed_over(entity, worker, other)
+        };
         if until_here.any(unordered) {
             return;
         }

@@ -6,8 +6,8 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::random::Random;
 
 use super::coverage::Fault;
+use super::fault_rates::FaultRates;
 use super::plan::{DESTINATIONS, VISIBILITY_TIMEOUT_MS};
-use super::weather::Weather;
 
 /// How an attempt ends, as the connector sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Destination {
     }
 
     /// Decides what becomes of a call.
-    pub fn call(&self, now: i64, weather: &Weather, random: &mut Random) -> Sent {
+    pub fn call(&self, now: i64, weather: &FaultRates, random: &mut Random) -> Sent {
         let quick = 5 + random.below(200) as i64;
         let plain = |answer, applied, fault| Sent { answer, after_ms: quick, applied, fault: Some(fault) };
         if self.is_down(now) {
@@ -136,7 +136,7 @@ impl Destination {
         &self,
         now: i64,
         visible_at: Option<i64>,
-        weather: &Weather,
+        weather: &FaultRates,
         random: &mut Random,
     ) -> (Look, Option<Fault>) {
         if self.is_down(now) || self.unauthorized || random.chance(weather.read_fails) {

@@ -11,7 +11,7 @@ use super::trace::About;
 
 /// One gate.
 #[derive(Clone, Debug, Default)]
-struct GateSight {
+struct ObservedGate {
     settings: GateSettings,
     in_flight: u32,
     paused: bool,
@@ -26,7 +26,7 @@ struct GateSight {
 /// Everything that limits what runs.
 #[derive(Debug)]
 pub(super) struct Gates {
-    gates: [GateSight; DESTINATIONS],
+    gates: [ObservedGate; DESTINATIONS],
     workers: [(u32, u32, bool); WORKERS],
     lanes: Vec<Option<JobId>>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Gates {
 impl Default for Gates {
     fn default() -> Gates {
         Gates {
-            gates: std::array::from_fn(|_| GateSight { is_closed: true, ..GateSight::default() }),
+            gates: std::array::from_fn(|_| ObservedGate { is_closed: true, ..ObservedGate::default() }),
             workers: [(0, 1, false); WORKERS],
             lanes: vec![None; DESTINATIONS * ENTITIES as usize],
         }
@@ -43,7 +43,7 @@ impl Default for Gates {
 
 /// Where a job wants to run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct SimSlot {
     pub job: JobId,
     pub worker: usize,
     /// `None` for a job that no destination has to be asked about.
@@ -52,7 +52,7 @@ pub(super) struct Slot {
     pub lane: Option<u64>,
 }
 
-impl Slot {
+impl SimSlot {
     fn lane_index(&self) -> Option<usize> {
         Some(self.destination? * ENTITIES as usize + self.lane? as usize)
     }
@@ -83,7 +83,7 @@ impl Gates {
     }
 
     /// The end of a run is durable: its lane may move on.
-    pub fn release_lane(&mut self, slot: Slot) {
+    pub fn release_lane(&mut self, slot: SimSlot) {
         if let Some(lane) = slot.lane_index()
             && self.lanes[lane] == Some(slot.job)
         {
@@ -92,7 +92,7 @@ impl Gates {
     }
 
     /// The scheduler hears that a run has ended, and what the destination asked for.
-    pub fn ended(&mut self, now: i64, slot: Slot, asked_ms: Option<i64>, unauthorized: bool) {
+    pub fn ended(&mut self, now: i64, slot: SimSlot, asked_ms: Option<i64>, unauthorized: bool) {
         self.release_lane(slot);
         self.workers[slot.worker].0 = self.workers[slot.worker].0.saturating_sub(1);
         let Some(destination) = slot.destination else { return };
@@ -121,7 +121,7 @@ impl Gates {
 
 impl Checker {
     /// The scheduler starts a run.
-    pub fn started(&mut self, now: i64, slot: Slot) {
+    pub fn started(&mut self, now: i64, slot: SimSlot) {
         let about = About::Job(slot.job);
         let (in_flight, concurrency, paused) = &mut self.gates.workers[slot.worker];
         *in_flight += 1;

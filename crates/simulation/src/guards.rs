@@ -6,14 +6,14 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Reply;
-use sluice_ledger::{Begun, GuardReply};
+use sluice_ledger::{BeginResult, GuardReply};
 
 use super::coverage::Fault;
 use super::invariants::Invariant;
 use super::job::Job;
 use super::plan::{MAIL_CAP, is_passed_over};
 use super::trace::About;
-use super::world::World;
+use super::world::Simulation;
 
 /// Everything that stands between a step and its effect.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Drawn {
     pub at: Time,
 }
 
-impl World {
+impl Simulation {
     /// A job was told whether it has set the mark of its entity.
     pub(super) fn check_mark(&mut self, job: JobId, key: EffectKey, at: Time, expires_at: Time, reply: &Reply) {
         let Reply::Marked(marked) = reply else { return };
@@ -94,7 +94,7 @@ impl World {
     /// An attempt under a cap was written down, or refused.
     pub(super) fn check_cap(&mut self, job: JobId, key: EffectKey, at: Time, reply: &Reply) {
         match reply {
-            Reply::Guard(GuardReply::Begun(Begun::Go)) => {}
+            Reply::Guard(GuardReply::Begun(BeginResult::Go)) => {}
             Reply::Guard(GuardReply::Refused(_)) => return self.coverage.fault(Fault::CapReached),
             _ => return,
         }

@@ -2,10 +2,10 @@
 
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
-use sluice_domain::worker::Order;
+use sluice_domain::worker::LaneOrder;
 use sluice_ledger::JobRecord;
 
-use super::plan::Plan;
+use super::plan::SimPlan;
 
 /// A job as a node holds it.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub fn of(record: &JobRecord, plan: &Plan) -> Job {
+    pub fn of(record: &JobRecord, plan: &SimPlan) -> Job {
         Job {
             id: record.id,
             ord: record.ord,
@@ -38,7 +38,7 @@ impl Job {
             state: record.state,
             step: record.step,
             attempts: record.attempts,
-            tries: record.tries,
+            tries: record.attempts_total,
             due_at: record.due_at,
             verifying: record.verifying,
             created_at: record.created_at,
@@ -47,19 +47,19 @@ impl Job {
     }
 
     /// Where its next step goes.
-    pub fn place(&self, plan: &Plan) -> Place {
+    pub fn place(&self, plan: &SimPlan) -> SimPlace {
         let step = plan.revisions[self.revision].workers[self.worker].steps.get(self.step as usize);
-        step.map_or(Place::NOWHERE, |step| Place { destination: Some(step.destination), order: step.order })
+        step.map_or(SimPlace::NOWHERE, |step| SimPlace { destination: Some(step.destination), order: step.order })
     }
 }
 
 /// Where a job's next step goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SimPlace {
     pub destination: Option<usize>,
-    pub order: Order,
+    pub order: LaneOrder,
 }
 
-impl Place {
-    pub const NOWHERE: Place = Place { destination: None, order: Order::Fifo };
+impl SimPlace {
+    pub const NOWHERE: SimPlace = SimPlace { destination: None, order: LaneOrder::Fifo };
 }

@@ -6,26 +6,26 @@
 //! Never: reads a clock or draws a number that does not come from the seed.
 //! If the process dies here: nothing is lost; the same seed runs again.
 
-mod bookkeeping;
 mod campaign;
 mod checker;
 mod coverage;
 mod destinations;
+mod fault_rates;
 mod gates;
 mod guards;
-mod inside;
+mod internal_steps;
 mod invariants;
 mod job;
 mod node;
 mod operators;
 mod plan;
+mod promises;
 mod run;
 mod scheduling;
 mod senders;
 mod settling;
+mod shadow_ledger;
 mod trace;
-mod twin;
-mod weather;
 mod world;
 mod writer;
 
@@ -34,9 +34,9 @@ use serde::Serialize;
 pub use campaign::{Campaign, FULL_COVERAGE_EVENTS, Totals};
 pub use coverage::{Coverage, Fault};
 pub use invariants::Invariant;
+pub use shadow_ledger::{Ground, scratch};
 use trace::About;
-pub use twin::{Ground, scratch};
-use world::World;
+use world::Simulation;
 
 /// What kind of trouble a run is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -136,10 +136,10 @@ const TRACE_LINES_MAX: usize = 60;
 
 /// Runs a seed. A violation is run once more, to tell how it came about.
 pub fn run(options: Options) -> Report {
-    let mut world = World::new(options, false);
+    let mut world = Simulation::new(options, false);
     world.play();
     let Some(broken) = world.checker.broken.take() else { return world.report(None) };
-    let mut again = World::new(options, true);
+    let mut again = Simulation::new(options, true);
     again.play();
     let about = (broken.about != About::Nothing).then_some(broken.about);
     let violation = Violation {
@@ -156,7 +156,7 @@ pub fn run(options: Options) -> Report {
 /// Runs a seed with the real ledger on a ground of its own beside the simulated one: both are given the same operations, and must
 /// answer and hold the same, over every crash.
 pub fn run_beside(options: Options, ground: std::io::Result<Box<dyn Ground>>) -> Report {
-    let mut world = World::new(options, false);
+    let mut world = Simulation::new(options, false);
     world.bring_twin(ground);
     world.play();
     world.compare_twin();
@@ -178,7 +178,7 @@ fn command(Options { seed, events, profile }: Options) -> String {
 
 /// Runs a seed and answers with every step of it in words.
 pub fn trace(options: Options) -> Vec<String> {
-    let mut world = World::new(options, true);
+    let mut world = Simulation::new(options, true);
     world.play();
     world.trace.lines(None, usize::MAX)
 }

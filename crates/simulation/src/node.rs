@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectState, JobId};
 use sluice_domain::mutant::Mutant;
-use sluice_domain::progress::{Interrupted, interrupted};
 use sluice_domain::random::Random;
 use sluice_domain::safe_mode::Modes;
-use sluice_domain::schedule::{Action, Input, Limits, Scheduler};
+use sluice_domain::schedule::{Input, Limits, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
-use sluice_domain::worker::Order;
+use sluice_domain::transition::{Interrupted, interrupted};
+use sluice_domain::worker::LaneOrder;
 use sluice_ledger::memory::{Op, Reply};
-use sluice_ledger::{JobRecord, Settlement, Unseen};
+use sluice_ledger::{InterruptedEffect, JobRecord, Settlement};
 
 use super::coverage::Fault;
-use super::gates::Slot;
-use super::job::{Job, Place};
-use super::operators::{Act, Stop};
+use super::gates::SimSlot;
+use super::job::{Job, SimPlace};
+use super::operators::{OperatorAction, Stop};
 use super::plan::WORKERS;
-use super::run::Run;
+use super::run::SimRun;
 use super::trace::About;
-use super::world::{What, World};
+use super::world::{SimEvent, Simulation};
 
 /// How long before what memory lost is looked for.
 pub(super) const LOOK_AGAIN_MS: i64 = 500;
@@ -35,7 +35,7 @@ pub(super) enum Waiter {
     Settle(u32),
     /// A run, for what it asks on its way.
     Inside(u32),
-    Operator(Act),
+    Operator(OperatorAction),
 }
 
 #[derive(Debug)]
@@ -47,27 +47,27 @@ pub(super) enum Load {
 
 /// What a process holds in memory.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SimNode {
     /// How far its steady clock is ahead of the true time.
     pub shift: i64,
     pub scheduler: Scheduler,
-    pub held: Map<JobId, (Job, Place)>,
+    pub held: Map<JobId, (Job, SimPlace)>,
     pub queue: VecDeque<(Op, Waiter)>,
     pub committing: bool,
     pub replies: Vec<Option<(Waiter, Option<Reply>)>>,
     pub loads: Vec<Option<Load>>,
-    pub runs: Vec<Option<Run>>,
+    pub runs: Vec<Option<SimRun>>,
     free_runs: Vec<u32>,
     pub free_replies: Vec<u32>,
     pub wake: Option<Time>,
     pub wake_planned: Option<i64>,
-    pub actions: Vec<Action>,
+    pub actions: Vec<SchedulerAction>,
     pub safe_modes: Modes,
 }
 
-impl Node {
-    fn new(shift: i64, now: i64, limits: Limits) -> Node {
-        Node {
+impl SimNode {
+    fn new(shift: i64, now: i64, limits: Limits) -> SimNode {
+        SimNode {
             shift,
             scheduler: Scheduler::with_limits(Random::seeded((now + shift) as u64), limits),
             held: Map::default(),
@@ -95,13 +95,13 @@ impl Node {
         Time(now + self.shift)
     }
 
-    pub fn take_run(&mut self, slot: u32) -> Option<Run> {
+    pub fn take_run(&mut self, slot: u32) -> Option<SimRun> {
         let run = self.runs[slot as usize].take()?;
         self.free_runs.push(slot);
         Some(run)
     }
 
-    pub fn keep_run(&mut self, run: Run) -> u32 {
+    pub fn keep_run(&mut self, run: SimRun) -> u32 {
         match self.free_runs.pop() {
             Some(slot) => {
                 self.runs[slot as usize] = Some(run);
@@ -115,7 +115,7 @@ impl Node {
     }
 }
 
-impl World {
+impl Simulation {
     /// The process ends at this point, if the weather wants it.
     pub(super) fn crashes_at(&mut self, point: Fault) -> bool {
         let hit = self.weather.crash > 0.0 && self.node.is_some() && self.random.chance(self.weather.crash);
@@ -135,7 +135,7 @@ impl World {
         self.crashes += 1;
         self.crash_twin();
         let down = 500 + self.some_ms(20_000);
-        self.plan_in(down, What::Boot);
+        self.plan_in(down, SimEvent::Boot);
     }
 
     /// The process starts: what was interrupted is settled first, as in a node.
@@ -145,7 +145,7 @@ impl World {
             1 => Limits { window_jobs: 200, lane_jobs: 20, in_flight: 64 },
             _ => Limits::default(),
         };
-        self.node = Some(Box::new(Node::new(self.clock_error, self.now, limits)));
+        self.node = Some(Box::new(SimNode::new(self.clock_error, self.now, limits)));
         self.trace.note(self.now, "boot", About::Nothing, u64::from(self.epoch));
         self.checker.gates.forget();
         self.check_promises();
@@ -202,7 +202,7 @@ impl World {
         let (now, at) = (self.node.as_ref().map_or(self.wall(), |node| node.steady(self.now)), self.wall());
         let case = Interrupted {
             effect: effect.map(|effect| effect.class),
-            repeat_allowed: plan.steps.get(step as usize).is_some_and(|step| step.repeat_allowed),
+            resend_allowed: plan.steps.get(step as usize).is_some_and(|step| step.repeat_allowed),
             policy,
             step,
             attempts: job.attempts,
@@ -211,7 +211,7 @@ impl World {
             at,
         };
         let next = interrupted(case, &mut Random::seeded(job.id.0 as u64 ^ at.0 as u64));
-        let unseen = effect.map(|effect| Unseen {
+        let unseen = effect.map(|effect| InterruptedEffect {
             key: effect.key,
             step: effect.step,
             step_id: effect.step_id.clone(),
@@ -232,7 +232,7 @@ impl World {
 }
 
 /// What a job takes up while it runs.
-pub(super) fn slot(job: &Job, place: Place) -> Slot {
-    let lane = (place.order == Order::Fifo).then_some(job.entity);
-    Slot { job: job.id, worker: job.worker, destination: place.destination, lane }
+pub(super) fn slot(job: &Job, place: SimPlace) -> SimSlot {
+    let lane = (place.order == LaneOrder::Fifo).then_some(job.entity);
+    SimSlot { job: job.id, worker: job.worker, destination: place.destination, lane }
 }

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use sluice_domain::approval::{ApprovalId, Choice};
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::mutant::Mutant;
-use sluice_domain::progress::JobNext;
 use sluice_domain::safe_mode::Modes;
-use sluice_domain::schedule::{Input, Target};
+use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
+use sluice_domain::transition::JobUpdate;
 use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{
-    Decide, DropJobs, EffectSettlement, GuardOp, GuardReply, Prune, Replay, Resolve, SetSafeMode, Settlement, Verdict,
+    DecideApproval, DropJobs, EffectSettlement, GuardOp, GuardReply, Prune, Replay, Resolution, Resolve, SetSafeMode,
+    Settlement,
 };
 
 use super::coverage::Fault;
 use super::node::Waiter;
-use super::plan::{DESTINATIONS, Plan, WORKERS};
+use super::plan::{DESTINATIONS, SimPlan, WORKERS};
 use super::trace::About;
-use super::world::{What, World};
+use super::world::{SimEvent, Simulation};
 
 /// How long finished events are kept: longer than any destination remembers a key.
 const KEEP_MS: i64 = 6 * 3_600_000;
@@ -31,14 +32,14 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    fn name(self, plan: &Plan) -> String {
+    fn name(self, plan: &SimPlan) -> String {
         match self {
             Stop::Destination(at) => format!("destination:{}", plan.destinations[at]),
             Stop::Worker(at) => format!("worker:{}", plan.current().workers[at].name),
         }
     }
 
-    pub fn parse(text: &str, plan: &Plan) -> Option<Stop> {
+    pub fn parse(text: &str, plan: &SimPlan) -> Option<Stop> {
         let (kind, name) = text.split_once(':')?;
         match kind {
             "destination" => plan.destinations.iter().position(|other| **other == *name).map(Stop::Destination),
@@ -46,17 +47,17 @@ impl Stop {
         }
     }
 
-    pub fn target(self, plan: &Plan) -> Target {
+    pub fn target(self, plan: &SimPlan) -> PauseTarget {
         match self {
-            Stop::Destination(at) => Target::Destination(plan.destinations[at].clone()),
-            Stop::Worker(at) => Target::Worker(plan.current().workers[at].name.clone()),
+            Stop::Destination(at) => PauseTarget::Destination(plan.destinations[at].clone()),
+            Stop::Worker(at) => PauseTarget::Worker(plan.current().workers[at].name.clone()),
         }
     }
 }
 
 /// What somebody does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
+pub(super) enum OperatorAction {
     Pause(Stop),
     /// The gate has closed by itself; that is only written down.
     NotePause(usize),
@@ -79,14 +80,14 @@ pub(super) enum Act {
     },
 }
 
-impl World {
+impl Simulation {
     /// About every quarter of a minute somebody does something.
     pub(super) fn operate(&mut self) {
         if self.is_healing() {
             return;
         }
         let next = 5_000 + self.some_ms(25_000);
-        self.plan_in(next, What::Operator);
+        self.plan_in(next, SimEvent::Operator);
         if !self.weather.operators {
             return;
         }
@@ -95,28 +96,28 @@ impl World {
             14 => self.turn_safe_mode(),
             0 => {
                 let stop = self.some_stop();
-                self.act(Act::Pause(stop), vec![]);
+                self.act(OperatorAction::Pause(stop), vec![]);
             }
             1..=3 => {
                 let paused = self.store.pauses();
                 let some = self.random.below(paused.len().max(1) as u64) as usize;
                 if let Some(stop) = paused.get(some).and_then(|pause| Stop::parse(&pause.target, &self.plan)) {
-                    self.act(Act::Resume(stop), vec![]);
+                    self.act(OperatorAction::Resume(stop), vec![]);
                 }
             }
             4..=6 => {
                 let newest = self.random.chance(0.4);
                 let jobs = self.some_jobs(&[JobState::Succeeded, JobState::Noop, JobState::Dead]);
-                self.act(Act::Replay { newest }, jobs);
+                self.act(OperatorAction::Replay { newest }, jobs);
             }
             7 => {
                 let jobs = self.some_jobs(&[JobState::Dead, JobState::Unknown]);
-                self.act(Act::Drop, jobs);
+                self.act(OperatorAction::Drop, jobs);
             }
             8..=9 => {
                 for job in self.some_jobs(&[JobState::Unknown]) {
                     let happened = self.has_happened(job);
-                    self.act(Act::Resolve { happened }, vec![job]);
+                    self.act(OperatorAction::Resolve { happened }, vec![job]);
                 }
             }
             10 => {
@@ -160,33 +161,33 @@ impl World {
     }
 
     /// Submits an act. The scheduler hears of it once it is durable.
-    pub(super) fn act(&mut self, act: Act, jobs: Vec<JobId>) {
+    pub(super) fn act(&mut self, act: OperatorAction, jobs: Vec<JobId>) {
         let at = self.wall();
         let (actor, reason) = (String::from("ann"), String::new());
         let op = match act {
-            Act::Pause(stop) => Op::Pause { target: stop.name(&self.plan), actor, reason, at },
-            Act::NotePause(destination) => {
+            OperatorAction::Pause(stop) => Op::Pause { target: stop.name(&self.plan), actor, reason, at },
+            OperatorAction::NotePause(destination) => {
                 Op::Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at }
             }
-            Act::Resume(stop) => Op::Resume { target: stop.name(&self.plan), actor, at },
-            Act::Replay { newest } => {
+            OperatorAction::Resume(stop) => Op::Resume { target: stop.name(&self.plan), actor, at },
+            OperatorAction::Replay { newest } => {
                 let revision = newest.then(|| self.plan.current().name.clone());
                 Op::Replay(Replay { jobs, actor, reason, revision, at })
             }
-            Act::Drop => Op::Drop(DropJobs { jobs, actor, reason, at }),
-            Act::Resolve { happened } => {
+            OperatorAction::Drop => Op::Drop(DropJobs { jobs, actor, reason, at }),
+            OperatorAction::Resolve { happened } => {
                 let Some(job) = jobs.first().copied() else { return };
-                let verdict = if happened { Verdict::Happened } else { Verdict::DidNotHappen };
-                Op::Resolve(Resolve { job, verdict, actor, reason, at })
+                let verdict = if happened { Resolution::Happened } else { Resolution::NotHappened };
+                Op::Resolve(Resolve { job, resolution: verdict, actor, reason, at })
             }
-            Act::Decide { id, choice } => {
-                Op::Guard(GuardOp::Decide(Decide { ids: vec![id], choice, actor, reason, at }))
+            OperatorAction::Decide { id, choice } => {
+                Op::Guard(GuardOp::Decide(DecideApproval { ids: vec![id], choice, actor, reason, at }))
             }
-            Act::SafeMode { worker, until } => {
+            OperatorAction::SafeMode { worker, until } => {
                 let worker = worker.map(|worker| self.plan.current().workers[worker].name.to_string());
                 Op::Guard(GuardOp::SafeMode(SetSafeMode { worker, until, actor, reason, at }))
             }
-            Act::Prune => {
+            OperatorAction::Prune => {
                 let before = Time(at.0 - KEEP_MS);
                 Op::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
             }
@@ -201,7 +202,7 @@ impl World {
         let newest = asked.saturating_sub(1 + some.min(6));
         let choice = if self.random.chance(0.6) { Choice::Approve } else { Choice::Reject };
         if let Some(id) = self.store.questions().get(newest).map(|asked| asked.id) {
-            self.act(Act::Decide { id, choice }, vec![]);
+            self.act(OperatorAction::Decide { id, choice }, vec![]);
         }
     }
 
@@ -209,7 +210,7 @@ impl World {
     fn turn_safe_mode(&mut self) {
         let worker = self.random.chance(0.7).then(|| self.random.below(WORKERS as u64) as usize);
         let until = self.random.chance(0.6).then(|| Time(self.wall().0 + 1_000 + self.some_ms(300_000)));
-        self.act(Act::SafeMode { worker, until }, vec![]);
+        self.act(OperatorAction::SafeMode { worker, until }, vec![]);
     }
 
     /// What a process that starts finds in the ledger.
@@ -240,16 +241,16 @@ impl World {
     }
 
     /// An act is durable.
-    pub(super) fn acted(&mut self, act: Act, reply: Option<Reply>) {
+    pub(super) fn acted(&mut self, act: OperatorAction, reply: Option<Reply>) {
         let Some(reply) = reply else { return };
         self.trace.note(self.now, "act", About::Nothing, 0);
         match (act, reply) {
-            (Act::Pause(stop), _) => {
+            (OperatorAction::Pause(stop), _) => {
                 self.happened(Fault::Pause);
                 self.set_paused(stop, true);
                 self.step(Input::Pause(self.target(stop)));
             }
-            (Act::Resume(stop), _) => {
+            (OperatorAction::Resume(stop), _) => {
                 self.happened(Fault::Resume);
                 if let Stop::Destination(at) = stop {
                     // Nobody resumes a destination without mending its credentials.
@@ -258,25 +259,27 @@ impl World {
                 self.set_paused(stop, false);
                 self.step(Input::Resume(self.target(stop)));
             }
-            (Act::Replay { newest }, Reply::Jobs(jobs)) => {
+            (OperatorAction::Replay { newest }, Reply::Jobs(jobs)) => {
                 for _ in &jobs {
                     self.coverage.fault(if newest { Fault::ReplayNewest } else { Fault::Replay });
                 }
                 self.revived(jobs);
             }
-            (Act::Resolve { happened }, Reply::Jobs(jobs)) => {
+            (OperatorAction::Resolve { happened }, Reply::Jobs(jobs)) => {
                 for _ in &jobs {
                     self.coverage.fault(if happened { Fault::ResolveHappened } else { Fault::ResolveDidNotHappen });
                 }
                 self.revived(jobs);
             }
-            (Act::Drop, Reply::Jobs(jobs)) => jobs.iter().for_each(|_| self.coverage.fault(Fault::Drop)),
-            (Act::Decide { .. }, Reply::Guard(GuardReply::Decided(decided))) => self.answered_by_person(decided),
-            (Act::SafeMode { worker, until }, _) => {
+            (OperatorAction::Drop, Reply::Jobs(jobs)) => jobs.iter().for_each(|_| self.coverage.fault(Fault::Drop)),
+            (OperatorAction::Decide { .. }, Reply::Guard(GuardReply::Decided(decided))) => {
+                self.answered_by_person(decided)
+            }
+            (OperatorAction::SafeMode { worker, until }, _) => {
                 self.happened(if until.is_some() { Fault::SafeModeOn } else { Fault::SafeModeOff });
                 self.safe_mode_set(worker, until);
             }
-            (Act::Prune, Reply::Pruned { rows, .. }) if rows > 0 => self.happened(Fault::Prune),
+            (OperatorAction::Prune, Reply::Pruned { rows, .. }) if rows > 0 => self.happened(Fault::Prune),
             _ => {}
         }
     }
@@ -294,7 +297,7 @@ impl World {
             firsts.entry(worker).and_modify(|first| *first = (*first).min(id)).or_insert(id);
         }
         for (worker, first) in firsts {
-            self.step(Input::Revived { worker, first });
+            self.step(Input::Requeued { worker, first });
         }
         self.step(Input::Tick);
     }
@@ -304,25 +307,25 @@ impl World {
         if self.is_healing() {
             return;
         }
-        self.plan_in(600_000, What::Upkeep);
-        self.act(Act::Prune, vec![]);
+        self.plan_in(600_000, SimEvent::Upkeep);
+        self.act(OperatorAction::Prune, vec![]);
     }
 
     /// Somebody mends everything; again after each start until nothing is paused.
     pub(super) fn resume_everything(&mut self) {
         if self.node.is_none() {
             // Once the node is back.
-            self.plan_in(30_000, What::Heal);
+            self.plan_in(30_000, SimEvent::Heal);
             return;
         }
         for pause in self.store.pauses() {
             if let Some(stop) = Stop::parse(&pause.target, &self.plan) {
-                self.act(Act::Resume(stop), vec![]);
+                self.act(OperatorAction::Resume(stop), vec![]);
             }
         }
         let open = (0..DESTINATIONS).map(Stop::Destination).chain((0..WORKERS).map(Stop::Worker));
         for stop in open {
-            self.act(Act::Resume(stop), vec![]);
+            self.act(OperatorAction::Resume(stop), vec![]);
         }
     }
 
@@ -330,7 +333,7 @@ impl World {
     pub(super) fn plan_late_answer(&mut self, job: JobId, n: u32, step: u32, after_ms: i64) {
         if Mutant::LateResponseAccepted.is_on() {
             let epoch = self.epoch;
-            self.plan_in(after_ms, What::LateAnswer { epoch, job: job.0, n, step });
+            self.plan_in(after_ms, SimEvent::LateAnswer { epoch, job: job.0, n, step });
         }
     }
 
@@ -343,7 +346,7 @@ impl World {
         };
         let (state, result) = (EffectState::Applied, None);
         let effect = EffectSettlement { key, step, state, result, absent_reads: 0, reads: 0 };
-        let next = JobNext {
+        let next = JobUpdate {
             state: JobState::Succeeded,
             step: step + 1,
             attempts: 0,

@@ -7,9 +7,9 @@ use sluice_domain::destination::{BreakerSettings, GateSettings};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::Cap;
 use sluice_domain::random::Random;
-use sluice_domain::retry::{Delay, Jitter, Phase, RetryBudget, RetryPolicy};
+use sluice_domain::retry::{Delay, Jitter, RetryBudget, RetryPhase, RetryPolicy};
 use sluice_domain::unit;
-use sluice_domain::worker::{Order, Pace, label};
+use sluice_domain::worker::{LaneOrder, Pace, label};
 
 /// How many workers there are.
 pub(super) const WORKERS: usize = 3;
@@ -44,7 +44,7 @@ pub(super) struct StepPlan {
     pub destination: usize,
     pub class: EffectClass,
     pub repeat_allowed: bool,
-    pub order: Order,
+    pub order: LaneOrder,
     /// Done for each item of a list, this far apart.
     pub foreach: Option<Pace>,
     /// Done only by the job that has set the mark of its entity.
@@ -88,7 +88,7 @@ pub(super) struct Revision {
 
 /// Every revision so far; the last one is in force.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct SimPlan {
     pub revisions: Vec<Revision>,
     /// Of any worker in any revision.
     pub attempts_max: u32,
@@ -104,10 +104,10 @@ const BLIND: usize = 3;
 const BLIND_REPEATED: usize = 4;
 const TRANSACTIONAL: usize = 5;
 
-impl Plan {
-    pub fn new(random: &mut Random) -> Plan {
+impl SimPlan {
+    pub fn new(random: &mut Random) -> SimPlan {
         let destinations = ["crm", "pay", "tickets", "mail", "chat", "warehouse"].map(Arc::from);
-        let mut plan = Plan {
+        let mut plan = SimPlan {
             revisions: Vec::new(),
             attempts_max: 0,
             destinations,
@@ -160,8 +160,8 @@ impl Plan {
             "leads",
             random,
             vec![
-                step("upsert", 0, NATURAL, EffectClass::Natural, Order::Fifo),
-                step("ticket", 1, VERIFIABLE, EffectClass::Verifiable, Order::Fifo),
+                step("upsert", 0, NATURAL, EffectClass::Natural, LaneOrder::Fifo),
+                step("ticket", 1, VERIFIABLE, EffectClass::Verifiable, LaneOrder::Fifo),
             ],
         );
         let apart = pace(random);
@@ -170,13 +170,13 @@ impl Plan {
             "orders",
             random,
             vec![
-                step("charge", 0, KEYED, EffectClass::Keyed, Order::Fifo),
+                step("charge", 0, KEYED, EffectClass::Keyed, LaneOrder::Fifo),
                 StepPlan {
                     labels: (0..ITEMS_MAX).map(|item| Arc::from(label("lines", 0, Some(item)))).collect(),
                     foreach: Some(apart),
-                    ..step("lines", 1, VERIFIABLE, EffectClass::Verifiable, Order::Fifo)
+                    ..step("lines", 1, VERIFIABLE, EffectClass::Verifiable, LaneOrder::Fifo)
                 },
-                StepPlan { cap: Some(MAIL_CAP), ..step("mail", 4, BLIND, EffectClass::Blind, Order::None) },
+                StepPlan { cap: Some(MAIL_CAP), ..step("mail", 4, BLIND, EffectClass::Blind, LaneOrder::None) },
             ],
         );
         let notify = worker(
@@ -187,10 +187,10 @@ impl Plan {
                 StepPlan {
                     repeat_allowed: true,
                     marked: true,
-                    ..step("chat", 0, BLIND_REPEATED, EffectClass::Blind, Order::None)
+                    ..step("chat", 0, BLIND_REPEATED, EffectClass::Blind, LaneOrder::None)
                 },
-                StepPlan { asks: true, ..step("row", 1, TRANSACTIONAL, EffectClass::Transactional, Order::Fifo) },
-                step("note", 2, NATURAL, EffectClass::Natural, Order::Fifo),
+                StepPlan { asks: true, ..step("row", 1, TRANSACTIONAL, EffectClass::Transactional, LaneOrder::Fifo) },
+                step("note", 2, NATURAL, EffectClass::Natural, LaneOrder::Fifo),
             ],
         );
         let gate = |concurrency_max: u32, rate: Option<&str>, random: &mut Random| GateSettings {
@@ -213,7 +213,7 @@ impl Plan {
     }
 }
 
-fn step(id: &str, identity: usize, destination: usize, class: EffectClass, order: Order) -> StepPlan {
+fn step(id: &str, identity: usize, destination: usize, class: EffectClass, order: LaneOrder) -> StepPlan {
     StepPlan {
         id: Arc::from(id),
         labels: vec![Arc::from(label(id, 0, None))],
@@ -246,8 +246,8 @@ fn policy(random: &mut Random) -> RetryPolicy {
             jitter: Jitter::Equal,
             max_attempts: 4,
             phases: vec![
-                Phase { retries: 1, delay: Delay::Immediate },
-                Phase { retries: u32::MAX, delay: Delay::Fixed { delay: Duration::from_secs(5) } },
+                RetryPhase { retries: 1, delay: Delay::Immediate },
+                RetryPhase { retries: u32::MAX, delay: Delay::Fixed { delay: Duration::from_secs(5) } },
             ],
             ..standard
         },

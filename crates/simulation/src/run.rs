@@ -6,28 +6,28 @@ use serde_json::Value;
 use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::progress::{JobNext, must_verify, run_seed};
 use sluice_domain::random::Random;
-use sluice_domain::settle::{Next, Verdict};
+use sluice_domain::settle::{DestinationHealth, NextAction};
 use sluice_domain::time::Time;
+use sluice_domain::transition::{JobUpdate, must_verify, run_seed};
 use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{AttemptSettlement, Begin, EffectSettlement, GuardOp, JobRecord, Settlement};
 
 use super::coverage::Fault;
 use super::destinations::{Answer, LAG_MS_MAX, Look};
-use super::gates::Slot;
-use super::inside::Turned;
-use super::job::{Job, Place};
+use super::gates::SimSlot;
+use super::internal_steps::Turned;
+use super::job::{Job, SimPlace};
 use super::node::{Waiter, slot};
 use super::plan::{RETENTION, StepPlan, WorkerPlan, is_passed_over};
 use super::trace::About;
-use super::world::{What, World};
+use super::world::{SimEvent, Simulation};
 
 /// A run under way.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SimRun {
     pub job: Job,
-    pub slot: Slot,
+    pub slot: SimSlot,
     /// How it ended, once that is durable; `None` if the ledger knows otherwise.
     pub end: Option<End>,
     /// For how long the destination asked everybody to wait.
@@ -45,7 +45,7 @@ pub(super) struct Run {
     pub started_at: Time,
     came: Came,
     settlement: Option<Box<Settlement>>,
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<DestinationHealth>,
 }
 
 /// What came of the attempt.
@@ -59,23 +59,23 @@ enum Came {
 /// How a run ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    pub verdict: Option<Verdict>,
-    pub place: Option<Place>,
+    pub verdict: Option<DestinationHealth>,
+    pub place: Option<SimPlace>,
 }
 
-impl World {
-    pub(super) fn worker_plan(&self, run: &Run) -> &WorkerPlan {
+impl Simulation {
+    pub(super) fn worker_plan(&self, run: &SimRun) -> &WorkerPlan {
         &self.plan.revisions[run.job.revision].workers[run.slot.worker]
     }
 
-    fn run(&mut self, slot: u32) -> Option<&mut Run> {
+    fn run(&mut self, slot: u32) -> Option<&mut SimRun> {
         self.node.as_mut()?.runs.get_mut(slot as usize)?.as_mut()
     }
 
     /// Where the job's next step goes; `None` behind its last one.
-    pub(super) fn place_of(&self, run: &Run) -> Option<Place> {
+    pub(super) fn place_of(&self, run: &SimRun) -> Option<SimPlace> {
         let step = self.worker_plan(run).steps.get(run.job.step as usize)?;
-        Some(Place { destination: Some(step.destination), order: step.order })
+        Some(SimPlace { destination: Some(step.destination), order: step.order })
     }
 
     /// The scheduler has taken a slot for this job.
@@ -86,7 +86,7 @@ impl World {
         self.trace.note(self.now, "run", About::Job(id), u64::from(job.tries));
         self.checker.started(self.now, slot);
         let Some(event) = self.store.event_head(job.ord) else { return };
-        let run = Run {
+        let run = SimRun {
             slot,
             end: None,
             asked_ms: None,
@@ -104,13 +104,13 @@ impl World {
             job,
         };
         if let Some(failure) = self.why_not(&run) {
-            return self.end_untried(run, Next::Die { failure });
+            return self.end_untried(run, NextAction::Die { failure });
         }
         self.go_on(run);
     }
 
     /// From the step where the job stands to the next one that reaches out.
-    pub(super) fn go_on(&mut self, mut run: Run) {
+    pub(super) fn go_on(&mut self, mut run: SimRun) {
         let Some(event) = self.store.event_head(run.job.ord).map(|event| event.id) else { return };
         let (entity, worker) = (run.job.entity, run.slot.worker);
         loop {
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    fn why_not(&mut self, run: &Run) -> Option<Failure> {
+    fn why_not(&mut self, run: &SimRun) -> Option<Failure> {
         if run.job.replays == 0 && self.wall().since(run.job.created_at) > RETENTION {
             return Some(Failure::new(FailureClass::Expired, "expired", "waited for too long"));
         }
@@ -170,17 +170,17 @@ impl World {
         None
     }
 
-    pub(super) fn keep(&mut self, run: Run) -> u32 {
+    pub(super) fn keep(&mut self, run: SimRun) -> u32 {
         self.node.as_mut().map_or(0, |node| node.keep_run(run))
     }
 
-    pub(super) fn plan_finished(&mut self, run: Run) {
+    pub(super) fn plan_finished(&mut self, run: SimRun) {
         let epoch = self.epoch;
         let run = self.keep(run);
-        self.plan_in(0, What::Finished { epoch, run });
+        self.plan_in(0, SimEvent::Finished { epoch, run });
     }
 
-    fn attempt(&mut self, mut run: Run, step: &StepPlan) {
+    fn attempt(&mut self, mut run: SimRun, step: &StepPlan) {
         let epoch = self.epoch;
         let verifying = match run.job.replays {
             0 => run.job.verifying,
@@ -202,7 +202,7 @@ impl World {
             run.came = Came::Read(look);
             let ms = 5 + self.some_ms(200);
             let run = self.keep(run);
-            self.plan_in(ms, What::Answered { epoch, run });
+            self.plan_in(ms, SimEvent::Answered { epoch, run });
             return;
         }
         if let Some(until) = self.held_until(&run) {
@@ -246,14 +246,14 @@ impl World {
             }
             Some(Reply::AlreadyApplied) => {
                 let Some(run) = self.take_run(slot) else { return };
-                self.end_untried(run, Next::Advance { result: Arc::new(Value::Bool(true)) });
+                self.end_untried(run, NextAction::Advance { result: Arc::new(Value::Bool(true)) });
             }
             // No room, or the job has moved on: it is read anew.
             _ => self.lost(slot),
         }
     }
 
-    pub(super) fn take_run(&mut self, slot: u32) -> Option<Run> {
+    pub(super) fn take_run(&mut self, slot: u32) -> Option<SimRun> {
         self.node.as_mut()?.take_run(slot)
     }
 
@@ -287,7 +287,7 @@ impl World {
         if let Some(run) = self.run(slot) {
             run.came = Came::Call(sent.answer);
         }
-        self.plan_in(sent.after_ms, What::Answered { epoch, run: slot });
+        self.plan_in(sent.after_ms, SimEvent::Answered { epoch, run: slot });
         if sent.fault == Some(Fault::CallSlow) {
             let ms = sent.after_ms + 1 + self.some_ms(5_000);
             self.plan_late_answer(id, n, place as u32, ms);
@@ -310,20 +310,20 @@ impl World {
     }
 
     /// The run is lost: its attempt is settled as after a crash. Whatever came of that, the job is read anew.
-    pub(super) fn settle_interrupted(&mut self, mut run: Run, job: &JobRecord) {
+    pub(super) fn settle_interrupted(&mut self, mut run: SimRun, job: &JobRecord) {
         run.settlement = Some(Box::new(self.interrupted(job)));
         run.came = Came::Call(Answer::Panicked);
         let slot = self.keep(run);
         self.submit_settlement(slot);
     }
 
-    pub(super) fn end_untried(&mut self, run: Run, next: Next) {
+    pub(super) fn end_untried(&mut self, run: SimRun, next: NextAction) {
         let outputs = self.outputs_after(&run, &next);
         let next = self.standing(&run, run.job.attempts, &outputs).after(next);
         self.write(run, next, None, None);
     }
 
-    fn complete(&mut self, run: Run) {
+    fn complete(&mut self, run: SimRun) {
         let outputs = self.outputs(&run);
         let next = self.standing(&run, 0, &outputs).complete();
         self.write(run, next, None, None);
@@ -331,8 +331,8 @@ impl World {
 
     pub(super) fn write(
         &mut self,
-        mut run: Run,
-        next: JobNext,
+        mut run: SimRun,
+        next: JobUpdate,
         effect: Option<EffectSettlement>,
         attempt: Option<AttemptSettlement>,
     ) {
@@ -354,7 +354,7 @@ impl World {
         if Mutant::LaneReleasedBeforeCommit.is_on() {
             let epoch = self.epoch;
             self.submit(op, Waiter::Nobody);
-            self.plan_in(0, What::Finished { epoch, run: slot });
+            self.plan_in(0, SimEvent::Finished { epoch, run: slot });
             return;
         }
         self.submit(op, Waiter::Settle(slot));
@@ -374,13 +374,13 @@ impl World {
         let lost = matches!(run.came, Came::Call(Answer::Panicked));
         match reply {
             // What was done must not be forgotten: the lane waits until there is room to write it down.
-            None if !lost => return self.plan_in(1_000, What::SettleAgain { epoch, run: slot }),
+            None if !lost => return self.plan_in(1_000, SimEvent::SettleAgain { epoch, run: slot }),
             Some(Reply::Settled) if !lost => {}
             // Its contact has no retry left.
             Some(Reply::Exhausted) if !lost => run.job.state = JobState::Dead,
             // The job has moved on without this attempt, or nobody saw how it ended.
             _ => run.end = None,
         }
-        self.plan_in(0, What::Finished { epoch, run: slot });
+        self.plan_in(0, SimEvent::Finished { epoch, run: slot });
     }
 }

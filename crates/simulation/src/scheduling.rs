@@ -5,17 +5,17 @@ use std::sync::Arc;
 use sluice_domain::job::JobState;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::schedule::gate::GateChange;
-use sluice_domain::schedule::{Action, Input, Pending, Target};
+use sluice_domain::schedule::{Input, PauseTarget, PendingJob, SchedulerAction};
 
 use super::coverage::Fault;
-use super::job::{Job, Place};
+use super::job::{Job, SimPlace};
 use super::node::{LOOK_AGAIN_MS, Load};
-use super::operators::{Act, Stop};
+use super::operators::{OperatorAction, Stop};
 use super::run::End;
 use super::trace::About;
-use super::world::{What, World};
+use super::world::{SimEvent, Simulation};
 
-impl World {
+impl Simulation {
     /// Jobs have become durable: the scheduler hears of them.
     pub(super) fn announce(&mut self, ords: &[i64]) {
         if ords.is_empty() {
@@ -26,14 +26,14 @@ impl World {
             jobs.extend(self.store.jobs_of(*ord).map(|job| Job::of(job, &self.plan)));
         }
         let Some(node) = &self.node else { return };
-        jobs.retain(|job| !node.scheduler.leaves_fresh(&self.plan.current().workers[job.worker].name));
+        jobs.retain(|job| !node.scheduler.defers_new(&self.plan.current().workers[job.worker].name));
         if !jobs.is_empty() {
             self.offer(jobs, Input::Accepted);
         }
     }
 
     /// Puts jobs before the scheduler; memory keeps the records of those that it takes.
-    fn offer(&mut self, jobs: Vec<Job>, input: impl FnOnce(Vec<Pending>) -> Input) {
+    fn offer(&mut self, jobs: Vec<Job>, input: impl FnOnce(Vec<PendingJob>) -> Input) {
         let pending = jobs.iter().map(|job| self.pending(job, job.place(&self.plan))).collect();
         let Some(node) = &mut self.node else { return };
         for job in &jobs {
@@ -52,15 +52,15 @@ impl World {
         }
     }
 
-    fn pending(&self, job: &Job, place: Place) -> Pending {
+    fn pending(&self, job: &Job, place: SimPlace) -> PendingJob {
         let destination = place.destination.map_or_else(|| Arc::from(""), |at| self.plan.destinations[at].clone());
-        Pending {
+        PendingJob {
             id: job.id,
             worker: self.plan.current().workers[job.worker].name.clone(),
             destination,
             order: place.order,
             entity: job.entity,
-            due: Pending::due(job.state, job.due_at),
+            due: PendingJob::due(job.state, job.due_at),
         }
     }
 
@@ -88,30 +88,30 @@ impl World {
             if node.wake_planned.is_none_or(|planned| at < planned) {
                 node.wake_planned = Some(at);
                 let (epoch, ms) = (self.epoch, at - self.now);
-                self.plan_in(ms, What::Wake { epoch });
+                self.plan_in(ms, SimEvent::Wake { epoch });
             }
         }
     }
 
-    fn act_on(&mut self, action: Action) {
+    fn act_on(&mut self, action: SchedulerAction) {
         let epoch = self.epoch;
         self.trace.say(self.now, About::Nothing, || format!("{action:?}"));
         match action {
-            Action::Run(id) => self.start_run(id),
-            Action::Load { worker, after, limit } => {
+            SchedulerAction::Run(id) => self.start_run(id),
+            SchedulerAction::Load { worker, after, limit } => {
                 let worker = self.plan.worker(&worker);
                 let ms = 1 + self.some_ms(20);
                 let Some(node) = &mut self.node else { return };
                 node.loads.push(Some(Load::Wanted { worker, after, limit }));
                 let slot = (node.loads.len() - 1) as u32;
-                self.plan_in(ms, What::Load { epoch, slot });
+                self.plan_in(ms, SimEvent::Load { epoch, slot });
             }
-            Action::WakeAt(at) => {
+            SchedulerAction::WakeAt(at) => {
                 if let Some(node) = &mut self.node {
                     node.wake = Some(at);
                 }
             }
-            Action::Gate(name, change) => self.gate_changed(&name, &change),
+            SchedulerAction::Gate(name, change) => self.gate_changed(&name, &change),
         }
     }
 
@@ -128,10 +128,10 @@ impl World {
         let shift = self.node.as_ref().map_or(0, |node| node.shift);
         self.checker.gates.changed(destination, change, shift);
         if kind == 3 {
-            self.act(Act::NotePause(destination), vec![]);
+            self.act(OperatorAction::NotePause(destination), vec![]);
             if self.is_healing() {
                 // A call from before the credentials were mended: whoever mended them looks once more.
-                self.plan_in(30_000, What::Heal);
+                self.plan_in(30_000, SimEvent::Heal);
             }
         }
     }
@@ -167,7 +167,7 @@ impl World {
         if let Some(node) = &mut self.node {
             node.loads[slot as usize] = Some(load);
         }
-        self.plan_in(ms, What::Loaded { epoch, slot });
+        self.plan_in(ms, SimEvent::Loaded { epoch, slot });
     }
 
     /// The scheduler hears of what was read.
@@ -194,12 +194,12 @@ impl World {
             let epoch = self.epoch;
             if let Some(node) = &mut self.node {
                 let run = node.keep_run(run);
-                self.plan_in(LOOK_AGAIN_MS, What::LookAgain { epoch, run });
+                self.plan_in(LOOK_AGAIN_MS, SimEvent::LookAgain { epoch, run });
             }
             return;
         };
         self.checker.gates.ended(self.now, run.slot, run.asked_ms, run.unauthorized);
-        let place = end.place.or(Some(Place::NOWHERE)).filter(|_| run.job.state.is_live());
+        let place = end.place.or(Some(SimPlace::NOWHERE)).filter(|_| run.job.state.is_live());
         let again = place.map(|place| self.pending(&run.job, place));
         if let Some(node) = &mut self.node {
             match place {
@@ -232,7 +232,7 @@ impl World {
     }
 
     /// What the plan calls a destination or a worker, for the scheduler.
-    pub(super) fn target(&self, stop: Stop) -> Target {
+    pub(super) fn target(&self, stop: Stop) -> PauseTarget {
         stop.target(&self.plan)
     }
 }

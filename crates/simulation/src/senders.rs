@@ -14,7 +14,7 @@ use super::coverage::Fault;
 use super::node::Waiter;
 use super::plan::{ENTITIES, KEY_LIFETIME};
 use super::trace::About;
-use super::world::{What, World};
+use super::world::{SimEvent, Simulation};
 
 /// How often a sender tries before it gives up.
 const SENDS_MAX: u8 = 40;
@@ -73,13 +73,13 @@ impl Senders {
     }
 }
 
-impl World {
+impl Simulation {
     /// A sender comes up with something new, or with many things about one entity at once.
     pub(super) fn arrive(&mut self) {
         let left = self.options.events - self.senders.made();
         if left == 0 {
             let rest = 1_000 + self.some_ms(900_000);
-            self.plan_in(rest, What::Heal);
+            self.plan_in(rest, SimEvent::Heal);
             return;
         }
         let burst = self.random.chance(self.weather.sender * 0.02);
@@ -92,7 +92,7 @@ impl World {
             self.new_webhook(entity);
         }
         let gap = self.some_ms(2 * self.senders.gap_ms);
-        self.plan_in(gap, What::Arrive);
+        self.plan_in(gap, SimEvent::Arrive);
     }
 
     fn new_webhook(&mut self, entity: u64) {
@@ -106,18 +106,18 @@ impl World {
         } else {
             0
         };
-        self.plan_in(delay, What::Request { webhook, variant: false });
+        self.plan_in(delay, SimEvent::Request { webhook, variant: false });
         if self.random.chance(self.weather.sender) {
             for _ in 0..1 + self.random.below(4) {
                 let after = delay + if self.random.chance(0.5) { self.some_ms(5) } else { self.some_ms(120_000) };
                 let variant = self.random.chance(0.1);
                 self.coverage.fault(if variant { Fault::SenderClash } else { Fault::SenderRepeats });
-                self.plan_in(after, What::Request { webhook, variant });
+                self.plan_in(after, SimEvent::Request { webhook, variant });
             }
             if self.random.chance(0.03) {
                 self.coverage.fault(Fault::SenderLate);
                 let after = KEY_LIFETIME.as_millis() as i64 + self.some_ms(3_600_000);
-                self.plan_in(after, What::Request { webhook, variant: false });
+                self.plan_in(after, SimEvent::Request { webhook, variant: false });
             }
         }
     }
@@ -130,7 +130,7 @@ impl World {
         let Webhook { key, entity, source, .. } = *webhook;
         self.trace.note(self.now, "request", About::Key(key), u64::from(variant));
         let patience = 5_000 + self.some_ms(5_000);
-        self.plan_in(patience, What::Impatience { webhook: index });
+        self.plan_in(patience, SimEvent::Impatience { webhook: index });
         let Some(node) = &self.node else {
             self.coverage.fault(Fault::SenderMeetsClosedDoor);
             return;
@@ -170,9 +170,9 @@ impl World {
             fingerprint: [u8::from(variant); 16],
             body: senders.body.clone(),
             jobs,
-            near_keys: vec![],
+            adjacent_keys: vec![],
             clash: ClashPolicy::Drop,
-            second_net: None::<Duration>,
+            content_window: None::<Duration>,
             quarantine: None,
             contact: None,
         };
@@ -202,7 +202,7 @@ impl World {
         let webhook = self.senders.webhooks[index as usize];
         if !webhook.heard && webhook.sends < SENDS_MAX {
             let after = self.some_ms(20_000);
-            self.plan_in(after, What::Request { webhook: index, variant: false });
+            self.plan_in(after, SimEvent::Request { webhook: index, variant: false });
         }
     }
 }

@@ -7,36 +7,36 @@ use serde_json::Value;
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::outputs::Outputs;
-use sluice_domain::progress::{Seen, Standing, attempts_after, effect_after};
 use sluice_domain::retry::Jitter;
-use sluice_domain::settle::{Attempted, Next, Verdict, settle, settle_readback};
+use sluice_domain::settle::{AttemptContext, DestinationHealth, NextAction, settle, settle_readback};
 use sluice_domain::time::Time;
+use sluice_domain::transition::{AttemptEnd, JobPosition, attempts_after, effect_after};
 use sluice_ledger::memory::Op;
-use sluice_ledger::{AttemptKind, AttemptSettlement, Draw, EffectSettlement, Settlement};
+use sluice_ledger::{AttemptKind, AttemptSettlement, EffectSettlement, RetryCharge, Settlement};
 
 use super::Invariant;
 use super::coverage::Fault;
 use super::destinations::{Answer, Look};
 use super::plan::StepPlan;
-use super::run::Run;
+use super::run::SimRun;
 use super::trace::About;
-use super::world::World;
+use super::world::Simulation;
 
-impl World {
-    fn attempted<'p>(&'p self, run: &Run, step: &StepPlan, attempts: u32) -> Attempted<'p> {
-        Attempted {
+impl Simulation {
+    fn attempted<'p>(&'p self, run: &SimRun, step: &StepPlan, attempts: u32) -> AttemptContext<'p> {
+        AttemptContext {
             class: step.class,
-            repeat_allowed: step.repeat_allowed,
+            resend_allowed: step.repeat_allowed,
             policy: &self.plan.current().workers[run.slot.worker].policy,
             attempts,
             now: self.node.as_ref().map_or(Time(self.now), |node| node.steady(self.now)),
         }
     }
 
-    pub(super) fn settle_call(&mut self, mut run: Run, answer: Answer) {
+    pub(super) fn settle_call(&mut self, mut run: SimRun, answer: Answer) {
         let step = self.worker_plan(&run).steps[run.job.step as usize].clone();
         let outcome = outcome_of(answer, step.class);
-        let seen = if matches!(outcome, Outcome::Unsure { .. }) { Seen::Unsure } else { Seen::Answered };
+        let seen = if matches!(outcome, Outcome::Unsure { .. }) { AttemptEnd::Unsure } else { AttemptEnd::Answered };
         let attempt = AttemptSettlement {
             step_id: step.labels[run.item].clone(),
             kind: AttemptKind::Call,
@@ -55,14 +55,14 @@ impl World {
         if let Answer::Throttled(Some(seconds)) = answer {
             run.asked_ms = Some(Duration::from_secs(u64::from(seconds)).min(cap).as_millis() as i64);
         }
-        if let Next::Retry { due, .. } = &next
+        if let NextAction::Retry { due, .. } = &next
             && jitter != Jitter::None
             && ceiling > Duration::ZERO
         {
             let about = About::Job(run.job.id);
             self.checker.retry_delay(self.now, about, due.since(now).as_millis(), ceiling.as_millis());
         }
-        if let Next::Wait { .. } = &next
+        if let NextAction::Wait { .. } = &next
             && attempts_after(run.job.attempts, &next) != run.job.attempts
         {
             let about = About::Job(run.job.id);
@@ -72,7 +72,7 @@ impl World {
         self.end(run, next, Tried { attempt, reads: (0, 0), seen, attempts, verdict });
     }
 
-    pub(super) fn settle_read(&mut self, mut run: Run, look: Look) {
+    pub(super) fn settle_read(&mut self, mut run: SimRun, look: Look) {
         let step = self.worker_plan(&run).steps[run.job.step as usize].clone();
         let before = self.store.effect_states(run.job.id).find(|effect| effect.key == run.key);
         let (absent, reads) = before.map_or((0, 0), |effect| (effect.absent_reads, effect.reads));
@@ -97,11 +97,11 @@ impl World {
         let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut random);
         run.random = random;
         let attempts = run.job.attempts;
-        self.end(run, next, Tried { attempt, reads, seen: Seen::Answered, attempts, verdict });
+        self.end(run, next, Tried { attempt, reads, seen: AttemptEnd::Answered, attempts, verdict });
     }
 
     /// What the finished steps of a job left.
-    pub(super) fn outputs(&self, run: &Run) -> Outputs {
+    pub(super) fn outputs(&self, run: &SimRun) -> Outputs {
         let applied = self.store.effect_states(run.job.id).filter(|effect| {
             effect.state == EffectState::Applied && self.plan.effect_identity(effect.step_id).is_some()
         });
@@ -111,23 +111,23 @@ impl World {
     }
 
     /// The same with what the decision adds; nobody asks for it before the last step.
-    pub(super) fn outputs_after(&self, run: &Run, next: &Next) -> Outputs {
+    pub(super) fn outputs_after(&self, run: &SimRun, next: &NextAction) -> Outputs {
         let steps = &self.worker_plan(run).steps;
         let last = steps.last().filter(|step| run.job.step as usize + 1 == steps.len() && !self.has_more(run, step));
         match (last, next) {
-            (Some(step), Next::Advance { result }) => {
+            (Some(step), NextAction::Advance { result }) => {
                 let mut outputs = self.outputs(run);
                 outputs.put(&step.labels[run.item], result.clone());
                 outputs
             }
-            (Some(_), Next::Skip { .. }) => self.outputs(run),
+            (Some(_), NextAction::Skip { .. }) => self.outputs(run),
             _ => Outputs::default(),
         }
     }
 
-    pub(super) fn standing<'r>(&self, run: &Run, attempts: u32, outputs: &'r Outputs) -> Standing<'r> {
+    pub(super) fn standing<'r>(&self, run: &SimRun, attempts: u32, outputs: &'r Outputs) -> JobPosition<'r> {
         let plan = self.worker_plan(run);
-        Standing {
+        JobPosition {
             step: run.job.step,
             steps: plan.steps.len() as u32,
             more_items: plan.steps.get(run.job.step as usize).is_some_and(|step| self.has_more(run, step)),
@@ -148,7 +148,7 @@ impl World {
             return Op::Settle(settlement);
         };
         let (next, outputs) = (&settlement.next, Outputs::default());
-        let standing = Standing {
+        let standing = JobPosition {
             step: next.step,
             steps: u32::MAX,
             more_items: false,
@@ -158,16 +158,17 @@ impl World {
             at: settlement.at,
         };
         let failure = budget.used_up(&worker.name, next.failure.as_ref());
-        let draw = Draw {
+        let draw = RetryCharge {
             retries: budget.retries,
             until: settlement.at + budget.window,
-            otherwise: standing.after(Next::Die { failure }),
+            otherwise: standing.after(NextAction::Die { failure }),
         };
-        Op::SettleWithin(Box::new((*settlement, draw)))
+        Op::SettleWithBudget(Box::new((*settlement, draw)))
     }
 
-    fn end(&mut self, mut run: Run, next: Next, tried: Tried) {
-        if self.worker_plan(&run).steps[run.job.step as usize].foreach.is_some() && matches!(next, Next::Advance { .. })
+    fn end(&mut self, mut run: SimRun, next: NextAction, tried: Tried) {
+        if self.worker_plan(&run).steps[run.job.step as usize].foreach.is_some()
+            && matches!(next, NextAction::Advance { .. })
         {
             self.coverage.fault(Fault::ItemFollows);
         }
@@ -186,9 +187,9 @@ impl World {
 struct Tried {
     attempt: AttemptSettlement,
     reads: (u32, u32),
-    seen: Seen,
+    seen: AttemptEnd,
     attempts: u32,
-    verdict: Verdict,
+    verdict: DestinationHealth,
 }
 
 fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
@@ -208,7 +209,7 @@ fn outcome_of(answer: Answer, class: EffectClass) -> Outcome {
         Answer::ServerError => unsure("500"),
         Answer::Cut => unsure("cut"),
         Answer::TimedOut | Answer::Panicked => unsure("timeout"),
-        Answer::Conflict => Outcome::Retry { failure: failure(FailureClass::Maybe, "409"), after: None },
+        Answer::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict, "409"), after: None },
         Answer::Rejected => Outcome::Reject { failure: failure(FailureClass::Permanent, "422") },
         Answer::Unauthorized => Outcome::Reject { failure: failure(FailureClass::Auth, "401") },
     }

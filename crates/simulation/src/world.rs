@@ -7,18 +7,18 @@ use sluice_domain::random::Random;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::{Op, Reply, Store};
 
-use super::bookkeeping::Books;
 use super::checker::Checker;
 use super::coverage::{Coverage, Fault};
 use super::destinations::Destinations;
+use super::fault_rates::FaultRates;
 use super::invariants::Invariant;
-use super::node::Node;
-use super::operators::Act;
-use super::plan::{DESTINATIONS, Plan};
+use super::node::SimNode;
+use super::operators::OperatorAction;
+use super::plan::{DESTINATIONS, SimPlan};
+use super::promises::PromiseLog;
 use super::senders::Senders;
+use super::shadow_ledger::{Ground, ShadowLedger};
 use super::trace::{About, Trace};
-use super::twin::{Ground, Twin};
-use super::weather::Weather;
 use super::{Options, Report, Violation};
 
 /// 2026-03-01: when every run begins.
@@ -30,7 +30,7 @@ const STEPS_PER_EVENT_MAX: u64 = 20_000;
 
 /// Something that is going to happen. What belongs to a process that has died meanwhile does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
+pub(super) enum SimEvent {
     /// A sender comes up with a new event.
     Arrive,
     /// A request reaches the door.
@@ -99,19 +99,19 @@ pub(super) enum What {
 
 /// Everything.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Simulation {
     pub options: Options,
     /// What really is the time.
     pub now: i64,
     /// How far the wall clock is off.
     pub clock_error: i64,
     pub random: Random,
-    pub weather: Weather,
-    pub plan: Plan,
+    pub weather: FaultRates,
+    pub plan: SimPlan,
     pub store: Store,
     /// The real ledger, when one runs beside.
-    twin: Option<Box<Twin>>,
-    pub node: Option<Box<Node>>,
+    twin: Option<Box<ShadowLedger>>,
+    pub node: Option<Box<SimNode>>,
     pub epoch: u32,
     pub crashes: u64,
     pub senders: Senders,
@@ -119,20 +119,20 @@ pub(super) struct World {
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,
-    pub books: Books,
+    pub books: PromiseLog,
     pub coverage: Coverage,
     pub trace: Trace,
     healing_since: Option<i64>,
-    agenda: BinaryHeap<Reverse<(i64, u64, What)>>,
+    agenda: BinaryHeap<Reverse<(i64, u64, SimEvent)>>,
     planned: u64,
 }
 
-impl World {
-    pub fn new(options: Options, keep_trace: bool) -> World {
+impl Simulation {
+    pub fn new(options: Options, keep_trace: bool) -> Simulation {
         let mut random = Random::seeded(options.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x051c_e000);
-        let weather = Weather::of(options.profile, &mut random);
-        let plan = Plan::new(&mut random);
-        World {
+        let weather = FaultRates::of(options.profile, &mut random);
+        let plan = SimPlan::new(&mut random);
+        Simulation {
             options,
             now: START,
             clock_error: 0,
@@ -149,7 +149,7 @@ impl World {
             disk_full_until: 0,
             disk_full_for_all_until: 0,
             checker: Checker::default(),
-            books: Books::default(),
+            books: PromiseLog::default(),
             coverage: Coverage::default(),
             trace: Trace::new(keep_trace),
             healing_since: None,
@@ -160,14 +160,14 @@ impl World {
 
     /// Gives everything that becomes durable to a real ledger as well.
     pub fn bring_twin(&mut self, ground: std::io::Result<Box<dyn Ground>>) {
-        match Twin::new(ground) {
+        match ShadowLedger::new(ground) {
             Ok(twin) => self.twin = Some(Box::new(twin)),
             Err(detail) => self.differs(Err(detail)),
         }
     }
 
     /// Does something with the real ledger, if there is one.
-    fn with_twin(&mut self, act: impl FnOnce(&mut Twin, &Store) -> Result<(), String>) {
+    fn with_twin(&mut self, act: impl FnOnce(&mut ShadowLedger, &Store) -> Result<(), String>) {
         let Some(twin) = &mut self.twin else { return };
         let result = act(twin, &self.store);
         self.differs(result);
@@ -202,7 +202,7 @@ impl World {
     }
 
     /// Lets something happen later.
-    pub fn plan_in(&mut self, ms: i64, what: What) {
+    pub fn plan_in(&mut self, ms: i64, what: SimEvent) {
         self.planned += 1;
         self.agenda.push(Reverse((self.now + ms, self.planned, what)));
     }
@@ -230,10 +230,10 @@ impl World {
     /// From the first event to the end of everything.
     pub fn play(&mut self) {
         self.boot();
-        self.plan_in(0, What::Arrive);
-        self.plan_in(1_000, What::Disturb);
-        self.plan_in(2_000, What::Operator);
-        self.plan_in(600_000, What::Upkeep);
+        self.plan_in(0, SimEvent::Arrive);
+        self.plan_in(1_000, SimEvent::Disturb);
+        self.plan_in(2_000, SimEvent::Operator);
+        self.plan_in(600_000, SimEvent::Upkeep);
         self.until_nothing_is_left();
         for _ in 0..2 {
             if self.checker.broken.is_none() {
@@ -272,26 +272,26 @@ impl World {
         }
     }
 
-    fn perform(&mut self, what: What) {
+    fn perform(&mut self, what: SimEvent) {
         match what {
-            What::Arrive => self.arrive(),
-            What::Request { webhook, variant } => self.request(webhook, variant),
-            What::Impatience { webhook } => self.impatience(webhook),
-            What::Commit { epoch } if epoch == self.epoch => self.commit(),
-            What::Reply { epoch, slot } if epoch == self.epoch => self.reply(slot),
-            What::Load { epoch, slot } if epoch == self.epoch => self.load(slot),
-            What::Loaded { epoch, slot } if epoch == self.epoch => self.loaded(slot),
-            What::Wake { epoch } if epoch == self.epoch => self.wake(),
-            What::Answered { epoch, run } if epoch == self.epoch => self.answered(run),
-            What::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
-            What::SettleAgain { epoch, run } if epoch == self.epoch => self.submit_settlement(run),
-            What::LookAgain { epoch, run } if epoch == self.epoch => self.look_again(run),
-            What::LateAnswer { epoch, job, n, step } if epoch == self.epoch => self.late_answer(job, n, step),
-            What::Operator => self.operate(),
-            What::Disturb => self.disturb(),
-            What::Upkeep => self.prune(),
-            What::Boot => self.boot(),
-            What::Heal => self.heal(),
+            SimEvent::Arrive => self.arrive(),
+            SimEvent::Request { webhook, variant } => self.request(webhook, variant),
+            SimEvent::Impatience { webhook } => self.impatience(webhook),
+            SimEvent::Commit { epoch } if epoch == self.epoch => self.commit(),
+            SimEvent::Reply { epoch, slot } if epoch == self.epoch => self.reply(slot),
+            SimEvent::Load { epoch, slot } if epoch == self.epoch => self.load(slot),
+            SimEvent::Loaded { epoch, slot } if epoch == self.epoch => self.loaded(slot),
+            SimEvent::Wake { epoch } if epoch == self.epoch => self.wake(),
+            SimEvent::Answered { epoch, run } if epoch == self.epoch => self.answered(run),
+            SimEvent::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
+            SimEvent::SettleAgain { epoch, run } if epoch == self.epoch => self.submit_settlement(run),
+            SimEvent::LookAgain { epoch, run } if epoch == self.epoch => self.look_again(run),
+            SimEvent::LateAnswer { epoch, job, n, step } if epoch == self.epoch => self.late_answer(job, n, step),
+            SimEvent::Operator => self.operate(),
+            SimEvent::Disturb => self.disturb(),
+            SimEvent::Upkeep => self.prune(),
+            SimEvent::Boot => self.boot(),
+            SimEvent::Heal => self.heal(),
             // Of a process that is gone.
             _ => {}
         }
@@ -303,7 +303,7 @@ impl World {
             return;
         }
         let next = 20_000 + self.some_ms(80_000);
-        self.plan_in(next, What::Disturb);
+        self.plan_in(next, SimEvent::Disturb);
         let destination = self.random.below(DESTINATIONS as u64) as usize;
         if self.random.chance(self.weather.outage) {
             let length = 1_000 + self.some_ms(600_000);
@@ -345,7 +345,7 @@ impl World {
     /// The sky clears: from here on everything must come to an end.
     fn heal(&mut self) {
         self.healing_since = Some(self.now);
-        self.weather = Weather::calm();
+        self.weather = FaultRates::calm();
         for destination in &mut self.destinations.0 {
             (destination.down_until, destination.flaps_until, destination.unauthorized) = (0, 0, false);
         }
@@ -358,7 +358,7 @@ impl World {
     fn replay_everything(&mut self) {
         let finished = self.store.jobs().filter(|job| matches!(job.state.as_str(), "succeeded" | "noop"));
         let jobs = finished.map(|job| job.id).collect();
-        self.act(Act::Replay { newest: false }, jobs);
+        self.act(OperatorAction::Replay { newest: false }, jobs);
     }
 
     pub fn report(self, violation: Option<Violation>) -> Report {

@@ -4,16 +4,16 @@ use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_ledger::memory::{Op, Reply};
 
-use super::bookkeeping::Mark;
 use super::checker::Attempt;
 use super::coverage::Fault;
-use super::gates::Slot;
+use super::gates::SimSlot;
 use super::node::{Waiter, slot};
-use super::world::{What, World};
+use super::promises::Mark;
+use super::world::{SimEvent, Simulation};
 
 /// Operations in one commit, at the most.
 const BATCH_OPS_MAX: usize = 512;
-impl World {
+impl Simulation {
     /// Hands an operation to the writer.
     pub(super) fn submit(&mut self, op: Op, waiter: Waiter) {
         let Some(node) = &mut self.node else { return };
@@ -31,7 +31,7 @@ impl World {
         } else {
             1 + self.some_ms(12)
         };
-        self.plan_in(flush, What::Commit { epoch });
+        self.plan_in(flush, SimEvent::Commit { epoch });
     }
 
     /// The writer commits what has gathered.
@@ -59,14 +59,14 @@ impl World {
                     self.give_back(run, settlement);
                     None
                 }
-                (true, Op::SettleWithin(within), Waiter::Settle(run)) => {
+                (true, Op::SettleWithBudget(within), Waiter::Settle(run)) => {
                     self.give_back(run, Box::new(within.0));
                     None
                 }
                 (true, ..) => None,
             };
             if let Some(Reply::Accepted(accepted)) = &reply {
-                fresh.push(accepted.ord);
+                fresh.push(accepted.seq);
             }
             self.plan_reply(waiter, reply);
         }
@@ -120,7 +120,7 @@ impl World {
                 (node.replies.len() - 1) as u32
             }
         };
-        self.plan_in(after, What::Reply { epoch, slot });
+        self.plan_in(after, SimEvent::Reply { epoch, slot });
     }
 
     /// One operation becomes durable, and is looked at.
@@ -139,7 +139,7 @@ impl World {
                 }
                 self.check_accept(waiter, received_at, &reply);
                 if let Reply::Accepted(accepted) = &reply {
-                    let jobs = self.store.event_head(accepted.ord).map_or(0, |event| i64::from(event.jobs));
+                    let jobs = self.store.event_head(accepted.seq).map_or(0, |event| i64::from(event.jobs));
                     let last = self.store.last_job().0;
                     (last - jobs + 1..=last).for_each(|job| self.look_at(JobId(job)));
                 }
@@ -187,7 +187,7 @@ impl World {
         reply
     }
 
-    fn running_slot(&self, id: JobId) -> Option<Slot> {
+    fn running_slot(&self, id: JobId) -> Option<SimSlot> {
         let (job, place) = self.node.as_ref()?.held.get(&id)?;
         Some(slot(job, *place))
     }

@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
-use sluice_faulty::{Disk, Keep};
+use sluice_faulty_vfs::{CrashSurvival, Disk};
 use sluice_simulation::{Campaign, Ground, Options, Profile, run_beside};
 
-const KEEPS: [Keep; 4] = [Keep::Nothing, Keep::Some, Keep::Prefix, Keep::Everything];
+const KEEPS: [CrashSurvival; 4] =
+    [CrashSurvival::Nothing, CrashSurvival::Some, CrashSurvival::Prefix, CrashSurvival::Everything];
 
 /// A disk that loses its power with every crash of the simulated process.
 struct Faulty {
@@ -31,7 +32,7 @@ impl Ground for Faulty {
 
     fn crash(&mut self) {
         self.crashes += 1;
-        self.disk.cut();
+        self.disk.power_off();
         let image = self.disk.image(KEEPS[self.crashes as usize % KEEPS.len()], self.crashes);
         self.disk = Disk::holding(&image);
         self.disk.mount(self.directory.path());

@@ -26,18 +26,18 @@
 //! Every server runs on a thread of its own, listens on `127.0.0.1` with a port of the system's choosing unless told
 //! otherwise, and stops when its handle is dropped.
 
+mod apply_fault;
 pub mod faults;
 pub mod load;
-mod perform;
 pub mod postgres;
 mod reply;
+mod rng;
 pub mod salesforce;
-mod seed;
-pub mod senders;
 mod serve;
 pub mod sink;
 pub mod slack;
 pub mod smtp;
+pub mod traffic;
 mod uri;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

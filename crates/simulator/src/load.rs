@@ -54,7 +54,7 @@ pub type WriteRequest = dyn Fn(u64, &mut Vec<u8>) + Send + Sync;
 
 /// What came of it.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadResult {
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Requests without an answer.
@@ -65,16 +65,16 @@ pub struct Loaded {
     pub latency: Histogram<u64>,
 }
 
-impl Default for Loaded {
-    fn default() -> Loaded {
+impl Default for LoadResult {
+    fn default() -> LoadResult {
         let latency = Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("these bounds are in order");
-        Loaded { statuses: BTreeMap::new(), unanswered: 0, elapsed: Duration::ZERO, latency }
+        LoadResult { statuses: BTreeMap::new(), unanswered: 0, elapsed: Duration::ZERO, latency }
     }
 }
 
-impl Loaded {
+impl LoadResult {
     /// This and then the other, one after the other.
-    pub fn then(mut self, other: &Loaded) -> Loaded {
+    pub fn then(mut self, other: &LoadResult) -> LoadResult {
         self.add(other);
         self.elapsed += other.elapsed;
         self
@@ -85,7 +85,7 @@ impl Loaded {
         self.latency.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    fn add(&mut self, other: &Loaded) {
+    fn add(&mut self, other: &LoadResult) {
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
@@ -144,7 +144,7 @@ impl Run {
 
 /// Sends until the bounds are reached. A connection that breaks is opened again; one that cannot be opened is given up.
 /// Fails when not even the first connections can be opened.
-pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Result<Loaded> {
+pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Result<LoadResult> {
     let mut connections = Vec::with_capacity(settings.connections);
     for _ in 0..settings.connections.max(1) {
         connections.push(Connection::open(settings.target).await?);
@@ -154,7 +154,7 @@ pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Resul
     for connection in connections {
         senders.spawn(send(run.clone(), connection, write.clone()));
     }
-    let mut whole = Loaded::default();
+    let mut whole = LoadResult::default();
     let end = run.started + settings.time_max + LAST_ANSWERS;
     loop {
         match tokio::time::timeout_at(end, senders.join_next()).await {
@@ -167,8 +167,8 @@ pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Resul
     Ok(whole)
 }
 
-async fn send(run: Arc<Run>, mut connection: Connection, write: Arc<WriteRequest>) -> Loaded {
-    let mut part = Loaded::default();
+async fn send(run: Arc<Run>, mut connection: Connection, write: Arc<WriteRequest>) -> LoadResult {
+    let mut part = LoadResult::default();
     let mut request = Vec::with_capacity(2 * 1024);
     while let Some((number, due)) = run.take() {
         request.clear();

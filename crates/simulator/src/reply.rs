@@ -15,29 +15,29 @@ const HUGE_CHUNK: Bytes = Bytes::from_static(&[b' '; 64 * 1024]);
 
 /// A whole answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
+pub(crate) struct FakeReply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Reply {
-    pub(crate) fn empty(status: StatusCode) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: Bytes::new() }
+impl FakeReply {
+    pub(crate) fn empty(status: StatusCode) -> FakeReply {
+        FakeReply { status, headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> FakeReply {
         let body = serde_json::to_vec(value).expect("our own values have string keys and cannot fail to serialize");
-        Reply::of(status, "application/json;charset=UTF-8", body)
+        FakeReply::of(status, "application/json;charset=UTF-8", body)
     }
 
-    pub(crate) fn of(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+    pub(crate) fn of(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> FakeReply {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        Reply { status, headers, body: body.into() }
+        FakeReply { status, headers, body: body.into() }
     }
 
-    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Reply {
+    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> FakeReply {
         // A value that is no header (a line break in a path) is left out rather than answered.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);

@@ -51,7 +51,7 @@ impl<H: Handler> Connections for Http<H> {
 }
 
 #[derive(Debug)]
-enum Door {
+enum ListenerState {
     Close,
     Open,
     Stop,
@@ -59,7 +59,7 @@ enum Door {
 
 #[derive(Debug)]
 struct Order {
-    door: Door,
+    door: ListenerState,
     done: blocking::Sender<io::Result<()>>,
 }
 
@@ -105,22 +105,22 @@ impl Server {
     }
 
     pub(crate) fn close(&self) -> io::Result<()> {
-        self.order(Door::Close)
+        self.order(ListenerState::Close)
     }
 
     pub(crate) fn open(&self) -> io::Result<()> {
-        self.order(Door::Open)
+        self.order(ListenerState::Open)
     }
 
     pub(crate) fn stop(&self) {
         // A server that has already stopped cannot take the order, which is what was wanted.
-        let _ = self.order(Door::Stop);
+        let _ = self.order(ListenerState::Stop);
         if let Some(thread) = locked(&self.thread).take() {
             let _ = thread.join();
         }
     }
 
-    fn order(&self, door: Door) -> io::Result<()> {
+    fn order(&self, door: ListenerState) -> io::Result<()> {
         let stopped = || io::Error::new(io::ErrorKind::NotConnected, "the simulated server has been stopped");
         let (done, answer) = blocking::channel();
         self.orders.send(Order { door, done }).map_err(|_| stopped())?;
@@ -148,14 +148,14 @@ async fn run<C: Connections>(
             order = inbox.recv() => {
                 let Some(Order { door, done }) = order else { return };
                 let result = match door {
-                    Door::Stop => return,
-                    Door::Close => {
+                    ListenerState::Stop => return,
+                    ListenerState::Close => {
                         listener = None;
                         connections.shutdown().await;
                         Ok(())
                     }
-                    Door::Open if listener.is_some() => Ok(()),
-                    Door::Open => TcpListener::bind(address).await.map(|opened| listener = Some(opened)),
+                    ListenerState::Open if listener.is_some() => Ok(()),
+                    ListenerState::Open => TcpListener::bind(address).await.map(|opened| listener = Some(opened)),
                 };
                 // Whoever gave the order may have stopped waiting for it.
                 let _ = done.send(result);

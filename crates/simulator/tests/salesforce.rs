@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use sluice_simulator::salesforce::{Action, Truth};
+use sluice_simulator::salesforce::{Truth, WriteKind};
 use sluice_simulator::{Salesforce, SalesforceSettings};
 use support::{Broken, Client, org, soon};
 
@@ -64,8 +64,8 @@ async fn an_upsert_creates_once_and_updates_after_that() {
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].fields["External_Lead_Id__c"], "a/b?%");
     assert_eq!(records[0].fields["FirstName"], "Lwazi");
-    let actions: Vec<Action> = org.writes().iter().map(|write| write.action).collect();
-    assert_eq!(actions, [Action::Created, Action::Updated, Action::Updated]);
+    let actions: Vec<WriteKind> = org.writes().iter().map(|write| write.action).collect();
+    assert_eq!(actions, [WriteKind::Created, WriteKind::Updated, WriteKind::Updated]);
     assert_eq!(org.writes()[0].request_id, created.header("x-request-id").unwrap());
     let counts = org.external_ids("Lead", "External_Lead_Id__c")["a/b?%"];
     assert_eq!((counts.created, counts.updated, counts.live()), (1, 2, 1));

@@ -10,8 +10,8 @@ use sluice_domain::key::fingerprint;
 use sluice_domain::payload;
 use sluice_domain::time::Time;
 use sluice_server::config::{Files, compile};
-use sluice_server::intake::{Arrival, prepare_all};
-use sluice_server::live::Live;
+use sluice_server::intake::{RequestMeta, prepare_all};
+use sluice_server::revisions::LoadedRevision;
 
 use crate::texts::Secrets;
 use crate::{choice, line};
@@ -84,16 +84,16 @@ steps: [{ queue: leads }]
 queues: [leads]
 "#;
 
-static LIVE: LazyLock<Live> = LazyLock::new(|| {
+static LIVE: LazyLock<LoadedRevision> = LazyLock::new(|| {
     let mut compiled = compile(&Files::from_texts([("a.yml", FLOWS)]), &Secrets);
     let config = compiled.config.take().unwrap_or_else(|| panic!("{:?}", compiled.problems));
-    Live::new(config, compiled.secrets).expect("there are no destinations")
+    LoadedRevision::new(config, compiled.secrets).expect("there are no destinations")
 });
 
 fn prepare(flow: usize, headers: &HeaderMap, body: &[u8]) {
     let live = &*LIVE;
     let flow = live.config.flows.values().nth(flow % live.config.flows.len()).expect("there are flows");
-    let arrival = Arrival { received_at: Time(1_790_000_000_000), verified_by: None, trace: "0" };
+    let arrival = RequestMeta { received_at: Time(1_790_000_000_000), verified_by: None, trace: "0" };
     let first = prepare_all(live, flow, headers, body, arrival);
     let again = prepare_all(live, flow, headers, body, arrival);
     match (first, again) {

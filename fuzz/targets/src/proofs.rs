@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use sluice_domain::verify::{
-    HmacSettings, ProofPlace, Request, Scheme, Secret, Settings, TokenPlace, UnsignedRequest, Verifier, handshake,
-    sign, verify,
+    CredentialLocation, HmacSettings, Request, Scheme, Secret, TokenPlace, UnsignedRequest, Verifier, VerifierSettings,
+    handshake, sign, verify,
 };
 
 use crate::{choice, line};
@@ -27,11 +27,11 @@ fn verifier(scheme: Scheme) -> Verifier {
         _ => "a secret that nobody makes up by chance",
     };
     let secrets = if scheme == Scheme::None { vec![] } else { vec![Secret::new("main", secret)] };
-    let settings = Settings {
+    let settings = VerifierSettings {
         public_url: Some("https://hooks.example.com/in?tenant=a".to_owned()),
         hmac: (scheme == Scheme::Hmac).then(|| HmacSettings::new("X-Signature")),
         token: (scheme == Scheme::Token).then(|| TokenPlace::Query("token".to_owned())),
-        ..Settings::new(scheme, secrets)
+        ..VerifierSettings::new(scheme, secrets)
     };
     Verifier::new(settings).unwrap_or_else(|problem| panic!("{scheme}: {problem}"))
 }
@@ -48,9 +48,11 @@ pub(crate) fn signature(input: &[u8]) {
     let mut headers: Vec<(String, Vec<u8>)> = vec![("content-type".to_owned(), next())];
     for place in verifier.proof() {
         match place {
-            ProofPlace::Signed(name) | ProofPlace::Token(name) => headers.push((name, next())),
-            ProofPlace::Bearer | ProofPlace::Basic => headers.push(("authorization".to_owned(), next())),
-            ProofPlace::Query(_) | ProofPlace::Body => {}
+            CredentialLocation::Signed(name) | CredentialLocation::Token(name) => headers.push((name, next())),
+            CredentialLocation::Bearer | CredentialLocation::Basic => {
+                headers.push(("authorization".to_owned(), next()))
+            }
+            CredentialLocation::Query(_) | CredentialLocation::Body => {}
         }
     }
     let path_and_query = format!("/in?{}", String::from_utf8_lossy(&next()));
@@ -86,9 +88,9 @@ pub(crate) fn tampering(input: &[u8]) {
         verify(verifier, &request, now()).is_ok()
     };
     // Senders who put their proof into the body need one that they could have made.
-    let in_body = verifier.proof().contains(&ProofPlace::Body);
+    let in_body = verifier.proof().contains(&CredentialLocation::Body);
     assert!(in_body || believes(&signed.body), "{scheme} does not believe itself");
-    let signs_body = verifier.proof().iter().any(|place| matches!(place, ProofPlace::Signed(_)));
+    let signs_body = verifier.proof().iter().any(|place| matches!(place, CredentialLocation::Signed(_)));
     // What Twilio signs of a form is what it says, not how it is written.
     if signs_body && !signed.body.is_empty() && scheme != Scheme::Twilio {
         let mut changed = signed.body.clone();

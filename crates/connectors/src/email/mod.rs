@@ -17,8 +17,8 @@ use sluice_domain::verify::SecretValue;
 use tokio::time::{Instant, timeout_at};
 
 use request::{Mail, build};
-use response::{Phase, broken, output, refused};
-use session::Trouble;
+use response::{SmtpPhase, broken, output, refused};
+use session::SmtpError;
 use settings::{Settings, address};
 
 use crate::text::{exposed, redact_outcome};
@@ -90,17 +90,17 @@ pub(crate) async fn call(target: &Target, longest: Duration, call: Call<'_>) -> 
         Err(failure) => return Outcome::Reject { failure },
     };
     let until = deadline([call.timeout, longest]);
-    let (started, mut phase) = (Instant::now(), Phase::Connect);
+    let (started, mut phase) = (Instant::now(), SmtpPhase::Connect);
     let sent = timeout_at(until, Box::pin(session::send(target, &mail, &mut phase))).await;
     let host = &target.host;
     let outcome = match sent {
         Ok(Ok(reply)) => Outcome::Done { result: output(&mail, &reply) },
-        Ok(Err(Trouble::Reply(reply))) => refused(host, phase, &reply),
-        Ok(Err(Trouble::Unable(what))) => Outcome::Reject {
+        Ok(Err(SmtpError::Reply(reply))) => refused(host, phase, &reply),
+        Ok(Err(SmtpError::Unable(what))) => Outcome::Reject {
             failure: Failure::new(FailureClass::Auth, "smtp-unable", format!("{host}: {what}; check the destination.")),
         },
-        Ok(Err(Trouble::Garbled)) => broken(host, phase, "protocol", "it does not answer in SMTP"),
-        Ok(Err(Trouble::Io(error))) => broken(host, phase, code(phase, &error), &error.to_string()),
+        Ok(Err(SmtpError::Garbled)) => broken(host, phase, "protocol", "it does not answer in SMTP"),
+        Ok(Err(SmtpError::Io(error))) => broken(host, phase, code(phase, &error), &error.to_string()),
         Err(_) => broken(host, phase, "timeout", "there was no answer in time"),
     };
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -145,10 +145,10 @@ fn prepare(target: &Target, call: &Call<'_>) -> Result<Mail, Failure> {
     build(&Settings::read(call.with)?, &target.from, call.effect_key, call.now)
 }
 
-fn code(phase: Phase, error: &io::Error) -> &'static str {
+fn code(phase: SmtpPhase, error: &io::Error) -> &'static str {
     match (error.kind(), phase) {
         (io::ErrorKind::InvalidData, _) => "tls",
-        (_, Phase::Connect) => "connect",
+        (_, SmtpPhase::Connect) => "connect",
         _ => "reset",
     }
 }

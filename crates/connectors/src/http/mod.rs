@@ -10,8 +10,8 @@ use std::time::Duration;
 use hyper::header::HeaderMap;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 
-use request::{Marks, build};
-use response::{Reading, outcome, readback};
+use request::{EffectContext, build};
+use response::{ResponseContext, outcome, readback};
 use settings::Settings;
 pub(crate) use target::Target;
 
@@ -34,8 +34,12 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration
     let until = deadline([call.timeout, longest, settings.timeout.unwrap_or(Duration::MAX)]);
     let outcome = match outbound.send(request, until).await {
         Ok(answer) => {
-            let reading =
-                Reading { host: &host, class: settings.class, accept_status: &settings.accept_status, now: call.now };
+            let reading = ResponseContext {
+                host: &host,
+                class: settings.class,
+                accept_status: &settings.accept_status,
+                now: call.now,
+            };
             outcome(&answer, reading)
         }
         Err(fault) => fault.into_outcome(),
@@ -49,7 +53,7 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Dur
         let settings = settings.ok_or_else(|| {
             Failure::new(FailureClass::Mapping, "no-verify", "`with.verify` is missing, so nothing can be read back.")
         })?;
-        build(&settings, target, Marks { effect_key: None, traceparent: call.traceparent })
+        build(&settings, target, EffectContext { effect_key: None, traceparent: call.traceparent })
     });
     let request = match prepared {
         Ok(request) => request,
@@ -72,8 +76,8 @@ pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failu
     build(&Settings::read(call.with)?, target, effect_marks(call))
 }
 
-fn effect_marks<'a>(call: &Call<'a>) -> Marks<'a> {
-    Marks { effect_key: Some(call.effect_key), traceparent: call.traceparent }
+fn effect_marks<'a>(call: &Call<'a>) -> EffectContext<'a> {
+    EffectContext { effect_key: Some(call.effect_key), traceparent: call.traceparent }
 }
 
 fn unreadable(failure: Failure, target: &Target, sent: &Sent) -> Readback {

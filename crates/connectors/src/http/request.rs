@@ -32,14 +32,14 @@ const FRAMING: [&str; 9] = [
 
 /// What is the same in every attempt of one effect, and the trace it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marks<'a> {
+pub(crate) struct EffectContext<'a> {
     /// `None` for a read, which has no effect.
     pub(crate) effect_key: Option<&'a str>,
     pub(crate) traceparent: Option<&'a str>,
 }
 
 /// Builds the request.
-pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: Marks<'_>) -> Result<Request, Failure> {
+pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: EffectContext<'_>) -> Result<Request, Failure> {
     let (url, reach) = target.locate(&settings.url, settings.query)?;
     let mut headers = target.headers.clone();
     for (name, value) in settings.headers.into_iter().flatten() {
@@ -144,12 +144,12 @@ fn names_a_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outbound::Reach;
+    use crate::outbound::AddressScope;
     use hyper::Method;
     use serde_json::json;
     use sluice_domain::destination::{HttpAuth, HttpDestination};
 
-    const MARKS: Marks<'static> = Marks { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
+    const MARKS: EffectContext<'static> = EffectContext { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
 
     fn target(base_url: Option<&str>) -> Target {
         Target::new(&HttpDestination { base_url: base_url.map(str::to_owned), ..HttpDestination::default() }).unwrap()
@@ -237,7 +237,7 @@ mod tests {
         for (base, url, expected) in table {
             let request = built(json!({"url": url}), &target(Some(base))).unwrap();
             assert_eq!(request.url.as_str(), expected);
-            assert_eq!(request.reach, Reach::Anywhere, "the operator named this host");
+            assert_eq!(request.reach, AddressScope::Anywhere, "the operator named this host");
         }
     }
 
@@ -245,10 +245,10 @@ mod tests {
     fn only_the_named_origin_may_be_private() {
         let target = target(Some("http://10.0.0.5:8080"));
         let reach = |url: &str| built(json!({"url": url}), &target).unwrap().reach;
-        assert_eq!(reach("/x"), Reach::Anywhere);
-        assert_eq!(reach("http://10.0.0.5:8080/x"), Reach::Anywhere);
-        assert_eq!(reach("http://10.0.0.5:9200/x"), Reach::Public);
-        assert_eq!(reach("https://10.0.0.5:8080/x"), Reach::Public);
+        assert_eq!(reach("/x"), AddressScope::Anywhere);
+        assert_eq!(reach("http://10.0.0.5:8080/x"), AddressScope::Anywhere);
+        assert_eq!(reach("http://10.0.0.5:9200/x"), AddressScope::Public);
+        assert_eq!(reach("https://10.0.0.5:8080/x"), AddressScope::Public);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
-use crate::outbound::Answer;
+use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
 /// The headers of an answer that a later step may use.
@@ -22,7 +22,7 @@ static KEPT_HEADERS: [HeaderName; 8] = [
 
 /// What decides how an answer is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct ResponseContext<'a> {
     /// Who answered, for messages.
     pub(crate) host: &'a str,
     pub(crate) class: EffectClass,
@@ -31,7 +31,7 @@ pub(crate) struct Reading<'a> {
 }
 
 /// What an attempt came to that was answered like this.
-pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
+pub(crate) fn outcome(answer: &HttpResponse, reading: ResponseContext<'_>) -> Outcome {
     let status = answer.status;
     if (200..300).contains(&status) || reading.accept_status.contains(&status) {
         return Outcome::Done { result: output(answer) };
@@ -48,7 +48,7 @@ pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
             Outcome::Retry { failure: failure(FailureClass::Retryable, "did not take the request this time"), after }
         }
         409 | 423 => {
-            Outcome::Retry { failure: failure(FailureClass::Maybe, "reports a conflict with something else"), after }
+            Outcome::Retry { failure: failure(FailureClass::Conflict, "reports a conflict with something else"), after }
         }
         500..=599 if reading.class == EffectClass::Natural => {
             Outcome::Retry { failure: failure(FailureClass::Retryable, "failed"), after }
@@ -68,7 +68,7 @@ pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
 }
 
 /// What a `verify` found.
-pub(crate) fn readback(answer: &Answer, host: &str) -> Readback {
+pub(crate) fn readback(answer: &HttpResponse, host: &str) -> Readback {
     match answer.status {
         200..300 => Readback::Present(output(answer)),
         404 => Readback::Absent,
@@ -87,7 +87,7 @@ pub(crate) fn readback(answer: &Answer, host: &str) -> Readback {
     }
 }
 
-fn redirect(answer: &Answer) -> String {
+fn redirect(answer: &HttpResponse) -> String {
     let location = answer.headers.get("location").and_then(|value| value.to_str().ok());
     // Only the host: a query may hold a secret.
     match location.and_then(|text| url::Url::parse(text).ok()).as_ref().and_then(url::Url::host_str) {
@@ -96,7 +96,7 @@ fn redirect(answer: &Answer) -> String {
     }
 }
 
-fn failure(answer: &Answer, host: &str, class: FailureClass, what: &str) -> Failure {
+fn failure(answer: &HttpResponse, host: &str, class: FailureClass, what: &str) -> Failure {
     let said = excerpt(&answer.body);
     let colon = if said.is_empty() { "." } else { ": " };
     Failure::new(
@@ -108,7 +108,7 @@ fn failure(answer: &Answer, host: &str, class: FailureClass, what: &str) -> Fail
 }
 
 /// The step's output.
-fn output(answer: &Answer) -> Value {
+fn output(answer: &HttpResponse) -> Value {
     let headers: Map<String, Value> = KEPT_HEADERS
         .iter()
         .filter_map(|name| Some((name.to_string(), answer.headers.get(name)?.to_str().ok()?.into())))
@@ -126,7 +126,7 @@ fn output(answer: &Answer) -> Value {
 }
 
 /// JSON where it is JSON, else text, else nothing.
-fn body(answer: &Answer) -> Value {
+fn body(answer: &HttpResponse) -> Value {
     let bytes = answer.body.trim_ascii();
     if bytes.is_empty() {
         return Value::Null;
@@ -150,15 +150,15 @@ mod tests {
 
     const NOW: &str = "2026-03-01T12:00:00Z";
 
-    fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+    fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> HttpResponse {
         let headers =
             headers.iter().map(|(name, value)| (hyper::header::HeaderName::from_static(name), value.parse().unwrap()));
-        Answer { status, headers: headers.collect(), body: body.to_owned().into(), cut: false }
+        HttpResponse { status, headers: headers.collect(), body: body.to_owned().into(), cut: false }
     }
 
-    fn read(answer: &Answer, class: EffectClass) -> Outcome {
+    fn read(answer: &HttpResponse, class: EffectClass) -> Outcome {
         let now = Time::parse(NOW).unwrap();
-        outcome(answer, Reading { host: "a.example", class, accept_status: &[404], now })
+        outcome(answer, ResponseContext { host: "a.example", class, accept_status: &[404], now })
     }
 
     /// `outcome`, class of the failure, seconds to wait.
@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(result["status"], answer.status);
             assert!(result["headers"].get("set-cookie").is_none() && result.get("body_cut").is_none());
         }
-        let cut = Answer { cut: true, ..answer(200, &[], "[1") };
+        let cut = HttpResponse { cut: true, ..answer(200, &[], "[1") };
         let Outcome::Done { result } = read(&cut, EffectClass::Blind) else { panic!("{cut:?}") };
         assert_eq!((&result["body"], &result["body_cut"]), (&json!("[1"), &json!(true)));
     }

@@ -12,7 +12,7 @@ use sluice_domain::verify::SecretValue;
 use url::Url;
 
 use super::request::{UNRESERVED, header_name, pairs};
-use crate::outbound::{Reach, sensitive};
+use crate::outbound::{AddressScope, sensitive};
 use crate::parameter::problem;
 use crate::text::percent_encode;
 
@@ -33,7 +33,7 @@ pub(crate) struct Target {
 struct Located {
     text: String,
     url: Url,
-    reach: Reach,
+    reach: AddressScope,
 }
 
 /// What it carries is not shown: secrets and personal data may be rendered into it.
@@ -91,7 +91,7 @@ impl Target {
     }
 
     /// The URL that a step means, and how far it may reach.
-    pub(super) fn locate(&self, url: &str, query: Option<&Map<String, Value>>) -> Result<(Url, Reach), Failure> {
+    pub(super) fn locate(&self, url: &str, query: Option<&Map<String, Value>>) -> Result<(Url, AddressScope), Failure> {
         let url = url.trim();
         let mut text = if is_absolute(url) {
             url.to_owned()
@@ -137,7 +137,7 @@ impl Target {
                 ),
             ));
         }
-        let reach = if home || self.allow_private_addresses { Reach::Anywhere } else { Reach::Public };
+        let reach = if home || self.allow_private_addresses { AddressScope::Anywhere } else { AddressScope::Public };
         *last() = Some(Located { text, url: url.clone(), reach });
         Ok((url, reach))
     }

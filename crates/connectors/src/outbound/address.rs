@@ -11,7 +11,7 @@ use tower_service::Service;
 
 /// How far a request may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reach {
+pub(crate) enum AddressScope {
     /// Only addresses of the public internet.
     Public,
     /// Any address: the operator named the host, or allowed private ones.
@@ -36,7 +36,7 @@ pub(super) enum Unresolved {
 
 /// Resolves names, and drops addresses that are out of reach.
 #[derive(Clone, Debug)]
-pub(super) struct Resolver(pub(super) Reach);
+pub(super) struct Resolver(pub(super) AddressScope);
 
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -64,16 +64,16 @@ impl Service<Name> for Resolver {
 }
 
 /// The refused address, when the host is a literal one without its brackets; the connector asks no resolver for those.
-pub(super) fn refused_literal(reach: Reach, host: &str) -> Option<AddressRefused> {
+pub(super) fn refused_literal(reach: AddressScope, host: &str) -> Option<AddressRefused> {
     let address: IpAddr = host.parse().ok()?;
     (!within(reach, address)).then_some(AddressRefused(address))
 }
 
-fn within(reach: Reach, address: IpAddr) -> bool {
+fn within(reach: AddressScope, address: IpAddr) -> bool {
     match (reach, address) {
-        (Reach::Anywhere, _) => true,
-        (Reach::Public, IpAddr::V4(address)) => is_public_v4(address),
-        (Reach::Public, IpAddr::V6(address)) => is_public_v6(address),
+        (AddressScope::Anywhere, _) => true,
+        (AddressScope::Public, IpAddr::V4(address)) => is_public_v4(address),
+        (AddressScope::Public, IpAddr::V6(address)) => is_public_v6(address),
     }
 }
 
@@ -153,8 +153,8 @@ mod tests {
             "3fff::1",
         ] {
             let address = refused.parse().unwrap();
-            assert!(!within(Reach::Public, address), "{refused}");
-            assert!(within(Reach::Anywhere, address), "{refused}");
+            assert!(!within(AddressScope::Public, address), "{refused}");
+            assert!(within(AddressScope::Anywhere, address), "{refused}");
         }
         for public in [
             "8.8.8.8",
@@ -169,16 +169,16 @@ mod tests {
             "2001:4860:4860::8888",
             "64:ff9b::808:808",
         ] {
-            assert!(within(Reach::Public, public.parse().unwrap()), "{public}");
+            assert!(within(AddressScope::Public, public.parse().unwrap()), "{public}");
         }
     }
 
     #[test]
     fn literal_hosts_are_read_with_and_without_brackets() {
-        assert!(refused_literal(Reach::Public, "::1").is_some());
-        assert!(refused_literal(Reach::Public, "127.0.0.1").is_some());
-        assert!(refused_literal(Reach::Public, "8.8.8.8").is_none());
-        assert!(refused_literal(Reach::Public, "example.com").is_none());
-        assert!(refused_literal(Reach::Anywhere, "::1").is_none());
+        assert!(refused_literal(AddressScope::Public, "::1").is_some());
+        assert!(refused_literal(AddressScope::Public, "127.0.0.1").is_some());
+        assert!(refused_literal(AddressScope::Public, "8.8.8.8").is_none());
+        assert!(refused_literal(AddressScope::Public, "example.com").is_none());
+        assert!(refused_literal(AddressScope::Anywhere, "::1").is_none());
     }
 }

@@ -13,9 +13,9 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 
-use super::wire::{Stream, Wire, Written};
+use super::counting_stream::{CountingStream, Stream, Written};
 
-type Driver = http1::Connection<TokioIo<Wire>, Full<Bytes>>;
+type Driver = http1::Connection<TokioIo<CountingStream>, Full<Bytes>>;
 
 /// A connection on which one request follows the other.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Speaks HTTP on a stream from here on.
     pub async fn over(stream: Stream, headers_max: usize) -> hyper::Result<Connection> {
-        let (wire, written) = Wire::new(stream);
+        let (wire, written) = CountingStream::new(stream);
         let (requests, driver) = http1::Builder::new().max_headers(headers_max).handshake(TokioIo::new(wire)).await?;
         Ok(Connection { requests, driver: Some(Box::pin(driver)), written, before: 0 })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::address::Reach;
+use super::address::AddressScope;
 use super::connection::Connection;
 
 /// Where a connection leads. How far it may reach is part of it: one that was opened to a private address for an operator
@@ -17,7 +17,7 @@ pub(super) struct Origin {
     /// Without the brackets of an IPv6 address.
     pub host: Box<str>,
     pub port: u16,
-    pub reach: Reach,
+    pub reach: AddressScope,
 }
 
 /// The connections at rest. Cheap to clone.

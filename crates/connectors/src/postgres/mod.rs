@@ -126,15 +126,15 @@ async fn within(
     let stage = if committing.load(Ordering::Relaxed) { Stage::Committing } else { Stage::Open };
     match ran {
         Ok(Ok(result)) => Outcome::Done { result },
-        Ok(Err(Broken::Refused(failure))) => Outcome::Reject { failure },
-        Ok(Err(Broken::Unmarked(error))) => {
+        Ok(Err(TransactionError::Refused(failure))) => Outcome::Reject { failure },
+        Ok(Err(TransactionError::Unmarked(error))) => {
             // Somebody took the table away; the next attempt makes it again.
             target.effects_seen.store(false, Ordering::Relaxed);
             let reason = format!("the table sluice_effects is gone: {}", innermost(&error));
             broken(&target.place, Stage::Open, UNDEFINED_TABLE, &reason)
         }
-        Ok(Err(Broken::Failed(error))) if error.as_db_error().is_some() => target.sort(stage, &error),
-        Ok(Err(Broken::Failed(error))) => {
+        Ok(Err(TransactionError::Failed(error))) if error.as_db_error().is_some() => target.sort(stage, &error),
+        Ok(Err(TransactionError::Failed(error))) => {
             drop(Object::take(client));
             target.sort(stage, &error)
         }
@@ -147,7 +147,7 @@ async fn within(
 }
 
 /// Why a transaction did not come to its end.
-enum Broken {
+enum TransactionError {
     /// Nothing was wrong but what was asked for.
     Refused(Failure),
     /// The table of effects is gone.
@@ -155,9 +155,9 @@ enum Broken {
     Failed(tokio_postgres::Error),
 }
 
-impl From<tokio_postgres::Error> for Broken {
-    fn from(error: tokio_postgres::Error) -> Broken {
-        Broken::Failed(error)
+impl From<tokio_postgres::Error> for TransactionError {
+    fn from(error: tokio_postgres::Error) -> TransactionError {
+        TransactionError::Failed(error)
     }
 }
 
@@ -167,7 +167,7 @@ async fn transact(
     settings: &Settings<'_>,
     call: Call<'_>,
     committing: &AtomicBool,
-) -> Result<Value, Broken> {
+) -> Result<Value, TransactionError> {
     if !target.effects_seen.load(Ordering::Relaxed) {
         create_effects(client).await?;
         target.effects_seen.store(true, Ordering::Relaxed);
@@ -178,7 +178,7 @@ async fn transact(
     let marked = transaction.query_typed(MARK, &texts(&[&call.effect_key, &call.action.name()])).await;
     let fresh = match marked {
         Ok(rows) => !rows.is_empty(),
-        Err(error) if is_undefined_table(&error) => return Err(Broken::Unmarked(error)),
+        Err(error) if is_undefined_table(&error) => return Err(TransactionError::Unmarked(error)),
         Err(error) => return Err(error.into()),
     };
     if !fresh {
@@ -188,7 +188,7 @@ async fn transact(
         return Ok(output(text.as_deref()));
     }
     let columns = columns_of(&*transaction, settings).await?;
-    let statement = build(settings, &columns).map_err(Broken::Refused)?;
+    let statement = build(settings, &columns).map_err(TransactionError::Refused)?;
     let values: Vec<&(dyn ToSql + Sync)> = statement.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
     let rows = transaction.query_typed(&statement.sql, &texts(&values)).await?;
     let row: Option<String> = rows.first().and_then(|row| row.get(0));
@@ -208,12 +208,15 @@ async fn create_effects(client: &mut Object) -> Result<(), tokio_postgres::Error
     transaction.commit().await
 }
 
-async fn columns_of(client: &impl GenericClient, settings: &Settings<'_>) -> Result<HashMap<String, Column>, Broken> {
+async fn columns_of(
+    client: &impl GenericClient,
+    settings: &Settings<'_>,
+) -> Result<HashMap<String, Column>, TransactionError> {
     let table = settings.table.to_string();
     let rows = client.query_typed(COLUMNS, &texts(&[&table])).await?;
     if rows.is_empty() {
         let message = format!("There is no table {table}, or the user cannot see it.");
-        return Err(Broken::Refused(Failure::new(FailureClass::Permanent, UNDEFINED_TABLE, message)));
+        return Err(TransactionError::Refused(Failure::new(FailureClass::Permanent, UNDEFINED_TABLE, message)));
     }
     Ok(rows
         .iter()

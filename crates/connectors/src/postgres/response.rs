@@ -16,7 +16,7 @@ pub(crate) enum Stage {
 
 /// What follows from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ErrorAction {
     /// Try again.
     Retry,
     /// Hold back for a while: there is no room.
@@ -29,32 +29,32 @@ enum Verdict {
 
 /// One line of the table: a whole SQLSTATE or the beginning of one.
 #[derive(Debug)]
-struct Row {
+struct ErrorRule {
     code: &'static str,
-    verdict: Verdict,
+    verdict: ErrorAction,
     advice: &'static str,
 }
 
-const fn row(code: &'static str, verdict: Verdict, advice: &'static str) -> Row {
-    Row { code, verdict, advice }
+const fn row(code: &'static str, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
+    ErrorRule { code, verdict, advice }
 }
 
-const PERMANENT: Verdict = Verdict::Reject(FailureClass::Permanent);
-const AUTH: Verdict = Verdict::Reject(FailureClass::Auth);
+const PERMANENT: ErrorAction = ErrorAction::Reject(FailureClass::Permanent);
+const AUTH: ErrorAction = ErrorAction::Reject(FailureClass::Auth);
 const BAD_DATA: &str = "correct the mapping or the data, then replay the job";
 
 /// The first that fits.
-static ROWS: &[Row] = &[
-    row("08", Verdict::Retry, "the connection failed"),
+static ROWS: &[ErrorRule] = &[
+    row("08", ErrorAction::Retry, "the connection failed"),
     row("0A", PERMANENT, BAD_DATA),
     row("22", PERMANENT, BAD_DATA),
-    row("23503", Verdict::Maybe, "a row that it refers to is not there, or not yet"),
+    row("23503", ErrorAction::Maybe, "a row that it refers to is not there, or not yet"),
     row("23", PERMANENT, "a constraint of the table refuses it"),
-    row("25006", Verdict::Retry, "this server only reads, as one does while another takes over"),
+    row("25006", ErrorAction::Retry, "this server only reads, as one does while another takes over"),
     row("28", AUTH, "check the user and the password in the destination's url"),
     row("3D000", PERMANENT, "the database does not exist"),
-    row("40003", Verdict::Retry, "the server does not know how the transaction ended"),
-    row("40", Verdict::Retry, "the transaction met another one"),
+    row("40003", ErrorAction::Retry, "the server does not know how the transaction ended"),
+    row("40", ErrorAction::Retry, "the transaction met another one"),
     row(
         "42501",
         AUTH,
@@ -62,18 +62,18 @@ static ROWS: &[Row] = &[
     ),
     row("42P10", PERMANENT, "`key` is not the columns of a unique index"),
     row("42", PERMANENT, BAD_DATA),
-    row("53300", Verdict::Wait, "the server has no free connection"),
-    row("53", Verdict::Retry, "the server has no room"),
+    row("53300", ErrorAction::Wait, "the server has no free connection"),
+    row("53", ErrorAction::Retry, "the server has no room"),
     row("54", PERMANENT, BAD_DATA),
-    row("55", Verdict::Retry, "something else holds it"),
-    row("57014", Verdict::Retry, "it took longer than statement_timeout"),
-    row("57", Verdict::Retry, "the server is stopping, starting or was told to stop this"),
-    row("58", Verdict::Retry, "the server's machine failed"),
+    row("55", ErrorAction::Retry, "something else holds it"),
+    row("57014", ErrorAction::Retry, "it took longer than statement_timeout"),
+    row("57", ErrorAction::Retry, "the server is stopping, starting or was told to stop this"),
+    row("58", ErrorAction::Retry, "the server's machine failed"),
     row("P0001", PERMANENT, "a trigger refuses it"),
-    row("XX", Verdict::Retry, "the server failed"),
+    row("XX", ErrorAction::Retry, "the server failed"),
 ];
 
-static STRANGE: Row = row("", Verdict::Maybe, "the server refuses it");
+static STRANGE: ErrorRule = row("", ErrorAction::Maybe, "the server refuses it");
 
 /// States in which a server may end a session whose COMMIT it has carried out.
 const ENDS_SESSIONS: [&str; 6] = ["08", "40003", "53", "57P", "58", "XX"];
@@ -89,10 +89,10 @@ pub(crate) fn refused(place: &str, stage: Stage, code: &str, message: &str) -> O
         Failure::new(class, code, format!("{place} answered {code}: {}: {said}", row.advice))
     };
     match row.verdict {
-        Verdict::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: None },
-        Verdict::Wait => Outcome::Wait { failure: failure(FailureClass::Retryable), after: Some(NO_ROOM) },
-        Verdict::Maybe => Outcome::Retry { failure: failure(FailureClass::Maybe), after: None },
-        Verdict::Reject(class) => Outcome::Reject { failure: failure(class) },
+        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: None },
+        ErrorAction::Wait => Outcome::Wait { failure: failure(FailureClass::Retryable), after: Some(NO_ROOM) },
+        ErrorAction::Maybe => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
+        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
     }
 }
 

@@ -7,7 +7,7 @@ use sluice_domain::outcome::FailureClass;
 
 /// What follows from a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorAction {
     /// Hold everything back for so long.
     Wait(Duration),
     /// Try again.
@@ -24,37 +24,37 @@ pub(crate) enum Verdict {
 
 /// One line of the table. What is empty or zero fits everything.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct ErrorRule {
     /// The `errorCode`; with a star at its end, how it starts.
     code: &'static str,
     /// The HTTP status, between these two.
     status: (u16, u16),
     /// What the message contains.
     says: &'static str,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ErrorAction,
     /// What a person should know or do.
     pub(crate) advice: &'static str,
 }
 
-const fn code(code: &'static str, verdict: Verdict, advice: &'static str) -> Row {
-    Row { code, status: (0, u16::MAX), says: "", verdict, advice }
+const fn code(code: &'static str, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
+    ErrorRule { code, status: (0, u16::MAX), says: "", verdict, advice }
 }
 
-const fn saying(code: &'static str, says: &'static str, verdict: Verdict, advice: &'static str) -> Row {
-    Row { code, status: (0, u16::MAX), says, verdict, advice }
+const fn saying(code: &'static str, says: &'static str, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
+    ErrorRule { code, status: (0, u16::MAX), says, verdict, advice }
 }
 
-const fn status(from: u16, to: u16, verdict: Verdict, advice: &'static str) -> Row {
-    Row { code: "", status: (from, to), says: "", verdict, advice }
+const fn status(from: u16, to: u16, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
+    ErrorRule { code: "", status: (from, to), says: "", verdict, advice }
 }
 
-const PERMANENT: Verdict = Verdict::Reject(FailureClass::Permanent);
-const AUTH: Verdict = Verdict::Reject(FailureClass::Auth);
+const PERMANENT: ErrorAction = ErrorAction::Reject(FailureClass::Permanent);
+const AUTH: ErrorAction = ErrorAction::Reject(FailureClass::Auth);
 
-const CONCURRENT_LIMIT: Verdict = Verdict::Wait(Duration::from_secs(30));
+const CONCURRENT_LIMIT: ErrorAction = ErrorAction::Wait(Duration::from_secs(30));
 /// The daily limit is a rolling one: a little of it comes back all the time, but no deadline is told.
-const DAILY_LIMIT: Verdict = Verdict::Wait(Duration::from_secs(15 * 60));
-const LOGIN_LIMIT: Verdict = Verdict::Wait(Duration::from_secs(60));
+const DAILY_LIMIT: ErrorAction = ErrorAction::Wait(Duration::from_secs(15 * 60));
+const LOGIN_LIMIT: ErrorAction = ErrorAction::Wait(Duration::from_secs(60));
 
 const LOCKED: &str = "another change holds the record or its parent";
 const BAD_DATA: &str = "correct the mapping or the data, then replay the job";
@@ -63,9 +63,9 @@ const RIGHTS: &str = "check the rights of the integration user";
 const APP: &str = "check the connected app, its client_id and client_secret, and its run-as user";
 
 /// Answers to a record request, the first that fits.
-static ROWS: &[Row] = &[
-    code("INVALID_SESSION_ID", Verdict::Refresh, "the token is expired or revoked"),
-    code("INVALID_AUTH_HEADER", Verdict::Refresh, "the token is not accepted"),
+static ROWS: &[ErrorRule] = &[
+    code("INVALID_SESSION_ID", ErrorAction::Refresh, "the token is expired or revoked"),
+    code("INVALID_AUTH_HEADER", ErrorAction::Refresh, "the token is not accepted"),
     saying("REQUEST_LIMIT_EXCEEDED", "ConcurrentRequests", CONCURRENT_LIMIT, "too many long requests run at once"),
     code("REQUEST_LIMIT_EXCEEDED", DAILY_LIMIT, "the organisation's calls for 24 hours are used up"),
     code(
@@ -75,14 +75,14 @@ static ROWS: &[Row] = &[
     ),
     code("INSUFFICIENT_ACCESS*", AUTH, RIGHTS),
     code("API_DISABLED_FOR_ORG", AUTH, "the organisation has no API access"),
-    code("UNABLE_TO_LOCK_ROW", Verdict::Retry, LOCKED),
+    code("UNABLE_TO_LOCK_ROW", ErrorAction::Retry, LOCKED),
     code("DUPLICATES_DETECTED", PERMANENT, "a duplicate rule matched; a person decides, or set allow_duplicates"),
     code(
         "DUPLICATE_VALUE",
-        Verdict::Maybe,
+        ErrorAction::Maybe,
         "a unique value is taken; if it is this external id, the next try updates that record",
     ),
-    saying("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "UNABLE_TO_LOCK_ROW", Verdict::Retry, LOCKED),
+    saying("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "UNABLE_TO_LOCK_ROW", ErrorAction::Retry, LOCKED),
     code("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", PERMANENT, "a trigger or flow in Salesforce failed"),
     code("REQUIRED_FIELD_MISSING", PERMANENT, BAD_DATA),
     code("STRING_TOO_LONG", PERMANENT, BAD_DATA),
@@ -99,8 +99,8 @@ static ROWS: &[Row] = &[
     code("INVALID_CROSS_REFERENCE_KEY", PERMANENT, GONE),
     code("ENTITY_IS_DELETED", PERMANENT, GONE),
     code("CANNOT_UPDATE_CONVERTED_LEAD", PERMANENT, GONE),
-    code("QUERY_TIMEOUT", Verdict::Retry, "it ran into a time limit"),
-    code("REQUEST_RUNNING_TOO_LONG", Verdict::Retry, "it ran into a time limit"),
+    code("QUERY_TIMEOUT", ErrorAction::Retry, "it ran into a time limit"),
+    code("REQUEST_RUNNING_TOO_LONG", ErrorAction::Retry, "it ran into a time limit"),
     code("STORAGE_LIMIT_EXCEEDED", PERMANENT, "the organisation is full; a person has to make room"),
     saying(
         "NOT_FOUND",
@@ -108,43 +108,44 @@ static ROWS: &[Row] = &[
         PERMANENT,
         "the object has no such external id field, or the integration user cannot see it",
     ),
-    code("NOT_FOUND", Verdict::Absent, "there is no such record or object"),
-    code("UNKNOWN_EXCEPTION", Verdict::Retry, "Salesforce failed"),
-    code("SERVER_UNAVAILABLE", Verdict::Retry, "Salesforce is overloaded or under maintenance"),
+    code("NOT_FOUND", ErrorAction::Absent, "there is no such record or object"),
+    code("UNKNOWN_EXCEPTION", ErrorAction::Retry, "Salesforce failed"),
+    code("SERVER_UNAVAILABLE", ErrorAction::Retry, "Salesforce is overloaded or under maintenance"),
     status(300, 300, PERMANENT, "several records share this external id; merge them and make the field unique"),
     status(301, 399, PERMANENT, "redirects are not followed; use the organisation's My Domain as instance_url"),
-    status(401, 401, Verdict::Refresh, "the token is not accepted"),
+    status(401, 401, ErrorAction::Refresh, "the token is not accepted"),
     status(403, 403, AUTH, RIGHTS),
-    status(404, 404, Verdict::Absent, "there is no such record or object"),
-    status(408, 408, Verdict::Retry, "it ran into a time limit"),
-    status(409, 409, Verdict::Maybe, "it conflicts with another change"),
+    status(404, 404, ErrorAction::Absent, "there is no such record or object"),
+    status(408, 408, ErrorAction::Retry, "it ran into a time limit"),
+    status(409, 409, ErrorAction::Maybe, "it conflicts with another change"),
     status(410, 410, PERMANENT, "this api_version was retired"),
-    status(412, 412, Verdict::Maybe, "the record changed meanwhile"),
-    status(420, 420, Verdict::Maybe, "the organisation is deleted or expired"),
-    status(423, 425, Verdict::Maybe, "it conflicts with another change"),
+    status(412, 412, ErrorAction::Maybe, "the record changed meanwhile"),
+    status(420, 420, ErrorAction::Maybe, "the organisation is deleted or expired"),
+    status(423, 425, ErrorAction::Maybe, "it conflicts with another change"),
     status(429, 429, CONCURRENT_LIMIT, "it asks to slow down"),
     status(400, 499, PERMANENT, BAD_DATA),
-    status(500, 599, Verdict::Retry, "Salesforce failed"),
+    status(500, 599, ErrorAction::Retry, "Salesforce failed"),
 ];
 
 /// Answers to a request for a token, the first that fits. The effect itself was not sent.
-static TOKEN_ROWS: &[Row] = &[
+static TOKEN_ROWS: &[ErrorRule] = &[
     saying("", "login rate exceeded", LOGIN_LIMIT, "too many logins"),
     code("rate_limit*", LOGIN_LIMIT, "too many logins"),
-    code("server_error", Verdict::Retry, "Salesforce failed"),
-    code("temporarily_unavailable", Verdict::Retry, "Salesforce is away for now"),
-    code("unknown_error", Verdict::Retry, "Salesforce failed"),
-    status(408, 408, Verdict::Retry, "it ran into a time limit"),
+    code("server_error", ErrorAction::Retry, "Salesforce failed"),
+    code("temporarily_unavailable", ErrorAction::Retry, "Salesforce is away for now"),
+    code("unknown_error", ErrorAction::Retry, "Salesforce failed"),
+    status(408, 408, ErrorAction::Retry, "it ran into a time limit"),
     status(429, 429, LOGIN_LIMIT, "too many logins"),
-    status(500, 599, Verdict::Retry, "Salesforce failed"),
+    status(500, 599, ErrorAction::Retry, "Salesforce failed"),
     status(300, 399, AUTH, "redirects are not followed; use the organisation's My Domain as instance_url"),
     status(400, 499, AUTH, APP),
 ];
 
 /// What an answer is not, that fits no row.
-static STRANGE: Row = code("", Verdict::Maybe, "this does not look like an answer of Salesforce; check instance_url");
+static STRANGE: ErrorRule =
+    code("", ErrorAction::Maybe, "this does not look like an answer of Salesforce; check instance_url");
 
-impl Row {
+impl ErrorRule {
     fn fits(&self, status: u16, code: &str, message: &str) -> bool {
         let code_fits = match self.code.strip_suffix('*') {
             Some(start) => code.starts_with(start),
@@ -155,12 +156,12 @@ impl Row {
 }
 
 /// What an answer to a record request means.
-pub(crate) fn classify(status: u16, code: &str, message: &str) -> &'static Row {
+pub(crate) fn classify(status: u16, code: &str, message: &str) -> &'static ErrorRule {
     ROWS.iter().find(|row| row.fits(status, code, message)).unwrap_or(&STRANGE)
 }
 
 /// What an answer to a token request means that brought no token.
-pub(crate) fn classify_token(status: u16, code: &str, message: &str) -> &'static Row {
+pub(crate) fn classify_token(status: u16, code: &str, message: &str) -> &'static ErrorRule {
     TOKEN_ROWS.iter().find(|row| row.fits(status, code, message)).unwrap_or(&STRANGE)
 }
 
@@ -183,9 +184,9 @@ mod tests {
 
     #[test]
     fn the_code_decides_before_the_status() {
-        assert_eq!(classify(500, "UNABLE_TO_LOCK_ROW", "").verdict, Verdict::Retry);
+        assert_eq!(classify(500, "UNABLE_TO_LOCK_ROW", "").verdict, ErrorAction::Retry);
         assert_eq!(classify(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.").verdict, DAILY_LIMIT);
         assert_eq!(classify(503, "REQUIRED_FIELD_MISSING", "").verdict, PERMANENT);
-        assert_eq!(classify(200, "", "<html>").verdict, Verdict::Maybe);
+        assert_eq!(classify(200, "", "<html>").verdict, ErrorAction::Maybe);
     }
 }

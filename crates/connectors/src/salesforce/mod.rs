@@ -12,10 +12,10 @@ use hyper::header::HeaderValue;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 
 pub(crate) use request::Target;
-use response::Reading;
+use response::ResponseContext;
 use settings::Settings;
 
-use crate::outbound::{Answer, Outbound, Request};
+use crate::outbound::{HttpResponse, Outbound, Request};
 use crate::text::{MASK, exposed, redact, redact_outcome};
 use crate::{Call, deadline};
 
@@ -74,7 +74,7 @@ async fn exchange(
     longest: Duration,
     call: &Call<'_>,
     build: impl Fn(HeaderValue) -> Result<Request, Failure>,
-) -> Result<Answer, Outcome> {
+) -> Result<HttpResponse, Outcome> {
     let until = deadline([call.timeout, longest]);
     let mut refused = None;
     loop {
@@ -89,6 +89,6 @@ async fn exchange(
     }
 }
 
-fn reading<'a>(target: &'a Target, settings: &'a Settings<'_>, call: &Call<'_>) -> Reading<'a> {
-    Reading { host: &target.host, object: &settings.object, mode: settings.mode, now: call.now }
+fn reading<'a>(target: &'a Target, settings: &'a Settings<'_>, call: &Call<'_>) -> ResponseContext<'a> {
+    ResponseContext { host: &target.host, object: &settings.object, mode: settings.mode, now: call.now }
 }

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::settings::{Mode, Settings};
 use super::token::Tokens;
-use crate::outbound::{Reach, Request, sensitive};
+use crate::outbound::{AddressScope, Request, sensitive};
 use crate::text::percent_encode;
 
 const DUPLICATE_RULES: HeaderName = HeaderName::from_static("sforce-duplicate-rule-header");
@@ -109,7 +109,7 @@ pub(crate) fn upsert(
         url: target.record_url(settings, query)?,
         headers,
         body: body(settings.fields, &settings.external_id_field),
-        reach: Reach::Anywhere,
+        reach: AddressScope::Anywhere,
     })
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn read(
         url: target.record_url(settings, "?fields=Id")?,
         headers: target.headers(authorization, traceparent),
         body: Bytes::new(),
-        reach: Reach::Anywhere,
+        reach: AddressScope::Anywhere,
     })
 }
 

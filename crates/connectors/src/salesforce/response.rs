@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
-use super::failures::{Row, Verdict, classify, classify_token};
+use super::failures::{ErrorAction, ErrorRule, classify, classify_token};
 use super::settings::Mode;
-use crate::outbound::Answer;
+use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
 /// More record URLs than this are not named in a message.
@@ -15,7 +15,7 @@ const RECORDS_NAMED_MAX: usize = 5;
 
 /// What decides how an answer is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct ResponseContext<'a> {
     /// Who answered, for messages.
     pub(crate) host: &'a str,
     pub(crate) object: &'a str,
@@ -57,7 +57,7 @@ struct Record {
 }
 
 /// What an upsert came to that was answered like this.
-pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
+pub(crate) fn outcome(answer: &HttpResponse, reading: ResponseContext<'_>) -> Outcome {
     if answer.cut && answer.status < 300 {
         let message =
             format!("{} answered more than is read; the upsert is sent again, which does no harm.", reading.host);
@@ -77,36 +77,38 @@ pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
     let failure = |class| failure(answer, reading.host, &complaint, row, class);
     let asked = answer.retry_after(reading.now);
     match row.verdict {
-        Verdict::Wait(wait) => Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) },
-        Verdict::Retry if answer.status == 503 && asked.is_some() => {
+        ErrorAction::Wait(wait) => {
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) }
+        }
+        ErrorAction::Retry if answer.status == 503 && asked.is_some() => {
             Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked }
         }
-        Verdict::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
-        Verdict::Maybe => Outcome::Retry { failure: failure(FailureClass::Maybe), after: asked },
-        Verdict::Reject(class) => Outcome::Reject { failure: failure(class) },
+        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
+        ErrorAction::Maybe => Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked },
+        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
         // A server that fails knows nothing about what is there.
-        Verdict::Absent if answer.status >= 500 => {
+        ErrorAction::Absent if answer.status >= 500 => {
             Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked }
         }
-        Verdict::Absent if reading.mode == Mode::UpdateOnly => Outcome::Noop {
+        ErrorAction::Absent if reading.mode == Mode::UpdateOnly => Outcome::Noop {
             reason: format!("There is no {} with this external id, and update_only never creates one.", reading.object),
         },
-        Verdict::Absent => Outcome::Reject { failure: failure(FailureClass::Permanent) },
-        Verdict::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
+        ErrorAction::Absent => Outcome::Reject { failure: failure(FailureClass::Permanent) },
+        ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
     }
 }
 
 /// Whether an answer refuses the token, and not what was asked with it.
-pub(crate) fn refuses_token(answer: &Answer) -> bool {
+pub(crate) fn refuses_token(answer: &HttpResponse) -> bool {
     if (200..300).contains(&answer.status) {
         return false;
     }
     let complaint = complaint(answer.body.trim_ascii());
-    classify(answer.status, &complaint.code, &complaint.message).verdict == Verdict::Refresh
+    classify(answer.status, &complaint.code, &complaint.message).verdict == ErrorAction::Refresh
 }
 
 /// What a read by external id found.
-pub(crate) fn readback(answer: &Answer, reading: Reading<'_>) -> Readback {
+pub(crate) fn readback(answer: &HttpResponse, reading: ResponseContext<'_>) -> Readback {
     let body = answer.body.trim_ascii();
     if answer.status == 200
         && let Ok(Record { id: Some(id), .. }) = serde_json::from_slice(body)
@@ -117,16 +119,18 @@ pub(crate) fn readback(answer: &Answer, reading: Reading<'_>) -> Readback {
     let row = classify(answer.status, &complaint.code, &complaint.message);
     let failure = |class| failure(answer, reading.host, &complaint, row, class);
     match row.verdict {
-        Verdict::Absent if answer.status < 500 => Readback::Absent,
-        Verdict::Absent | Verdict::Wait(_) | Verdict::Retry => Readback::Unreadable(failure(FailureClass::Retryable)),
-        Verdict::Maybe => Readback::Unreadable(failure(FailureClass::Maybe)),
-        Verdict::Reject(class) => Readback::Unreadable(failure(class)),
-        Verdict::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),
+        ErrorAction::Absent if answer.status < 500 => Readback::Absent,
+        ErrorAction::Absent | ErrorAction::Wait(_) | ErrorAction::Retry => {
+            Readback::Unreadable(failure(FailureClass::Retryable))
+        }
+        ErrorAction::Maybe => Readback::Unreadable(failure(FailureClass::Conflict)),
+        ErrorAction::Reject(class) => Readback::Unreadable(failure(class)),
+        ErrorAction::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),
     }
 }
 
 /// The token that an answer brings, or what its absence means for the effect, which was not sent.
-pub(crate) fn token(answer: &Answer, host: &str, now: Time) -> Result<String, Outcome> {
+pub(crate) fn token(answer: &HttpResponse, host: &str, now: Time) -> Result<String, Outcome> {
     #[derive(Deserialize)]
     struct Granted {
         access_token: String,
@@ -145,15 +149,19 @@ pub(crate) fn token(answer: &Answer, host: &str, now: Time) -> Result<String, Ou
         Failure { message: format!("No token: {}", failure.message), ..failure }
     };
     Err(match row.verdict {
-        Verdict::Wait(wait) => Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) },
-        Verdict::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
-        Verdict::Maybe | Verdict::Absent => Outcome::Retry { failure: failure(FailureClass::Maybe), after: asked },
-        Verdict::Reject(class) => Outcome::Reject { failure: failure(class) },
-        Verdict::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
+        ErrorAction::Wait(wait) => {
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) }
+        }
+        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
+        ErrorAction::Maybe | ErrorAction::Absent => {
+            Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked }
+        }
+        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
+        ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
     })
 }
 
-fn done(answer: &Answer, record: Record) -> Outcome {
+fn done(answer: &HttpResponse, record: Record) -> Outcome {
     let created = record.created.unwrap_or(answer.status == 201);
     Outcome::Done { result: json!({"id": record.id, "created": created}) }
 }
@@ -184,7 +192,7 @@ fn several(urls: &[Value]) -> Complaint {
     Complaint { message: format!("{}{more}", named.join(" ")), ..Complaint::default() }
 }
 
-fn failure(answer: &Answer, host: &str, complaint: &Complaint, row: &Row, class: FailureClass) -> Failure {
+fn failure(answer: &HttpResponse, host: &str, complaint: &Complaint, row: &ErrorRule, class: FailureClass) -> Failure {
     let code = if complaint.code.is_empty() { format!("http-{}", answer.status) } else { complaint.code.clone() };
     let said = excerpt(complaint.message.as_bytes());
     let colon = if said.is_empty() { "." } else { ": " };
@@ -218,7 +226,7 @@ mod tests {
         message: Vec<String>,
     }
 
-    fn recorded(lines: &str) -> Vec<(Recorded, Answer)> {
+    fn recorded(lines: &str) -> Vec<(Recorded, HttpResponse)> {
         let lines = lines.lines().filter(|line| !line.trim().is_empty());
         lines
             .map(|line| {
@@ -233,14 +241,14 @@ mod tests {
                     .iter()
                     .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap()))
                     .collect();
-                let answer = Answer { status: recorded.status, headers, body: body.into(), cut: false };
+                let answer = HttpResponse { status: recorded.status, headers, body: body.into(), cut: false };
                 (recorded, answer)
             })
             .collect()
     }
 
-    fn reading(mode: Mode) -> Reading<'static> {
-        Reading { host: "acme", object: "Lead", mode, now: Time::parse("2026-03-01T12:00:00Z").unwrap() }
+    fn reading(mode: Mode) -> ResponseContext<'static> {
+        ResponseContext { host: "acme", object: "Lead", mode, now: Time::parse("2026-03-01T12:00:00Z").unwrap() }
     }
 
     /// `outcome`, class, code, seconds to wait.

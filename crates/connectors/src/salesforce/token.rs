@@ -15,7 +15,7 @@ use url::Url;
 
 use super::request::bearer;
 use super::response;
-use crate::outbound::{Boundary, Outbound, Reach, Request};
+use crate::outbound::{AddressScope, Outbound, Request, SendProgress};
 use crate::text::percent_encode;
 
 /// A token, as a header.
@@ -126,15 +126,15 @@ impl Tokens {
             let failure = fault.into_failure();
             let failure = Failure { message: format!("No token: {}", failure.message), ..failure };
             match boundary {
-                Boundary::Refused => Outcome::Reject { failure },
+                SendProgress::Refused => Outcome::Reject { failure },
                 // Whether or not the request for a token arrived: the effect was not sent.
-                Boundary::NotSent | Boundary::Sent => Outcome::Retry { failure, after: None },
+                SendProgress::NotSent | SendProgress::Sent => Outcome::Retry { failure, after: None },
             }
         })?;
         let text = response::token(&answer, host, now)?;
         let authorization = bearer(&text).ok_or_else(|| {
             let message = "No token: Salesforce answered one that cannot be sent.";
-            Outcome::Retry { failure: Failure::new(FailureClass::Maybe, "invalid-token", message), after: None }
+            Outcome::Retry { failure: Failure::new(FailureClass::Conflict, "invalid-token", message), after: None }
         })?;
         Ok(Token { authorization, number })
     }
@@ -149,7 +149,7 @@ fn request(url: &Url, client_id: &str, client_secret: &SecretValue) -> Request {
     let mut headers = HeaderMap::with_capacity(2);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    Request { method: Method::POST, url: url.clone(), headers, body: body.into(), reach: Reach::Anywhere }
+    Request { method: Method::POST, url: url.clone(), headers, body: body.into(), reach: AddressScope::Anywhere }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use request::{Marks, Process, build};
+use request::{EffectContext, Process, build};
 use response::{Ended, outcome, too_slow};
 pub use runtime::find_runtime;
 use runtime::{Version, version};
@@ -251,6 +251,6 @@ pub(crate) fn preview(target: &Target, call: &Call<'_>) -> Result<Preview, Failu
     Ok(Preview { method: "RUN".to_owned(), url: format!("file://{}", target.directory.display()), headers, body })
 }
 
-fn marks<'a>(call: &Call<'a>) -> Marks<'a> {
-    Marks { effect_key: call.effect_key, message_key: call.message_key, traceparent: call.traceparent }
+fn marks<'a>(call: &Call<'a>) -> EffectContext<'a> {
+    EffectContext { effect_key: call.effect_key, message_key: call.message_key, traceparent: call.traceparent }
 }

@@ -33,14 +33,18 @@ pub(crate) struct Process {
 
 /// What is the same in every attempt of one effect, and the trace it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marks<'a> {
+pub(crate) struct EffectContext<'a> {
     pub(crate) effect_key: &'a str,
     pub(crate) message_key: Option<&'a str>,
     pub(crate) traceparent: Option<&'a str>,
 }
 
 /// Builds the command line and the environment. `node` is the version of the node on this machine, where it is known.
-pub(crate) fn build(settings: &Settings<'_>, marks: Marks<'_>, node: Option<Version>) -> Result<Process, Failure> {
+pub(crate) fn build(
+    settings: &Settings<'_>,
+    marks: EffectContext<'_>,
+    node: Option<Version>,
+) -> Result<Process, Failure> {
     let (program, arguments) = match &settings.program {
         Program::Command(words) => (words[0].to_string(), words[1..].iter().map(ToString::to_string).collect()),
         Program::Inline(runtime, script) => {
@@ -83,7 +87,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const MARKS: Marks<'static> = Marks { effect_key: "eff_01", message_key: Some("key-1"), traceparent: None };
+    const MARKS: EffectContext<'static> =
+        EffectContext { effect_key: "eff_01", message_key: Some("key-1"), traceparent: None };
 
     fn built(with: Value) -> Process {
         build(&Settings::read(&with).unwrap(), MARKS, Some(Version(20, 11))).unwrap()

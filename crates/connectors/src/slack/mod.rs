@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 
 pub(crate) use request::Target;
-use response::{Page, Reading, outcome, page};
+use response::{Page, ResponseContext, outcome, page};
 use settings::{Channel, Settings};
 
 use crate::outbound::{Outbound, Request};
@@ -59,7 +59,7 @@ async fn look(outbound: &Outbound, target: &Target, longest: Duration, call: Cal
     for _ in 0..PAGES_MAX {
         let Some(request) = target.read(&settings, call.now, cursor.as_deref()).transpose()? else { break };
         let host = request.url.host_str().unwrap_or_default().to_owned();
-        let answer = outbound.send(request, until).await.map_err(crate::outbound::Fault::into_failure)?;
+        let answer = outbound.send(request, until).await.map_err(crate::outbound::SendError::into_failure)?;
         match page(&answer, call.effect_key, &settings.channel, reading(&host, target, &call)) {
             Page::Final(found) => return Ok(found),
             Page::Next(next) => cursor = Some(next),
@@ -74,6 +74,6 @@ pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failu
     target.post(&Settings::read(call.with, target.channel())?, call.effect_key)
 }
 
-fn reading<'a>(host: &'a str, target: &Target, call: &Call<'_>) -> Reading<'a> {
-    Reading { host, channel: target.channel(), now: call.now }
+fn reading<'a>(host: &'a str, target: &Target, call: &Call<'_>) -> ResponseContext<'a> {
+    ResponseContext { host, channel: target.channel(), now: call.now }
 }

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
-use sluice_domain::destination::{SlackDestination, SlackWay};
+use sluice_domain::destination::{SlackDestination, SlackTransport};
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 use sluice_domain::verify::SecretValue;
 use url::Url;
 
 use super::settings::{Channel, Settings};
-use crate::outbound::{Reach, Request, sensitive};
+use crate::outbound::{AddressScope, Request, sensitive};
 
 /// Names our metadata among that of other apps.
 const EVENT_TYPE: &str = "sluice_effect";
@@ -51,7 +51,7 @@ impl Target {
     /// Prepares a destination, or says which of its keys is wrong.
     pub(crate) fn new(destination: &SlackDestination) -> Result<Target, String> {
         match &destination.way {
-            SlackWay::Webhook(secret) => {
+            SlackTransport::Webhook(secret) => {
                 let url = Url::parse(secret.expose()).map_err(|_| "webhook_url: is not a URL".to_owned())?;
                 if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
                     return Err("webhook_url: must be https:// and a host".to_owned());
@@ -60,7 +60,7 @@ impl Target {
                 let whole = SecretValue::new(url.as_str());
                 Ok(Target { way: Way::Webhook(url), secrets: vec![secret.clone(), whole, path] })
             }
-            SlackWay::Token(token) => {
+            SlackTransport::Token(token) => {
                 let base = destination.base_url.trim_end_matches('/').to_owned();
                 let parsed = Url::parse(&base).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
                 parsed.ok_or("base_url: is not a URL such as https://slack.com/api")?;
@@ -152,7 +152,7 @@ fn request(
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         Value::Object(message).to_string().into()
     });
-    Request { method, url, headers, body, reach: Reach::Anywhere }
+    Request { method, url, headers, body, reach: AddressScope::Anywhere }
 }
 
 /// The effect's key in a message that was read back.
@@ -166,13 +166,13 @@ pub(crate) fn effect_key(message: &Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn target(way: SlackWay) -> Target {
+    fn target(way: SlackTransport) -> Target {
         Target::new(&SlackDestination { base_url: "https://slack.com/api".into(), way, signing_secret: None }).unwrap()
     }
 
     #[test]
     fn a_message_carries_the_key_and_is_looked_for_where_it_would_be() {
-        let there = target(SlackWay::Token("xoxb-1".into()));
+        let there = target(SlackTransport::Token("xoxb-1".into()));
         let with = json!({"channel": "C1", "text": "hi", "blocks": [{"type": "divider"}]});
         let settings = Settings::read(&with, there.channel()).unwrap();
         let post = there.post(&settings, "eff_01").unwrap();
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_webhook_gets_the_message_and_nothing_to_recognise_it_by() {
-        let there = target(SlackWay::Webhook("https://hooks.slack.com/services/T/B/x".into()));
+        let there = target(SlackTransport::Webhook("https://hooks.slack.com/services/T/B/x".into()));
         let with = json!({"text": "hi"});
         let settings = Settings::read(&with, there.channel()).unwrap();
         let post = there.post(&settings, "eff_01").unwrap();
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn a_destination_that_cannot_work_is_refused_at_the_start() {
         for (base_url, way, expected) in [
-            ("slack.com", SlackWay::Token("x".into()), "base_url: "),
-            ("https://slack.com/api", SlackWay::Token("a\nb".into()), "token: "),
-            ("", SlackWay::Webhook("hooks.slack.com/services".into()), "webhook_url: "),
+            ("slack.com", SlackTransport::Token("x".into()), "base_url: "),
+            ("https://slack.com/api", SlackTransport::Token("a\nb".into()), "token: "),
+            ("", SlackTransport::Webhook("hooks.slack.com/services".into()), "webhook_url: "),
         ] {
             let problem =
                 Target::new(&SlackDestination { base_url: base_url.into(), way, signing_secret: None }).unwrap_err();

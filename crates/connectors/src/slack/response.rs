@@ -8,7 +8,7 @@ use sluice_domain::time::Time;
 
 use super::request::effect_key;
 use super::settings::Channel;
-use crate::outbound::Answer;
+use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
 /// Who is asked to slow down without being told for how long waits so long.
@@ -16,7 +16,7 @@ const SLOW_DOWN: Duration = Duration::from_secs(1);
 
 /// What follows from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ErrorAction {
     /// Hold everything back.
     Wait,
     /// Try again.
@@ -27,23 +27,23 @@ enum Verdict {
     Reject(FailureClass),
 }
 
-const PERMANENT: Verdict = Verdict::Reject(FailureClass::Permanent);
-const AUTH: Verdict = Verdict::Reject(FailureClass::Auth);
+const PERMANENT: ErrorAction = ErrorAction::Reject(FailureClass::Permanent);
+const AUTH: ErrorAction = ErrorAction::Reject(FailureClass::Auth);
 const TOKEN: &str = "check the bot's token and its scopes (chat:write, channels:history)";
 const WEBHOOK: &str = "check the webhook_url";
 const CHANNEL: &str = "check the channel's id, and that the bot is a member of it";
 const CONTENT: &str = "correct the message, then replay the job";
 
 /// Errors by name; what is not here is refused for good.
-static ERRORS: &[(&str, Verdict, &str)] = &[
-    ("ratelimited", Verdict::Wait, "it asks to slow down"),
-    ("rate_limited", Verdict::Wait, "it asks to slow down"),
-    ("message_limit_exceeded", Verdict::Wait, "too many messages were sent in this workspace"),
-    ("service_unavailable", Verdict::Retry, "it is away for now"),
-    ("request_timeout", Verdict::Retry, "the request did not arrive as a whole"),
-    ("team_added_to_org", Verdict::Retry, "the workspace is being moved"),
-    ("internal_error", Verdict::Unsure, "it failed, and the message may be there"),
-    ("fatal_error", Verdict::Unsure, "it failed, and the message may be there"),
+static ERRORS: &[(&str, ErrorAction, &str)] = &[
+    ("ratelimited", ErrorAction::Wait, "it asks to slow down"),
+    ("rate_limited", ErrorAction::Wait, "it asks to slow down"),
+    ("message_limit_exceeded", ErrorAction::Wait, "too many messages were sent in this workspace"),
+    ("service_unavailable", ErrorAction::Retry, "it is away for now"),
+    ("request_timeout", ErrorAction::Retry, "the request did not arrive as a whole"),
+    ("team_added_to_org", ErrorAction::Retry, "the workspace is being moved"),
+    ("internal_error", ErrorAction::Unsure, "it failed, and the message may be there"),
+    ("fatal_error", ErrorAction::Unsure, "it failed, and the message may be there"),
     ("invalid_auth", AUTH, TOKEN),
     ("not_authed", AUTH, TOKEN),
     ("account_inactive", AUTH, TOKEN),
@@ -70,7 +70,7 @@ static ERRORS: &[(&str, Verdict, &str)] = &[
 
 /// What decides how an answer is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct ResponseContext<'a> {
     /// Who answered, for messages.
     pub(crate) host: &'a str,
     pub(crate) channel: Channel,
@@ -78,7 +78,7 @@ pub(crate) struct Reading<'a> {
 }
 
 /// What an attempt came to that was answered like this.
-pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
+pub(crate) fn outcome(answer: &HttpResponse, reading: ResponseContext<'_>) -> Outcome {
     let parsed: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let good = (200..300).contains(&answer.status);
     match reading.channel {
@@ -90,20 +90,20 @@ pub(crate) fn outcome(answer: &Answer, reading: Reading<'_>) -> Outcome {
     }
 }
 
-fn refused(answer: &Answer, parsed: &Value, reading: Reading<'_>) -> Outcome {
+fn refused(answer: &HttpResponse, parsed: &Value, reading: ResponseContext<'_>) -> Outcome {
     let status = answer.status;
     let said = String::from_utf8_lossy(&answer.body);
     let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let error = parsed["error"].as_str().or(Some(said.trim()).filter(is_word));
     let named = error.and_then(|error| ERRORS.iter().find(|(name, ..)| *name == error));
     let (verdict, advice) = match (named, status) {
-        (_, 429) => (Verdict::Wait, "it asks to slow down"),
+        (_, 429) => (ErrorAction::Wait, "it asks to slow down"),
         (Some((_, verdict, advice)), _) => (*verdict, *advice),
-        (None, 503) => (Verdict::Retry, "it is away for now"),
-        (None, 500..=599) => (Verdict::Unsure, "it failed, and the message may be there"),
+        (None, 503) => (ErrorAction::Retry, "it is away for now"),
+        (None, 500..=599) => (ErrorAction::Unsure, "it failed, and the message may be there"),
         (None, 401 | 403) => (AUTH, if reading.channel == Channel::Fixed { WEBHOOK } else { TOKEN }),
         // Success in other words than Slack's is no success, and no refusal either.
-        (None, 200..=299) if error.is_none() => (Verdict::Unsure, "this does not look like an answer of Slack"),
+        (None, 200..=299) if error.is_none() => (ErrorAction::Unsure, "this does not look like an answer of Slack"),
         (None, 300..=399) => (PERMANENT, "redirects are not followed"),
         (None, _) => (PERMANENT, CONTENT),
     };
@@ -115,10 +115,12 @@ fn refused(answer: &Answer, parsed: &Value, reading: Reading<'_>) -> Outcome {
     };
     let after = answer.retry_after(reading.now);
     match verdict {
-        Verdict::Wait => Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(SLOW_DOWN)) },
-        Verdict::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after },
-        Verdict::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
-        Verdict::Reject(class) => Outcome::Reject { failure: failure(class) },
+        ErrorAction::Wait => {
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(SLOW_DOWN)) }
+        }
+        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after },
+        ErrorAction::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
+        ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
     }
 }
 
@@ -134,7 +136,7 @@ pub(crate) enum Page {
 }
 
 /// Looks for the effect's message.
-pub(crate) fn page(answer: &Answer, key: &str, channel: &str, reading: Reading<'_>) -> Page {
+pub(crate) fn page(answer: &HttpResponse, key: &str, channel: &str, reading: ResponseContext<'_>) -> Page {
     let parsed: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     if parsed["ok"] != true || !(200..300).contains(&answer.status) || answer.cut {
         let failure = refused(answer, &parsed, reading).failure().cloned();
@@ -161,12 +163,12 @@ mod tests {
     use super::*;
     use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer { status, headers: HeaderMap::new(), body: body.to_owned().into(), cut: false }
+    fn answer(status: u16, body: &str) -> HttpResponse {
+        HttpResponse { status, headers: HeaderMap::new(), body: body.to_owned().into(), cut: false }
     }
 
-    fn reading(channel: Channel) -> Reading<'static> {
-        Reading { host: "slack.com", channel, now: Time(0) }
+    fn reading(channel: Channel) -> ResponseContext<'static> {
+        ResponseContext { host: "slack.com", channel, now: Time(0) }
     }
 
     fn brief(outcome: &Outcome) -> String {

@@ -9,7 +9,7 @@ use sluice_domain::action::Action;
 use sluice_domain::destination::{DestinationKind, SmtpDestination, SmtpLogin, SmtpTls};
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_simulator::faults::{Moment, Scripted};
-use sluice_simulator::smtp::{Encryption, Step};
+use sluice_simulator::smtp::{Encryption, FakeStep};
 use sluice_simulator::{Fault, FaultPlan, Smtp, SmtpSettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -87,9 +87,9 @@ async fn whatever_is_said_at_any_word_is_sure_and_only_silence_after_the_dot_is_
     let there = to(settings);
     let with = mail();
     let mut taken = 0;
-    for step in Step::ALL {
-        let after_the_dot = step == Step::Dot;
-        let early = matches!(step, Step::Connect | Step::Ehlo | Step::StartTls | Step::Auth);
+    for step in FakeStep::ALL {
+        let after_the_dot = step == FakeStep::Dot;
+        let early = matches!(step, FakeStep::Connect | FakeStep::Ehlo | FakeStep::StartTls | FakeStep::Auth);
         let refused = if early { "reject auth smtp-554" } else { "reject permanent smtp-554" };
         let silent = if after_the_dot { "unsure retryable reset" } else { "retry retryable reset" };
         let garbled = if after_the_dot { "unsure retryable protocol" } else { "retry retryable protocol" };
@@ -104,7 +104,7 @@ async fn whatever_is_said_at_any_word_is_sure_and_only_silence_after_the_dot_is_
             (Fault::TimeoutBefore { hold_ms: 60_000 }, late, false),
             (Fault::TimeoutAfter { hold_ms: 60_000 }, late, true),
         ];
-        if step == Step::Content {
+        if step == FakeStep::Content {
             // What is said in the middle of the content is heard as the answer to the dot.
             table.retain(|(fault, ..)| matches!(fault, Fault::DropBefore | Fault::TimeoutBefore { .. }));
             table

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_connectors::{Call, Connectors};
 use sluice_domain::action::Action;
-use sluice_domain::destination::{DestinationKind, SlackDestination, SlackWay};
+use sluice_domain::destination::{DestinationKind, SlackDestination, SlackTransport};
 use sluice_domain::outcome::{Outcome, Readback};
 use sluice_simulator::faults::{CallKind, Moment, RetryAfter, Scripted};
 use sluice_simulator::{Fault, FaultPlan, Slack, SlackSettings};
@@ -15,7 +15,7 @@ use crate::{PATIENT, brief, connectors};
 const CHANNEL: &str = "C0SIMULATOR";
 
 fn with_token(slack: &Slack, token: &str) -> Connectors {
-    let way = SlackWay::Token(token.into());
+    let way = SlackTransport::Token(token.into());
     connectors([(
         "there",
         DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
@@ -23,7 +23,7 @@ fn with_token(slack: &Slack, token: &str) -> Connectors {
 }
 
 fn behind_webhook(slack: &Slack) -> Connectors {
-    let way = SlackWay::Webhook(slack.webhook_url().into());
+    let way = SlackTransport::Webhook(slack.webhook_url().into());
     connectors([(
         "there",
         DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),

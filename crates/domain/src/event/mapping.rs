@@ -73,7 +73,7 @@ pub enum MappingProblem {
 
 /// What the mapping needs to know beside the payload.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub struct EventOrigin<'a> {
     /// Who sent it.
     pub source: &'a str,
     /// The key that it was accepted under.
@@ -86,7 +86,7 @@ pub struct Origin<'a> {
 
 impl EventMapping {
     /// The event of a payload that cannot be mapped, for a person to look at: nothing of it is known but the payload.
-    pub fn unmapped(&self, scope: &Scope, origin: Origin<'_>) -> Event {
+    pub fn unmapped(&self, scope: &Scope, origin: EventOrigin<'_>) -> Event {
         let event_type = self.event_type.render_plain(scope).ok().flatten().and_then(into_scalar);
         let body = scope.get("body").cloned().unwrap_or(Value::Null);
         Event {
@@ -106,7 +106,7 @@ impl EventMapping {
         }
     }
 
-    fn audit(&self, origin: Origin<'_>) -> Audit {
+    fn audit(&self, origin: EventOrigin<'_>) -> Audit {
         Audit {
             received_at: origin.received_at,
             raw_event_ref: format!("ledger://events/{}/raw", origin.id),
@@ -115,7 +115,7 @@ impl EventMapping {
     }
 
     /// Makes the event. `scope` holds `body` and `headers`.
-    pub fn apply(&self, scope: &Scope, origin: Origin<'_>) -> Result<Event, MappingProblem> {
+    pub fn apply(&self, scope: &Scope, origin: EventOrigin<'_>) -> Result<Event, MappingProblem> {
         let value = |at: &str, template: &Template| {
             template.render_plain(scope).map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
         };

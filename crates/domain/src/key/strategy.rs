@@ -257,7 +257,7 @@ pub(super) fn stretches(moment: Time, width: Duration) -> (Time, Time) {
 
 /// The key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct DerivedKey {
     /// As a person can read it. Holds no personal data but as a digest.
     pub text: String,
     /// The place in the list of the strategy that applied, from 0; behind the last if none did.
@@ -283,11 +283,11 @@ pub struct Explanation {
     pub passed_over: Vec<String>,
 }
 
-impl Key {
+impl DerivedKey {
     /// A key by the content alone, where none of the strategies applied.
-    pub fn of_content(text: String, strategies: &[KeyStrategy]) -> Key {
+    pub fn of_content(text: String, strategies: &[KeyStrategy]) -> DerivedKey {
         let (rank, near, by_content) = (strategies.len(), vec![], true);
-        Key { text, rank, near, by_content, values: vec![], missing: vec![] }
+        DerivedKey { text, rank, near, by_content, values: vec![], missing: vec![] }
     }
 
     /// How these strategies came to it.
@@ -323,7 +323,7 @@ pub enum KeyProblem {
 pub const KEY_BYTES_MAX: usize = 1024;
 
 /// The key of a request: the first strategy that applies gives it.
-pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>) -> Result<Key, KeyProblem> {
+pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>) -> Result<DerivedKey, KeyProblem> {
     let mut missing = Vec::new();
     for (rank, strategy) in strategies.iter().enumerate() {
         match strategy.apply(scope, context)? {
@@ -332,7 +332,7 @@ pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>
                     return Err(KeyProblem::TooLong(text.len()));
                 }
                 let by_content = matches!(strategy, KeyStrategy::Fingerprint { .. });
-                return Ok(Key { text, rank, near, by_content, values, missing });
+                return Ok(DerivedKey { text, rank, near, by_content, values, missing });
             }
             Err(part) => missing.push(part),
         }

@@ -16,7 +16,7 @@ fn parts(sources: &[&str]) -> KeyStrategy {
     KeyStrategy::Parts(sources.iter().map(|source| part(source)).collect())
 }
 
-fn find(strategies: &[KeyStrategy], body: Value) -> Result<Key, KeyProblem> {
+fn find(strategies: &[KeyStrategy], body: Value) -> Result<DerivedKey, KeyProblem> {
     let mut mapping = EventMapping::plain("lead");
     mapping.source_event_id = Some(Template::Expression(Expression::parse("body.id").unwrap()));
     derive(strategies, &scope(body), KeyContext { source: "shop", mapping: &mapping })
@@ -75,7 +75,7 @@ fn no_person_stands_in_a_key() {
     assert_eq!(key("body.id").unwrap().text, "14155550123", "an id of as many digits as a phone number stays readable");
 }
 
-fn bucket_key(at: &str) -> Key {
+fn bucket_key(at: &str) -> DerivedKey {
     let at_field = Expression::parse("body.at").unwrap();
     let strategy =
         KeyStrategy::Bucket { parts: vec![part("body.cart")], at: at_field, width: Duration::from_secs(300) };

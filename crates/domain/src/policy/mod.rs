@@ -3,7 +3,7 @@
 //! Everything but the caps is decided here, from what the caller knows. Caps are numbers of effects that only the ledger can
 //! count exactly, so [`Policy::evaluate`] hands them on: they are reserved in the transaction that writes the effect's intent.
 
-mod quiet;
+mod quiet_hours;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub use quiet::{Clock, Quiet, QuietHours, Then, zone, zones};
+pub use quiet_hours::{Quiet, QuietHours, Then, TimeOfDay, zone, zones};
 
 use crate::event::scalar;
 use crate::key::{KeyDigest, TENANT};
@@ -51,7 +51,7 @@ pub enum RuleKind {
         /// Where that stands.
         from: ConsentSource,
         /// What holds when nothing is known.
-        default: Unknown,
+        default: ConsentDefault,
     },
     /// It is not night at the contact's.
     QuietHours(QuietHours),
@@ -74,7 +74,7 @@ pub enum ConsentSource {
 
 /// What holds when nobody has said anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub enum ConsentDefault {
     /// No.
     Deny,
     /// Yes.
@@ -148,7 +148,7 @@ impl fmt::Debug for Contact {
 
 /// What is known when a policy is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ContactFacts {
     /// What the consent table says, by purpose; `None` is nothing.
     pub consent: Vec<(Arc<str>, bool)>,
     /// Whether the contact is on the ledger's list, for this channel or for all.
@@ -157,7 +157,7 @@ pub struct Known {
 
 /// Why an effect does not happen, or not now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PolicyDenial {
     /// The policy.
     pub policy: Arc<str>,
     /// The rule that decided.
@@ -166,7 +166,7 @@ pub struct Refusal {
     pub detail: String,
 }
 
-impl Refusal {
+impl PolicyDenial {
     /// As what the effect left: a structured no-op.
     pub fn to_value(&self) -> Value {
         serde_json::json!({
@@ -177,7 +177,7 @@ impl Refusal {
 
 /// A cap that the ledger has to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reserve {
+pub struct CapReservation {
     /// The policy: its effects are counted together, whichever worker has them.
     pub policy: Arc<str>,
     /// The rule.
@@ -190,38 +190,38 @@ pub struct Reserve {
     pub cap: Cap,
 }
 
-impl Reserve {
+impl CapReservation {
     /// What is said when there is no place left.
-    pub fn refusal(&self) -> Refusal {
+    pub fn refusal(&self) -> PolicyDenial {
         let Cap { max, window } = self.cap;
         let detail = format!(
             "this contact has had {max} by {} within {}, and {max} is the most that is allowed",
             self.channel,
             format_duration(window)
         );
-        Refusal { policy: self.policy.clone(), rule: self.rule.clone(), detail }
+        PolicyDenial { policy: self.policy.clone(), rule: self.rule.clone(), detail }
     }
 }
 
 /// What a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum PolicyDecision {
     /// It may happen, as far as there is a place under each of these caps.
-    Allowed(Vec<Reserve>),
+    Allowed(Vec<CapReservation>),
     /// It does not happen.
-    Refused(Refusal),
+    Refused(PolicyDenial),
     /// Not now.
     Later {
         /// Not before.
         until: Time,
         /// Why.
-        refusal: Refusal,
+        refusal: PolicyDenial,
     },
 }
 
 /// What one rule says, for people who want to see each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RuleResult {
     /// It does not object.
     Passed(String),
     /// It objects.
@@ -264,9 +264,9 @@ impl Policy {
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
-        known: &Known,
+        known: &ContactFacts,
         now: Time,
-    ) -> Result<Vec<(&Rule, Verdict)>, TemplateProblem> {
+    ) -> Result<Vec<(&Rule, RuleResult)>, TemplateProblem> {
         self.rules.iter().map(|rule| Ok((rule, rule.ask(scope, contact, known, now)?))).collect()
     }
 
@@ -275,21 +275,21 @@ impl Policy {
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
-        known: &Known,
+        known: &ContactFacts,
         now: Time,
-    ) -> Result<Decision, TemplateProblem> {
-        let refusal = |rule: &Rule, detail| Refusal { policy: self.name.clone(), rule: rule.name.clone(), detail };
-        let (mut later, mut caps): (Option<(Time, Refusal)>, Vec<Reserve>) = (None, vec![]);
+    ) -> Result<PolicyDecision, TemplateProblem> {
+        let refusal = |rule: &Rule, detail| PolicyDenial { policy: self.name.clone(), rule: rule.name.clone(), detail };
+        let (mut later, mut caps): (Option<(Time, PolicyDenial)>, Vec<CapReservation>) = (None, vec![]);
         for (rule, verdict) in self.verdicts(scope, contact, known, now)? {
             match verdict {
-                Verdict::Passed(_) => {}
-                Verdict::Refused(detail) => return Ok(Decision::Refused(refusal(rule, detail))),
-                Verdict::Later(until, detail) => {
+                RuleResult::Passed(_) => {}
+                RuleResult::Refused(detail) => return Ok(PolicyDecision::Refused(refusal(rule, detail))),
+                RuleResult::Later(until, detail) => {
                     if later.as_ref().is_none_or(|(latest, _)| until > *latest) {
                         later = Some((until, refusal(rule, detail)));
                     }
                 }
-                Verdict::Counted(cap) => caps.extend(contact.map(|contact| Reserve {
+                RuleResult::Counted(cap) => caps.extend(contact.map(|contact| CapReservation {
                     policy: self.name.clone(),
                     rule: rule.name.clone(),
                     channel: self.channel.clone(),
@@ -299,8 +299,8 @@ impl Policy {
             }
         }
         Ok(match later {
-            Some((until, refusal)) => Decision::Later { until, refusal },
-            None => Decision::Allowed(caps),
+            Some((until, refusal)) => PolicyDecision::Later { until, refusal },
+            None => PolicyDecision::Allowed(caps),
         })
     }
 }
@@ -310,10 +310,10 @@ impl Rule {
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
-        known: &Known,
+        known: &ContactFacts,
         now: Time,
-    ) -> Result<Verdict, TemplateProblem> {
-        let nobody = || Verdict::Refused("the event does not say whom this is for".to_owned());
+    ) -> Result<RuleResult, TemplateProblem> {
+        let nobody = || RuleResult::Refused("the event does not say whom this is for".to_owned());
         Ok(match &self.kind {
             RuleKind::Consent { from, default } => {
                 let (said, place) = match from {
@@ -328,39 +328,41 @@ impl Rule {
                     }
                 };
                 match (said, default) {
-                    (Some(true), _) => Verdict::Passed(format!("{place} says yes")),
-                    (Some(false), _) => Verdict::Refused(format!("{place} says no")),
-                    (None, Unknown::Allow) => Verdict::Passed(format!("{place} says nothing, and that is enough")),
-                    (None, Unknown::Deny) => {
-                        Verdict::Refused(format!("{place} says nothing, and silence is no consent"))
+                    (Some(true), _) => RuleResult::Passed(format!("{place} says yes")),
+                    (Some(false), _) => RuleResult::Refused(format!("{place} says no")),
+                    (None, ConsentDefault::Allow) => {
+                        RuleResult::Passed(format!("{place} says nothing, and that is enough"))
+                    }
+                    (None, ConsentDefault::Deny) => {
+                        RuleResult::Refused(format!("{place} says nothing, and silence is no consent"))
                     }
                 }
             }
             RuleKind::QuietHours(hours) => match hours.ask(scope, now)? {
                 Quiet::Open(zone) => {
-                    Verdict::Passed(format!("it is not between {} and {} in {zone}", hours.from, hours.to))
+                    RuleResult::Passed(format!("it is not between {} and {} in {zone}", hours.from, hours.to))
                 }
                 Quiet::Closed { until, zone } => {
                     let detail = format!("it is between {} and {} in {zone}", hours.from, hours.to);
                     match hours.then {
-                        Then::Skip => Verdict::Refused(detail),
-                        Then::Wait => Verdict::Later(until, detail),
+                        Then::Skip => RuleResult::Refused(detail),
+                        Then::Wait => RuleResult::Later(until, detail),
                     }
                 }
             },
             RuleKind::Cap(_) if contact.is_none() => nobody(),
-            RuleKind::Cap(cap) => Verdict::Counted(*cap),
+            RuleKind::Cap(cap) => RuleResult::Counted(*cap),
             RuleKind::Suppression(list) => match contact {
                 None => nobody(),
                 Some(contact) if list.holds(contact.text()) => {
-                    Verdict::Refused("the contact is on a list of the configuration".into())
+                    RuleResult::Refused("the contact is on a list of the configuration".into())
                 }
-                Some(_) if known.suppressed => Verdict::Refused("the contact is suppressed".into()),
-                Some(_) => Verdict::Passed("the contact is on no list".into()),
+                Some(_) if known.suppressed => RuleResult::Refused("the contact is suppressed".into()),
+                Some(_) => RuleResult::Passed("the contact is on no list".into()),
             },
             RuleKind::When(condition) => match condition.holds(scope)? {
-                true => Verdict::Passed(format!("`{}` holds", condition.source())),
-                false => Verdict::Refused(format!("`{}` does not hold", condition.source())),
+                true => RuleResult::Passed(format!("`{}` holds", condition.source())),
+                false => RuleResult::Refused(format!("`{}` does not hold", condition.source())),
             },
         })
     }

@@ -22,20 +22,20 @@ fn scope(event: Value) -> Scope {
     scope
 }
 
-fn decide(policy: &Policy, event: Value, known: &Known, now: &str) -> Decision {
+fn decide(policy: &Policy, event: Value, known: &ContactFacts, now: &str) -> PolicyDecision {
     let scope = scope(event);
     let contact = policy.contact(&scope).unwrap();
     policy.evaluate(&scope, contact.as_ref(), known, Time::parse(now).unwrap()).unwrap()
 }
 
-fn consent(from: ConsentSource, default: Unknown) -> RuleKind {
+fn consent(from: ConsentSource, default: ConsentDefault) -> RuleKind {
     RuleKind::Consent { from, default }
 }
 
 fn hours(from: &str, to: &str, then: Then) -> RuleKind {
     RuleKind::QuietHours(QuietHours {
-        from: Clock::parse(from).unwrap(),
-        to: Clock::parse(to).unwrap(),
+        from: TimeOfDay::parse(from).unwrap(),
+        to: TimeOfDay::parse(to).unwrap(),
         zone: Some(expression("event.time_zone")),
         fallback: zone("Europe/Berlin").unwrap(),
         then,
@@ -44,33 +44,33 @@ fn hours(from: &str, to: &str, then: Then) -> RuleKind {
 
 const NOON: &str = "2026-11-15T12:00:00Z";
 
-fn rule_of(decision: &Decision) -> Option<&str> {
+fn rule_of(decision: &PolicyDecision) -> Option<&str> {
     match decision {
-        Decision::Allowed(_) => None,
-        Decision::Refused(refusal) | Decision::Later { refusal, .. } => Some(&refusal.rule),
+        PolicyDecision::Allowed(_) => None,
+        PolicyDecision::Refused(refusal) | PolicyDecision::Later { refusal, .. } => Some(&refusal.rule),
     }
 }
 
 #[test]
 fn consent_is_what_the_event_or_the_table_says_and_silence_is_what_the_author_says() {
     for (said, default, allowed) in [
-        (json!(true), Unknown::Deny, true),
-        (json!("yes"), Unknown::Deny, true),
-        (json!("unsubscribed"), Unknown::Allow, false),
-        (json!(null), Unknown::Deny, false),
-        (json!(null), Unknown::Allow, true),
-        (json!("perhaps"), Unknown::Deny, false),
+        (json!(true), ConsentDefault::Deny, true),
+        (json!("yes"), ConsentDefault::Deny, true),
+        (json!("unsubscribed"), ConsentDefault::Allow, false),
+        (json!(null), ConsentDefault::Deny, false),
+        (json!(null), ConsentDefault::Allow, true),
+        (json!("perhaps"), ConsentDefault::Deny, false),
     ] {
         let policy = policy(vec![("consent", consent(ConsentSource::Event(expression("event.consent")), default))]);
-        let decision = decide(&policy, json!({"email": "a@b.c", "consent": said}), &Known::default(), NOON);
+        let decision = decide(&policy, json!({"email": "a@b.c", "consent": said}), &ContactFacts::default(), NOON);
         assert_eq!(rule_of(&decision).is_none(), allowed, "{said} {decision:?}");
     }
-    let policy = policy(vec![("consent", consent(ConsentSource::Table("news".into()), Unknown::Deny))]);
-    let table = |granted| Known { consent: vec![("news".into(), granted)], suppressed: false };
+    let policy = policy(vec![("consent", consent(ConsentSource::Table("news".into()), ConsentDefault::Deny))]);
+    let table = |granted| ContactFacts { consent: vec![("news".into(), granted)], suppressed: false };
     let event = || json!({"email": "a@b.c"});
     assert_eq!(rule_of(&decide(&policy, event(), &table(true), NOON)), None);
     assert_eq!(rule_of(&decide(&policy, event(), &table(false), NOON)), Some("consent"));
-    assert_eq!(rule_of(&decide(&policy, event(), &Known::default(), NOON)), Some("consent"));
+    assert_eq!(rule_of(&decide(&policy, event(), &ContactFacts::default(), NOON)), Some("consent"));
 }
 
 #[test]
@@ -82,14 +82,15 @@ fn the_first_rule_that_refuses_decides_and_caps_come_last() {
         ("big", when("event.total > 10")),
         ("known", when("event.known")),
     ]);
-    let refused = decide(&policy, json!({"email": "a@b.c", "total": 3}), &Known::default(), NOON);
-    let Decision::Refused(refusal) = &refused else { panic!("{refused:?}") };
+    let refused = decide(&policy, json!({"email": "a@b.c", "total": 3}), &ContactFacts::default(), NOON);
+    let PolicyDecision::Refused(refusal) = &refused else { panic!("{refused:?}") };
     assert_eq!(
         refusal.to_value(),
         json!({"noop": "refused by policy", "policy": "marketing", "rule": "big", "detail": "`event.total > 10` does not hold"})
     );
-    let allowed = decide(&policy, json!({"email": "Ada <A@B.c>", "total": 30, "known": 1}), &Known::default(), NOON);
-    let Decision::Allowed(caps) = allowed else { panic!("{allowed:?}") };
+    let allowed =
+        decide(&policy, json!({"email": "Ada <A@B.c>", "total": 30, "known": 1}), &ContactFacts::default(), NOON);
+    let PolicyDecision::Allowed(caps) = allowed else { panic!("{allowed:?}") };
     assert_eq!(caps.len(), 1);
     assert_eq!((caps[0].cap, caps[0].contact), (daily, Contact::new("a@b.c").unwrap().digest()));
 }
@@ -97,11 +98,13 @@ fn the_first_rule_that_refuses_decides_and_caps_come_last() {
 #[test]
 fn nobody_is_written_to_without_knowing_whom() {
     let cap = RuleKind::Cap(Cap { max: 1, window: Duration::from_secs(1) });
-    for kind in
-        [cap, RuleKind::Suppression(Suppression::default()), consent(ConsentSource::Table("x".into()), Unknown::Allow)]
-    {
+    for kind in [
+        cap,
+        RuleKind::Suppression(Suppression::default()),
+        consent(ConsentSource::Table("x".into()), ConsentDefault::Allow),
+    ] {
         let policy = policy(vec![("rule", kind)]);
-        assert_eq!(rule_of(&decide(&policy, json!({"email": " "}), &Known::default(), NOON)), Some("rule"));
+        assert_eq!(rule_of(&decide(&policy, json!({"email": " "}), &ContactFacts::default(), NOON)), Some("rule"));
     }
 }
 
@@ -115,7 +118,7 @@ fn a_list_holds_contacts_and_whole_domains() {
         ("bob@example.com", false, true),
         ("bob@example.com", true, false),
     ] {
-        let known = Known { suppressed, ..Known::default() };
+        let known = ContactFacts { suppressed, ..ContactFacts::default() };
         let decision = decide(&policy, json!({ "email": email }), &known, NOON);
         assert_eq!(rule_of(&decision).is_none(), allowed, "{email}");
     }
@@ -127,25 +130,29 @@ fn quiet_hours_are_those_of_the_contact() {
     let late = "2026-11-15T21:30:00Z";
     let skip = policy(vec![("night", hours("21:00", "08:00", Then::Skip))]);
     let zone = |zone: &str| json!({"email": "a@b.c", "time_zone": zone});
-    assert_eq!(rule_of(&decide(&skip, zone("Europe/Berlin"), &Known::default(), late)), Some("night"));
-    assert_eq!(rule_of(&decide(&skip, zone("America/New_York"), &Known::default(), late)), None);
+    assert_eq!(rule_of(&decide(&skip, zone("Europe/Berlin"), &ContactFacts::default(), late)), Some("night"));
+    assert_eq!(rule_of(&decide(&skip, zone("America/New_York"), &ContactFacts::default(), late)), None);
     assert_eq!(
-        rule_of(&decide(&skip, zone("Atlantis"), &Known::default(), late)),
+        rule_of(&decide(&skip, zone("Atlantis"), &ContactFacts::default(), late)),
         Some("night"),
         "the fallback is Berlin"
     );
     let wait = policy(vec![("night", hours("21:00", "08:00", Then::Wait))]);
-    let Decision::Later { until, .. } = decide(&wait, zone("Europe/Berlin"), &Known::default(), late) else { panic!() };
+    let PolicyDecision::Later { until, .. } = decide(&wait, zone("Europe/Berlin"), &ContactFacts::default(), late)
+    else {
+        panic!()
+    };
     assert_eq!(until, Time::parse("2026-11-16T07:00:00Z").unwrap());
     let early = "2026-11-16T03:00:00Z";
-    let Decision::Later { until, .. } = decide(&wait, zone("Europe/Berlin"), &Known::default(), early) else {
+    let PolicyDecision::Later { until, .. } = decide(&wait, zone("Europe/Berlin"), &ContactFacts::default(), early)
+    else {
         panic!()
     };
     assert_eq!(until, Time::parse("2026-11-16T07:00:00Z").unwrap());
     // The clocks go forward in this night: 02:30 does not exist, and the night is over at 03:30.
     let spring = policy(vec![("night", hours("22:00", "02:30", Then::Wait))]);
-    let Decision::Later { until, .. } =
-        decide(&spring, zone("Europe/Berlin"), &Known::default(), "2026-03-29T00:30:00Z")
+    let PolicyDecision::Later { until, .. } =
+        decide(&spring, zone("Europe/Berlin"), &ContactFacts::default(), "2026-03-29T00:30:00Z")
     else {
         panic!()
     };
@@ -158,8 +165,8 @@ fn a_refusal_stands_before_a_wait() {
         ("night", hours("00:00", "23:59", Then::Wait)),
         ("never", RuleKind::When(expression("event.absent"))),
     ]);
-    let decision = decide(&policy, json!({"email": "a@b.c"}), &Known::default(), NOON);
-    assert!(matches!(decision, Decision::Refused(ref refusal) if &*refusal.rule == "never"), "{decision:?}");
+    let decision = decide(&policy, json!({"email": "a@b.c"}), &ContactFacts::default(), NOON);
+    assert!(matches!(decision, PolicyDecision::Refused(ref refusal) if &*refusal.rule == "never"), "{decision:?}");
 }
 
 #[test]
@@ -167,7 +174,7 @@ fn times_of_day_are_read() {
     for (text, minutes) in
         [("21:00", Some(1260)), ("8:05", Some(485)), ("24:00", Some(0)), ("25:00", None), ("9", None), ("9:5", None)]
     {
-        assert_eq!(Clock::parse(text).map(|clock| clock.0), minutes, "{text}");
+        assert_eq!(TimeOfDay::parse(text).map(|clock| clock.0), minutes, "{text}");
     }
 }
 
@@ -176,7 +183,7 @@ proptest! {
     #[test]
     fn a_wait_ends_when_it_is_not_quiet_any_more(from in 0u32..1440, to in 0u32..1440, at in 1_500_000_000_000i64..2_000_000_000_000, place in 0usize..6) {
         let names = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Apia", "UTC"];
-        let hours = QuietHours { from: Clock(from), to: Clock(to), zone: None, fallback: zone(names[place]).unwrap(), then: Then::Wait };
+        let hours = QuietHours { from: TimeOfDay(from), to: TimeOfDay(to), zone: None, fallback: zone(names[place]).unwrap(), then: Then::Wait };
         let mut now = Time(at);
         // A change of clocks may put the edge into the quiet hours again, once.
         for round in 0..3 {
@@ -199,7 +206,7 @@ proptest! {
             _ => ("later", hours("00:00", "23:59", Then::Wait)),
         }).collect();
         rules.insert(place, ("no", RuleKind::When(expression("event.absent"))));
-        let decision = decide(&policy(rules), json!({"email": "a@b.c"}), &Known::default(), NOON);
+        let decision = decide(&policy(rules), json!({"email": "a@b.c"}), &ContactFacts::default(), NOON);
         prop_assert_eq!(rule_of(&decision), Some("no"));
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::destination::GateSettings;
 use crate::mutant::Mutant;
 use crate::random::Random;
-use crate::settle::Verdict;
+use crate::settle::DestinationHealth;
 use crate::time::Time;
 
 /// Whether a call may start now.
@@ -28,7 +28,7 @@ pub enum Admission {
 /// Why a gate is closed by hand, or as if by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pause {
+pub enum PauseReason {
     /// The destination refused our credentials; one job died of it and no other shall.
     Auth,
     /// An operator said so.
@@ -67,7 +67,7 @@ pub struct GateView {
     pub not_before: Option<Time>,
     /// Why it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub paused: Option<Pause>,
+    pub paused: Option<PauseReason>,
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ pub struct Gate {
     throttles_in_a_row: u32,
     breaker: Breaker,
     opened_in_a_row: u32,
-    paused: Option<Pause>,
+    paused: Option<PauseReason>,
 }
 
 const WINDOW_START: f64 = 4.0;
@@ -134,20 +134,20 @@ impl Gate {
     }
 
     /// Closes it until [`Gate::resume`].
-    pub fn pause(&mut self, reason: Pause) {
+    pub fn pause(&mut self, reason: PauseReason) {
         self.paused = Some(reason);
     }
 
     /// Opens it again. After an auth failure one call goes first, to see; so it does behind a breaker that has opened meanwhile,
     /// and its time is waited for.
     pub fn resume(&mut self) {
-        if self.paused.take() == Some(Pause::Auth) && !matches!(self.breaker, Breaker::Open { .. }) {
+        if self.paused.take() == Some(PauseReason::Auth) && !matches!(self.breaker, Breaker::Open { .. }) {
             self.breaker = Breaker::HalfOpen { probe: None };
         }
     }
 
     /// Why it is paused.
-    pub fn paused(&self) -> Option<&Pause> {
+    pub fn paused(&self) -> Option<&PauseReason> {
         self.paused.as_ref()
     }
 
@@ -196,23 +196,34 @@ impl Gate {
     }
 
     /// A call that started at `started` has ended.
-    pub fn finish(&mut self, now: Time, started: Time, verdict: Verdict, random: &mut Random) -> Option<GateChange> {
+    pub fn finish(
+        &mut self,
+        now: Time,
+        started: Time,
+        verdict: DestinationHealth,
+        random: &mut Random,
+    ) -> Option<GateChange> {
         self.in_flight = self.in_flight.saturating_sub(1);
         // A call from before says nothing about the one that went first to see.
         let is_probe = matches!(self.breaker, Breaker::HalfOpen { probe: Some(since) } if started >= since);
-        if is_probe && matches!(verdict, Verdict::Silent | Verdict::Throttled { .. } | Verdict::Unauthorized) {
+        if is_probe
+            && matches!(
+                verdict,
+                DestinationHealth::Silent | DestinationHealth::Throttled { .. } | DestinationHealth::Unauthorized
+            )
+        {
             // A probe that learned nothing is no probe: the next call is.
             self.breaker = Breaker::HalfOpen { probe: None };
         }
         match verdict {
-            Verdict::Healthy => {
+            DestinationHealth::Healthy => {
                 self.throttles_in_a_row = 0;
                 let max = f64::from(self.settings.concurrency_max);
                 self.window = (self.window + 1.0 / self.window.max(1.0)).min(max);
                 self.count(now, false, is_probe, random)
             }
-            Verdict::Silent => None,
-            Verdict::Throttled { after } => {
+            DestinationHealth::Silent => None,
+            DestinationHealth::Throttled { after } => {
                 self.shrink(now, started);
                 self.throttles_in_a_row = self.throttles_in_a_row.saturating_add(1);
                 let wait = after.unwrap_or_else(|| {
@@ -223,15 +234,15 @@ impl Gate {
                 self.not_before = self.not_before.max(now + wait.mul_f64(1.0 + random.unit() / 10.0));
                 None
             }
-            Verdict::Failing => {
+            DestinationHealth::Failing => {
                 self.shrink(now, started);
                 self.count(now, true, is_probe, random)
             }
-            Verdict::Unauthorized => {
+            DestinationHealth::Unauthorized => {
                 if Mutant::AuthFailureDoesNotPause.is_on() {
                     return None;
                 }
-                self.paused = Some(Pause::Auth);
+                self.paused = Some(PauseReason::Auth);
                 Some(GateChange::AuthPaused)
             }
         }
@@ -324,7 +335,7 @@ mod tests {
         for ms in 0..5_000 {
             while gate.admit(Time(ms)) == Admission::Go {
                 gate.start(Time(ms));
-                gate.finish(Time(ms), Time(ms), Verdict::Healthy, &mut random);
+                gate.finish(Time(ms), Time(ms), DestinationHealth::Healthy, &mut random);
                 sent.push(ms);
             }
         }
@@ -342,28 +353,33 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(gate.admit(Time(0)), Admission::Go);
             gate.start(Time(0));
-            change = gate.finish(Time(0), Time(0), Verdict::Failing, &mut random);
+            change = gate.finish(Time(0), Time(0), DestinationHealth::Failing, &mut random);
         }
         let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
         assert_eq!(gate.admit(Time(1)), Admission::NotBefore(until));
         assert_eq!(gate.admit(until), Admission::Go);
         assert_eq!(gate.start(until), Some(GateChange::HalfOpen));
         assert_eq!(gate.admit(until), Admission::Full, "one probe, not a stampede");
-        assert_eq!(gate.finish(until, until, Verdict::Healthy, &mut random), Some(GateChange::Closed));
+        assert_eq!(gate.finish(until, until, DestinationHealth::Healthy, &mut random), Some(GateChange::Closed));
         gate.start(until);
         assert_eq!(gate.admit(until), Admission::Full, "slow start");
     }
 
     #[test]
     fn the_end_of_a_call_from_before_is_not_the_end_of_the_probe() {
-        for verdict in [Verdict::Silent, Verdict::Healthy, Verdict::Throttled { after: Some(Duration::ZERO) }] {
+        for verdict in [
+            DestinationHealth::Silent,
+            DestinationHealth::Healthy,
+            DestinationHealth::Throttled { after: Some(Duration::ZERO) },
+        ] {
             let (mut gate, mut random) = gate(GateSettings::default());
             let failures = gate.settings.breaker.failures_in_a_row;
             for _ in 0..=failures {
                 gate.start(Time(0));
             }
-            let change =
-                (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), Verdict::Failing, &mut random)).last();
+            let change = (0..failures)
+                .filter_map(|_| gate.finish(Time(1), Time(0), DestinationHealth::Failing, &mut random))
+                .last();
             let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
             assert_eq!(gate.admit(until), Admission::Go);
             gate.start(until);
@@ -383,7 +399,9 @@ mod tests {
                 match gate.admit(now) {
                     Admission::Go => {
                         gate.start(now);
-                        if let Some(GateChange::Opened(until)) = gate.finish(now, now, Verdict::Failing, &mut random) {
+                        if let Some(GateChange::Opened(until)) =
+                            gate.finish(now, now, DestinationHealth::Failing, &mut random)
+                        {
                             waits.push(until.since(now).as_secs());
                             break;
                         }
@@ -401,14 +419,19 @@ mod tests {
         let (mut gate, mut random) = gate(GateSettings { concurrency_max: 64, ..Default::default() });
         for _ in 0..2_000 {
             gate.start(Time(0));
-            gate.finish(Time(0), Time(0), Verdict::Healthy, &mut random);
+            gate.finish(Time(0), Time(0), DestinationHealth::Healthy, &mut random);
         }
         let before = gate.view(Time(0)).concurrency;
         for _ in 0..8 {
             gate.start(Time(10));
         }
         for _ in 0..8 {
-            gate.finish(Time(20), Time(10), Verdict::Throttled { after: Some(Duration::from_secs(2)) }, &mut random);
+            gate.finish(
+                Time(20),
+                Time(10),
+                DestinationHealth::Throttled { after: Some(Duration::from_secs(2)) },
+                &mut random,
+            );
         }
         assert_eq!(gate.view(Time(20)).concurrency, (f64::from(before) * SHRINK) as u32);
         let Admission::NotBefore(at) = gate.admit(Time(20)) else { panic!("it must wait") };
@@ -419,7 +442,10 @@ mod tests {
     fn an_auth_failure_pauses_until_somebody_resumes() {
         let (mut gate, mut random) = gate(GateSettings::default());
         gate.start(Time(0));
-        assert_eq!(gate.finish(Time(0), Time(0), Verdict::Unauthorized, &mut random), Some(GateChange::AuthPaused));
+        assert_eq!(
+            gate.finish(Time(0), Time(0), DestinationHealth::Unauthorized, &mut random),
+            Some(GateChange::AuthPaused)
+        );
         assert_eq!(gate.admit(Time(i64::MAX / 2)), Admission::Paused);
         gate.resume();
         assert_eq!(gate.admit(Time(1)), Admission::Go);
@@ -434,8 +460,9 @@ mod tests {
         for _ in 0..=failures {
             gate.start(Time(0));
         }
-        gate.finish(Time(0), Time(0), Verdict::Unauthorized, &mut random);
-        let change = (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), Verdict::Failing, &mut random)).last();
+        gate.finish(Time(0), Time(0), DestinationHealth::Unauthorized, &mut random);
+        let change =
+            (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), DestinationHealth::Failing, &mut random)).last();
         let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
         gate.resume();
         assert_eq!(gate.admit(Time(2)), Admission::NotBefore(until));

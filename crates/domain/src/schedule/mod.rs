@@ -8,9 +8,9 @@
 //! a time and first come first served; the head of a lane runs when it is due, its worker has a free slot and the gate
 //! of the destination ([`gate`]) lets it. A job that failed for now keeps the head of its lane.
 
+mod backlog_window;
 pub mod gate;
-mod message;
-mod window;
+mod protocol;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -21,20 +21,20 @@ use crate::hash::Map;
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::random::Random;
-use crate::settle::Verdict;
+use crate::settle::DestinationHealth;
 use crate::time::Time;
-use crate::worker::Order;
-use gate::{Admission, Gate, Pause};
-pub use message::{Action, Input, Pending, Target, View};
-use window::Window;
-pub use window::{LANE_JOBS_MAX, Limits, WINDOW_JOBS_MAX};
+use crate::worker::LaneOrder;
+use backlog_window::BacklogWindow;
+pub use backlog_window::{LANE_JOBS_MAX, Limits, WINDOW_JOBS_MAX};
+use gate::{Admission, Gate, PauseReason};
+pub use protocol::{Input, PauseTarget, PendingJob, SchedulerAction, SchedulerView};
 
 /// Names a lane: (destination, entity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneId(u32, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum JobPhase {
     /// Behind another job of its lane.
     InLane,
     /// At the head, not due yet.
@@ -45,12 +45,12 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ScheduledJob {
     worker: u32,
     destination: u32,
     lane: Option<LaneId>,
     due: Time,
-    phase: Phase,
+    phase: JobPhase,
     started: Time,
     /// A load has shown it as alive while it ran. Should it end, it may have come back to life before.
     seen_alive: bool,
@@ -64,7 +64,7 @@ struct WorkerState {
     concurrency: u32,
     in_flight: u32,
     paused: bool,
-    window: Window,
+    window: BacklogWindow,
 }
 
 /// Jobs running at once over all workers, at the most.
@@ -77,7 +77,7 @@ pub struct Scheduler {
     worker_ids: Map<Arc<str>, u32>,
     gates: Vec<(Arc<str>, Gate)>,
     gate_ids: Map<Arc<str>, u32>,
-    jobs: Map<JobId, Entry>,
+    jobs: Map<JobId, ScheduledJob>,
     lanes: Map<LaneId, VecDeque<JobId>>,
     timers: BinaryHeap<Reverse<(Time, JobId)>>,
     /// Due heads by (worker, destination), so that one full worker or closed gate holds nobody else.
@@ -118,7 +118,7 @@ impl Scheduler {
     }
 
     /// Takes in one thing that happened and appends what to do now.
-    pub fn step(&mut self, now: Time, input: Input, actions: &mut Vec<Action>) {
+    pub fn step(&mut self, now: Time, input: Input, actions: &mut Vec<SchedulerAction>) {
         match input {
             Input::Configured { workers, destinations } => self.configure(workers, destinations),
             Input::Accepted(jobs) => {
@@ -131,11 +131,11 @@ impl Scheduler {
                 let worker = self.worker(&worker);
                 self.workers[worker as usize].window.load_failed();
             }
-            Input::Revived { worker, first } => {
+            Input::Requeued { worker, first } => {
                 let worker = self.worker(&worker);
                 self.workers[worker as usize].window.rewind(first);
             }
-            Input::Woken { job, worker } => self.wake(now, job, &worker),
+            Input::DueNow { job, worker } => self.wake(now, job, &worker),
             Input::Settled { job, verdict, again } => self.settle(now, job, verdict, again, actions),
             Input::Pause(target) => self.set_paused(&target, true),
             Input::Resume(target) => self.set_paused(&target, false),
@@ -146,19 +146,19 @@ impl Scheduler {
         let gate_wake = self.dispatch(now, actions);
         for worker in self.workers.iter_mut().filter(|_| !self.draining) {
             if let Some((after, limit)) = worker.window.want_load() {
-                actions.push(Action::Load { worker: worker.name.clone(), after, limit });
+                actions.push(SchedulerAction::Load { worker: worker.name.clone(), after, limit });
             }
         }
         let timer_wake = self.timers.peek().map(|Reverse((at, _))| *at);
         if let Some(at) = gate_wake.into_iter().chain(timer_wake).min() {
-            actions.push(Action::WakeAt(at));
+            actions.push(SchedulerAction::WakeAt(at));
         }
     }
 
     /// What a person sees.
-    pub fn view(&self, now: Time) -> View {
-        View {
-            jobs_held: self.jobs.len(),
+    pub fn view(&self, now: Time) -> SchedulerView {
+        SchedulerView {
+            jobs_in_memory: self.jobs.len(),
             in_flight: self.in_flight,
             gates: self.gates.iter().map(|(name, gate)| (name.to_string(), gate.view(now))).collect(),
             workers_paused: self
@@ -171,13 +171,13 @@ impl Scheduler {
     }
 
     /// Whether [`Input::Accepted`] would change nothing for a job of this worker: it stays in the ledger, as others before it.
-    pub fn leaves_fresh(&self, worker: &Arc<str>) -> bool {
-        self.worker_ids.get(worker).is_some_and(|id| self.workers[*id as usize].window.leaves_fresh())
+    pub fn defers_new(&self, worker: &Arc<str>) -> bool {
+        self.worker_ids.get(worker).is_some_and(|id| self.workers[*id as usize].window.defers_new())
     }
 
     /// The workers of which that is so.
-    pub fn leaving_fresh(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
-        self.workers.iter().filter(|worker| worker.window.leaves_fresh()).map(|worker| &worker.name)
+    pub fn workers_deferring_new(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
+        self.workers.iter().filter(|worker| worker.window.defers_new()).map(|worker| &worker.name)
     }
 
     /// Whether this job is in memory. For tests and for the simulator's checks.
@@ -187,7 +187,7 @@ impl Scheduler {
 
     /// The jobs that run right now. For tests and for the simulator's checks.
     pub fn running(&self) -> impl Iterator<Item = (JobId, Option<LaneId>)> {
-        self.jobs.iter().filter(|(_, entry)| entry.phase == Phase::Running).map(|(id, entry)| (*id, entry.lane))
+        self.jobs.iter().filter(|(_, entry)| entry.phase == JobPhase::Running).map(|(id, entry)| (*id, entry.lane))
     }
 
     fn configure(&mut self, workers: Vec<(Arc<str>, u32)>, destinations: Vec<(Arc<str>, GateSettings)>) {
@@ -211,7 +211,7 @@ impl Scheduler {
             concurrency: 1,
             in_flight: 0,
             paused: false,
-            window: Window::new(self.limits),
+            window: BacklogWindow::new(self.limits),
         });
         self.worker_ids.insert(name.clone(), id);
         id
@@ -235,33 +235,33 @@ impl Scheduler {
             return;
         };
         match entry.phase {
-            Phase::Running => entry.woken = true,
-            Phase::InLane => entry.due = now,
-            Phase::Timed => {
+            JobPhase::Running => entry.woken = true,
+            JobPhase::InLane => entry.due = now,
+            JobPhase::Timed => {
                 entry.due = now;
                 self.promote(now, id);
             }
-            Phase::Ready => {}
+            JobPhase::Ready => {}
         }
     }
 
-    fn set_paused(&mut self, target: &Target, paused: bool) {
+    fn set_paused(&mut self, target: &PauseTarget, paused: bool) {
         match target {
-            Target::Destination(name) => {
+            PauseTarget::Destination(name) => {
                 let gate = self.gate(name);
                 let gate = &mut self.gates[gate as usize].1;
-                if paused { gate.pause(Pause::Operator) } else { gate.resume() }
+                if paused { gate.pause(PauseReason::Operator) } else { gate.resume() }
             }
-            Target::Worker(name) => {
+            PauseTarget::Worker(name) => {
                 let worker = self.worker(name);
                 self.workers[worker as usize].paused = paused;
             }
         }
     }
 
-    fn lane_of(&mut self, job: &Pending) -> Option<LaneId> {
+    fn lane_of(&mut self, job: &PendingJob) -> Option<LaneId> {
         let destination = self.gate(&job.destination);
-        (job.order == Order::Fifo && !Mutant::LaneIgnored.is_on()).then_some(LaneId(destination, job.entity))
+        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(LaneId(destination, job.entity))
     }
 
     fn is_full(&self, lane: LaneId) -> bool {
@@ -270,29 +270,29 @@ impl Scheduler {
 
     /// Whether a job of this lane has to stay in the ledger for now: there is no room, or others wait there before it.
     fn stays_behind(&self, worker: u32, lane: LaneId) -> bool {
-        self.is_full(lane) || self.workers[worker as usize].window.leaves(lane)
+        self.is_full(lane) || self.workers[worker as usize].window.has_deferred(lane)
     }
 
-    fn take_fresh(&mut self, now: Time, job: Pending) {
+    fn take_fresh(&mut self, now: Time, job: PendingJob) {
         let worker = self.worker(&job.worker);
         let lane = self.lane_of(&job);
         let full = lane.filter(|lane| self.is_full(*lane));
-        if self.jobs.contains_key(&job.id) || !self.workers[worker as usize].window.takes_fresh(job.id, lane) {
+        if self.jobs.contains_key(&job.id) || !self.workers[worker as usize].window.admits_new(job.id, lane) {
             return;
         }
         if let Some(lane) = full {
-            self.workers[worker as usize].window.leave_in(job.id, lane);
+            self.workers[worker as usize].window.defer(job.id, lane);
             return;
         }
         self.enter(now, worker, job);
     }
 
-    fn take_loaded(&mut self, now: Time, worker: &Arc<str>, jobs: Vec<Pending>, more: bool) {
+    fn take_loaded(&mut self, now: Time, worker: &Arc<str>, jobs: Vec<PendingJob>, more: bool) {
         let worker = self.worker(worker);
         let last = jobs.last().map(|job| job.id);
         for job in jobs {
             if let Some(entry) = self.jobs.get_mut(&job.id) {
-                entry.seen_alive |= entry.phase == Phase::Running;
+                entry.seen_alive |= entry.phase == JobPhase::Running;
                 continue;
             }
             if self.workers[worker as usize].window.is_outdated(job.id) {
@@ -301,7 +301,7 @@ impl Scheduler {
             if let Some(lane) = self.lane_of(&job)
                 && self.stays_behind(worker, lane)
             {
-                self.workers[worker as usize].window.leave_in(job.id, lane);
+                self.workers[worker as usize].window.defer(job.id, lane);
                 continue;
             }
             self.enter(now, worker, job);
@@ -310,13 +310,13 @@ impl Scheduler {
     }
 
     /// A job comes into memory.
-    fn enter(&mut self, now: Time, worker: u32, job: Pending) {
+    fn enter(&mut self, now: Time, worker: u32, job: PendingJob) {
         self.workers[worker as usize].window.held += 1;
         self.place(now, worker, job);
     }
 
     /// A job takes its place: at the end of its lane, or at once where there is no lane.
-    fn place(&mut self, now: Time, worker: u32, job: Pending) {
+    fn place(&mut self, now: Time, worker: u32, job: PendingJob) {
         let destination = self.gate(&job.destination);
         let lane = self.lane_of(&job);
         let head = match lane {
@@ -329,12 +329,12 @@ impl Scheduler {
         };
         self.jobs.insert(
             job.id,
-            Entry {
+            ScheduledJob {
                 worker,
                 destination,
                 lane,
                 due: job.due,
-                phase: Phase::InLane,
+                phase: JobPhase::InLane,
                 started: Time(0),
                 seen_alive: false,
                 woken: false,
@@ -349,10 +349,10 @@ impl Scheduler {
     fn promote(&mut self, now: Time, id: JobId) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.due <= now {
-            entry.phase = Phase::Ready;
+            entry.phase = JobPhase::Ready;
             self.ready.entry((entry.worker, entry.destination)).or_default().push_back(id);
         } else {
-            entry.phase = Phase::Timed;
+            entry.phase = JobPhase::Timed;
             if Mutant::TimerLost.is_on() && id.0 % 16 == 0 {
                 return;
             }
@@ -362,7 +362,7 @@ impl Scheduler {
 
     fn fire_timers(&mut self, now: Time) {
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
-            let current = self.jobs.get(&id).is_some_and(|entry| entry.phase == Phase::Timed && entry.due == at);
+            let current = self.jobs.get(&id).is_some_and(|entry| entry.phase == JobPhase::Timed && entry.due == at);
             if current && at > now {
                 return;
             }
@@ -374,7 +374,7 @@ impl Scheduler {
     }
 
     /// Runs what may run. Answers when a gate opens by itself.
-    fn dispatch(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Time> {
+    fn dispatch(&mut self, now: Time, actions: &mut Vec<SchedulerAction>) -> Option<Time> {
         let mut wake: Option<Time> = None;
         if self.ready.is_empty() || self.draining {
             return None;
@@ -411,14 +411,14 @@ impl Scheduler {
                 open.push_back(key);
             }
             let Some(entry) = self.jobs.get_mut(&id) else { continue };
-            entry.phase = Phase::Running;
+            entry.phase = JobPhase::Running;
             entry.started = now;
             worker.in_flight += 1;
             self.in_flight += 1;
             if let Some(change) = gate.start(now) {
-                actions.push(Action::Gate(name.clone(), change));
+                actions.push(SchedulerAction::Gate(name.clone(), change));
             }
-            actions.push(Action::Run(id));
+            actions.push(SchedulerAction::Run(id));
         }
         open.clear();
         self.turns = open;
@@ -429,22 +429,23 @@ impl Scheduler {
         &mut self,
         now: Time,
         id: JobId,
-        verdict: Option<Verdict>,
-        again: Option<Pending>,
-        actions: &mut Vec<Action>,
+        verdict: Option<DestinationHealth>,
+        again: Option<PendingJob>,
+        actions: &mut Vec<SchedulerAction>,
     ) {
-        let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.phase == Phase::Running) else {
+        let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.phase == JobPhase::Running) else {
             return;
         };
         let (worker, destination, started) = (entry.worker, entry.destination, entry.started);
         self.in_flight -= 1;
         self.workers[worker as usize].in_flight -= 1;
         let (name, gate) = &mut self.gates[destination as usize];
-        if let Some(change) = gate.finish(now, started, verdict.unwrap_or(Verdict::Silent), &mut self.random) {
-            actions.push(Action::Gate(name.clone(), change));
+        if let Some(change) = gate.finish(now, started, verdict.unwrap_or(DestinationHealth::Silent), &mut self.random)
+        {
+            actions.push(SchedulerAction::Gate(name.clone(), change));
         }
         let woken = self.jobs[&id].woken;
-        let again = again.map(|job| if woken { Pending { due: now, ..job } } else { job });
+        let again = again.map(|job| if woken { PendingJob { due: now, ..job } } else { job });
         match again {
             Some(job)
                 if self.lane_of(&job) == self.jobs[&id].lane
@@ -464,7 +465,7 @@ impl Scheduler {
                 // Without a verdict it was only handed on: the ledger does not know its new lane, and could not bring it back
                 // to it.
                 if verdict.is_some() && lane.is_some_and(|lane| !window.takes_moved(job.id, lane, full)) {
-                    window.left_memory(job.id);
+                    window.evicted(job.id);
                 } else {
                     self.place(now, worker, job);
                 }
@@ -473,7 +474,7 @@ impl Scheduler {
                 let seen_alive = self.jobs.get(&id).is_some_and(|entry| entry.seen_alive);
                 self.leave_lane(now, id);
                 let window = &mut self.workers[worker as usize].window;
-                window.left_memory(id);
+                window.evicted(id);
                 if seen_alive {
                     window.rewind(id);
                 }

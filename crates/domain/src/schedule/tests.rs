@@ -7,8 +7,15 @@ fn name(text: &str) -> Arc<str> {
     Arc::from(text)
 }
 
-fn pending(id: i64, entity: u64) -> Pending {
-    Pending { id: JobId(id), worker: name("w"), destination: name("crm"), order: Order::Fifo, entity, due: Time(0) }
+fn pending(id: i64, entity: u64) -> PendingJob {
+    PendingJob {
+        id: JobId(id),
+        worker: name("w"),
+        destination: name("crm"),
+        order: LaneOrder::Fifo,
+        entity,
+        due: Time(0),
+    }
 }
 
 fn scheduler(concurrency: u32) -> Scheduler {
@@ -29,16 +36,18 @@ fn scheduler(concurrency: u32) -> Scheduler {
     scheduler
 }
 
-fn step(scheduler: &mut Scheduler, now: i64, input: Input) -> (Vec<JobId>, Vec<Action>) {
+fn step(scheduler: &mut Scheduler, now: i64, input: Input) -> (Vec<JobId>, Vec<SchedulerAction>) {
     let mut actions = Vec::new();
     scheduler.step(Time(now), input, &mut actions);
-    let runs =
-        actions.iter().filter_map(|action| if let Action::Run(id) = action { Some(*id) } else { None }).collect();
+    let runs = actions
+        .iter()
+        .filter_map(|action| if let SchedulerAction::Run(id) = action { Some(*id) } else { None })
+        .collect();
     (runs, actions)
 }
 
 fn done(id: i64) -> Input {
-    Input::Settled { job: JobId(id), verdict: Some(Verdict::Healthy), again: None }
+    Input::Settled { job: JobId(id), verdict: Some(DestinationHealth::Healthy), again: None }
 }
 
 #[test]
@@ -54,11 +63,14 @@ fn one_entity_runs_one_at_a_time_and_in_order() {
 fn a_failed_job_keeps_the_head_of_its_lane() {
     let mut scheduler = scheduler(8);
     step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7)]));
-    let again = Pending { due: Time(500), ..pending(1, 7) };
-    let (runs, actions) =
-        step(&mut scheduler, 1, Input::Settled { job: JobId(1), verdict: Some(Verdict::Failing), again: Some(again) });
+    let again = PendingJob { due: Time(500), ..pending(1, 7) };
+    let (runs, actions) = step(
+        &mut scheduler,
+        1,
+        Input::Settled { job: JobId(1), verdict: Some(DestinationHealth::Failing), again: Some(again) },
+    );
     assert_eq!(runs, []);
-    assert!(actions.contains(&Action::WakeAt(Time(500))));
+    assert!(actions.contains(&SchedulerAction::WakeAt(Time(500))));
     assert_eq!(step(&mut scheduler, 499, Input::Tick).0, []);
     assert_eq!(step(&mut scheduler, 500, Input::Tick).0, [JobId(1)]);
 }
@@ -66,12 +78,16 @@ fn a_failed_job_keeps_the_head_of_its_lane() {
 #[test]
 fn one_destination_down_never_delays_another() {
     let mut scheduler = scheduler(100);
-    step(&mut scheduler, 0, Input::Pause(Target::Destination(name("crm"))));
-    let mut jobs: Vec<Pending> = (1..=50).map(|id| pending(id, id as u64)).collect();
-    jobs.extend((51..=54).map(|id| Pending { destination: name("ads"), worker: name("v"), ..pending(id, id as u64) }));
+    step(&mut scheduler, 0, Input::Pause(PauseTarget::Destination(name("crm"))));
+    let mut jobs: Vec<PendingJob> = (1..=50).map(|id| pending(id, id as u64)).collect();
+    jobs.extend((51..=54).map(|id| PendingJob {
+        destination: name("ads"),
+        worker: name("v"),
+        ..pending(id, id as u64)
+    }));
     let (runs, _) = step(&mut scheduler, 0, Input::Accepted(jobs));
     assert_eq!(runs, [51, 52, 53, 54].map(JobId));
-    let (runs, _) = step(&mut scheduler, 1, Input::Resume(Target::Destination(name("crm"))));
+    let (runs, _) = step(&mut scheduler, 1, Input::Resume(PauseTarget::Destination(name("crm"))));
     assert_eq!(runs.len(), 4, "the window of a fresh gate");
 }
 
@@ -86,15 +102,15 @@ fn a_workers_concurrency_is_its_limit() {
 #[test]
 fn a_backlog_stays_in_the_ledger_beyond_the_window() {
     let mut scheduler = scheduler(1);
-    let all: Vec<Pending> = (1..=WINDOW_JOBS_MAX as i64 + 10).map(|id| pending(id, id as u64)).collect();
+    let all: Vec<PendingJob> = (1..=WINDOW_JOBS_MAX as i64 + 10).map(|id| pending(id, id as u64)).collect();
     step(&mut scheduler, 0, Input::Accepted(all));
-    assert_eq!(scheduler.view(Time(0)).jobs_held, WINDOW_JOBS_MAX);
+    assert_eq!(scheduler.view(Time(0)).jobs_in_memory, WINDOW_JOBS_MAX);
     let mut asked = None;
     let mut id = 1;
     while asked.is_none() {
         let (_, actions) = step(&mut scheduler, id, done(id));
         asked = actions.iter().find_map(|action| {
-            if let Action::Load { after, limit, .. } = action { Some((*after, *limit)) } else { None }
+            if let SchedulerAction::Load { after, limit, .. } = action { Some((*after, *limit)) } else { None }
         });
         id += 1;
     }
@@ -108,21 +124,21 @@ fn a_scheduler_that_is_behind_need_not_hear_of_fresh_jobs() {
     let mut scheduler = scheduler(1);
     let worker = name("w");
     let last = WINDOW_JOBS_MAX as i64;
-    assert!(!scheduler.leaves_fresh(&worker) && !scheduler.leaves_fresh(&name("nobody")));
+    assert!(!scheduler.defers_new(&worker) && !scheduler.defers_new(&name("nobody")));
     step(&mut scheduler, 0, Input::Accepted((1..=last).map(|id| pending(id, id as u64)).collect()));
-    assert!(!scheduler.leaves_fresh(&worker), "the window is full, and nothing says yet that the ledger has more");
+    assert!(!scheduler.defers_new(&worker), "the window is full, and nothing says yet that the ledger has more");
     step(&mut scheduler, 0, Input::Accepted(vec![pending(last + 1, 1)]));
-    assert!(scheduler.leaves_fresh(&worker));
+    assert!(scheduler.defers_new(&worker));
     // Another is accepted, of which it never hears.
     let load = (1..).find_map(|id| {
         let (_, actions) = step(&mut scheduler, id, done(id));
-        actions.into_iter().find(|action| matches!(action, Action::Load { .. }))
+        actions.into_iter().find(|action| matches!(action, SchedulerAction::Load { .. }))
     });
-    assert!(matches!(load, Some(Action::Load { after: JobId(after), .. }) if after == last), "{load:?}");
-    assert!(!scheduler.leaves_fresh(&worker), "what comes while a load runs must be heard of");
+    assert!(matches!(load, Some(SchedulerAction::Load { after: JobId(after), .. }) if after == last), "{load:?}");
+    assert!(!scheduler.defers_new(&worker), "what comes while a load runs must be heard of");
     let both = vec![pending(last + 1, 1), pending(last + 2, 2)];
     step(&mut scheduler, 0, Input::Loaded { worker: worker.clone(), jobs: both, more: false });
-    assert!(scheduler.holds(JobId(last + 2)) && !scheduler.leaves_fresh(&worker));
+    assert!(scheduler.holds(JobId(last + 2)) && !scheduler.defers_new(&worker));
 }
 
 #[test]
@@ -130,12 +146,15 @@ fn a_job_accepted_while_loading_is_not_lost() {
     let mut scheduler = Scheduler::new(Random::seeded(1));
     let (_, actions) =
         step(&mut scheduler, 0, Input::Configured { workers: vec![(name("w"), 4)], destinations: vec![] });
-    assert!(matches!(actions[0], Action::Load { after: JobId(0), .. }));
+    assert!(matches!(actions[0], SchedulerAction::Load { after: JobId(0), .. }));
     assert_eq!(step(&mut scheduler, 0, Input::Accepted(vec![pending(5, 5)])).0, []);
     let (_, actions) =
         step(&mut scheduler, 0, Input::Loaded { worker: name("w"), jobs: vec![pending(4, 4)], more: false });
-    assert!(actions.contains(&Action::Run(JobId(4))));
-    assert!(actions.iter().any(|action| matches!(action, Action::Load { after: JobId(4), .. })), "{actions:?}");
+    assert!(actions.contains(&SchedulerAction::Run(JobId(4))));
+    assert!(
+        actions.iter().any(|action| matches!(action, SchedulerAction::Load { after: JobId(4), .. })),
+        "{actions:?}"
+    );
 }
 
 #[test]
@@ -152,8 +171,8 @@ fn one_noisy_entity_does_not_fill_the_window() {
         let (runs, actions) = step(&mut scheduler, now, done(*order.last().unwrap()));
         order.extend(runs.iter().map(|id| id.0));
         for action in actions {
-            if let Action::Load { after, limit, .. } = action {
-                let jobs: Vec<Pending> = (after.0 + 1..=LANE_JOBS_MAX as i64 * 3)
+            if let SchedulerAction::Load { after, limit, .. } = action {
+                let jobs: Vec<PendingJob> = (after.0 + 1..=LANE_JOBS_MAX as i64 * 3)
                     .filter(|id| !order.contains(id) || order.last() == Some(id))
                     .take(limit)
                     .map(|id| pending(id, 7))
@@ -173,9 +192,12 @@ fn one_noisy_entity_does_not_fill_the_window() {
 fn a_step_to_another_destination_changes_lanes() {
     let mut scheduler = scheduler(8);
     step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7)]));
-    let again = Pending { destination: name("ads"), ..pending(1, 7) };
-    let (runs, _) =
-        step(&mut scheduler, 1, Input::Settled { job: JobId(1), verdict: Some(Verdict::Healthy), again: Some(again) });
+    let again = PendingJob { destination: name("ads"), ..pending(1, 7) };
+    let (runs, _) = step(
+        &mut scheduler,
+        1,
+        Input::Settled { job: JobId(1), verdict: Some(DestinationHealth::Healthy), again: Some(again) },
+    );
     assert_eq!(runs.into_iter().collect::<HashSet<_>>(), HashSet::from([JobId(1), JobId(2)]));
 }
 
@@ -185,8 +207,11 @@ fn a_revived_job_behind_the_cursor_is_looked_for() {
     step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 1), pending(2, 2)]));
     step(&mut scheduler, 1, done(1));
     step(&mut scheduler, 1, done(2));
-    let (_, actions) = step(&mut scheduler, 2, Input::Revived { worker: name("w"), first: JobId(1) });
-    assert!(actions.iter().any(|action| matches!(action, Action::Load { after: JobId(0), .. })), "{actions:?}");
+    let (_, actions) = step(&mut scheduler, 2, Input::Requeued { worker: name("w"), first: JobId(1) });
+    assert!(
+        actions.iter().any(|action| matches!(action, SchedulerAction::Load { after: JobId(0), .. })),
+        "{actions:?}"
+    );
 }
 
 /// A model of the world around the scheduler: a ledger of live jobs, and attempts that end at random.
@@ -223,8 +248,8 @@ mod model {
                         if !failed { finished.push(id); }
                         Input::Settled {
                             job: JobId(id),
-                            verdict: Some(if failed { Verdict::Failing } else { Verdict::Healthy }),
-                            again: failed.then(|| Pending { due, ..job(id) }),
+                            verdict: Some(if failed { DestinationHealth::Failing } else { DestinationHealth::Healthy }),
+                            again: failed.then(|| PendingJob { due, ..job(id) }),
                         }
                     }
                     _ => {
@@ -238,7 +263,7 @@ mod model {
                 idle += 1;
                 for action in actions {
                     match action {
-                        Action::Run(id) => {
+                        SchedulerAction::Run(id) => {
                             idle = 0;
                             *attempts.entry(id.0).or_default() += 1;
                             let entity = entity_of[id.0 as usize];
@@ -250,13 +275,13 @@ mod model {
                             running.push(id.0);
                             prop_assert!(running.len() <= concurrency as usize);
                         }
-                        Action::Load { after, limit, .. } => {
-                            let jobs: Vec<Pending> = (after.0 + 1..=accepted).filter(|id| !finished.contains(id)).take(limit).map(job).collect();
+                        SchedulerAction::Load { after, limit, .. } => {
+                            let jobs: Vec<PendingJob> = (after.0 + 1..=accepted).filter(|id| !finished.contains(id)).take(limit).map(job).collect();
                             let more = jobs.len() == limit;
                             queue.push_back(Input::Loaded { worker: name("w"), jobs, more });
                         }
-                        Action::WakeAt(at) => wake = Some(at),
-                        Action::Gate(..) => {}
+                        SchedulerAction::WakeAt(at) => wake = Some(at),
+                        SchedulerAction::Gate(..) => {}
                     }
                 }
                 prop_assert!(idle < 100_000, "stuck with {} of {} finished", finished.len(), jobs);

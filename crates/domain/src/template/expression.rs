@@ -7,9 +7,9 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
 use super::function::{Call, Function};
-use super::needs::Needs;
 use super::scope::Scope;
-use super::tweak::Tweaks;
+use super::scope_reads::ScopeReads;
+use super::text_filter::TextFilters;
 use crate::path::Path;
 
 /// How many instructions one evaluation may take. A typical one takes under a hundred.
@@ -49,8 +49,8 @@ enum Form {
 struct Jinja {
     expression: minijinja::Expression<'static, 'static>,
     /// The same for a text, if it is no more than a path and a few changes to what stands there.
-    short: Option<(Tweaks, String, Path)>,
-    needs: Needs,
+    short: Option<(TextFilters, String, Path)>,
+    needs: ScopeReads,
 }
 
 impl Expression {
@@ -73,9 +73,9 @@ impl Expression {
         let expression = ENVIRONMENT
             .compile_expression_owned(quoted.clone())
             .map_err(|error| TemplateProblem(format!("`{source}` is not an expression: {}", describe(&error))))?;
-        let short = Tweaks::parse(source)
+        let short = TextFilters::parse(source)
             .and_then(|(tweaks, inside)| plain_path(inside).map(|(root, path)| (tweaks, root, path)));
-        let needs = Needs::of(&quoted, &expression);
+        let needs = ScopeReads::of(&quoted, &expression);
         Ok(Expression { source: source.to_owned(), form: Form::Jinja(Box::new(Jinja { expression, short, needs })) })
     }
 

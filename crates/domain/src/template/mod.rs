@@ -6,9 +6,9 @@
 mod expression;
 mod function;
 mod message;
-mod needs;
 mod scope;
-mod tweak;
+mod scope_reads;
+mod text_filter;
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ pub enum Template {
     /// Names to templates, in the order written. An entry whose value is undefined is left out.
     Map(Vec<(String, Template)>),
     /// What is known of a sender: the first of these ways that is there.
-    Ways(Ways),
+    Ways(Coalesce),
 }
 
 /// Several ways to find one value, the best first.
 #[derive(Clone, Debug)]
-pub struct Ways {
+pub struct Coalesce {
     /// Each is made of parts, in order. It is there if its first part is; others that are missing count as empty.
     pub ways: Vec<Vec<Expression>>,
     /// What stands between two parts.
@@ -49,7 +49,7 @@ pub struct Ways {
     pub otherwise: Option<String>,
 }
 
-impl Ways {
+impl Coalesce {
     fn find(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
         for way in &self.ways {
             let [first, rest @ ..] = way.as_slice() else { continue };

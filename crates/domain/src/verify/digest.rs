@@ -3,7 +3,7 @@
 use aws_lc_rs::{constant_time, hmac};
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 
-use super::refusal::MalformedSignature;
+use super::error::MalformedSignature;
 
 /// How many signatures one request may carry. Senders send one, or two while a secret is rotated.
 pub const SIGNATURES_MAX: usize = 16;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::refusal::Refusal;
+use super::error::VerifyError;
 
 /// How a time of signing is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl TimestampUnit {
     ///
     /// Both are compared in the precision in which the sender writes: a sender that cuts its clock
     /// off at the second must not seem up to a second older than it is.
-    pub(super) fn check(self, at: Timestamp, now: Timestamp, tolerance: Option<Duration>) -> Result<(), Refusal> {
+    pub(super) fn check(self, at: Timestamp, now: Timestamp, tolerance: Option<Duration>) -> Result<(), VerifyError> {
         let Some(tolerance) = tolerance else { return Ok(()) };
         let age_ms = match self {
             TimestampUnit::Seconds | TimestampUnit::HttpDate => (now.as_second() - at.as_second()) * 1000,
@@ -60,9 +60,9 @@ impl TimestampUnit {
         }
         let tolerance_seconds = tolerance.as_secs();
         Err(if age_ms > 0 {
-            Refusal::TimestampTooOld { age_seconds: age_ms / 1000, tolerance_seconds }
+            VerifyError::TimestampTooOld { age_seconds: age_ms / 1000, tolerance_seconds }
         } else {
-            Refusal::TimestampInFuture { ahead_seconds: -age_ms / 1000, tolerance_seconds }
+            VerifyError::TimestampInFuture { ahead_seconds: -age_ms / 1000, tolerance_seconds }
         })
     }
 }

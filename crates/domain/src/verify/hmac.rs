@@ -10,10 +10,12 @@ use serde_json::Value;
 
 use super::Verified;
 use super::digest::{Algorithm, Candidates, Encoding};
+use super::error::{MalformedSignature, VerifyError};
 use super::freshness::TimestampUnit;
+use super::hmac_settings::{
+    Assign, HmacSettings, Layout, Separator, SignatureHeader, TimestampSettings, TimestampSource,
+};
 use super::problem::SettingsProblem;
-use super::recipe::{Assign, HmacSettings, Layout, Separator, SignatureHeader, TimestampSettings, TimestampSource};
-use super::refusal::{MalformedSignature, Refusal};
 use super::request::Request;
 use super::secret::{Keyring, Secret};
 use super::template::{self, Part};
@@ -115,7 +117,7 @@ impl HmacCheck {
         })
     }
 
-    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let found = self.signature_headers(request)?;
         let candidates = self.candidates(&found)?;
         let stamp = match &self.timestamp {
@@ -123,7 +125,7 @@ impl HmacCheck {
             None => None,
         };
         let id = match &self.id_header {
-            Some(name) => request.header(name).ok_or_else(|| Refusal::IdMissing { place: header_place(name) })?,
+            Some(name) => request.header(name).ok_or_else(|| VerifyError::IdMissing { place: header_place(name) })?,
             None => b"",
         };
         let url = self.url.as_ref().map_or(Cow::Borrowed(""), |url| url.of_request(request));
@@ -136,7 +138,7 @@ impl HmacCheck {
         };
         let secret = self
             .keys
-            .admit(now, Refusal::SignatureMismatch, |key| candidates.contain(self.tag(key, &filling).as_ref()))?;
+            .admit(now, VerifyError::SignatureMismatch, |key| candidates.contain(self.tag(key, &filling).as_ref()))?;
         Ok(Verified::by(secret, stamp.map(|(_, at)| at)))
     }
 
@@ -164,7 +166,7 @@ impl HmacCheck {
         self.url.as_ref().map_or("", PublicUrl::text)
     }
 
-    fn signature_headers<'a>(&'a self, request: &Request<'a>) -> Result<Found<'a>, Refusal> {
+    fn signature_headers<'a>(&'a self, request: &Request<'a>) -> Result<Found<'a>, VerifyError> {
         let get = |name: &'a str| request.header(name).map(|value| (name, value));
         let (first, second, name) = match &self.header {
             SignatureHeader::One(name) => (get(name), None, name),
@@ -176,11 +178,11 @@ impl HmacCheck {
         };
         match first {
             Some(first) => Ok(Found { first, second }),
-            None => Err(Refusal::SignatureMissing { place: header_place(name) }),
+            None => Err(VerifyError::SignatureMissing { place: header_place(name) }),
         }
     }
 
-    fn candidates(&self, found: &Found<'_>) -> Result<Candidates, Refusal> {
+    fn candidates(&self, found: &Found<'_>) -> Result<Candidates, VerifyError> {
         let mut seen = 0;
         let signatures = std::iter::once(found.first)
             .chain(found.second)
@@ -193,7 +195,7 @@ impl HmacCheck {
                 MalformedSignature::NoKnownVersion if seen > 0 => MalformedSignature::Prefix,
                 other => other,
             };
-            Refusal::malformed(header_place(found.first.0), problem)
+            VerifyError::malformed(header_place(found.first.0), problem)
         })
     }
 
@@ -215,7 +217,7 @@ impl HmacCheck {
         request: &Request<'a>,
         signature_header: &'a [u8],
         now: Timestamp,
-    ) -> Result<(Cow<'a, [u8]>, Timestamp), Refusal> {
+    ) -> Result<(Cow<'a, [u8]>, Timestamp), VerifyError> {
         let text = match &source.place {
             StampPlace::Header(name) => request.header(name).map(Cow::Borrowed),
             StampPlace::Field(key) => match &self.layout {
@@ -227,8 +229,8 @@ impl HmacCheck {
             StampPlace::Body(..) => source.place.in_body(request.body).map(Cow::Owned),
         };
         let text = text.filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| Refusal::TimestampMissing { place: source.place.name() })?;
-        let malformed = || Refusal::TimestampMalformed { place: source.place.name() };
+        let text = text.ok_or_else(|| VerifyError::TimestampMissing { place: source.place.name() })?;
+        let malformed = || VerifyError::TimestampMalformed { place: source.place.name() };
         let at = source.unit.parse(&text).ok_or_else(malformed)?;
         source.unit.check(at, now, self.tolerance)?;
         Ok((text, at))

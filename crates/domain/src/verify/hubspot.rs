@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::Verified;
 use super::digest::{Algorithm, Encoding, same};
+use super::error::{MalformedSignature, VerifyError};
 use super::freshness::TimestampUnit;
 use super::hmac::header_place;
 use super::problem::SettingsProblem;
-use super::refusal::{MalformedSignature, Refusal};
 use super::request::Request;
 use super::secret::{Keyring, Secret};
 use super::text::escaped_byte;
@@ -92,15 +92,15 @@ impl HubspotCheck {
         Ok(HubspotCheck { version, url, tolerance: tolerance.unwrap_or(TOLERANCE), keys })
     }
 
-    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let version = self.settle(request)?;
         let (name, encoding) = match version {
             Settled::V3 => (SIGNATURE_V3, Encoding::Base64),
             Settled::V1 | Settled::V2 => (SIGNATURE, Encoding::Hex),
         };
         let value = request.header(name);
-        let value = value.ok_or_else(|| Refusal::SignatureMissing { place: header_place(name) })?;
-        let malformed = |problem| Refusal::malformed(header_place(name), problem);
+        let value = value.ok_or_else(|| VerifyError::SignatureMissing { place: header_place(name) })?;
+        let malformed = |problem| VerifyError::malformed(header_place(name), problem);
         let candidate = encoding.decode(value).map_err(malformed)?;
         if candidate.bytes().len() != Algorithm::Sha256.digest_bytes() {
             return Err(malformed(MalformedSignature::Length));
@@ -115,13 +115,14 @@ impl HubspotCheck {
         };
         let timestamp = stamp.map_or(&b""[..], |(text, _)| text);
         let signed = Signed { method: request.method, url: &url, body: request.body, timestamp };
-        let secret =
-            self.keys.admit(now, Refusal::SignatureMismatch, |key| signed.matches(version, key, candidate.bytes()))?;
+        let secret = self
+            .keys
+            .admit(now, VerifyError::SignatureMismatch, |key| signed.matches(version, key, candidate.bytes()))?;
         Ok(Verified::by(secret, stamp.map(|(_, at)| at)))
     }
 
-    fn settle(&self, request: &Request<'_>) -> Result<Settled, Refusal> {
-        let unknown = || Refusal::malformed(header_place(VERSION), MalformedSignature::NoKnownVersion);
+    fn settle(&self, request: &Request<'_>) -> Result<Settled, VerifyError> {
+        let unknown = || VerifyError::malformed(header_place(VERSION), MalformedSignature::NoKnownVersion);
         let said = match request.header(VERSION) {
             Some(b"v1") => Some(Settled::V1),
             Some(b"v2") => Some(Settled::V2),
@@ -138,11 +139,11 @@ impl HubspotCheck {
         }
     }
 
-    fn stamp<'a>(&self, request: &Request<'a>, now: Timestamp) -> Result<(&'a [u8], Timestamp), Refusal> {
+    fn stamp<'a>(&self, request: &Request<'a>, now: Timestamp) -> Result<(&'a [u8], Timestamp), VerifyError> {
         let place = || header_place(TIMESTAMP);
         let text = request.header(TIMESTAMP);
-        let text = text.ok_or_else(|| Refusal::TimestampMissing { place: place() })?;
-        let at = UNIT.parse(text).ok_or_else(|| Refusal::TimestampMalformed { place: place() })?;
+        let text = text.ok_or_else(|| VerifyError::TimestampMissing { place: place() })?;
+        let at = UNIT.parse(text).ok_or_else(|| VerifyError::TimestampMalformed { place: place() })?;
         UNIT.check(at, now, Some(self.tolerance))?;
         Ok((text, at))
     }

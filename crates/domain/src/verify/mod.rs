@@ -5,23 +5,23 @@
 //! matters. [`handshake`] answers the requests that only ask whether somebody is there, [`sign`] makes
 //! what a sender would send, and [`preset`] knows the rest about each sender.
 
+mod body_signature;
+mod credential;
 mod digest;
-mod embedded;
+mod error;
 mod freshness;
 mod handshake;
 mod hmac;
+mod hmac_presets;
+mod hmac_settings;
 mod hubspot;
 mod preset;
 mod problem;
-mod proof;
-mod recipe;
-mod refusal;
 mod request;
 mod scheme;
 mod secret;
-mod senders;
 mod sendgrid;
-mod shared;
+mod shared_secret;
 mod sign;
 mod standard;
 mod template;
@@ -30,24 +30,24 @@ mod twilio;
 mod url;
 mod verifier;
 
+pub use credential::CredentialLocation;
 pub use digest::{Algorithm, Encoding, SIGNATURES_MAX};
+pub use error::{MalformedSignature, VerifyError};
 pub use freshness::TimestampUnit;
 pub use handshake::{HandshakeAnswer, handshake};
 pub use hmac::{HEADER_MARKS, is_header_name};
-pub use hubspot::HubspotVersion;
-pub use preset::{BodyForm, Composed, FieldPath, Preset, Source, Success, preset};
-pub use problem::SettingsProblem;
-pub use proof::ProofPlace;
-pub use recipe::{
+pub use hmac_settings::{
     Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings, TimestampSource,
 };
-pub use refusal::{MalformedSignature, Refusal};
+pub use hubspot::HubspotVersion;
+pub use preset::{BodyForm, Composed, FieldLocation, FieldPath, Preset, Success, preset};
+pub use problem::SettingsProblem;
 pub use request::{HeaderSource, Request};
 pub use scheme::{Scheme, UnknownScheme};
 pub use secret::{Secret, SecretValue};
-pub use shared::TokenPlace;
+pub use shared_secret::TokenPlace;
 pub use sign::{SignProblem, SignedRequest, UnsignedRequest, sign};
-pub use template::TemplateProblem;
+pub use template::SignedStringProblem;
 pub(crate) use text::{form_pairs, percent_encode};
 pub use url::UrlProblem;
-pub use verifier::{Settings, Verified, Verifier, verify};
+pub use verifier::{Verified, Verifier, VerifierSettings, verify};

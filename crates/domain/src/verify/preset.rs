@@ -13,7 +13,7 @@ pub type FieldPath = &'static [&'static str];
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum FieldLocation {
     /// In this header.
     Header(&'static str),
     /// In the body; in the single event where the body holds several.
@@ -22,7 +22,7 @@ pub enum Source {
 
 /// Parts of which a value is made, in order. It is there if the first part is; others that are
 /// missing count as empty.
-pub type Composed = &'static [Source];
+pub type Composed = &'static [FieldLocation];
 
 /// What the body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Preset {
     /// Ways to tell what happened, the best first.
     pub event_type: &'static [Composed],
     /// Where the moment of the event is, the best first.
-    pub occurred_at: &'static [(Source, TimestampUnit)],
+    pub occurred_at: &'static [(FieldLocation, TimestampUnit)],
     /// How long after the first attempt the sender may still repeat it. `None` is not published,
     /// zero is never.
     pub retry_horizon: Option<Duration>,
@@ -89,7 +89,7 @@ const fn hours(hours: u64) -> Option<Duration> {
     minutes(hours * 60)
 }
 
-use Source::{Body, Header};
+use FieldLocation::{Body, Header};
 
 const TYPE: &[Composed] = &[&[Body(&["type"])]];
 const EVENT_ID: &[Composed] = &[&[Body(&["event_id"])]];

@@ -1,7 +1,7 @@
 //! What is wrong with the settings of a verifier, for the person who wrote them.
 
 use super::scheme::Scheme;
-use super::template::TemplateProblem;
+use super::template::SignedStringProblem;
 use super::url::UrlProblem;
 
 /// What is wrong with the settings of a verifier. No message contains a secret.
@@ -71,7 +71,7 @@ pub enum SettingsProblem {
     Path(String),
     /// The signed string.
     #[error("the signed string is not usable: {0}")]
-    Template(TemplateProblem),
+    Template(SignedStringProblem),
     /// `{timestamp}` with no place to take it from.
     #[error("the signed string holds {{timestamp}}, but no place to take it from is set")]
     TimestampSourceMissing,

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::refusal::Refusal;
+use super::error::VerifyError;
 
 /// A secret text. Neither `Debug` nor `Display` shows it; only [`SecretValue::expose`] hands it out.
 #[derive(Clone, Deserialize)]
@@ -100,9 +100,9 @@ impl<K> Keyring<K> {
     pub(super) fn admit(
         &self,
         now: Timestamp,
-        mismatch: Refusal,
+        mismatch: VerifyError,
         mut matches: impl FnMut(&K) -> bool,
-    ) -> Result<&str, Refusal> {
+    ) -> Result<&str, VerifyError> {
         let mut expired = None;
         for keyed in &self.0 {
             let alive = keyed.is_alive(now);
@@ -114,7 +114,7 @@ impl<K> Keyring<K> {
             }
         }
         Err(match expired {
-            Some(keyed) => Refusal::SecretExpired { secret: keyed.name.to_string() },
+            Some(keyed) => VerifyError::SecretExpired { secret: keyed.name.to_string() },
             None => mismatch,
         })
     }
@@ -168,11 +168,11 @@ mod tests {
     fn a_secret_is_accepted_up_to_and_including_its_last_moment() {
         let ring = ring(&[("old", Some(100)), ("new", None)]);
         let admit =
-            |now, name: &str| ring.admit(at(now), Refusal::SignatureMismatch, |key| key == name).map(str::to_owned);
+            |now, name: &str| ring.admit(at(now), VerifyError::SignatureMismatch, |key| key == name).map(str::to_owned);
         assert_eq!(admit(100, "old"), Ok("old".into()));
-        assert_eq!(admit(101, "old"), Err(Refusal::SecretExpired { secret: "old".into() }));
+        assert_eq!(admit(101, "old"), Err(VerifyError::SecretExpired { secret: "old".into() }));
         assert_eq!(admit(101, "new"), Ok("new".into()));
-        assert_eq!(admit(101, "other"), Err(Refusal::SignatureMismatch));
+        assert_eq!(admit(101, "other"), Err(VerifyError::SignatureMismatch));
         assert_eq!(ring.signing(at(100)).unwrap(), "old");
         assert_eq!(ring.signing(at(101)).unwrap(), "new");
     }

@@ -10,10 +10,10 @@ use jiff::Timestamp;
 
 use super::Verified;
 use super::digest::Encoding;
+use super::error::VerifyError;
 use super::freshness::TimestampUnit;
 use super::hmac::header_place;
 use super::problem::SettingsProblem;
-use super::refusal::Refusal;
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
 use super::sign::SignProblem;
@@ -47,27 +47,27 @@ impl SendgridCheck {
         Ok(SendgridCheck { tolerance, keys, signing_key: signing_key.map(read_pair).transpose()? })
     }
 
-    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let place = || header_place(SIGNATURE);
         let value = request.header(SIGNATURE);
-        let value = value.ok_or_else(|| Refusal::SignatureMissing { place: place() })?;
+        let value = value.ok_or_else(|| VerifyError::SignatureMissing { place: place() })?;
         let signature = Encoding::Base64.decode(value);
-        let signature = signature.map_err(|problem| Refusal::malformed(place(), problem))?;
+        let signature = signature.map_err(|problem| VerifyError::malformed(place(), problem))?;
 
         let place = || header_place(TIMESTAMP);
         let timestamp = request.header(TIMESTAMP);
-        let timestamp = timestamp.ok_or_else(|| Refusal::TimestampMissing { place: place() })?;
+        let timestamp = timestamp.ok_or_else(|| VerifyError::TimestampMissing { place: place() })?;
         let at = UNIT.parse(timestamp);
-        let at = at.ok_or_else(|| Refusal::TimestampMalformed { place: place() })?;
+        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { place: place() })?;
         UNIT.check(at, now, self.tolerance)?;
 
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(timestamp);
         context.update(request.body);
         let digest = context.finish();
-        let secret = self
-            .keys
-            .admit(now, Refusal::SignatureMismatch, |key| key.verify_digest_sig(&digest, signature.bytes()).is_ok())?;
+        let secret = self.keys.admit(now, VerifyError::SignatureMismatch, |key| {
+            key.verify_digest_sig(&digest, signature.bytes()).is_ok()
+        })?;
         Ok(Verified::by(secret, Some(at)))
     }
 

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::hmac::{Filling, HmacCheck, StampPlace};
-use super::preset::{Source, preset};
-use super::recipe::{Assign, Layout, Separator, SignatureHeader};
+use super::hmac_settings::{Assign, Layout, Separator, SignatureHeader};
+use super::preset::{FieldLocation, preset};
 use super::request::Request;
 use super::scheme::Scheme;
 use super::secret::SecretValue;
-use super::shared::{SharedCheck, SharedPlace};
+use super::shared_secret::{SharedCheck, SharedPlace};
 use super::text::percent_encode;
 use super::verifier::{Check, Verifier};
 
@@ -259,7 +259,7 @@ impl SignedRequest {
 
     /// Sends the id in the header where this sender's ids are, if they are in one.
     fn set_id(&mut self, scheme: Scheme, id: &str) {
-        if let Some([Source::Header(name)]) = preset(scheme).event_id.first() {
+        if let Some([FieldLocation::Header(name)]) = preset(scheme).event_id.first() {
             let is_set = self.headers.iter().any(|(own, _)| own == name);
             if !is_set && !id.is_empty() {
                 self.set(name, id.to_owned());

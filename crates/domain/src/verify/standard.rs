@@ -10,11 +10,11 @@ use jiff::Timestamp;
 
 use super::Verified;
 use super::digest::{Algorithm, Candidates, Encoding};
+use super::error::{MalformedSignature, VerifyError};
 use super::freshness::TimestampUnit;
 use super::hmac::{fields, header_place};
+use super::hmac_settings::{Assign, SecretEncoding, Separator};
 use super::problem::SettingsProblem;
-use super::recipe::{Assign, SecretEncoding, Separator};
-use super::refusal::{MalformedSignature, Refusal};
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
 use super::sign::SignProblem;
@@ -107,21 +107,21 @@ impl StandardCheck {
         })
     }
 
-    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let family = self.family(request);
-        let missing = |name| Refusal::SignatureMissing { place: header_place(name) };
+        let missing = |name| VerifyError::SignatureMissing { place: header_place(name) };
         let value = request.header(family.signature).ok_or_else(|| missing(family.signature))?;
         let id = request.header(family.id);
-        let id = id.ok_or_else(|| Refusal::IdMissing { place: header_place(family.id) })?;
+        let id = id.ok_or_else(|| VerifyError::IdMissing { place: header_place(family.id) })?;
         // A full stop in the id would let one signed text be read as another id and timestamp.
         if id.contains(&b'.') {
-            return Err(Refusal::IdMalformed { place: header_place(family.id) });
+            return Err(VerifyError::IdMalformed { place: header_place(family.id) });
         }
         let place = || header_place(family.timestamp);
         let timestamp = request.header(family.timestamp);
-        let timestamp = timestamp.ok_or_else(|| Refusal::TimestampMissing { place: place() })?;
+        let timestamp = timestamp.ok_or_else(|| VerifyError::TimestampMissing { place: place() })?;
         let at = UNIT.parse(timestamp);
-        let at = at.ok_or_else(|| Refusal::TimestampMalformed { place: place() })?;
+        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { place: place() })?;
         UNIT.check(at, now, Some(self.tolerance))?;
 
         let listed = |version| fields(value, Separator::Space, Assign::Comma, version);
@@ -129,10 +129,10 @@ impl StandardCheck {
         let v1a = Candidates::decode(Encoding::Base64, 64, listed("v1a"));
         if let (Err(hmac), Err(ed25519)) = (&v1, &v1a) {
             let problem = if *hmac == MalformedSignature::NoKnownVersion { ed25519 } else { hmac };
-            return Err(Refusal::malformed(header_place(family.signature), *problem));
+            return Err(VerifyError::malformed(header_place(family.signature), *problem));
         }
         let mut joined = None;
-        let secret = self.keys.admit(now, Refusal::SignatureMismatch, |key| match key {
+        let secret = self.keys.admit(now, VerifyError::SignatureMismatch, |key| match key {
             StandardKey::Hmac(key) => {
                 v1.as_ref().is_ok_and(|candidates| candidates.contain(tag(key, id, timestamp, request.body).as_ref()))
             }

@@ -13,7 +13,7 @@ pub(super) enum Part {
 
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateProblem {
+pub enum SignedStringProblem {
     /// A placeholder that does not exist.
     #[error(
         "it holds the placeholder {{{0}}}, which does not exist; there are {{body}}, {{timestamp}}, \
@@ -29,35 +29,35 @@ pub enum TemplateProblem {
 }
 
 /// Reads a template.
-pub(super) fn parse(template: &str) -> Result<Box<[Part]>, TemplateProblem> {
+pub(super) fn parse(template: &str) -> Result<Box<[Part]>, SignedStringProblem> {
     let mut parts = Vec::new();
     let mut rest = template;
     while !rest.is_empty() {
         let literal = &rest[..rest.find('{').unwrap_or(rest.len())];
         if literal.contains('}') {
-            return Err(TemplateProblem::Brace);
+            return Err(SignedStringProblem::Brace);
         }
         if !literal.is_empty() {
             parts.push(Part::Literal(literal.as_bytes().into()));
         }
         rest = &rest[literal.len()..];
         if let Some(inside) = rest.strip_prefix('{') {
-            let (name, after) = inside.split_once('}').ok_or(TemplateProblem::Brace)?;
+            let (name, after) = inside.split_once('}').ok_or(SignedStringProblem::Brace)?;
             parts.push(placeholder(name)?);
             rest = after;
         }
     }
-    if parts.contains(&Part::Body) { Ok(parts.into()) } else { Err(TemplateProblem::NoBody) }
+    if parts.contains(&Part::Body) { Ok(parts.into()) } else { Err(SignedStringProblem::NoBody) }
 }
 
-fn placeholder(name: &str) -> Result<Part, TemplateProblem> {
+fn placeholder(name: &str) -> Result<Part, SignedStringProblem> {
     Ok(match name {
         "body" => Part::Body,
         "timestamp" => Part::Timestamp,
         "id" => Part::Id,
         "url" => Part::Url,
         "method" => Part::Method,
-        other => return Err(TemplateProblem::UnknownPlaceholder(other.to_owned())),
+        other => return Err(SignedStringProblem::UnknownPlaceholder(other.to_owned())),
     })
 }
 
@@ -82,12 +82,12 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let unknown = TemplateProblem::UnknownPlaceholder("ts".into());
+        let unknown = SignedStringProblem::UnknownPlaceholder("ts".into());
         assert_eq!(parse("{ts}.{body}"), Err(unknown.clone()));
         assert!(unknown.to_string().contains("{ts}"), "{unknown}");
-        assert_eq!(parse("{body"), Err(TemplateProblem::Brace));
-        assert_eq!(parse("body}{body}"), Err(TemplateProblem::Brace));
-        assert_eq!(parse("{timestamp}"), Err(TemplateProblem::NoBody));
-        assert_eq!(parse(""), Err(TemplateProblem::NoBody));
+        assert_eq!(parse("{body"), Err(SignedStringProblem::Brace));
+        assert_eq!(parse("body}{body}"), Err(SignedStringProblem::Brace));
+        assert_eq!(parse("{timestamp}"), Err(SignedStringProblem::NoBody));
+        assert_eq!(parse(""), Err(SignedStringProblem::NoBody));
     }
 }

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use super::Verified;
 use super::digest::{Algorithm, Candidates, Encoding, same};
+use super::error::VerifyError;
 use super::hmac::header_place;
 use super::problem::SettingsProblem;
-use super::refusal::Refusal;
 use super::request::Request;
 use super::secret::{Keyring, Secret};
 use super::text::{form_pairs, percent_encode};
@@ -38,12 +38,12 @@ impl TwilioCheck {
         Ok(TwilioCheck { url, keys })
     }
 
-    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, Refusal> {
+    pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let value = request.header(SIGNATURE);
-        let value = value.ok_or_else(|| Refusal::SignatureMissing { place: header_place(SIGNATURE) })?;
+        let value = value.ok_or_else(|| VerifyError::SignatureMissing { place: header_place(SIGNATURE) })?;
         let bytes = Algorithm::Sha1.digest_bytes();
         let candidates = Candidates::decode(Encoding::Base64, bytes, std::iter::once(value))
-            .map_err(|problem| Refusal::malformed(header_place(SIGNATURE), problem))?;
+            .map_err(|problem| VerifyError::malformed(header_place(SIGNATURE), problem))?;
         let url = self.url.of_request(request);
         let forms = url_forms(&url);
         let matches = |key: &hmac::Key, parameters: &Parameters<'_>| {
@@ -51,7 +51,7 @@ impl TwilioCheck {
             forms.any(|form| candidates.contain(tag(key, form, parameters).as_ref()))
         };
         let admit = |parameters: &Parameters<'_>| {
-            self.keys.admit(now, Refusal::SignatureMismatch, |key| matches(key, parameters))
+            self.keys.admit(now, VerifyError::SignatureMismatch, |key| matches(key, parameters))
         };
 
         // With a digest of the body in it, the URL alone is what is signed.
@@ -60,12 +60,12 @@ impl TwilioCheck {
                 Ok(secret) => {
                     let own = digest::digest(&digest::SHA256, request.body);
                     if !same(own.as_ref(), &signed_digest) {
-                        return Err(Refusal::BodyMismatch);
+                        return Err(VerifyError::BodyMismatch);
                     }
                     return Ok(Verified::by(secret, None));
                 }
-                Err(Refusal::SecretExpired { secret }) => {
-                    return Err(Refusal::SecretExpired { secret });
+                Err(VerifyError::SecretExpired { secret }) => {
+                    return Err(VerifyError::SecretExpired { secret });
                 }
                 Err(_) => {}
             }

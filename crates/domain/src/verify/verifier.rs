@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::embedded::{GoogleCheck, GraphCheck, MailgunCheck};
+use super::body_signature::{GoogleCheck, GraphCheck, MailgunCheck};
+use super::error::VerifyError;
 use super::hmac::HmacCheck;
+use super::hmac_presets;
+use super::hmac_settings::HmacSettings;
 use super::hubspot::{HubspotCheck, HubspotVersion};
 use super::problem::SettingsProblem;
-use super::recipe::HmacSettings;
-use super::refusal::Refusal;
 use super::request::Request;
 use super::scheme::Scheme;
 use super::secret::{Secret, SecretValue};
-use super::senders;
 use super::sendgrid::SendgridCheck;
-use super::shared::{SharedCheck, TokenPlace};
+use super::shared_secret::{SharedCheck, TokenPlace};
 use super::standard::{STANDARD, SVIX, StandardCheck};
 use super::twilio::TwilioCheck;
 use super::url::PublicUrl;
@@ -25,7 +25,7 @@ const HMAC_TOLERANCE: Duration = Duration::from_secs(300);
 
 /// What a configuration says about a verifier, before it is known to make sense.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct VerifierSettings {
     /// The scheme.
     pub scheme: Scheme,
     /// All are tried; the first that is still accepted also signs. Public keys count as secrets.
@@ -50,10 +50,10 @@ pub struct Settings {
     pub signing_key: Option<SecretValue>,
 }
 
-impl Settings {
+impl VerifierSettings {
     /// The settings of a scheme that needs no others.
-    pub fn new(scheme: Scheme, secrets: Vec<Secret>) -> Settings {
-        Settings {
+    pub fn new(scheme: Scheme, secrets: Vec<Secret>) -> VerifierSettings {
+        VerifierSettings {
             scheme,
             secrets,
             tolerance: None,
@@ -93,7 +93,7 @@ pub(super) enum Check {
 
 impl Verifier {
     /// Checks the settings and decodes the keys.
-    pub fn new(settings: Settings) -> Result<Verifier, SettingsProblem> {
+    pub fn new(settings: VerifierSettings) -> Result<Verifier, SettingsProblem> {
         let scheme = settings.scheme;
         check_secrets(scheme, &settings.secrets)?;
         check_use(&settings)?;
@@ -118,8 +118,8 @@ impl Verifier {
 }
 
 impl Check {
-    fn new(settings: &Settings, url: Option<PublicUrl>) -> Result<Check, SettingsProblem> {
-        let Settings { scheme, secrets, tolerance, .. } = settings;
+    fn new(settings: &VerifierSettings, url: Option<PublicUrl>) -> Result<Check, SettingsProblem> {
+        let VerifierSettings { scheme, secrets, tolerance, .. } = settings;
         let needed = |setting| SettingsProblem::SettingMissing { scheme: *scheme, setting };
         let signing_key = settings.signing_key.as_ref();
         Ok(match scheme {
@@ -170,7 +170,7 @@ impl Check {
             | Scheme::Linkedin
             | Scheme::Zoom
             | Scheme::Tiktok => {
-                let sender = senders::sender(*scheme).expect("these schemes have a row");
+                let sender = hmac_presets::sender(*scheme).expect("these schemes have a row");
                 let tolerance = tolerance.or(sender.tolerance);
                 Check::Hmac(HmacCheck::new(&sender.hmac, secrets, tolerance, url)?)
             }
@@ -190,7 +190,7 @@ fn check_secrets(scheme: Scheme, secrets: &[Secret]) -> Result<(), SettingsProbl
 
 /// A setting that has no effect is a mistake that nobody would notice. The public URL is let
 /// through: it belongs to the source, whatever its scheme does with it.
-fn check_use(settings: &Settings) -> Result<(), SettingsProblem> {
+fn check_use(settings: &VerifierSettings) -> Result<(), SettingsProblem> {
     let scheme = settings.scheme;
     let basic = matches!(scheme, Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark);
     let asymmetric = matches!(scheme, Scheme::StandardWebhooks | Scheme::Svix | Scheme::Sendgrid);
@@ -232,7 +232,7 @@ impl<'v> Verified<'v> {
 }
 
 /// Decides whether a request comes from whom it should, from its raw bytes and the time it is now.
-pub fn verify<'v>(verifier: &'v Verifier, request: &Request<'_>, now: Timestamp) -> Result<Verified<'v>, Refusal> {
+pub fn verify<'v>(verifier: &'v Verifier, request: &Request<'_>, now: Timestamp) -> Result<Verified<'v>, VerifyError> {
     match &verifier.check {
         Check::Hmac(check) => check.verify(request, now),
         Check::Standard(check) => check.verify(request, now),

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_domain::verify::{
-    Algorithm, Encoding, HmacSettings, HubspotVersion, Request, Scheme, Secret, SecretEncoding, Settings, SignProblem,
-    SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, UnsignedRequest, Verifier, sign,
+    Algorithm, Encoding, HmacSettings, HubspotVersion, Request, Scheme, Secret, SecretEncoding, SignProblem,
+    SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, UnsignedRequest, Verifier,
+    VerifierSettings, sign,
 };
 
 #[derive(Deserialize)]
@@ -99,11 +100,11 @@ impl Vector {
         }
     }
 
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> VerifierSettings {
         let scheme = self.scheme();
         let text = |key: &str| self.config.get(key).and_then(Value::as_str);
         let tolerance = self.config.get("tolerance_seconds").and_then(Value::as_u64);
-        Settings {
+        VerifierSettings {
             tolerance: tolerance.or(self.tolerance_seconds).map(Duration::from_secs),
             public_url: self.public_url.clone(),
             hubspot_version: match self.version.as_deref() {
@@ -115,7 +116,7 @@ impl Vector {
             hmac: (scheme == Scheme::Hmac).then(|| self.hmac()),
             token: (scheme == Scheme::Token).then(|| TokenPlace::Header(text("header").unwrap().to_owned())),
             signing_key: self.signing_key.as_deref().map(Into::into),
-            ..Settings::new(scheme, vec![Secret::new("main", self.secret())])
+            ..VerifierSettings::new(scheme, vec![Secret::new("main", self.secret())])
         }
     }
 
@@ -232,7 +233,7 @@ pub fn now() -> Timestamp {
 }
 
 /// Settings that can verify and sign, with a secret of this number.
-pub fn settings(scheme: Scheme, number: u8) -> Settings {
+pub fn settings(scheme: Scheme, number: u8) -> VerifierSettings {
     let secret = match scheme {
         Scheme::StandardWebhooks | Scheme::Svix => {
             format!("whsec_{}", BASE64.encode(&[number; 32]))
@@ -240,9 +241,9 @@ pub fn settings(scheme: Scheme, number: u8) -> Settings {
         Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark => format!("user:pass:word {number}"),
         _ => format!("secret & number {number}"),
     };
-    let mut settings = Settings {
+    let mut settings = VerifierSettings {
         public_url: Some("https://hooks.example.com/in/x?tenant=a%40b".to_owned()),
-        ..Settings::new(scheme, vec![Secret::new("main", secret)])
+        ..VerifierSettings::new(scheme, vec![Secret::new("main", secret)])
     };
     match scheme {
         Scheme::None => settings.secrets.clear(),

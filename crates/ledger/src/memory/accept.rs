@@ -3,45 +3,45 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::duplicate_stats::{self, DuplicateStats};
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::repeat::{self, RepeatStats};
 use sluice_domain::time::Time;
 
 use super::{EventRow, JobRow, Store};
-use crate::op::{Acceptance, Accepted, By, Duplicate};
-use crate::record::{ClashPolicy, JobRecord, NewEvent, Ord, Quarantine, VariantRecord, Variants};
+use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
+use crate::record::{ClashPolicy, EventSeq, JobRecord, NewEvent, Quarantine, VariantRecord, Variants};
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
 const VARIANTS_MAX: usize = 8;
 
 /// Whether a key can be had.
 enum Claim {
-    Owned(Ord),
+    Owned(EventSeq),
     /// Nobody has it; the last owner, if there is one, had it until it expired.
     Free {
-        expired: Option<Ord>,
+        expired: Option<EventSeq>,
         generation: u32,
     },
 }
 
 impl Store {
     pub(super) fn accept(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
-        self.window = self.window.max(event.second_net.unwrap_or(Duration::ZERO));
+        self.window = self.window.max(event.content_window.unwrap_or(Duration::ZERO));
         let (expired, generation) = match self.claim(now, event.key, &event) {
-            Claim::Owned(owner) => return self.repeat(now, event, owner, By::Key),
+            Claim::Owned(owner) => return self.repeat(now, event, owner, MatchedBy::Key),
             Claim::Free { expired, generation } => (expired, generation),
         };
-        for near in &event.near_keys {
+        for near in &event.adjacent_keys {
             if let Claim::Owned(owner) = self.claim(now, *near, &event) {
-                return self.repeat(now, event, owner, By::NearKey);
+                return self.repeat(now, event, owner, MatchedBy::NearKey);
             }
         }
         if let Some(owner) = self.same_content(&event) {
-            return self.duplicate(now, &event, owner, By::Content);
+            return self.duplicate(now, &event, owner, MatchedBy::Content);
         }
         if let Some(owner) = expired {
             self.note_lateness(&event, owner, true);
@@ -67,8 +67,8 @@ impl Store {
     }
 
     /// The event of this flow that said the same a moment ago, under another key.
-    fn same_content(&self, event: &NewEvent) -> Option<Ord> {
-        let window = event.second_net?;
+    fn same_content(&self, event: &NewEvent) -> Option<EventSeq> {
+        let window = event.content_window?;
         let ord = self.contents.get(&(event.flow.clone(), event.fingerprint))?;
         let owner = self.events.get(ord)?;
         let is_near = event.received_at.since(owner.new.received_at) <= window;
@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// The key has an owner. That decides, unless it says something else.
-    fn repeat(&mut self, now: Time, mut event: Box<NewEvent>, owner: Ord, by: By) -> Acceptance {
+    fn repeat(&mut self, now: Time, mut event: Box<NewEvent>, owner: EventSeq, by: MatchedBy) -> Acceptance {
         let Some(first) = self.events.get(&owner) else { unreachable!("an owner is an event that there is") };
         let (first_id, first_key) = (first.id, first.new.key);
         if first.new.fingerprint == event.fingerprint {
@@ -105,7 +105,7 @@ impl Store {
             Claim::Free { generation, .. } => generation,
         };
         if let Some(same) = self.same_content(&event) {
-            return self.duplicate(now, &event, same, By::Content);
+            return self.duplicate(now, &event, same, MatchedBy::Content);
         }
         self.tally(now, &event).clashes += 1;
         self.keep_variant(&event, owner, Some(self.last_ord + 1));
@@ -115,7 +115,7 @@ impl Store {
         self.take_in(now, event, generation, Some(owner), quarantine)
     }
 
-    fn duplicate(&mut self, now: Time, event: &NewEvent, owner: Ord, by: By) -> Acceptance {
+    fn duplicate(&mut self, now: Time, event: &NewEvent, owner: EventSeq, by: MatchedBy) -> Acceptance {
         let Some(first) = self.events.get(&owner) else { unreachable!("an owner is an event that there is") };
         let duplicate = Duplicate {
             id: first.id,
@@ -127,22 +127,22 @@ impl Store {
         };
         let tally = self.tally(now, event);
         tally.duplicates += 1;
-        tally.by_content += u64::from(by == By::Content);
+        tally.by_content += u64::from(by == MatchedBy::Content);
         Acceptance::Duplicate(duplicate)
     }
 
-    fn note_lateness(&mut self, event: &NewEvent, owner: Ord, after_expiry: bool) {
+    fn note_lateness(&mut self, event: &NewEvent, owner: EventSeq, after_expiry: bool) {
         let Some(first) = self.events.get(&owner) else { return };
-        let bucket = repeat::bucket(event.received_at.since(first.new.received_at));
+        let bucket = duplicate_stats::bucket(event.received_at.since(first.new.received_at));
         let counts = self.lateness.entry(event.source.clone()).or_default();
         *counts[usize::from(after_expiry)].entry(bucket).or_default() += 1;
     }
 
-    fn variant_slot(&mut self, event: &NewEvent, first: Ord) -> Option<&mut VariantRecord> {
+    fn variant_slot(&mut self, event: &NewEvent, first: EventSeq) -> Option<&mut VariantRecord> {
         self.variants.get_mut(&first)?.kept.iter_mut().find(|variant| variant.fingerprint == event.fingerprint)
     }
 
-    fn keep_variant(&mut self, event: &NewEvent, first: Ord, became: Option<Ord>) {
+    fn keep_variant(&mut self, event: &NewEvent, first: EventSeq, became: Option<EventSeq>) {
         if let Some(slot) = self.variant_slot(event, first) {
             slot.times += 1;
             return;
@@ -166,7 +166,7 @@ impl Store {
         now: Time,
         mut event: Box<NewEvent>,
         generation: u32,
-        variant_of: Option<Ord>,
+        variant_of: Option<EventSeq>,
         quarantine: Option<Quarantine>,
     ) -> Acceptance {
         let id = EventId::new(event.key, generation);
@@ -201,11 +201,11 @@ impl Store {
         let row = EventRow { ord, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
         self.events.push(ord, row);
         let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
-        Acceptance::Accepted(Accepted { ord, id, variant_of, quarantined: quarantine.is_some() })
+        Acceptance::Accepted(Accepted { seq: ord, id, variant_of, quarantined: quarantine.is_some() })
     }
 
     /// The other contents that came under the key of an event.
-    pub fn variants(&self, ord: Ord) -> Variants {
+    pub fn variants(&self, ord: EventSeq) -> Variants {
         let mut variants = self.variants.get(&ord).cloned().unwrap_or_default();
         for variant in &mut variants.kept {
             if let Some(event) = variant.event {
@@ -216,15 +216,15 @@ impl Store {
     }
 
     /// How often and how late a source repeats itself.
-    pub fn repeats(&self, source: &str) -> RepeatStats {
+    pub fn repeats(&self, source: &str) -> DuplicateStats {
         self.lateness
             .get(&Arc::from(source))
-            .map_or_else(RepeatStats::default, |[within, after_expiry]| RepeatStats::new(within, after_expiry))
+            .map_or_else(DuplicateStats::default, |[within, after_expiry]| DuplicateStats::new(within, after_expiry))
     }
 }
 
 fn key_clash(first: EventId) -> Quarantine {
     let message =
         format!("{first} has the same idempotency key and another content; compare the two, then replay or drop this");
-    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message) }
+    Quarantine { failure: Failure::new(FailureClass::Conflict, "key-clash", message) }
 }

@@ -7,8 +7,8 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 
 use super::{AttemptRow, EffectRow, EventRow, Store};
-use crate::op::{Begin, DropJobs, NewRevision, Op, Prune, Replay, Reply, Resolve, Settlement, Verdict};
-use crate::record::{AuditRecord, ConfiguredRecord, JobRecord, NewEvent, Ord, PauseRecord, Tally};
+use crate::op::{Begin, DropJobs, NewRevision, Op, Prune, Replay, Reply, Resolution, Resolve, Settlement};
+use crate::record::{AuditRecord, EventSeq, JobRecord, NewEvent, PauseRecord, RevisionRecord, SourceDayCounts};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -22,14 +22,14 @@ impl Store {
             }
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(*settlement),
-            Op::AtOnce(attempt) => {
+            Op::BeginAndSettle(attempt) => {
                 let (begin, settlement) = *attempt;
                 match self.begin(begin) {
                     Reply::Stale => Reply::Stale,
                     _ => self.settle(settlement),
                 }
             }
-            Op::SettleWithin(within) => {
+            Op::SettleWithBudget(within) => {
                 let (settlement, draw) = *within;
                 self.settle_within(settlement, draw)
             }
@@ -59,7 +59,7 @@ impl Store {
                 if self.configured.last().is_none_or(|last| *last.hash != *hash) {
                     self.log(at, &actor, "configure", &hash, &reason);
                     let n = self.configured.len() as i64 + 1;
-                    self.configured.push(ConfiguredRecord { n, at, hash: hash.to_string(), actor, reason });
+                    self.configured.push(RevisionRecord { n, at, hash: hash.to_string(), actor, reason });
                 }
                 self.revisions.entry(hash).or_insert(files);
                 Reply::Done
@@ -83,11 +83,11 @@ impl Store {
         self.audit.push(AuditRecord { id, at, actor, action, object, detail });
     }
 
-    pub(super) fn tally(&mut self, now: Time, event: &NewEvent) -> &mut Tally {
+    pub(super) fn tally(&mut self, now: Time, event: &NewEvent) -> &mut SourceDayCounts {
         self.tallies.entry((now.0.div_euclid(DAY_MS), event.source.clone())).or_default()
     }
 
-    fn places_of(&self, id: EventId) -> Vec<Ord> {
+    fn places_of(&self, id: EventId) -> Vec<EventSeq> {
         let by_key = self.owners.get(&id.0).into_iter().flatten().copied();
         by_key.chain(self.later_names.get(&id).copied()).collect()
     }
@@ -123,10 +123,10 @@ impl Store {
 
     pub(super) fn begin(&mut self, begin: Begin) -> Reply {
         let Some(job) = self.jobs.get_mut(&begin.job) else { return Reply::Stale };
-        if !job.record.state.is_live() || job.record.tries + 1 != begin.n {
+        if !job.record.state.is_live() || job.record.attempts_total + 1 != begin.n {
             return Reply::Stale;
         }
-        (job.record.state, job.record.tries, job.record.updated_at) = (JobState::Running, begin.n, begin.at);
+        (job.record.state, job.record.attempts_total, job.record.updated_at) = (JobState::Running, begin.n, begin.at);
         self.running.insert(begin.job);
         let at = begin.at;
         let absorbing = !Mutant::AppliedNotAbsorbing.is_on();
@@ -162,7 +162,7 @@ impl Store {
     pub(super) fn settle(&mut self, settlement: Settlement) -> Reply {
         let Settlement { job: id, n, effect, attempt, next, at } = settlement;
         let Some(job) = self.jobs.get_mut(&id) else { return Reply::Stale };
-        let current = job.record.tries == n && job.record.state.is_live();
+        let current = job.record.attempts_total == n && job.record.state.is_live();
         if !current && !Mutant::LateResponseAccepted.is_on() {
             return Reply::Stale;
         }
@@ -223,9 +223,9 @@ impl Store {
     }
 
     fn resolve(&mut self, resolve: &Resolve) -> Reply {
-        let (state, steps, word) = match resolve.verdict {
-            Verdict::Happened => (EffectState::Applied, 1, "happened"),
-            Verdict::DidNotHappen => (EffectState::NotApplied, 0, "did not happen"),
+        let (state, steps, word) = match resolve.resolution {
+            Resolution::Happened => (EffectState::Applied, 1, "happened"),
+            Resolution::NotHappened => (EffectState::NotApplied, 0, "did not happen"),
         };
         let Some(job) = self.jobs.get_mut(&resolve.job).filter(|job| job.record.state == JobState::Unknown) else {
             return Reply::Jobs(vec![]);
@@ -244,7 +244,7 @@ impl Store {
         });
         let worker = job.record.worker.clone();
         self.set_live(&worker, resolve.job, None, JobState::Queued);
-        if resolve.verdict == Verdict::DidNotHappen {
+        if resolve.resolution == Resolution::NotHappened {
             resolved.into_iter().for_each(|key| self.give_back(key));
         }
         let detail = format!("{word}: {}", resolve.reason);
@@ -280,7 +280,7 @@ impl Store {
     fn prune(&mut self, prune: &Prune) -> Reply {
         let limit = prune.rows_max as usize;
         let old = |event: &&EventRow| event.persisted_at < prune.bodies_before;
-        let bodies: Vec<Ord> = self
+        let bodies: Vec<EventSeq> = self
             .events
             .values()
             .filter(|event| event.body.is_some())
@@ -295,7 +295,7 @@ impl Store {
                 event.body = None;
             }
         }
-        let events: Vec<Ord> = self
+        let events: Vec<EventSeq> = self
             .events
             .values()
             .take_while(|event| event.persisted_at < prune.events_before)

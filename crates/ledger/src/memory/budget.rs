@@ -3,12 +3,12 @@
 use sluice_domain::time::Time;
 
 use super::Store;
-use crate::op::{Draw, Reply, Settlement};
+use crate::op::{Reply, RetryCharge, Settlement};
 
 impl Store {
-    pub(super) fn settle_within(&mut self, settlement: Settlement, draw: Draw) -> Reply {
+    pub(super) fn settle_within(&mut self, settlement: Settlement, draw: RetryCharge) -> Reply {
         let Some(job) = self.jobs.get(&settlement.job).map(|job| &job.record) else { return Reply::Stale };
-        if job.tries != settlement.n || !job.state.is_live() {
+        if job.attempts_total != settlement.n || !job.state.is_live() {
             return Reply::Stale;
         }
         let spent = self.retries.entry((job.worker.clone(), job.entity)).or_default();

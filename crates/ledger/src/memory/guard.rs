@@ -7,16 +7,16 @@ use sluice_domain::approval::{ApprovalId, ApprovalState, EXPIRY};
 use sluice_domain::job::{EffectKey, EffectState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
-use sluice_domain::policy::{Known, Reserve};
+use sluice_domain::policy::{CapReservation, ContactFacts};
 use sluice_domain::time::Time;
 
 use super::{EffectRow, Store};
 use crate::guard::{
-    ApprovalFilter, ApprovalRecord, Ask, Decide, Decided, GuardOp, GuardReply, Release, SafeModeRecord, SetConsent,
-    SetSafeMode, Skip, Suppress, SuppressionRecord,
+    ApprovalFilter, ApprovalRecord, DecideApproval, Decided, GuardOp, GuardReply, RequestApproval, SafeModeRecord,
+    SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord, Unsuppress,
 };
 use crate::op::{Begin, Reply};
-use crate::{Begun, Page};
+use crate::{BeginResult, Page};
 
 /// Whose effects are counted together.
 type Counted = (Arc<str>, Arc<str>, KeyDigest);
@@ -37,7 +37,7 @@ struct Use {
     until: Time,
 }
 
-fn counted(reserve: &Reserve) -> Counted {
+fn counted(reserve: &CapReservation) -> Counted {
     (reserve.policy.clone(), reserve.channel.clone(), reserve.contact)
 }
 
@@ -55,9 +55,9 @@ impl Store {
         }
     }
 
-    fn begin_within(&mut self, begin: Begin, caps: &[Reserve]) -> GuardReply {
-        let Some(job) = self.jobs.get(&begin.job) else { return GuardReply::Begun(Begun::Stale) };
-        let current = job.record.state.is_live() && job.record.tries + 1 == begin.n;
+    fn begin_within(&mut self, begin: Begin, caps: &[CapReservation]) -> GuardReply {
+        let Some(job) = self.jobs.get(&begin.job) else { return GuardReply::Begun(BeginResult::Stale) };
+        let current = job.record.state.is_live() && job.record.attempts_total + 1 == begin.n;
         let done = job.effects.iter().any(|effect| effect.begin.key == begin.key && effect.state.is_final());
         if current && !done {
             for (place, cap) in caps.iter().enumerate() {
@@ -77,9 +77,9 @@ impl Store {
             }
         }
         GuardReply::Begun(match self.begin(begin) {
-            Reply::Begun => Begun::Go,
-            Reply::AlreadyApplied => Begun::AlreadyApplied,
-            _ => Begun::Stale,
+            Reply::Begun => BeginResult::Go,
+            Reply::AlreadyApplied => BeginResult::AlreadyApplied,
+            _ => BeginResult::Stale,
         })
     }
 
@@ -105,7 +105,7 @@ impl Store {
 
     fn skip(&mut self, skip: Skip) -> GuardReply {
         let Some(job) = self.jobs.get_mut(&skip.job) else { return GuardReply::Stale };
-        if !job.record.state.is_live() || job.record.tries != skip.n {
+        if !job.record.state.is_live() || job.record.attempts_total != skip.n {
             return GuardReply::Stale;
         }
         let key = skip.key;
@@ -170,7 +170,7 @@ impl Store {
         GuardReply::Changed(changed)
     }
 
-    fn release(&mut self, release: &Release) -> GuardReply {
+    fn release(&mut self, release: &Unsuppress) -> GuardReply {
         let before = self.guards.suppressed.len();
         for contact in &release.contacts {
             self.guards.suppressed.remove(&(*contact, release.channel.clone()));
@@ -181,7 +181,7 @@ impl Store {
         GuardReply::Changed(changed)
     }
 
-    fn ask(&mut self, ask: Ask) -> GuardReply {
+    fn ask(&mut self, ask: RequestApproval) -> GuardReply {
         if !self.jobs.get(&ask.job).is_some_and(|job| job.record.state.is_live()) {
             return GuardReply::Stale;
         }
@@ -219,11 +219,11 @@ impl Store {
         GuardReply::Asked(Box::new(asked))
     }
 
-    fn decide(&mut self, decide: &Decide) -> Vec<(ApprovalId, Decided)> {
+    fn decide(&mut self, decide: &DecideApproval) -> Vec<(ApprovalId, Decided)> {
         decide.ids.iter().map(|id| (*id, self.decide_one(*id, decide))).collect()
     }
 
-    fn decide_one(&mut self, id: ApprovalId, decide: &Decide) -> Decided {
+    fn decide_one(&mut self, id: ApprovalId, decide: &DecideApproval) -> Decided {
         let Some(record) = self.guards.approvals.iter_mut().find(|approval| approval.id == id) else {
             return Decided::Unknown;
         };
@@ -238,7 +238,8 @@ impl Store {
         if decide.actor != EXPIRY && decide.at >= record.expires_at {
             // The time to answer is over, though nobody has written that down yet.
             let default = record.default;
-            let late = Decide { choice: default, actor: EXPIRY.into(), reason: String::new(), ..decide.clone() };
+            let late =
+                DecideApproval { choice: default, actor: EXPIRY.into(), reason: String::new(), ..decide.clone() };
             let counts = self.decide_one(id, &late);
             return if default == choice { counts } else { self.decide_one(id, decide) };
         }
@@ -270,16 +271,16 @@ impl Store {
         GuardReply::Done
     }
 
-    pub(crate) fn known(&self, contact: KeyDigest, channel: &str, purposes: &[Arc<str>]) -> Known {
+    pub(crate) fn known(&self, contact: KeyDigest, channel: &str, purposes: &[Arc<str>]) -> ContactFacts {
         let consents = purposes.iter().filter_map(|purpose| {
             let (granted, _) = self.guards.consents.get(&(contact, purpose.clone()))?;
             Some((purpose.clone(), *granted))
         });
         let on = |channel: &str| self.guards.suppressed.contains_key(&(contact, channel.to_owned()));
-        Known { consent: consents.collect(), suppressed: on("") || on(channel) }
+        ContactFacts { consent: consents.collect(), suppressed: on("") || on(channel) }
     }
 
-    pub(crate) fn places_taken(&self, reserve: &Reserve, but: Option<EffectKey>, now: Time) -> u64 {
+    pub(crate) fn places_taken(&self, reserve: &CapReservation, but: Option<EffectKey>, now: Time) -> u64 {
         let since = now - reserve.cap.window;
         let uses = self.guards.uses.get(&counted(reserve)).into_iter().flatten();
         uses.filter(|(key, taken)| Some(**key) != but && taken.at > since).count() as u64

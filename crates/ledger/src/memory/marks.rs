@@ -7,15 +7,15 @@ use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
 
 use super::{EffectRow, JobRow, MarkRow, Store};
-use crate::op::{Begin, Mark, Marked, Note, Reply};
+use crate::op::{Begin, Mark, Marked, Reply, StepResult};
 
 impl Store {
     /// The job, unless it has moved on without this run.
-    fn noting(&mut self, note: &Note) -> Option<&mut JobRow> {
-        self.jobs.get_mut(&note.job).filter(|job| job.record.state.is_live() && job.record.tries == note.n)
+    fn noting(&mut self, note: &StepResult) -> Option<&mut JobRow> {
+        self.jobs.get_mut(&note.job).filter(|job| job.record.state.is_live() && job.record.attempts_total == note.n)
     }
 
-    pub(super) fn note(&mut self, note: Note) -> Reply {
+    pub(super) fn note(&mut self, note: StepResult) -> Reply {
         let Some(job) = self.noting(&note) else { return Reply::Stale };
         let kept = job.effects.iter().find(|effect| effect.begin.key == note.key);
         if let Some(kept) = kept {
@@ -44,7 +44,7 @@ impl Store {
     }
 
     fn set_mark(&mut self, mark: &Mark) -> Marked {
-        for key in std::iter::once(mark.key).chain(mark.near.iter().copied()) {
+        for key in std::iter::once(mark.key).chain(mark.adjacent.iter().copied()) {
             let found = self.marks.get(&(mark.store.clone(), key.0)).filter(|found| found.expires_at > mark.note.at);
             match found {
                 Some(_) if Mutant::MarkSetTwice.is_on() => {}
@@ -61,7 +61,7 @@ impl Store {
     }
 }
 
-fn row_of(note: Note, result: Value) -> EffectRow {
+fn row_of(note: StepResult, result: Value) -> EffectRow {
     let (at, state) = (note.at, note.state);
     EffectRow {
         begin: Begin {

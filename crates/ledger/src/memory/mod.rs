@@ -25,33 +25,33 @@ use sluice_domain::time::Time;
 use crate::op::{AttemptSettlement, Begin};
 pub use crate::op::{Op, Reply};
 use crate::record::{
-    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, EventBody, EventRecord, JobRecord, NewEvent, Ord,
-    PauseRecord, Tally, Variants,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
+    RevisionRecord, SourceDayCounts, Variants,
 };
 pub(crate) use guard::contacts_in_words;
-pub use read::{EffectStanding, EventHead};
+pub use read::{EffectStatus, EventHead};
 use rows::Rows;
-pub use writer::Place;
+pub use writer::StoreHandle;
 
 /// A ledger in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
-    events: Rows<Ord, EventRow>,
+    events: Rows<EventSeq, EventRow>,
     /// Places of events by key, oldest first. Only its own name finds an event of a later generation.
-    owners: Map<[u8; 16], Vec<Ord>>,
-    later_names: BTreeMap<EventId, Ord>,
+    owners: Map<[u8; 16], Vec<EventSeq>>,
+    later_names: BTreeMap<EventId, EventSeq>,
     jobs: Rows<JobId, JobRow>,
     live: BTreeMap<Arc<str>, BTreeSet<JobId>>,
     running: BTreeSet<JobId>,
     pauses: BTreeMap<String, PauseRecord>,
     revisions: BTreeMap<Arc<str>, String>,
-    configured: Vec<ConfiguredRecord>,
+    configured: Vec<RevisionRecord>,
     audit: Vec<AuditRecord>,
     /// By day since the epoch and source.
-    tallies: BTreeMap<(i64, Arc<str>), Tally>,
-    variants: BTreeMap<Ord, Variants>,
+    tallies: BTreeMap<(i64, Arc<str>), SourceDayCounts>,
+    variants: BTreeMap<EventSeq, Variants>,
     /// The newest event of a flow with this content.
-    contents: BTreeMap<(Arc<str>, [u8; 16]), Ord>,
+    contents: BTreeMap<(Arc<str>, [u8; 16]), EventSeq>,
     /// The longest time for which any flow compares contents.
     window: Duration,
     /// Of each source: within the life of the key, and after it.
@@ -63,7 +63,7 @@ pub struct Store {
     retries: BTreeMap<(Arc<str>, u64), Vec<Time>>,
     /// The rule of each worker, and since when.
     schedules: BTreeMap<String, (String, Time)>,
-    last_ord: Ord,
+    last_ord: EventSeq,
     last_job: i64,
 }
 
@@ -77,13 +77,13 @@ struct MarkRow {
 
 #[derive(Clone, Debug)]
 struct EventRow {
-    ord: Ord,
+    ord: EventSeq,
     id: EventId,
     generation: u32,
     persisted_at: Time,
     first_job: JobId,
     jobs: u32,
-    variant_of: Option<Ord>,
+    variant_of: Option<EventSeq>,
     new: Box<NewEvent>,
     body: Option<Arc<EventBody>>,
 }
@@ -100,7 +100,7 @@ impl EventRow {
 
     fn record(&self) -> EventRecord {
         EventRecord {
-            ord: self.ord,
+            seq: self.ord,
             generation: self.generation,
             persisted_at: self.persisted_at,
             first_job: self.first_job,

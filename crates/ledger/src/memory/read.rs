@@ -9,8 +9,8 @@ use sluice_domain::time::Time;
 
 use super::{JobRow, Store};
 use crate::record::{
-    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, EventBody, EventRecord, Fresh, JobRecord, Ord,
-    PauseRecord, PinnedRecord, Tally,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewJobNotice, PauseRecord,
+    PinnedRecord, RevisionRecord, SourceDayCounts,
 };
 use crate::sqlite::{JobFilter, Page, Reason};
 
@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// The jobs of the event in this place.
-    pub fn jobs_of(&self, ord: Ord) -> impl Iterator<Item = &JobRecord> {
+    pub fn jobs_of(&self, ord: EventSeq) -> impl Iterator<Item = &JobRecord> {
         let event = self.events.get(&ord);
         event.into_iter().flat_map(super::EventRow::job_ids).filter_map(|id| self.job(id))
     }
@@ -91,14 +91,14 @@ impl Store {
     }
 
     /// The place of the event with this name.
-    pub fn find(&self, id: EventId) -> Option<Ord> {
+    pub fn find(&self, id: EventId) -> Option<EventSeq> {
         let by_key = self.owners.get(&id.0).into_iter().flatten().copied();
         let mut places = by_key.chain(self.later_names.get(&id).copied());
         places.find(|ord| self.events.get(ord).is_some_and(|event| event.id == id))
     }
 
     /// What names an event, without a copy of what it says.
-    pub fn event_head(&self, ord: Ord) -> Option<EventHead<'_>> {
+    pub fn event_head(&self, ord: EventSeq) -> Option<EventHead<'_>> {
         self.events.get(&ord).map(super::EventRow::head)
     }
 
@@ -108,14 +108,14 @@ impl Store {
     }
 
     /// Events by their places, with bodies where they are still kept.
-    pub fn events(&self, ords: &[Ord]) -> Vec<(EventRecord, Option<EventBody>)> {
+    pub fn events(&self, ords: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
         let found = ords.iter().filter_map(|ord| self.events.get(ord));
         found.map(|event| (event.record(), event.body.as_deref().cloned())).collect()
     }
 
     /// The jobs of an event.
     pub fn jobs_of_event(&self, event: &EventRecord) -> Vec<JobRecord> {
-        let jobs = self.jobs.from(&event.first_job).take_while(|job| job.record.ord == event.ord);
+        let jobs = self.jobs.from(&event.first_job).take_while(|job| job.record.ord == event.seq);
         jobs.map(|job| job.record.clone()).collect()
     }
 
@@ -128,8 +128,8 @@ impl Store {
     }
 
     /// Where the effects of a job stand, by the names of their steps, without copying what they left.
-    pub fn effect_states(&self, job: JobId) -> impl Iterator<Item = EffectStanding<'_>> {
-        self.jobs.get(&job).into_iter().flat_map(|job| &job.effects).map(|effect| EffectStanding {
+    pub fn effect_states(&self, job: JobId) -> impl Iterator<Item = EffectStatus<'_>> {
+        self.jobs.get(&job).into_iter().flat_map(|job| &job.effects).map(|effect| EffectStatus {
             step: effect.begin.step,
             step_id: &effect.begin.step_id,
             n: effect.begin.n,
@@ -224,7 +224,7 @@ impl Store {
         self.revisions.get(hash).cloned()
     }
 
-    pub(crate) fn configured(&self, page: Page) -> Vec<ConfiguredRecord> {
+    pub(crate) fn configured(&self, page: Page) -> Vec<RevisionRecord> {
         let newest_first = self.configured.iter().rev().filter(|line| page.after.is_none_or(|after| line.n < after));
         newest_first.take(page.limit as usize).cloned().collect()
     }
@@ -249,8 +249,8 @@ impl Store {
     }
 
     /// What each source has sent on each day since then.
-    pub fn tallies(&self, since_day: &str) -> Vec<Tally> {
-        let named = self.tallies.iter().map(|((day, source), tally)| Tally {
+    pub fn tallies(&self, since_day: &str) -> Vec<SourceDayCounts> {
+        let named = self.tallies.iter().map(|((day, source), tally)| SourceDayCounts {
             day: Time(day * DAY_MS).to_jiff().strftime("%Y-%m-%d").to_string(),
             source: source.to_string(),
             ..tally.clone()
@@ -259,11 +259,11 @@ impl Store {
     }
 
     /// A job as it is announced when it has become durable.
-    pub(super) fn fresh(&self, ord: Ord) -> Vec<Fresh> {
+    pub(super) fn fresh(&self, ord: EventSeq) -> Vec<NewJobNotice> {
         let Some(event) = self.events.get(&ord) else { return vec![] };
         let record = Arc::new(event.record());
         let jobs = event.job_ids().filter_map(|id| self.job(id));
-        jobs.map(|job| Fresh { job: job.clone(), event: record.clone(), body: event.new.body.clone() }).collect()
+        jobs.map(|job| NewJobNotice { job: job.clone(), event: record.clone(), body: event.new.body.clone() }).collect()
     }
 }
 
@@ -271,7 +271,7 @@ impl Store {
 #[derive(Clone, Copy, Debug)]
 pub struct EventHead<'a> {
     /// Its place.
-    pub ord: Ord,
+    pub ord: EventSeq,
     /// Its name.
     pub id: EventId,
     /// Its key, readable.
@@ -286,7 +286,7 @@ pub struct EventHead<'a> {
 
 /// Where an effect stands.
 #[derive(Clone, Copy, Debug)]
-pub struct EffectStanding<'a> {
+pub struct EffectStatus<'a> {
     /// The place of its step.
     pub step: u32,
     /// The name of its step.

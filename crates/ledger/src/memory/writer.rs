@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use super::Store;
-use crate::line::Exit;
 use crate::op::{Acceptance, Accepted, Op, Reply};
-use crate::record::Fresh;
-use crate::sqlite::Envelope;
-use crate::{Error, Options, Stats};
+use crate::record::NewJobNotice;
+use crate::sqlite::Submission;
+use crate::submission_queue::BatchReceiver;
+use crate::{Error, LedgerOptions, Stats};
 
 /// Operations that are applied in one go, at the most.
 const BATCH_OPS_MAX: usize = 512;
 
 /// Where a ledger in memory lies. What was written stays for as long as this is kept; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Place(Arc<Held>);
+pub struct StoreHandle(Arc<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
@@ -25,10 +25,10 @@ struct Held {
     is_open: AtomicBool,
 }
 
-impl Place {
+impl StoreHandle {
     /// An empty one.
-    pub fn new() -> Place {
-        Place::default()
+    pub fn new() -> StoreHandle {
+        StoreHandle::default()
     }
 
     /// Takes the place; it is free again once what is returned is dropped.
@@ -59,9 +59,9 @@ impl Drop for Shared {
 
 impl Shared {
     /// Works until it is told to end, or every sender is gone.
-    pub fn run(self, mut operations: Exit<Envelope>, options: &Options, stats: &Stats) {
+    pub fn run(self, mut operations: BatchReceiver<Submission>, options: &LedgerOptions, stats: &Stats) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
-        while operations.take(&mut batch, BATCH_OPS_MAX) > 0 {
+        while operations.recv_batch(&mut batch, BATCH_OPS_MAX) > 0 {
             let started = Instant::now();
             let size = batch.len() as u64;
             stats.queued.fetch_sub(size, std::sync::atomic::Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    fn commit(&self, batch: Vec<Envelope>, options: &Options) {
+    fn commit(&self, batch: Vec<Submission>, options: &LedgerOptions) {
         let now = (options.clock)();
         let mut fresh = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
@@ -95,9 +95,9 @@ impl Shared {
                 answers.push((envelope.reply, reply));
             }
         }
-        fresh.retain(|fresh| (options.wants_fresh)(&fresh.job.worker));
+        fresh.retain(|fresh| (options.wants_new_jobs)(&fresh.job.worker));
         if !fresh.is_empty() {
-            (options.on_fresh)(fresh);
+            (options.on_new_jobs)(fresh);
         }
         for (waiting, reply) in answers {
             if let Some(waiting) = waiting {
@@ -109,6 +109,6 @@ impl Shared {
 }
 
 /// The jobs of an event that are to be done now.
-fn announced(store: &Store, accepted: &Accepted) -> Vec<Fresh> {
-    if accepted.quarantined { vec![] } else { store.fresh(accepted.ord) }
+fn announced(store: &Store, accepted: &Accepted) -> Vec<NewJobNotice> {
+    if accepted.quarantined { vec![] } else { store.fresh(accepted.seq) }
 }

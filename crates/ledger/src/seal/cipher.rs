@@ -50,7 +50,7 @@ impl KeyId {
 
 /// Where a sealed value lies. It opens nowhere else.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SealContext<'a> {
     /// The table.
     pub table: &'static str,
     /// The number of the row, or of the job that it belongs to.
@@ -61,9 +61,9 @@ pub(crate) struct Place<'a> {
     pub column: &'static str,
 }
 
-impl<'a> Place<'a> {
-    pub fn new(table: &'static str, row: i64, column: &'static str) -> Place<'a> {
-        Place { table, row, part: &[], column }
+impl<'a> SealContext<'a> {
+    pub fn new(table: &'static str, row: i64, column: &'static str) -> SealContext<'a> {
+        SealContext { table, row, part: &[], column }
     }
 
     /// The place and the tenant, with nothing in it that could be taken for something else.
@@ -145,7 +145,7 @@ impl DataKey {
     }
 
     /// Seals the parts, one behind the other.
-    pub fn seal(&self, id: KeyId, tenant: &str, place: Place<'_>, parts: &[&[u8]]) -> Vec<u8> {
+    pub fn seal(&self, id: KeyId, tenant: &str, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
         let place = place.bytes(tenant);
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let mut sealed = Vec::with_capacity(HEAD_BYTES + NONCE_LEN + length + TAG_BYTES);
@@ -165,7 +165,7 @@ impl DataKey {
     }
 
     /// What was sealed at this place; `None` if that was with another key or elsewhere, or is not what it was.
-    pub fn open(&self, tenant: &str, place: Place<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub fn open(&self, tenant: &str, place: SealContext<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
         let place = place.bytes(tenant);
         let (head, rest) = sealed.split_at_checked(HEAD_BYTES)?;
         let (nonce, content) = rest.split_at_checked(NONCE_LEN)?;
@@ -178,11 +178,11 @@ impl DataKey {
     }
 
     /// Another key, wrapped by this one.
-    pub fn wrap(&self, id: KeyId, tenant: &str, place: Place<'_>, key: &DataKey) -> Vec<u8> {
+    pub fn wrap(&self, id: KeyId, tenant: &str, place: SealContext<'_>, key: &DataKey) -> Vec<u8> {
         self.seal(id, tenant, place, &[&key.0])
     }
 
-    pub fn unwrap_key(&self, tenant: &str, place: Place<'_>, wrapped: &[u8]) -> Option<DataKey> {
+    pub fn unwrap_key(&self, tenant: &str, place: SealContext<'_>, wrapped: &[u8]) -> Option<DataKey> {
         self.open(tenant, place, wrapped)?.try_into().ok().map(DataKey)
     }
 }
@@ -191,7 +191,7 @@ impl DataKey {
 mod tests {
     use super::*;
 
-    const HERE: Place<'_> = Place { table: "event_body", row: 7, part: b"x", column: "sealed" };
+    const HERE: SealContext<'_> = SealContext { table: "event_body", row: 7, part: b"x", column: "sealed" };
 
     #[test]
     fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
@@ -200,10 +200,10 @@ mod tests {
         assert_eq!(key.open("default", HERE, &sealed).unwrap(), b"ann@example.com");
         assert_eq!(KeyId::of(&sealed), Some(KeyId::Contact(5)));
         let elsewhere = [
-            Place { table: "variant", ..HERE },
-            Place { row: 8, ..HERE },
-            Place { part: b"y", ..HERE },
-            Place { column: "raw", ..HERE },
+            SealContext { table: "variant", ..HERE },
+            SealContext { row: 8, ..HERE },
+            SealContext { part: b"y", ..HERE },
+            SealContext { column: "raw", ..HERE },
         ];
         assert!(elsewhere.iter().all(|place| key.open("default", *place, &sealed).is_none()));
         assert!(key.open("other", HERE, &sealed).is_none());

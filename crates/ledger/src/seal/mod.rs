@@ -10,5 +10,5 @@
 mod cipher;
 mod root;
 
-pub(crate) use cipher::{DataKey, KeyId, Place};
+pub(crate) use cipher::{DataKey, KeyId, SealContext};
 pub use root::{RootKey, RootKeyProblem};

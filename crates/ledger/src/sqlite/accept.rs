@@ -3,22 +3,22 @@
 use std::ops::Deref;
 
 use rusqlite::{OptionalExtension, params};
+use sluice_domain::duplicate_stats;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::repeat;
 use sluice_domain::time::Time;
 
 use super::apply::{Batch, Lateness, sealed_failure};
-use super::fresh::LetIn;
-use super::keys::prefix;
-use super::often::Often;
+use super::key_index::prefix;
+use super::key_store::Sealer;
+use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
-use super::vault::Sealer;
-use crate::op::{Acceptance, Accepted, By, Duplicate};
+use super::statements::StatementId;
+use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{ClashPolicy, EventBody, EventRecord, JobRecord, NewEvent, Quarantine};
-use crate::seal::Place;
+use crate::seal::SealContext;
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
 const VARIANTS_MAX: i64 = 8;
@@ -26,14 +26,14 @@ const VARIANTS_MAX: i64 = 8;
 /// An event at the door. Its own digests can be guessed by whoever guesses what it says; these, which only the tenant's
 /// key makes, stand before them.
 #[derive(Debug)]
-struct Arrival<'a> {
+struct KeyedEvent<'a> {
     event: &'a NewEvent,
     key: KeyDigest,
     fingerprint: [u8; 16],
     entity: u64,
 }
 
-impl Deref for Arrival<'_> {
+impl Deref for KeyedEvent<'_> {
     type Target = NewEvent;
 
     fn deref(&self) -> &NewEvent {
@@ -65,7 +65,7 @@ enum Claim {
 
 /// What an event is let in as.
 #[derive(Debug)]
-struct Entry<'a> {
+struct EventInsert<'a> {
     key: KeyDigest,
     generation: u32,
     /// The event with the same key and another content.
@@ -75,7 +75,7 @@ struct Entry<'a> {
 
 impl Batch<'_, '_> {
     pub fn accept(&mut self, event: &NewEvent) -> rusqlite::Result<Acceptance> {
-        let arrival = Arrival {
+        let arrival = KeyedEvent {
             event,
             key: self.vault.key_digest(event.key),
             fingerprint: self.vault.digest("content", &event.fingerprint),
@@ -84,24 +84,24 @@ impl Batch<'_, '_> {
         self.admit(&arrival)
     }
 
-    fn admit(&mut self, event: &Arrival<'_>) -> rusqlite::Result<Acceptance> {
-        if let Some(window) = event.second_net
+    fn admit(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Acceptance> {
+        if let Some(window) = event.content_window
             && self.net.widen(window)
         {
             let millis = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
             self.cached(include_str!("sql/keep_second_net.sql"))?.execute([millis])?;
         }
         let expired = match self.claim(event.key, event)? {
-            Claim::Owned(owner) => return self.repeat(event, owner, By::Key),
+            Claim::Owned(owner) => return self.repeat(event, owner, MatchedBy::Key),
             Claim::Free(expired) => expired,
         };
-        for near in &event.near_keys {
+        for near in &event.adjacent_keys {
             if let Claim::Owned(owner) = self.claim(self.vault.key_digest(*near), event)? {
-                return self.repeat(event, owner, By::NearKey);
+                return self.repeat(event, owner, MatchedBy::NearKey);
             }
         }
         if let Some(owner) = self.same_content(event)? {
-            return self.duplicate(event, &owner, By::Content);
+            return self.duplicate(event, &owner, MatchedBy::Content);
         }
         if let Some(owner) = &expired {
             self.note_lateness(event, owner, Lateness::AfterExpiry);
@@ -109,7 +109,7 @@ impl Batch<'_, '_> {
         let generation = expired.map_or(0, |owner| owner.generation + 1);
         self.take_in(
             event,
-            Entry { key: event.key, generation, variant_of: None, quarantine: event.quarantine.as_ref() },
+            EventInsert { key: event.key, generation, variant_of: None, quarantine: event.quarantine.as_ref() },
         )
     }
 
@@ -129,7 +129,7 @@ impl Batch<'_, '_> {
         self.cached(include_str!("sql/event_key.sql"))?.query_row([ord], owner).optional()
     }
 
-    fn claim(&self, key: KeyDigest, event: &Arrival<'_>) -> rusqlite::Result<Claim> {
+    fn claim(&self, key: KeyDigest, event: &KeyedEvent<'_>) -> rusqlite::Result<Claim> {
         for ord in self.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
             match self.owner(ord)? {
                 Some(owner) if owner.key != key => {}
@@ -142,8 +142,8 @@ impl Batch<'_, '_> {
     }
 
     /// The event of this flow that said the same a moment ago, under another key.
-    fn same_content(&self, event: &Arrival<'_>) -> rusqlite::Result<Option<Owner>> {
-        let Some(window) = event.second_net else { return Ok(None) };
+    fn same_content(&self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<Owner>> {
+        let Some(window) = event.content_window else { return Ok(None) };
         let Some(ord) = self.net.find(&event.flow, &event.fingerprint) else { return Ok(None) };
         Ok(self.owner(ord)?.filter(|owner| {
             owner.fingerprint == event.fingerprint
@@ -154,7 +154,7 @@ impl Batch<'_, '_> {
     }
 
     /// The key has an owner. That decides, unless it says something else.
-    fn repeat(&mut self, event: &Arrival<'_>, owner: Owner, by: By) -> rusqlite::Result<Acceptance> {
+    fn repeat(&mut self, event: &KeyedEvent<'_>, owner: Owner, by: MatchedBy) -> rusqlite::Result<Acceptance> {
         if owner.fingerprint == event.fingerprint {
             self.note_lateness(event, &owner, Lateness::Within);
             return self.duplicate(event, &owner, by);
@@ -179,22 +179,22 @@ impl Batch<'_, '_> {
             Claim::Free(expired) => expired.map_or(0, |variant| variant.generation + 1),
         };
         if let Some(same) = self.same_content(event)? {
-            return self.duplicate(event, &same, By::Content);
+            return self.duplicate(event, &same, MatchedBy::Content);
         }
         self.tally(&event.source).clashes += 1;
         self.keep_variant(event, &owner, Some(self.counters.next_ord))?;
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(&owner));
         let quarantine = event.quarantine.as_ref().or(clash.as_ref());
-        self.take_in(event, Entry { key, generation, variant_of: Some(&owner), quarantine })
+        self.take_in(event, EventInsert { key, generation, variant_of: Some(&owner), quarantine })
     }
 
-    fn duplicate(&mut self, event: &Arrival<'_>, owner: &Owner, by: By) -> rusqlite::Result<Acceptance> {
+    fn duplicate(&mut self, event: &KeyedEvent<'_>, owner: &Owner, by: MatchedBy) -> rusqlite::Result<Acceptance> {
         let first =
             self.cached(include_str!("sql/event.sql"))?.query_row([owner.ord], |row| self.reader().event(row))?;
         let jobs = self.jobs_of(&first)?;
         let tally = self.tally(&event.source);
         tally.duplicates += 1;
-        tally.by_content += u64::from(by == By::Content);
+        tally.by_content += u64::from(by == MatchedBy::Content);
         Ok(Acceptance::Duplicate(Duplicate {
             id: first.id,
             key_text: first.key_text,
@@ -211,13 +211,13 @@ impl Batch<'_, '_> {
             .collect()
     }
 
-    fn note_lateness(&mut self, event: &Arrival<'_>, owner: &Owner, kind: Lateness) {
-        let bucket = repeat::bucket(event.received_at.since(owner.received_at));
+    fn note_lateness(&mut self, event: &KeyedEvent<'_>, owner: &Owner, kind: Lateness) {
+        let bucket = duplicate_stats::bucket(event.received_at.since(owner.received_at));
         *self.lateness.entry((event.source.clone(), kind, bucket)).or_default() += 1;
     }
 
     /// The slot of this content among the variants of an event; otherwise how many there are.
-    fn variant_slot(&self, event: &Arrival<'_>, first: &Owner) -> rusqlite::Result<Result<i64, i64>> {
+    fn variant_slot(&self, event: &KeyedEvent<'_>, first: &Owner) -> rusqlite::Result<Result<i64, i64>> {
         let mut statement = self.cached(include_str!("sql/variant_slots.sql"))?;
         let mut rows = statement.query([first.ord])?;
         let mut taken = 0;
@@ -230,7 +230,7 @@ impl Batch<'_, '_> {
         Ok(Err(taken))
     }
 
-    fn keep_variant(&mut self, event: &Arrival<'_>, first: &Owner, became: Option<i64>) -> rusqlite::Result<()> {
+    fn keep_variant(&mut self, event: &KeyedEvent<'_>, first: &Owner, became: Option<i64>) -> rusqlite::Result<()> {
         let taken = match self.variant_slot(event, first)? {
             Ok(slot) => {
                 self.cached(include_str!("sql/repeat_variant.sql"))?.execute([first.ord, slot])?;
@@ -260,21 +260,21 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    fn count_variant(&mut self, event: &Arrival<'_>, first: &Owner) -> rusqlite::Result<()> {
+    fn count_variant(&mut self, event: &KeyedEvent<'_>, first: &Owner) -> rusqlite::Result<()> {
         if let Ok(slot) = self.variant_slot(event, first)? {
             self.cached(include_str!("sql/repeat_variant.sql"))?.execute([first.ord, slot])?;
         }
         Ok(())
     }
 
-    fn take_in(&mut self, event: &Arrival<'_>, entry: Entry<'_>) -> rusqlite::Result<Acceptance> {
+    fn take_in(&mut self, event: &KeyedEvent<'_>, entry: EventInsert<'_>) -> rusqlite::Result<Acceptance> {
         let ord = self.counters.next_ord;
         let first_job = self.counters.next_job;
         let id = EventId::new(entry.key, entry.generation);
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
         let contact = self.contact(event)?;
         let sealer = self.sealer(contact)?;
-        self.often.get(Often::InsertEvent)?.execute(params![
+        self.often.get(StatementId::InsertEvent)?.execute(params![
             ord,
             id.0,
             entry.key.0,
@@ -297,7 +297,7 @@ impl Batch<'_, '_> {
             contact
         ])?;
         let body = seal_body(&sealer, place::body(ord), &event.body);
-        self.often.get(Often::InsertBody)?.execute(params![ord, body])?;
+        self.often.get(StatementId::InsertBody)?.execute(params![ord, body])?;
         self.insert_jobs(event, ord, contact, &sealer, entry.quarantine)?;
         self.counters.next_ord += 1;
         self.counters.next_job += i64::from(jobs);
@@ -309,7 +309,7 @@ impl Batch<'_, '_> {
         self.remembered.extend(self.net.insert(&event.flow, &event.fingerprint, ord, event.received_at));
         self.tally(&event.source).accepted += 1;
         if entry.quarantine.is_none() {
-            self.let_in.push(LetIn {
+            self.let_in.push(InsertedEvent {
                 ord,
                 id,
                 generation: entry.generation,
@@ -319,7 +319,7 @@ impl Batch<'_, '_> {
             });
         }
         Ok(Acceptance::Accepted(Accepted {
-            ord,
+            seq: ord,
             id,
             variant_of: entry.variant_of.map(|first| first.id),
             quarantined: entry.quarantine.is_some(),
@@ -328,7 +328,7 @@ impl Batch<'_, '_> {
 
     fn insert_jobs(
         &mut self,
-        event: &Arrival<'_>,
+        event: &KeyedEvent<'_>,
         ord: i64,
         contact: Option<i64>,
         sealer: &Sealer,
@@ -338,7 +338,7 @@ impl Batch<'_, '_> {
         for (id, job) in (self.counters.next_job..).zip(&event.jobs) {
             let failure = quarantine.map(|quarantine| &quarantine.failure);
             let (failure, message) = sealed_failure(sealer, place::job_message(id), failure);
-            self.often.get(Often::InsertJob)?.execute(params![
+            self.often.get(StatementId::InsertJob)?.execute(params![
                 id,
                 ord,
                 job.worker.as_ref(),
@@ -358,7 +358,7 @@ impl Batch<'_, '_> {
     }
 
     /// The contact that an event is about; a new one gets a key of its own.
-    fn contact(&mut self, event: &Arrival<'_>) -> rusqlite::Result<Option<i64>> {
+    fn contact(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<i64>> {
         let Some(contact) = event.contact else { return Ok(None) };
         let digest = self.vault.digest("contact", &contact.0);
         for id in self.contacts.candidates(self.connection, prefix(&digest))?.into_iter().rev() {
@@ -381,7 +381,7 @@ impl Batch<'_, '_> {
     }
 }
 
-fn seal_body(sealer: &Sealer, place: Place<'_>, body: &EventBody) -> Vec<u8> {
+fn seal_body(sealer: &Sealer, place: SealContext<'_>, body: &EventBody) -> Vec<u8> {
     let (lengths, [headers, raw, normalized]) = row::body_parts(body);
     sealer.seal(place, &[&lengths, headers, raw, normalized])
 }
@@ -391,5 +391,5 @@ fn key_clash(first: &Owner) -> Quarantine {
         "{} has the same idempotency key and another content; compare the two, then replay or drop this",
         first.id
     );
-    Quarantine { failure: Failure::new(FailureClass::Maybe, "key-clash", message) }
+    Quarantine { failure: Failure::new(FailureClass::Conflict, "key-clash", message) }
 }

@@ -9,19 +9,19 @@ use sluice_domain::job::EffectState;
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
 
-use super::fresh::LetIn;
-use super::keys::{Keys, prefix};
-use super::net::{Net, Undo};
-use super::often::{Often, Statements};
-use super::reads::Reader;
+use super::content_cache::{ContentCache, Undo};
+use super::key_index::{KeyIndex, prefix};
+use super::key_store::{Changes, KeyStore, Sealer};
+use super::new_jobs::InsertedEvent;
+use super::read_pool::Reader;
 use super::row::place;
-use super::vault::{Changes, Sealer, Vault};
+use super::statements::{StatementId, Statements};
 use crate::op::{
-    AttemptSettlement, Begin, DropJobs, EffectSettlement, NewRevision, Op, Replay, Reply, Resolve, Rotate, Rotation,
-    Settlement, Verdict,
+    AttemptSettlement, Begin, DropJobs, EffectSettlement, NewRevision, Op, Replay, Reply, Resolution, Resolve, Rotate,
+    Rotation, Settlement,
 };
-use crate::record::{AttemptKind, Tally};
-use crate::seal::{KeyId, Place};
+use crate::record::{AttemptKind, SourceDayCounts};
+use crate::seal::{KeyId, SealContext};
 
 /// The next free numbers. Reset when a batch is rolled back.
 #[derive(Clone, Copy, Debug)]
@@ -36,23 +36,23 @@ pub(super) struct Counters {
 pub(super) struct Batch<'a, 'c> {
     pub connection: &'a Connection,
     pub often: &'a mut Statements<'c>,
-    pub vault: &'a Vault,
+    pub vault: &'a KeyStore,
     /// What this batch does to the keys that seal.
     pub key_changes: Changes,
-    pub keys: &'a mut Keys,
-    pub contacts: &'a mut Keys,
+    pub keys: &'a mut KeyIndex,
+    pub contacts: &'a mut KeyIndex,
     pub counters: &'a mut Counters,
     pub now: Time,
     /// Events that come in with the commit, but for those that wait for a person.
-    pub let_in: Vec<LetIn>,
+    pub let_in: Vec<InsertedEvent>,
     /// Keys that found an owner, in case of a roll-back.
     pub taken: Vec<(u64, i64)>,
     /// The same of contacts.
     pub contacts_taken: Vec<(u64, i64)>,
-    pub net: &'a mut Net,
+    pub net: &'a mut ContentCache,
     /// Contents that are remembered, in case of a roll-back.
     pub remembered: Vec<Undo>,
-    pub tallies: BTreeMap<Arc<str>, Tally>,
+    pub tallies: BTreeMap<Arc<str>, SourceDayCounts>,
     /// How many repeats of a source came so late, by bucket.
     pub lateness: BTreeMap<(Arc<str>, Lateness, u32), i64>,
 }
@@ -69,7 +69,7 @@ pub(super) enum Lateness {
 /// What of a failure is kept in the clear, and its message, sealed.
 pub(super) fn sealed_failure(
     sealer: &Sealer,
-    place: Place<'_>,
+    place: SealContext<'_>,
     failure: Option<&Failure>,
 ) -> (Option<String>, Option<Vec<u8>>) {
     let Some(failure) = failure else { return (None, None) };
@@ -78,7 +78,7 @@ pub(super) fn sealed_failure(
     (Some(serde_json::to_string(&rest).expect("plain data has a JSON form")), Some(message))
 }
 
-pub(super) fn sealed_json(sealer: &Sealer, place: Place<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
+pub(super) fn sealed_json(sealer: &Sealer, place: SealContext<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
     value.map(|value| {
         let text = serde_json::to_vec(value).expect("a value has a JSON form");
         sealer.seal(place, &[&text])
@@ -95,8 +95,8 @@ impl Batch<'_, '_> {
             }
             Op::Begin(begin) => self.begin(begin),
             Op::Settle(settlement) => self.settle(settlement),
-            Op::AtOnce(attempt) => self.settle_at_once(&attempt.0, &attempt.1),
-            Op::SettleWithin(within) => self.settle_within(&within.0, &within.1),
+            Op::BeginAndSettle(attempt) => self.settle_at_once(&attempt.0, &attempt.1),
+            Op::SettleWithBudget(within) => self.settle_within(&within.0, &within.1),
             Op::Schedule { worker, rule, at } => {
                 let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
                 keep.query_row(params![worker, rule, at.0], |row| Ok(Reply::Since(Time(row.get(0)?))))
@@ -172,12 +172,12 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    pub fn tally(&mut self, source: &Arc<str>) -> &mut Tally {
+    pub fn tally(&mut self, source: &Arc<str>) -> &mut SourceDayCounts {
         let now = self.now;
-        self.tallies.entry(source.clone()).or_insert_with(|| Tally {
+        self.tallies.entry(source.clone()).or_insert_with(|| SourceDayCounts {
             day: now.to_jiff().strftime("%Y-%m-%d").to_string(),
             source: source.to_string(),
-            ..Tally::default()
+            ..SourceDayCounts::default()
         })
     }
 
@@ -230,7 +230,7 @@ impl Batch<'_, '_> {
         let (next, job) = (&settlement.next, settlement.job.0);
         let finished_at = (!next.state.is_live()).then_some(settlement.at.0);
         let (failure, message) = sealed_failure(sealer, place::job_message(job), next.failure.as_ref());
-        let current = self.often.get(Often::SettleJob)?.execute(params![
+        let current = self.often.get(StatementId::SettleJob)?.execute(params![
             job,
             settlement.n,
             next.state.code(),
@@ -286,7 +286,7 @@ impl Batch<'_, '_> {
         let part = place::attempt_part(settlement.n, attempt.started_at.0);
         let at = place::attempt_message(settlement.job.0, &part);
         let (failure, message) = sealed_failure(sealer, at, attempt.failure.as_ref());
-        self.often.get(Often::InsertAttempt)?.execute(params![
+        self.often.get(StatementId::InsertAttempt)?.execute(params![
             settlement.job.0,
             settlement.n,
             attempt.step_id.as_ref(),
@@ -302,7 +302,7 @@ impl Batch<'_, '_> {
 
     /// What seals the results of a job: the key of its contact, or the tenant's. `None` if there is no such job.
     pub fn sealer_of_job(&mut self, settlement: &Settlement) -> rusqlite::Result<Option<Sealer>> {
-        let contact = self.often.get(Often::JobContact)?;
+        let contact = self.often.get(StatementId::JobContact)?;
         match contact.query_row([settlement.job.0], |row| row.get::<_, Option<i64>>(0)).optional()? {
             None => Ok(None),
             Some(contact) => self.sealer(contact).map(Some),
@@ -359,16 +359,16 @@ impl Batch<'_, '_> {
     }
 
     fn resolve(&mut self, resolve: &Resolve) -> rusqlite::Result<Reply> {
-        let (state, steps, word) = match resolve.verdict {
-            Verdict::Happened => ("applied", 1, "happened"),
-            Verdict::DidNotHappen => ("not_applied", 0, "did not happen"),
+        let (state, steps, word) = match resolve.resolution {
+            Resolution::Happened => ("applied", 1, "happened"),
+            Resolution::NotHappened => ("not_applied", 0, "did not happen"),
         };
         let worker: Option<String> = self
             .cached(include_str!("sql/resolve_job.sql"))?
             .query_row(params![resolve.job.0, steps, resolve.at.0], |row| row.get(0))
             .optional()?;
         let Some(worker) = worker else { return Ok(Reply::Jobs(vec![])) };
-        if resolve.verdict == Verdict::DidNotHappen {
+        if resolve.resolution == Resolution::NotHappened {
             self.cached(include_str!("sql/give_back_unknown.sql"))?.execute([resolve.job.0])?;
         }
         self.cached(include_str!("sql/resolve_effect.sql"))?.execute(params![resolve.job.0, state, resolve.at.0])?;

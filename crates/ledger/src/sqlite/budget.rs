@@ -3,10 +3,10 @@
 use rusqlite::{OptionalExtension, params};
 
 use super::apply::Batch;
-use crate::op::{Draw, Reply, Settlement};
+use crate::op::{Reply, RetryCharge, Settlement};
 
 impl Batch<'_, '_> {
-    pub fn settle_within(&mut self, settlement: &Settlement, draw: &Draw) -> rusqlite::Result<Reply> {
+    pub fn settle_within(&mut self, settlement: &Settlement, draw: &RetryCharge) -> rusqlite::Result<Reply> {
         let job: Option<(String, i64)> = self
             .cached(include_str!("sql/job_entity.sql"))?
             .query_row(params![settlement.job.0, settlement.n], |row| Ok((row.get(0)?, row.get(1)?)))

@@ -52,7 +52,7 @@ impl Checkpointer {
     }
 
     /// Lets no checkpoint run from here on. Waits for one that does.
-    pub fn rest(&mut self) {
+    pub fn pause(&mut self) {
         *locked(&self.allowed) = false;
         self.resting = true;
     }
@@ -63,7 +63,7 @@ impl Checkpointer {
     }
 
     /// Lets them run again.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         *locked(&self.allowed) = true;
         self.resting = false;
     }

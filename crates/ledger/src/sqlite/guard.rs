@@ -6,24 +6,24 @@ use rusqlite::{OptionalExtension, Row, params};
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice, EXPIRY};
 use sluice_domain::job::{EffectKey, JobId};
 use sluice_domain::key::KeyDigest;
-use sluice_domain::policy::{Known, Reserve};
+use sluice_domain::policy::{CapReservation, ContactFacts};
 use sluice_domain::time::Time;
 
 use super::apply::Batch;
+use super::key_store::{KeyStore, Sealer};
 use super::read::Page;
-use super::reads::Reader;
+use super::read_pool::Reader;
 use super::row::place;
-use super::vault::{Sealer, Vault};
-use crate::Begun;
+use crate::BeginResult;
 use crate::guard::{
-    ApprovalFilter, ApprovalRecord, Ask, Decide, Decided, GuardOp, GuardReply, Release, SafeModeRecord, SetConsent,
-    SetSafeMode, Skip, Suppress, SuppressionRecord,
+    ApprovalFilter, ApprovalRecord, DecideApproval, Decided, GuardOp, GuardReply, RequestApproval, SafeModeRecord,
+    SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord, Unsuppress,
 };
 use crate::memory::contacts_in_words;
 use crate::op::{Begin, Reply};
 
 /// A contact as the file knows it: whoever guesses an address cannot find its rows without the tenant's key.
-fn keyed(vault: &Vault, contact: KeyDigest) -> [u8; 16] {
+fn keyed(vault: &KeyStore, contact: KeyDigest) -> [u8; 16] {
     vault.digest("policy contact", &contact.0)
 }
 
@@ -44,7 +44,7 @@ impl Batch<'_, '_> {
         }
     }
 
-    fn begin_within(&mut self, begin: &Begin, caps: &[Reserve]) -> rusqlite::Result<GuardReply> {
+    fn begin_within(&mut self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<GuardReply> {
         let open: Option<bool> = self
             .cached(include_str!("sql/may_begin.sql"))?
             .query_row(params![begin.job.0, begin.n, begin.key.0], |row| row.get(0))
@@ -69,13 +69,13 @@ impl Batch<'_, '_> {
             }
         }
         Ok(GuardReply::Begun(match self.begin(begin)? {
-            Reply::Begun => Begun::Go,
-            Reply::AlreadyApplied => Begun::AlreadyApplied,
-            _ => Begun::Stale,
+            Reply::Begun => BeginResult::Go,
+            Reply::AlreadyApplied => BeginResult::AlreadyApplied,
+            _ => BeginResult::Stale,
         }))
     }
 
-    fn holds_place(&self, cap: &Reserve, key: EffectKey) -> rusqlite::Result<bool> {
+    fn holds_place(&self, cap: &CapReservation, key: EffectKey) -> rusqlite::Result<bool> {
         let contact = keyed(self.vault, cap.contact);
         let held = self
             .cached(include_str!("sql/holds_place.sql"))?
@@ -157,7 +157,7 @@ impl Batch<'_, '_> {
         Ok(GuardReply::Changed(changed))
     }
 
-    fn release(&mut self, release: &Release) -> rusqlite::Result<GuardReply> {
+    fn release(&mut self, release: &Unsuppress) -> rusqlite::Result<GuardReply> {
         let mut changed = 0;
         for contact in &release.contacts {
             let gone = self
@@ -170,7 +170,7 @@ impl Batch<'_, '_> {
         Ok(GuardReply::Changed(changed))
     }
 
-    fn ask(&mut self, ask: &Ask) -> rusqlite::Result<GuardReply> {
+    fn ask(&mut self, ask: &RequestApproval) -> rusqlite::Result<GuardReply> {
         let live = self.cached(include_str!("sql/live_job.sql"))?.query_row([ask.job.0], |_| Ok(())).optional()?;
         let Some(sealer) = self.sealer_of(ask.job)?.filter(|_| live.is_some()) else { return Ok(GuardReply::Stale) };
         let sealed = |column: &'static str, text: &str| {
@@ -200,7 +200,7 @@ impl Batch<'_, '_> {
         Ok(GuardReply::Asked(Box::new(asked)))
     }
 
-    fn decide(&mut self, id: ApprovalId, decide: &Decide) -> rusqlite::Result<Decided> {
+    fn decide(&mut self, id: ApprovalId, decide: &DecideApproval) -> rusqlite::Result<Decided> {
         let Some(record) = self.reader().approval(id)? else { return Ok(Decided::Unknown) };
         let choice = decide.choice;
         if record.state != ApprovalState::Pending {
@@ -209,7 +209,12 @@ impl Batch<'_, '_> {
         }
         if decide.actor != EXPIRY && decide.at >= record.expires_at {
             // The time to answer is over, though nobody has written that down yet.
-            let late = Decide { choice: record.default, actor: EXPIRY.into(), reason: String::new(), ..decide.clone() };
+            let late = DecideApproval {
+                choice: record.default,
+                actor: EXPIRY.into(),
+                reason: String::new(),
+                ..decide.clone()
+            };
             let counts = self.decide(id, &late)?;
             return if record.default == choice { Ok(counts) } else { self.decide(id, decide) };
         }
@@ -249,9 +254,9 @@ impl Batch<'_, '_> {
 }
 
 impl Reader<'_> {
-    pub fn known(&self, contact: KeyDigest, channel: &str, purposes: &[Arc<str>]) -> rusqlite::Result<Known> {
+    pub fn known(&self, contact: KeyDigest, channel: &str, purposes: &[Arc<str>]) -> rusqlite::Result<ContactFacts> {
         let contact = keyed(self.vault, contact);
-        let mut known = Known::default();
+        let mut known = ContactFacts::default();
         for purpose in purposes {
             let said: Option<bool> = self
                 .prepare_cached(include_str!("sql/consent.sql"))?
@@ -265,7 +270,7 @@ impl Reader<'_> {
         Ok(known)
     }
 
-    pub fn places_taken(&self, reserve: &Reserve, now: Time) -> rusqlite::Result<u64> {
+    pub fn places_taken(&self, reserve: &CapReservation, now: Time) -> rusqlite::Result<u64> {
         let contact = keyed(self.vault, reserve.contact);
         let since = now - reserve.cap.window;
         self.prepare_cached(include_str!("sql/places_taken.sql"))?

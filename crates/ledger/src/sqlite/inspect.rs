@@ -62,7 +62,7 @@ const CHECKS: [Check; 13] = [
 
 /// The first row that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Broken {
+pub struct InvariantViolation {
     /// The number of the invariant.
     pub number: u32,
     /// What it says.
@@ -81,7 +81,7 @@ pub struct Verification {
     /// Checks that were made.
     pub checks: u32,
     /// The first broken row of each check that failed.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<InvariantViolation>,
 }
 
 /// What became of what one source sent on one day.
@@ -113,7 +113,7 @@ pub struct Balance {
 
 /// A try of a job, as it was written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Try {
+pub struct AttemptEntry {
     /// Whose.
     pub job: JobId,
     /// Which one, from 1.
@@ -154,17 +154,17 @@ impl Inspector {
             let row = in_slices(rows(over), &mut said, |after, upto| {
                 self.connection.prepare_cached(sql)?.query_row([after, upto], |row| row.get(0)).optional()
             })?;
-            broken.extend(row.map(|row| Broken { number, invariant: name.to_owned(), row }));
+            broken.extend(row.map(|row| InvariantViolation { number, invariant: name.to_owned(), row }));
         }
         let keys = in_slices(last_job, &mut said, |after, upto| self.strange_key(after, upto))?;
         let invariant = "an effect keeps its key".to_owned();
-        broken.extend(keys.map(|row| Broken { number: 14, invariant, row }));
+        broken.extend(keys.map(|row| InvariantViolation { number: 14, invariant, row }));
         for (number, name, sql) in [
             (3, "a name belongs to one event", include_str!("sql/verify/names.sql")),
             (20, "every event was counted when it was accepted", include_str!("sql/verify/tallies.sql")),
         ] {
             let row: Option<String> = self.connection.query_row(sql, [], |row| row.get(0)).optional()?;
-            broken.extend(row.map(|row| Broken { number, invariant: name.to_owned(), row }));
+            broken.extend(row.map(|row| InvariantViolation { number, invariant: name.to_owned(), row }));
         }
         Ok(Verification {
             events: last_event.unsigned_abs(),
@@ -192,10 +192,10 @@ impl Inspector {
     }
 
     /// Every attempt to reach a destination, in the order of jobs. Reading back what an earlier one left is none.
-    pub fn tries(&self) -> Result<Vec<Try>, Error> {
+    pub fn tries(&self) -> Result<Vec<AttemptEntry>, Error> {
         let mut statement = self.connection.prepare_cached(include_str!("sql/verify/tries.sql"))?;
-        let rows =
-            statement.query_map([], |row| Ok(Try { job: JobId(row.get(0)?), n: row.get(1)?, outcome: row.get(2)? }))?;
+        let rows = statement
+            .query_map([], |row| Ok(AttemptEntry { job: JobId(row.get(0)?), n: row.get(1)?, outcome: row.get(2)? }))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

@@ -8,12 +8,12 @@ use sluice_domain::event::EventId;
 use sluice_domain::key::KeyDigest;
 
 use super::apply::{Batch, sealed_json};
+use super::key_store::Sealer;
 use super::row::place;
-use super::vault::Sealer;
-use crate::op::{Mark, Marked, Note, Reply};
+use crate::op::{Mark, Marked, Reply, StepResult};
 
 impl Batch<'_, '_> {
-    pub fn note(&mut self, note: &Note) -> rusqlite::Result<Reply> {
+    pub fn note(&mut self, note: &StepResult) -> rusqlite::Result<Reply> {
         let Some(sealer) = self.sealer_of_run(note)? else { return Ok(Reply::Stale) };
         let new = self.write_note(include_str!("sql/insert_note.sql"), note, &note.result, &sealer)?;
         if new > 0 {
@@ -33,7 +33,7 @@ impl Batch<'_, '_> {
     }
 
     fn set_mark(&self, mark: &Mark) -> rusqlite::Result<Marked> {
-        for key in std::iter::once(&mark.key).chain(&mark.near) {
+        for key in std::iter::once(&mark.key).chain(&mark.adjacent) {
             let found: Option<([u8; 16], [u8; 16])> = self
                 .cached(include_str!("sql/mark.sql"))?
                 .query_row(params![mark.store, self.mark_key(*key), mark.note.at.0], |row| {
@@ -65,7 +65,7 @@ impl Batch<'_, '_> {
     }
 
     /// What seals the results of a job; `None` if it has moved on without this run.
-    fn sealer_of_run(&self, note: &Note) -> rusqlite::Result<Option<Sealer>> {
+    fn sealer_of_run(&self, note: &StepResult) -> rusqlite::Result<Option<Sealer>> {
         let mut job = self.cached(include_str!("sql/noting_job.sql"))?;
         match job.query_row(params![note.job.0, note.n], |row| row.get::<_, Option<i64>>(0)).optional()? {
             None => Ok(None),
@@ -73,7 +73,7 @@ impl Batch<'_, '_> {
         }
     }
 
-    fn write_note(&self, sql: &str, note: &Note, result: &Value, sealer: &Sealer) -> rusqlite::Result<usize> {
+    fn write_note(&self, sql: &str, note: &StepResult, result: &Value, sealer: &Sealer) -> rusqlite::Result<usize> {
         let step_id: &Arc<str> = &note.step_id;
         self.cached(sql)?.execute(params![
             note.job.0,

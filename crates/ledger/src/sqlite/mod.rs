@@ -2,26 +2,26 @@
 
 mod accept;
 mod apply;
-mod at_once;
-mod ballast;
+mod begin_and_settle;
 mod budget;
 mod checkpoint;
-mod fresh;
+mod content_cache;
 mod guard;
 mod inspect;
-mod keys;
+mod key_index;
+mod key_store;
 mod marks;
-mod net;
-mod often;
+mod new_jobs;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod prepare_tests;
 mod prune;
 pub(crate) mod read;
-mod reads;
+mod read_pool;
+mod reserve_file;
 mod row;
-mod vault;
+mod statements;
 mod writer;
 
 use std::fs::File;
@@ -35,11 +35,11 @@ use sluice_domain::mutant::Mutant;
 
 use crate::Error;
 use crate::seal::RootKey;
-pub use inspect::{Balance, Broken, Inspector, Try, Verification};
+pub use inspect::{AttemptEntry, Balance, Inspector, InvariantViolation, Verification};
+use key_store::KeyStore;
 pub use read::{JobFilter, Page, Reason};
-pub(crate) use reads::{Reader, Reads};
-use vault::Vault;
-pub(crate) use writer::{Envelope, Writer};
+pub(crate) use read_pool::{ReadPool, Reader};
+pub(crate) use writer::{Submission, Writer};
 
 /// Older ones can corrupt a WAL that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -78,7 +78,7 @@ pub(crate) fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool,
     if !is_in(directory) {
         return Ok(true);
     }
-    Ok(Vault::is_opened_by(&open(directory, Role::Read)?, root_key)?)
+    Ok(KeyStore::is_opened_by(&open(directory, Role::Read)?, root_key)?)
 }
 
 /// Takes the data directory for this process. The lock goes with the file handle.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use rusqlite::types::Value as Sql;
 use rusqlite::{OptionalExtension, params_from_iter};
 use serde::{Deserialize, Serialize};
+use sluice_domain::duplicate_stats::DuplicateStats;
 use sluice_domain::job::{JobId, JobState};
-use sluice_domain::repeat::RepeatStats;
 use sluice_domain::time::Time;
 
-use super::reads::Reader;
+use super::read_pool::Reader;
 use crate::record::{
-    AttemptRecord, AuditRecord, ConfiguredRecord, EffectRecord, EventBody, EventRecord, JobRecord, KeysRecord, Ord,
-    PauseRecord, PinnedRecord, Tally, VariantRecord, Variants,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, KeysRecord, PauseRecord,
+    PinnedRecord, RevisionRecord, SourceDayCounts, VariantRecord, Variants,
 };
 
 /// Which jobs, for lists and for acts on everything that matches.
@@ -86,7 +86,10 @@ pub(crate) fn live_counts(reader: &Reader<'_>) -> rusqlite::Result<Vec<(String, 
 }
 
 /// Events by their places, with bodies where they are still kept.
-pub(crate) fn events(reader: &Reader<'_>, ords: &[Ord]) -> rusqlite::Result<Vec<(EventRecord, Option<EventBody>)>> {
+pub(crate) fn events(
+    reader: &Reader<'_>,
+    ords: &[EventSeq],
+) -> rusqlite::Result<Vec<(EventRecord, Option<EventBody>)>> {
     let mut found = Vec::with_capacity(ords.len());
     for ord in ords {
         let event = reader
@@ -102,12 +105,12 @@ pub(crate) fn events(reader: &Reader<'_>, ords: &[Ord]) -> rusqlite::Result<Vec<
 }
 
 /// The other contents that came under the key of an event.
-pub(crate) fn variants(reader: &Reader<'_>, ord: Ord) -> rusqlite::Result<Variants> {
+pub(crate) fn variants(reader: &Reader<'_>, ord: EventSeq) -> rusqlite::Result<Variants> {
     let mut statement = reader.prepare_cached(include_str!("sql/variants.sql"))?;
     let mut rows = statement.query([ord])?;
     let mut variants = Variants::default();
     while let Some(row) = rows.next()? {
-        let event: Option<Ord> = row.get(5)?;
+        let event: Option<EventSeq> = row.get(5)?;
         let body = match event {
             Some(event) => body(reader, event)?,
             None => reader.variant_body(ord, row)?,
@@ -125,7 +128,7 @@ pub(crate) fn variants(reader: &Reader<'_>, ord: Ord) -> rusqlite::Result<Varian
 }
 
 /// How often and how late a source repeats itself.
-pub(crate) fn repeats(reader: &Reader<'_>, source: &str) -> rusqlite::Result<RepeatStats> {
+pub(crate) fn repeats(reader: &Reader<'_>, source: &str) -> rusqlite::Result<DuplicateStats> {
     let mut counts = [BTreeMap::new(), BTreeMap::new()];
     let mut statement = reader.prepare_cached(include_str!("sql/lateness.sql"))?;
     let mut rows = statement.query([source])?;
@@ -136,10 +139,10 @@ pub(crate) fn repeats(reader: &Reader<'_>, source: &str) -> rusqlite::Result<Rep
         }
     }
     let [within, after_expiry] = counts;
-    Ok(RepeatStats::new(&within, &after_expiry))
+    Ok(DuplicateStats::new(&within, &after_expiry))
 }
 
-fn body(reader: &Reader<'_>, ord: Ord) -> rusqlite::Result<Option<EventBody>> {
+fn body(reader: &Reader<'_>, ord: EventSeq) -> rusqlite::Result<Option<EventBody>> {
     reader.prepare_cached(include_str!("sql/event_body.sql"))?.query_row([ord], |row| reader.body(ord, row)).optional()
 }
 
@@ -310,11 +313,11 @@ pub(crate) fn revision(reader: &Reader<'_>, hash: &str) -> rusqlite::Result<Opti
     reader.prepare_cached(include_str!("sql/revision.sql"))?.query_row([hash], |row| row.get(0)).optional()
 }
 
-pub(crate) fn configured(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<ConfiguredRecord>> {
+pub(crate) fn configured(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<RevisionRecord>> {
     reader
         .prepare_cached(include_str!("sql/list_configured.sql"))?
         .query_map(rusqlite::params![page.after, page.limit], |row| {
-            Ok(ConfiguredRecord {
+            Ok(RevisionRecord {
                 n: row.get(0)?,
                 at: Time(row.get(1)?),
                 hash: row.get(2)?,
@@ -355,12 +358,12 @@ pub(crate) fn audit(reader: &Reader<'_>, page: Page) -> rusqlite::Result<Vec<Aud
         .collect()
 }
 
-pub(crate) fn tallies(reader: &Reader<'_>, since_day: &str) -> rusqlite::Result<Vec<Tally>> {
+pub(crate) fn tallies(reader: &Reader<'_>, since_day: &str) -> rusqlite::Result<Vec<SourceDayCounts>> {
     reader
         .prepare_cached(include_str!("sql/tallies.sql"))?
         .query_map([since_day], |row| {
             let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-            Ok(Tally {
+            Ok(SourceDayCounts {
                 day: row.get(0)?,
                 source: row.get(1)?,
                 accepted: count(2)?,

@@ -9,9 +9,9 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
-use super::reads::Reader;
-use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, JobRecord, Ord};
-use crate::seal::Place;
+use super::read_pool::Reader;
+use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord};
+use crate::seal::SealContext;
 
 fn wrong(column: usize, what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.to_owned().into())
@@ -59,42 +59,42 @@ fn body_of(opened: &[u8]) -> Option<EventBody> {
 
 /// Where the places of sealed values are named, once for writing and reading.
 pub(super) mod place {
-    use super::Place;
+    use super::SealContext;
 
-    pub fn key_text<'a>(ord: i64) -> Place<'a> {
-        Place::new("event", ord, "key_text")
+    pub fn key_text<'a>(ord: i64) -> SealContext<'a> {
+        SealContext::new("event", ord, "key_text")
     }
 
-    pub fn body<'a>(ord: i64) -> Place<'a> {
-        Place::new("event_body", ord, "sealed")
+    pub fn body<'a>(ord: i64) -> SealContext<'a> {
+        SealContext::new("event_body", ord, "sealed")
     }
 
-    pub fn variant(ord: i64, n: &[u8; 8]) -> Place<'_> {
-        Place { part: n, ..Place::new("variant", ord, "sealed") }
+    pub fn variant(ord: i64, n: &[u8; 8]) -> SealContext<'_> {
+        SealContext { part: n, ..SealContext::new("variant", ord, "sealed") }
     }
 
-    pub fn job_message<'a>(job: i64) -> Place<'a> {
-        Place::new("job", job, "message")
+    pub fn job_message<'a>(job: i64) -> SealContext<'a> {
+        SealContext::new("job", job, "message")
     }
 
-    pub fn job_result<'a>(job: i64) -> Place<'a> {
-        Place::new("job", job, "result")
+    pub fn job_result<'a>(job: i64) -> SealContext<'a> {
+        SealContext::new("job", job, "result")
     }
 
-    pub fn effect_result(job: i64, key: &[u8; 16]) -> Place<'_> {
-        Place { part: key, ..Place::new("effect", job, "result") }
+    pub fn effect_result(job: i64, key: &[u8; 16]) -> SealContext<'_> {
+        SealContext { part: key, ..SealContext::new("effect", job, "result") }
     }
 
-    pub fn approval<'a>(job: i64, id: &'a [u8; 16], column: &'static str) -> Place<'a> {
-        Place { part: id, ..Place::new("approval", job, column) }
+    pub fn approval<'a>(job: i64, id: &'a [u8; 16], column: &'static str) -> SealContext<'a> {
+        SealContext { part: id, ..SealContext::new("approval", job, column) }
     }
 
-    pub fn suppression_label<'a>(id: i64) -> Place<'a> {
-        Place::new("suppression", id, "label")
+    pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
+        SealContext::new("suppression", id, "label")
     }
 
-    pub fn attempt_message(job: i64, n_and_start: &[u8; 12]) -> Place<'_> {
-        Place { part: n_and_start, ..Place::new("attempt", job, "message") }
+    pub fn attempt_message(job: i64, n_and_start: &[u8; 12]) -> SealContext<'_> {
+        SealContext { part: n_and_start, ..SealContext::new("attempt", job, "message") }
     }
 
     /// What tells an attempt from the others of its job.
@@ -107,26 +107,31 @@ pub(super) mod place {
 }
 
 impl Reader<'_> {
-    fn opened(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+    fn opened(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         match row.get_ref(column)?.as_blob_or_null().map_err(|error| wrong(column, &error.to_string()))? {
             Some(sealed) => self.vault.unseal(self.connection, self.changes, place, sealed).map(Some),
             None => Ok(None),
         }
     }
 
-    pub fn opened_text(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<String> {
+    pub fn opened_text(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<String> {
         let opened = self.opened(row, column, place)?.unwrap_or_default();
         String::from_utf8(opened).map_err(|error| wrong(column, &error.to_string()))
     }
 
-    fn opened_json(&self, row: &Row<'_>, column: usize, place: Place<'_>) -> rusqlite::Result<Option<Arc<Value>>> {
+    fn opened_json(
+        &self,
+        row: &Row<'_>,
+        column: usize,
+        place: SealContext<'_>,
+    ) -> rusqlite::Result<Option<Arc<Value>>> {
         let opened = self.opened(row, column, place)?;
         let parsed = opened.map(|bytes| serde_json::from_slice(&bytes)).transpose();
         parsed.map(|value| value.map(Arc::new)).map_err(|error| wrong(column, &error.to_string()))
     }
 
     /// What is known of a failure in the clear, with its message from the column behind it.
-    fn failure(&self, row: &Row<'_>, column: usize, message: Place<'_>) -> rusqlite::Result<Option<Failure>> {
+    fn failure(&self, row: &Row<'_>, column: usize, message: SealContext<'_>) -> rusqlite::Result<Option<Failure>> {
         let Some(failure) = json::<Failure>(row, column)? else { return Ok(None) };
         Ok(Some(Failure { message: self.opened_text(row, column + 1, message)?, ..failure }))
     }
@@ -135,7 +140,7 @@ impl Reader<'_> {
     pub fn event(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
         let ord = row.get(0)?;
         Ok(EventRecord {
-            ord,
+            seq: ord,
             id: EventId(row.get(1)?),
             generation: row.get(2)?,
             key_text: self.opened_text(row, 3, place::key_text(ord))?,
@@ -156,13 +161,13 @@ impl Reader<'_> {
     }
 
     /// The column of `event_body.sql`.
-    pub fn body(&self, ord: Ord, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+    pub fn body(&self, ord: EventSeq, row: &Row<'_>) -> rusqlite::Result<EventBody> {
         let opened = self.opened(row, 0, place::body(ord))?;
         opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))
     }
 
     /// The body among the columns of `variants.sql`.
-    pub fn variant_body(&self, ord: Ord, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
+    pub fn variant_body(&self, ord: EventSeq, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
         let n = row.get::<_, i64>(0)?.to_be_bytes();
         let opened = self.opened(row, 6, place::variant(ord, &n))?;
         opened.map(|bytes| body_of(&bytes).ok_or_else(|| wrong(6, "a body has three parts"))).transpose()
@@ -187,7 +192,7 @@ impl Reader<'_> {
             state: JobState::from_code(row.get(6)?).ok_or_else(|| wrong(6, "no such state of a job"))?,
             step: row.get(7)?,
             attempts: row.get(8)?,
-            tries: row.get(9)?,
+            attempts_total: row.get(9)?,
             due_at: time(row, 10)?,
             verifying: row.get(11)?,
             created_at: time(row, 12)?,

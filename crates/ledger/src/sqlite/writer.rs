@@ -15,18 +15,18 @@ use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
 use super::apply::{Batch, Counters};
-use super::ballast::Ballast;
 use super::checkpoint::Checkpointer;
-use super::fresh::LetIn;
-use super::keys::{self, Keys};
-use super::net::Net;
-use super::often::Statements;
-use super::vault::{Changes, Vault};
+use super::content_cache::ContentCache;
+use super::key_index::{self, KeyIndex};
+use super::key_store::{Changes, KeyStore};
+use super::new_jobs::InsertedEvent;
+use super::reserve_file::ReserveFile;
+use super::statements::Statements;
 use super::{PAGE_BYTES, Role, open};
-use crate::line::Exit;
 use crate::op::{Acceptance, Accepted, Op, Reply};
-use crate::record::{Fresh, NewEvent};
-use crate::{Clock, Error, Options, Stats};
+use crate::record::{NewEvent, NewJobNotice};
+use crate::submission_queue::BatchReceiver;
+use crate::{ClockFn, Error, LedgerOptions, Stats};
 
 /// Operations in one transaction, at the most.
 const BATCH_OPS_MAX: usize = 512;
@@ -42,7 +42,7 @@ const MIB: u64 = 1024 * 1024;
 
 /// An operation and who waits for it.
 #[derive(Debug)]
-pub(crate) struct Envelope {
+pub(crate) struct Submission {
     pub op: Op,
     pub reply: Option<oneshot::Sender<Result<Reply, Error>>>,
 }
@@ -50,29 +50,29 @@ pub(crate) struct Envelope {
 /// Called once when the file can no longer be trusted.
 pub(crate) type Fatal = Box<dyn Fn(&str) + Send>;
 /// Called with the jobs of each commit.
-type OnFresh = Box<dyn Fn(Vec<Fresh>) + Send>;
+type OnNewJobs = Box<dyn Fn(Vec<NewJobNotice>) + Send>;
 /// Whether the jobs of a worker are among them.
 type WantsFresh = Box<dyn Fn(&str) -> bool + Send>;
 
 /// What a transaction has come to.
 struct Committed {
     replies: Vec<Reply>,
-    let_in: Vec<LetIn>,
+    let_in: Vec<InsertedEvent>,
     at: Time,
 }
 
 /// The state of the writer thread.
 pub(crate) struct Writer {
     connection: Connection,
-    vault: Arc<Vault>,
-    keys: Keys,
-    contacts: Keys,
-    net: Net,
+    vault: Arc<KeyStore>,
+    keys: KeyIndex,
+    contacts: KeyIndex,
+    net: ContentCache,
     counters: Counters,
     directory: PathBuf,
-    clock: Clock,
+    clock: ClockFn,
     wants_fresh: WantsFresh,
-    on_fresh: OnFresh,
+    on_fresh: OnNewJobs,
     on_fatal: Fatal,
     stats: Arc<Stats>,
     wal_pages: Arc<AtomicU64>,
@@ -81,21 +81,29 @@ pub(crate) struct Writer {
     /// At so many pages the next checkpoint is asked for.
     next_checkpoint: u64,
     recent_keys_max: Option<usize>,
-    ballast: Ballast,
+    ballast: ReserveFile,
     /// Upkeep found no room: it waits until an event could be accepted again.
     upkeep_rests: bool,
     failed: bool,
 }
 
 impl Writer {
-    pub fn open(directory: &Path, options: Options, stats: Arc<Stats>) -> Result<Writer, Error> {
-        let Options { clock, wants_fresh, on_fresh, on_fatal, recent_keys_max, wal_pages_max, root_key } = options;
+    pub fn open(directory: &Path, options: LedgerOptions, stats: Arc<Stats>) -> Result<Writer, Error> {
+        let LedgerOptions {
+            clock,
+            wants_new_jobs: wants_fresh,
+            on_new_jobs: on_fresh,
+            on_fatal,
+            recent_keys_max,
+            wal_pages_max,
+            root_key,
+        } = options;
         let mut connection = open(directory, Role::Write)?;
-        settle_log(&connection)?;
-        let vault = Arc::new(Vault::open(&mut connection, root_key, clock())?);
+        truncate_wal(&connection)?;
+        let vault = Arc::new(KeyStore::open(&mut connection, root_key, clock())?);
         let keys = load_keys(&connection, recent_keys_max)?;
         let contacts = load_contacts(&connection, recent_keys_max)?;
-        let net = Net::load(&connection)?;
+        let net = ContentCache::load(&connection)?;
         let counters = Counters {
             next_ord: connection.query_row(include_str!("sql/last_ord.sql"), [], |row| row.get::<_, i64>(0))? + 1,
             next_job: connection.query_row(include_str!("sql/last_job.sql"), [], |row| row.get::<_, i64>(0))? + 1,
@@ -109,8 +117,8 @@ impl Writer {
             Ok(())
         }))?;
         let checkpointer = Checkpointer::spawn(directory)?;
-        let ballast =
-            Ballast::new(directory).map_err(|source| Error::Directory { path: directory.join("ballast"), source })?;
+        let ballast = ReserveFile::new(directory)
+            .map_err(|source| Error::Directory { path: directory.join("ballast"), source })?;
         Ok(Writer {
             connection,
             vault,
@@ -136,14 +144,14 @@ impl Writer {
     }
 
     /// What opens the rows, for readers.
-    pub fn vault(&self) -> Arc<Vault> {
+    pub fn vault(&self) -> Arc<KeyStore> {
         self.vault.clone()
     }
 
     /// Works until it is told to end, or every sender is gone.
-    pub fn run(mut self, mut operations: Exit<Envelope>) {
+    pub fn run(mut self, mut operations: BatchReceiver<Submission>) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
-        while operations.take(&mut batch, BATCH_OPS_MAX) > 0 {
+        while operations.recv_batch(&mut batch, BATCH_OPS_MAX) > 0 {
             self.stats.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
             let started = Instant::now();
             let size = batch.len() as u64;
@@ -167,7 +175,7 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, batch: Vec<Envelope>) {
+    fn commit(&mut self, batch: Vec<Submission>) {
         if self.failed {
             for envelope in batch {
                 answer(envelope.reply, Err(Error::Failed));
@@ -256,16 +264,16 @@ impl Writer {
     }
 
     /// Announces the jobs of a commit and answers everybody; what they asked for is let go afterwards.
-    fn answer_all(&self, batch: Vec<Envelope>, committed: Committed) {
+    fn answer_all(&self, batch: Vec<Submission>, committed: Committed) {
         let Committed { replies, let_in, at } = committed;
         let mut let_in = let_in.into_iter().peekable();
         let mut fresh = Vec::new();
         let mut announce = |event: &NewEvent, accepted: &Accepted| {
-            if let Some(entry) = let_in.next_if(|entry| entry.ord == accepted.ord) {
+            if let Some(entry) = let_in.next_if(|entry| entry.ord == accepted.seq) {
                 fresh.extend(entry.announced(event, at, &self.wants_fresh));
             }
         };
-        for (Envelope { op, .. }, reply) in batch.iter().zip(&replies) {
+        for (Submission { op, .. }, reply) in batch.iter().zip(&replies) {
             match (op, reply) {
                 (Op::Accept(event), Reply::Accepted(accepted)) => announce(event, accepted),
                 (Op::AcceptAll(events), Reply::Acceptances(acceptances)) => {
@@ -282,19 +290,19 @@ impl Writer {
             (self.on_fresh)(fresh);
         }
         let mut done = Vec::with_capacity(batch.len());
-        for (Envelope { op, reply }, came) in batch.into_iter().zip(replies) {
+        for (Submission { op, reply }, came) in batch.into_iter().zip(replies) {
             answer(reply, Ok(came));
             done.push(op);
         }
     }
 
     /// The disk is full: new events are turned away, everything else goes on, with the ballast's room if need be.
-    fn shed(&mut self, batch: Vec<Envelope>) {
+    fn shed(&mut self, batch: Vec<Submission>) {
         let others = self.turn_away(batch);
         let mut result = self.transact(others.iter().map(|envelope| &envelope.op));
         if result.as_ref().is_err_and(is_full) {
             // Growing the file by what lies in the WAL would take the very room that is made here.
-            self.checkpointer.rest();
+            self.checkpointer.pause();
             self.ballast.spend();
             result = self.transact(others.iter().map(|envelope| &envelope.op));
         }
@@ -318,13 +326,13 @@ impl Writer {
     fn has_room(&mut self) -> std::io::Result<bool> {
         let kept = self.ballast.is_kept()?;
         if kept && self.checkpointer.is_resting() {
-            self.checkpointer.go_on();
+            self.checkpointer.resume();
         }
         Ok(kept)
     }
 
     /// Answers that there is no room for new events, and leaves the rest of the batch.
-    fn turn_away(&mut self, batch: Vec<Envelope>) -> Vec<Envelope> {
+    fn turn_away(&mut self, batch: Vec<Submission>) -> Vec<Submission> {
         let (accepts, others): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_) | Op::AcceptAll(_)));
         if !accepts.is_empty() {
@@ -337,7 +345,7 @@ impl Writer {
     }
 
     /// Whether the batch is on disk is unknown, and what memory holds may be wrong: nothing more is written by this process.
-    fn fail(&mut self, batch: Vec<Envelope>, error: &dyn std::error::Error) {
+    fn fail(&mut self, batch: Vec<Submission>, error: &dyn std::error::Error) {
         self.failed = true;
         tracing::error!(%error, "the ledger can no longer be written; stopping");
         for envelope in batch {
@@ -383,7 +391,7 @@ impl Writer {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         for index in [&mut self.keys, &mut self.contacts] {
             if index.wants_tending() {
-                index.tend(&self.connection)?;
+                index.compact_slice(&self.connection)?;
             }
         }
         self.connection.execute_batch("COMMIT")
@@ -413,7 +421,7 @@ impl std::fmt::Debug for Writer {
 /// Moves everything from the log into the file, and empties the log, before anything is built upon it. The last process may have
 /// stopped because a flush failed. The system then goes on to show what it has not written and will not write any more: what
 /// was appended to that would be lost with the power.
-fn settle_log(connection: &Connection) -> Result<(), Error> {
+fn truncate_wal(connection: &Connection) -> Result<(), Error> {
     match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)) {
         Ok(false) => {}
         Ok(true) => tracing::warn!("somebody reads the ledger, so that its log could not be emptied at the start"),
@@ -430,12 +438,12 @@ fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<R
     }
 }
 
-fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<Keys> {
-    Keys::load(connection, &keys::EVENTS, recent_max.unwrap_or(keys::RECENT_KEYS_MAX))
+fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
+    KeyIndex::load(connection, &key_index::EVENTS, recent_max.unwrap_or(key_index::RECENT_KEYS_MAX))
 }
 
-fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<Keys> {
-    Keys::load(connection, &keys::CONTACTS, recent_max.unwrap_or(keys::RECENT_CONTACTS_MAX))
+fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
+    KeyIndex::load(connection, &key_index::CONTACTS, recent_max.unwrap_or(key_index::RECENT_CONTACTS_MAX))
 }
 
 /// Nothing was written.

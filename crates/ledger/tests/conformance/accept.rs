@@ -20,9 +20,9 @@ pub async fn a_new_event_is_kept_whole<D: Driver>() {
     new.jobs.push(NewJob::new("mail", "slow"));
     let accepted = fixture.accept_event(new.clone()).await;
 
-    let (record, body) = fixture.ledger.events(vec![accepted.ord]).await.unwrap().remove(0);
+    let (record, body) = fixture.ledger.events(vec![accepted.seq]).await.unwrap().remove(0);
     assert_eq!(body.as_ref(), Some(&*new.body));
-    assert_eq!((record.id, record.generation, record.ord), (accepted.id, 0, accepted.ord));
+    assert_eq!((record.id, record.generation, record.seq), (accepted.id, 0, accepted.seq));
     assert_eq!((record.received_at, record.persisted_at), (START, START + Duration::from_millis(40)));
     assert_eq!((record.occurred_at, record.expires_at), (new.occurred_at, new.expires_at));
     assert_eq!((record.key_text.as_str(), &*record.flow, &*record.source), ("a", "leads", "website"));
@@ -36,8 +36,11 @@ pub async fn a_new_event_is_kept_whole<D: Driver>() {
     );
     assert_eq!((jobs[0].id, jobs.len() as u32), (record.first_job, record.jobs));
     for job in jobs {
-        assert_eq!((job.state, job.step, job.attempts, job.tries, job.replays), (JobState::Queued, 0, 0, 0, 0));
-        assert_eq!((job.ord, &*job.revision, job.finished_at), (accepted.ord, "r1", None));
+        assert_eq!(
+            (job.state, job.step, job.attempts, job.attempts_total, job.replays),
+            (JobState::Queued, 0, 0, 0, 0)
+        );
+        assert_eq!((job.ord, &*job.revision, job.finished_at), (accepted.seq, "r1", None));
         assert_eq!(job.due_at, START + Duration::from_millis(40));
     }
 }
@@ -61,7 +64,7 @@ pub async fn an_event_may_come_without_jobs<D: Driver>() {
     let second = fixture.job("b").await;
     assert!(fixture.jobs_of(&first).await.is_empty());
     assert!(fixture.repeat(none).await.jobs.is_empty());
-    assert_eq!(second.ord, first.ord + 1);
+    assert_eq!(second.ord, first.seq + 1);
 }
 
 pub async fn a_repeat_is_answered_with_the_first<D: Driver>() {

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::time::Time;
-use sluice_ledger::{AttemptKind, Begin, Begun, EffectSettlement, Settlement};
+use sluice_ledger::{AttemptKind, Begin, BeginResult, EffectSettlement, Settlement};
 
 use crate::driver::{Driver, at, begin, effect_key, failure, open, settlement};
 
 pub async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
-    assert_eq!(fixture.begin(job.id, 1).await, Begun::Go);
+    assert_eq!(fixture.begin(job.id, 1).await, BeginResult::Go);
     let begun = fixture.read(job.id).await;
-    assert_eq!((begun.state, begun.tries, begun.updated_at), (JobState::Running, 1, at(1)));
+    assert_eq!((begun.state, begun.attempts_total, begun.updated_at), (JobState::Running, 1, at(1)));
     let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
     assert_eq!((effect.state, effect.attempts, effect.key), (EffectState::Intent, 1, effect_key(job.id)));
     assert_eq!((effect.step, effect.step_id.as_str()), (0, "create"));
@@ -27,7 +27,7 @@ pub async fn tries_are_counted_over_retries<D: Driver>() {
     for n in 1..=3 {
         fixture.attempt(job.id, n, JobState::Retrying).await;
     }
-    assert_eq!(fixture.read(job.id).await.tries, 3);
+    assert_eq!(fixture.read(job.id).await.attempts_total, 3);
     let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
     assert_eq!((effect.attempts, effect.first_at, effect.last_at), (3, at(1), Time(at(3).0 + 100)));
 }
@@ -35,18 +35,18 @@ pub async fn tries_are_counted_over_retries<D: Driver>() {
 pub async fn a_try_can_be_begun_once<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
-    assert_eq!(fixture.begin(job.id, 2).await, Begun::Stale, "the first try has not been made");
-    assert_eq!(fixture.begin(job.id, 1).await, Begun::Go);
-    assert_eq!(fixture.begin(job.id, 1).await, Begun::Stale);
+    assert_eq!(fixture.begin(job.id, 2).await, BeginResult::Stale, "the first try has not been made");
+    assert_eq!(fixture.begin(job.id, 1).await, BeginResult::Go);
+    assert_eq!(fixture.begin(job.id, 1).await, BeginResult::Stale);
     assert_eq!(fixture.ledger.effects(job.id).await.unwrap()[0].attempts, 1);
-    assert_eq!(fixture.read(job.id).await.tries, 1);
+    assert_eq!(fixture.read(job.id).await.attempts_total, 1);
 }
 
 pub async fn a_finished_job_is_not_begun<D: Driver>() {
     let fixture = open::<D>();
     for state in [JobState::Succeeded, JobState::Noop, JobState::Dead, JobState::Unknown] {
         let job = fixture.job_that_is(state.as_str(), state).await;
-        assert_eq!(fixture.begin(job.id, 2).await, Begun::Stale, "{state}");
+        assert_eq!(fixture.begin(job.id, 2).await, BeginResult::Stale, "{state}");
         assert_eq!(fixture.read(job.id).await, job);
     }
 }
@@ -66,7 +66,7 @@ pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
             reads: 0,
         });
         assert!(fixture.ledger.settle(advance).await.unwrap());
-        assert_eq!(fixture.begin(job.id, 2).await, Begun::AlreadyApplied);
+        assert_eq!(fixture.begin(job.id, 2).await, BeginResult::AlreadyApplied);
         let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
         assert_eq!((effect.state, effect.attempts), (end, 1));
         // The job has gone on with that try, and can be settled by it.
@@ -81,7 +81,7 @@ pub async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver
         jobs.push(fixture.job(&format!("key {n}")).await.id);
     }
     for job in &jobs {
-        fixture.ledger.begin_unwaited(begin(*job, 1)).await.unwrap();
+        fixture.ledger.begin_without_waiting(begin(*job, 1)).await.unwrap();
         assert!(fixture.settle(*job, 1, JobState::Succeeded).await);
     }
     for job in jobs {
@@ -95,14 +95,17 @@ pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Dri
         let (two, one) = (fixture.job(&format!("two {state}")).await.id, fixture.job(&format!("one {state}")).await.id);
         for n in 1..=2 {
             let live = n == 1 || state != JobState::Succeeded;
-            fixture.ledger.begin_unwaited(begin(two, n)).await.unwrap();
+            fixture.ledger.begin_without_waiting(begin(two, n)).await.unwrap();
             let settled = fixture.ledger.settle(settlement(two, n, state)).await.unwrap();
-            let at_once = fixture.ledger.settle_at_once(begin(one, n), settlement(one, n, state)).await.unwrap();
+            let at_once = fixture.ledger.begin_and_settle(begin(one, n), settlement(one, n, state)).await.unwrap();
             assert_eq!(settled, at_once, "{state}, try {n}");
             assert_eq!(settled, live && (n == 1 || state.is_live()), "{state}, try {n}");
         }
         let (a, b) = (fixture.read(two).await, fixture.read(one).await);
-        assert_eq!((a.state, a.tries, a.attempts, a.finished_at), (b.state, b.tries, b.attempts, b.finished_at));
+        assert_eq!(
+            (a.state, a.attempts_total, a.attempts, a.finished_at),
+            (b.state, b.attempts_total, b.attempts, b.finished_at)
+        );
         assert_eq!((a.step, a.due_at, a.failure, a.result), (b.step, b.due_at, b.failure, b.result));
         let (a, b) = (fixture.ledger.effects(two).await.unwrap(), fixture.ledger.effects(one).await.unwrap());
         let shown = |effects: &[sluice_ledger::EffectRecord]| {
@@ -114,8 +117,8 @@ pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Dri
         assert_eq!(a.len(), b.len(), "{state}");
     }
     let job = fixture.job("late").await.id;
-    assert!(!fixture.ledger.settle_at_once(begin(job, 2), settlement(job, 2, JobState::Succeeded)).await.unwrap());
-    assert!(!fixture.ledger.settle_at_once(begin(job, 0), settlement(job, 0, JobState::Succeeded)).await.unwrap());
+    assert!(!fixture.ledger.begin_and_settle(begin(job, 2), settlement(job, 2, JobState::Succeeded)).await.unwrap());
+    assert!(!fixture.ledger.begin_and_settle(begin(job, 0), settlement(job, 0, JobState::Succeeded)).await.unwrap());
     assert_eq!(fixture.read(job).await.state, JobState::Queued, "nothing was written");
 }
 
@@ -170,7 +173,7 @@ pub async fn a_settlement_of_an_older_try_writes_nothing<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.attempt(job.id, 1, JobState::Retrying).await;
-    assert_eq!(fixture.begin(job.id, 2).await, Begun::Go);
+    assert_eq!(fixture.begin(job.id, 2).await, BeginResult::Go);
     let before = (fixture.read(job.id).await, fixture.ledger.effects(job.id).await.unwrap());
     assert!(!fixture.settle(job.id, 1, JobState::Succeeded).await);
     assert!(!fixture.settle(job.id, 3, JobState::Succeeded).await);
@@ -247,7 +250,7 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
     };
     assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);
     let greet = Begin { key: sluice_domain::job::EffectKey([200; 16]), step_id: "greet".into(), ..begin(job.id, 2) };
-    assert_eq!(fixture.ledger.begin(greet).await.unwrap(), Begun::Go, "nobody has been greeted yet");
+    assert_eq!(fixture.ledger.begin(greet).await.unwrap(), BeginResult::Go, "nobody has been greeted yet");
     let at_the_first_step = fixture.ledger.effects(job.id).await.unwrap();
     assert_eq!(
         (at_the_first_step[0].step, at_the_first_step[0].step_id.as_str()),
@@ -259,7 +262,7 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
     (effect.key, effect.state) = (sluice_domain::job::EffectKey([200; 16]), EffectState::NotApplied);
     assert!(fixture.ledger.settle(greeted).await.unwrap());
     let create = Begin { step: 1, ..begin(job.id, 3) };
-    assert_eq!(fixture.ledger.begin(create).await.unwrap(), Begun::AlreadyApplied);
+    assert_eq!(fixture.ledger.begin(create).await.unwrap(), BeginResult::AlreadyApplied);
     let effects = fixture.ledger.effects(job.id).await.unwrap();
     let seen: Vec<_> = effects.iter().map(|effect| (effect.step, effect.step_id.as_str(), effect.state)).collect();
     assert_eq!(seen, [(0, "greet", EffectState::NotApplied), (1, "create", EffectState::Applied)]);

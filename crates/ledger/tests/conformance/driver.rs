@@ -8,8 +8,8 @@ use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, Begun, Clock, Duplicate, EffectSettlement,
-    EventRecord, Fresh, JobNext, JobRecord, Ledger, NewEvent, Options, Page, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, BeginResult, ClockFn, Duplicate, EffectSettlement,
+    EventRecord, JobRecord, JobUpdate, Ledger, LedgerOptions, NewEvent, NewJobNotice, Page, Settlement,
 };
 
 use crate::given::{START, event, root_key};
@@ -21,7 +21,7 @@ pub trait Driver: Send + Sync + 'static {
     /// An empty place.
     fn place() -> Self::Place;
     /// Opens what is there, or begins anew.
-    fn open(place: &Self::Place, options: Options) -> Result<Ledger, sluice_ledger::Error>;
+    fn open(place: &Self::Place, options: LedgerOptions) -> Result<Ledger, sluice_ledger::Error>;
 }
 
 /// The embedded driver.
@@ -34,7 +34,7 @@ impl Driver for Sqlite {
         tempfile::tempdir().unwrap()
     }
 
-    fn open(place: &tempfile::TempDir, options: Options) -> Result<Ledger, sluice_ledger::Error> {
+    fn open(place: &tempfile::TempDir, options: LedgerOptions) -> Result<Ledger, sluice_ledger::Error> {
         Ledger::open(place.path(), options.with_root_key(root_key()))
     }
 }
@@ -43,13 +43,16 @@ impl Driver for Sqlite {
 pub struct Memory;
 
 impl Driver for Memory {
-    type Place = sluice_ledger::memory::Place;
+    type Place = sluice_ledger::memory::StoreHandle;
 
-    fn place() -> sluice_ledger::memory::Place {
-        sluice_ledger::memory::Place::new()
+    fn place() -> sluice_ledger::memory::StoreHandle {
+        sluice_ledger::memory::StoreHandle::new()
     }
 
-    fn open(place: &sluice_ledger::memory::Place, options: Options) -> Result<Ledger, sluice_ledger::Error> {
+    fn open(
+        place: &sluice_ledger::memory::StoreHandle,
+        options: LedgerOptions,
+    ) -> Result<Ledger, sluice_ledger::Error> {
         Ledger::in_memory(place, options)
     }
 }
@@ -71,7 +74,7 @@ impl StillClock {
         Time(self.0.fetch_add(millis, Ordering::SeqCst) + millis)
     }
 
-    pub fn for_ledger(&self) -> Clock {
+    pub fn for_ledger(&self) -> ClockFn {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }
@@ -105,7 +108,7 @@ pub struct Fixture<D: Driver> {
     pub clock: StillClock,
     pub gate: Arc<Gate>,
     /// Every job that was announced, in order, each batch on its own.
-    pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<Fresh>>,
+    pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<NewJobNotice>>,
     /// Workers whose jobs nobody wants to hear of.
     pub unwanted: Arc<Mutex<HashSet<String>>>,
     recent_keys_max: Option<usize>,
@@ -126,15 +129,15 @@ fn open_at<D: Driver>(place: D::Place, clock: StillClock, recent_keys_max: Optio
     let passed = gate.clone();
     let unwanted = Arc::new(Mutex::new(HashSet::new()));
     let asked = unwanted.clone();
-    let options = Options {
-        wants_fresh: Box::new(move |worker| !asked.lock().unwrap().contains(worker)),
-        on_fresh: Box::new(move |fresh| {
+    let options = LedgerOptions {
+        wants_new_jobs: Box::new(move |worker| !asked.lock().unwrap().contains(worker)),
+        on_new_jobs: Box::new(move |fresh| {
             let _ = announce.send(fresh);
             passed.pass();
         }),
         on_fatal: Box::new(|message| panic!("the ledger failed: {message}")),
         recent_keys_max,
-        ..Options::quiet(clock.for_ledger())
+        ..LedgerOptions::quiet(clock.for_ledger())
     };
     let ledger = D::open(&place, options).unwrap();
     Fixture { ledger, place, clock, gate, announced, unwanted, recent_keys_max }
@@ -172,7 +175,7 @@ impl<D: Driver> Fixture<D> {
     }
 
     pub async fn event(&self, accepted: &Accepted) -> EventRecord {
-        self.ledger.events(vec![accepted.ord]).await.unwrap().remove(0).0
+        self.ledger.events(vec![accepted.seq]).await.unwrap().remove(0).0
     }
 
     pub async fn jobs_of(&self, accepted: &Accepted) -> Vec<JobRecord> {
@@ -184,7 +187,7 @@ impl<D: Driver> Fixture<D> {
         self.ledger.job(job).await.unwrap().unwrap()
     }
 
-    pub async fn begin(&self, job: JobId, n: u32) -> Begun {
+    pub async fn begin(&self, job: JobId, n: u32) -> BeginResult {
         self.ledger.begin(begin(job, n)).await.unwrap()
     }
 
@@ -194,7 +197,7 @@ impl<D: Driver> Fixture<D> {
 
     /// One attempt from its beginning to this end.
     pub async fn attempt(&self, job: JobId, n: u32, state: JobState) {
-        assert_eq!(self.begin(job, n).await, Begun::Go);
+        assert_eq!(self.begin(job, n).await, BeginResult::Go);
         assert!(self.settle(job, n, state).await);
     }
 
@@ -276,7 +279,7 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
             outcome,
             failure: (!finished).then(failure),
         }),
-        next: JobNext {
+        next: JobUpdate {
             state,
             step: u32::from(finished),
             attempts: n,

@@ -7,11 +7,11 @@ use serde_json::json;
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice, EXPIRY};
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
-use sluice_domain::policy::{Cap, Contact, Known, Reserve};
+use sluice_domain::policy::{Cap, CapReservation, Contact, ContactFacts};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    ApprovalFilter, Ask, Begun, BegunWithin, Decide, Decided, Page, Prune, Release, Resolve, SafeModeRecord,
-    SetConsent, SetSafeMode, Settlement, Skip, Suppress, Verdict,
+    ApprovalFilter, BeginResult, CappedBeginResult, DecideApproval, Decided, Page, Prune, RequestApproval, Resolution,
+    Resolve, SafeModeRecord, SetConsent, SetSafeMode, Settlement, Skip, Suppress, Unsuppress,
 };
 
 use crate::driver::{Driver, Fixture, at, begin, effect_key, open, settlement};
@@ -23,8 +23,8 @@ fn contact(text: &str) -> Contact {
     Contact::new(text).unwrap()
 }
 
-fn cap(rule: &str, max: u32, window: Duration) -> Reserve {
-    Reserve {
+fn cap(rule: &str, max: u32, window: Duration) -> CapReservation {
+    CapReservation {
         policy: "marketing".into(),
         rule: rule.into(),
         channel: "email".into(),
@@ -33,11 +33,16 @@ fn cap(rule: &str, max: u32, window: Duration) -> Reserve {
     }
 }
 
-async fn begin_within<D: Driver>(fixture: &Fixture<D>, job: JobId, n: u32, caps: &[Reserve]) -> BegunWithin {
-    fixture.ledger.begin_within(begin(job, n), caps.to_vec()).await.unwrap()
+async fn begin_within<D: Driver>(
+    fixture: &Fixture<D>,
+    job: JobId,
+    n: u32,
+    caps: &[CapReservation],
+) -> CappedBeginResult {
+    fixture.ledger.begin_under_caps(begin(job, n), caps.to_vec()).await.unwrap()
 }
 
-const GO: BegunWithin = BegunWithin::Begun(Begun::Go);
+const GO: CappedBeginResult = CappedBeginResult::Begun(BeginResult::Go);
 
 /// A settlement after which the effect stands so and the job is in this state.
 fn ended(job: JobId, n: u32, effect: EffectState, state: JobState) -> Settlement {
@@ -58,19 +63,19 @@ pub async fn a_cap_is_exact_however_many_ask_at_once<D: Driver>() {
         .iter()
         .map(|job| {
             let (ledger, begin) = (fixture.ledger.clone(), begin(*job, 1));
-            tokio::spawn(async move { ledger.begin_within(begin, vec![cap("daily", 3, 24 * HOUR)]).await.unwrap() })
+            tokio::spawn(async move { ledger.begin_under_caps(begin, vec![cap("daily", 3, 24 * HOUR)]).await.unwrap() })
         })
         .collect();
     let mut gone = 0;
     for asked in asked {
         match asked.await.unwrap() {
             GO => gone += 1,
-            BegunWithin::Refused(place) => assert_eq!(place, 0),
+            CappedBeginResult::Refused(place) => assert_eq!(place, 0),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(gone, 3);
-    assert_eq!(fixture.ledger.places_taken(cap("daily", 3, 24 * HOUR), at(0)).await.unwrap(), 3);
+    assert_eq!(fixture.ledger.cap_used(cap("daily", 3, 24 * HOUR), at(0)).await.unwrap(), 3);
 }
 
 pub async fn who_is_refused_is_not_begun<D: Driver>() {
@@ -78,11 +83,11 @@ pub async fn who_is_refused_is_not_begun<D: Driver>() {
     let caps = [cap("weekly", 5, 168 * HOUR), cap("daily", 1, 24 * HOUR)];
     let (first, second) = (fixture.job("a").await.id, fixture.job("b").await.id);
     assert_eq!(begin_within(&fixture, first, 1, &caps).await, GO);
-    assert_eq!(begin_within(&fixture, second, 1, &caps).await, BegunWithin::Refused(1));
+    assert_eq!(begin_within(&fixture, second, 1, &caps).await, CappedBeginResult::Refused(1));
     let job = fixture.read(second).await;
-    assert_eq!((job.state, job.tries), (JobState::Queued, 0));
+    assert_eq!((job.state, job.attempts_total), (JobState::Queued, 0));
     assert!(fixture.ledger.effects(second).await.unwrap().is_empty());
-    let others = Reserve { contact: contact("eve@example.com").digest(), ..cap("daily", 1, 24 * HOUR) };
+    let others = CapReservation { contact: contact("eve@example.com").digest(), ..cap("daily", 1, 24 * HOUR) };
     assert_eq!(begin_within(&fixture, second, 1, &[others]).await, GO, "another contact has places of their own");
 }
 
@@ -91,10 +96,10 @@ pub async fn one_effect_takes_one_place_however_often_it_is_tried<D: Driver>() {
     let caps = [cap("daily", 1, 24 * HOUR)];
     let job = fixture.job("a").await.id;
     assert_eq!(begin_within(&fixture, job, 1, &caps).await, GO);
-    assert_eq!(begin_within(&fixture, job, 1, &caps).await, BegunWithin::Begun(Begun::Stale));
+    assert_eq!(begin_within(&fixture, job, 1, &caps).await, CappedBeginResult::Begun(BeginResult::Stale));
     fixture.ledger.settle(ended(job, 1, EffectState::Unknown, JobState::Retrying)).await.unwrap();
     assert_eq!(begin_within(&fixture, job, 2, &caps).await, GO, "it holds its place");
-    assert_eq!(fixture.ledger.places_taken(caps[0].clone(), at(0)).await.unwrap(), 1);
+    assert_eq!(fixture.ledger.cap_used(caps[0].clone(), at(0)).await.unwrap(), 1);
 }
 
 pub async fn what_did_not_happen_gives_its_place_back<D: Driver>() {
@@ -106,13 +111,13 @@ pub async fn what_did_not_happen_gives_its_place_back<D: Driver>() {
     assert_eq!(begin_within(&fixture, second, 1, &caps).await, GO);
     // Nobody knows: the place is taken until somebody does.
     fixture.ledger.settle(ended(second, 1, EffectState::Unknown, JobState::Unknown)).await.unwrap();
-    assert_eq!(begin_within(&fixture, third, 1, &caps).await, BegunWithin::Refused(0));
+    assert_eq!(begin_within(&fixture, third, 1, &caps).await, CappedBeginResult::Refused(0));
     let (actor, reason) = ("ann".to_owned(), "looked".to_owned());
-    let resolve = Resolve { job: second, verdict: Verdict::DidNotHappen, actor, reason, at: at(5) };
+    let resolve = Resolve { job: second, resolution: Resolution::NotHappened, actor, reason, at: at(5) };
     fixture.ledger.resolve(resolve).await.unwrap();
     assert_eq!(begin_within(&fixture, third, 1, &caps).await, GO);
     fixture.ledger.settle(ended(third, 1, EffectState::Applied, JobState::Succeeded)).await.unwrap();
-    assert_eq!(begin_within(&fixture, second, 2, &caps).await, BegunWithin::Refused(0), "what happened keeps it");
+    assert_eq!(begin_within(&fixture, second, 2, &caps).await, CappedBeginResult::Refused(0), "what happened keeps it");
 }
 
 pub async fn a_window_moves_on_and_old_places_are_pruned<D: Driver>() {
@@ -123,9 +128,9 @@ pub async fn a_window_moves_on_and_old_places_are_pruned<D: Driver>() {
     fixture.ledger.settle(ended(first, 1, EffectState::Applied, JobState::Succeeded)).await.unwrap();
     let later = begin(second, 1).at + 24 * HOUR;
     let early = sluice_ledger::Begin { at: later - Duration::from_millis(1), ..begin(second, 1) };
-    assert_eq!(fixture.ledger.begin_within(early, caps.to_vec()).await.unwrap(), BegunWithin::Refused(0));
+    assert_eq!(fixture.ledger.begin_under_caps(early, caps.to_vec()).await.unwrap(), CappedBeginResult::Refused(0));
     let due = sluice_ledger::Begin { at: later, ..begin(second, 1) };
-    assert_eq!(fixture.ledger.begin_within(due, caps.to_vec()).await.unwrap(), GO);
+    assert_eq!(fixture.ledger.begin_under_caps(due, caps.to_vec()).await.unwrap(), GO);
     let never = Time(0);
     let prune = Prune { bodies_before: never, events_before: never, rows_max: 10, at: later };
     assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false));
@@ -138,7 +143,7 @@ pub async fn caps_hold_over_a_restart<D: Driver>() {
     let (first, second) = (fixture.job("a").await.id, fixture.job("b").await.id);
     assert_eq!(begin_within(&fixture, first, 1, &caps).await, GO);
     let fixture = fixture.reopen().await;
-    assert_eq!(begin_within(&fixture, second, 1, &caps).await, BegunWithin::Refused(0));
+    assert_eq!(begin_within(&fixture, second, 1, &caps).await, CappedBeginResult::Refused(0));
 }
 
 fn skip(job: JobId, n: u32) -> Skip {
@@ -167,7 +172,7 @@ pub async fn an_effect_that_does_not_happen_says_why<D: Driver>() {
     let effects = fixture.ledger.effects(job).await.unwrap();
     assert_eq!((effects.len(), effects[0].state, effects[0].attempts), (1, EffectState::Skipped, 0));
     assert_eq!(effects[0].result.as_deref(), Some(&json!({"noop": "refused by policy", "rule": "consent"})));
-    assert_eq!(fixture.begin(job, 1).await, Begun::AlreadyApplied, "it is final");
+    assert_eq!(fixture.begin(job, 1).await, BeginResult::AlreadyApplied, "it is final");
     assert!(!fixture.ledger.skip(skip(job, 0)).await.unwrap(), "an older run");
 }
 
@@ -175,7 +180,7 @@ pub async fn what_was_said_last_about_consent_counts<D: Driver>() {
     let fixture = open::<D>();
     let who = contact("ada@example.com").digest();
     let say = |granted, at| SetConsent { contact: who, purpose: "news".into(), granted, at };
-    let ask = || fixture.ledger.known(who, "email".into(), vec!["news".into(), "sms".into()]);
+    let ask = || fixture.ledger.contact_facts(who, "email".into(), vec!["news".into(), "sms".into()]);
     assert_eq!(ask().await.unwrap().consent, vec![]);
     for (granted, moment, known) in [(true, 10, true), (false, 20, false), (true, 15, false), (true, 30, true)] {
         fixture.ledger.set_consent(say(granted, at(moment))).await.unwrap();
@@ -197,22 +202,23 @@ pub async fn suppressed_contacts_are_known_and_shown_masked<D: Driver>() {
     assert_eq!(fixture.ledger.suppress(suppress("ada@example.com", "")).await.unwrap(), 0);
     assert_eq!(fixture.ledger.suppress(suppress("bob@example.com", "sms")).await.unwrap(), 1);
     let known = async |text: &str, channel: &str| {
-        fixture.ledger.known(who(text), channel.into(), vec![]).await.unwrap() == suppressed(true)
+        fixture.ledger.contact_facts(who(text), channel.into(), vec![]).await.unwrap() == suppressed(true)
     };
     assert!(known("ada@example.com", "email").await && known("bob@example.com", "sms").await);
     assert!(!known("bob@example.com", "email").await && !known("eve@example.com", "email").await);
     let listed = fixture.ledger.suppressions(10).await.unwrap();
     assert_eq!((listed.len(), listed[0].label.as_str(), listed[0].reason.as_str()), (2, "a***@example.com", "asked"));
     let contacts = vec![who("ada@example.com"), who("eve@example.com")];
-    let release = Release { contacts, channel: String::new(), actor: "ann".into(), reason: "back".into(), at: at(2) };
-    assert_eq!(fixture.ledger.release(release).await.unwrap(), 1);
+    let release =
+        Unsuppress { contacts, channel: String::new(), actor: "ann".into(), reason: "back".into(), at: at(2) };
+    assert_eq!(fixture.ledger.unsuppress(release).await.unwrap(), 1);
     assert!(!known("ada@example.com", "email").await);
     let audit = fixture.ledger.audit_trail(PAGE).await.unwrap();
     assert_eq!((audit[0].action.as_str(), audit[0].object.as_str()), ("release", "2 contacts"));
 }
 
-fn suppressed(suppressed: bool) -> Known {
-    Known { consent: vec![], suppressed }
+fn suppressed(suppressed: bool) -> ContactFacts {
+    ContactFacts { consent: vec![], suppressed }
 }
 
 fn approval_id(job: JobId) -> ApprovalId {
@@ -220,10 +226,10 @@ fn approval_id(job: JobId) -> ApprovalId {
 }
 
 /// Asks, and lets the job wait.
-fn ask(job: JobId, n: u32) -> Ask {
+fn ask(job: JobId, n: u32) -> RequestApproval {
     let mut waits = settlement(job, n, JobState::Waiting);
     (waits.effect, waits.attempt, waits.next.due_at) = (None, None, at(1000));
-    Ask {
+    RequestApproval {
         id: approval_id(job),
         job,
         worker: "crm".into(),
@@ -237,27 +243,31 @@ fn ask(job: JobId, n: u32) -> Ask {
     }
 }
 
-fn decide(jobs: &[JobId], choice: Choice, moment: u32) -> Decide {
+fn decide(jobs: &[JobId], choice: Choice, moment: u32) -> DecideApproval {
     let ids = jobs.iter().map(|job| approval_id(*job)).collect();
-    Decide { ids, choice, actor: "ann".into(), reason: "fine".into(), at: at(moment) }
+    DecideApproval { ids, choice, actor: "ann".into(), reason: "fine".into(), at: at(moment) }
 }
 
 pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
-    let asked = fixture.ledger.ask(ask(job, 0)).await.unwrap().unwrap();
+    let asked = fixture.ledger.request_approval(ask(job, 0)).await.unwrap().unwrap();
     assert_eq!(
         (asked.state, asked.title.as_str(), asked.summary.as_str()),
         (ApprovalState::Pending, "Send to Ada?", "A cart of 42")
     );
     let waiting = fixture.read(job).await;
     assert_eq!(
-        (waiting.state, waiting.due_at, waiting.tries),
+        (waiting.state, waiting.due_at, waiting.attempts_total),
         (JobState::Waiting, at(100), 0),
         "it wakes when its time is over"
     );
-    let again =
-        fixture.ledger.ask(Ask { title: "other".into(), expires_at: at(999), ..ask(job, 0) }).await.unwrap().unwrap();
+    let again = fixture
+        .ledger
+        .request_approval(RequestApproval { title: "other".into(), expires_at: at(999), ..ask(job, 0) })
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(again, asked);
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.approval(approval_id(job)).await.unwrap(), Some(asked));
@@ -266,21 +276,21 @@ pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
 pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
-    fixture.ledger.ask(ask(job, 0)).await.unwrap();
-    let unknown = fixture.ledger.decide(decide(&[JobId(99)], Choice::Approve, 5)).await.unwrap();
+    fixture.ledger.request_approval(ask(job, 0)).await.unwrap();
+    let unknown = fixture.ledger.decide_approval(decide(&[JobId(99)], Choice::Approve, 5)).await.unwrap();
     assert_eq!(unknown[0].1, Decided::Unknown);
-    let first = fixture.ledger.decide(decide(&[job], Choice::Approve, 5)).await.unwrap();
+    let first = fixture.ledger.decide_approval(decide(&[job], Choice::Approve, 5)).await.unwrap();
     assert_eq!(first, [(approval_id(job), Decided::Counts(job, "crm".into()))]);
     assert_eq!(fixture.read(job).await.due_at, at(5));
-    assert_eq!(fixture.ledger.decide(decide(&[job], Choice::Approve, 6)).await.unwrap()[0].1, Decided::Same);
-    let other = fixture.ledger.decide(decide(&[job], Choice::Reject, 7)).await.unwrap().remove(0).1;
+    assert_eq!(fixture.ledger.decide_approval(decide(&[job], Choice::Approve, 6)).await.unwrap()[0].1, Decided::Same);
+    let other = fixture.ledger.decide_approval(decide(&[job], Choice::Reject, 7)).await.unwrap().remove(0).1;
     let Decided::Conflict(record) = other else { panic!("{other:?}") };
     assert_eq!(
         (record.state, record.decided_by.as_deref(), record.reason.as_deref()),
         (ApprovalState::Approved, Some("ann"), Some("fine"))
     );
     // Whoever asks now hears the answer, and does not wait.
-    let asked = fixture.ledger.ask(ask(job, 0)).await.unwrap().unwrap();
+    let asked = fixture.ledger.request_approval(ask(job, 0)).await.unwrap().unwrap();
     assert_eq!((asked.state, fixture.read(job).await.due_at), (ApprovalState::Approved, at(5)));
     let audit = fixture.ledger.audit_trail(PAGE).await.unwrap();
     assert_eq!((audit[0].action.as_str(), audit[0].actor.as_str(), audit.len()), ("approve", "ann", 1));
@@ -289,15 +299,15 @@ pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
 pub async fn when_the_time_is_over_the_default_counts<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
-    fixture.ledger.ask(ask(job, 0)).await.unwrap();
+    fixture.ledger.request_approval(ask(job, 0)).await.unwrap();
     // Too late, though nobody has written that down yet.
-    let late = fixture.ledger.decide(decide(&[job], Choice::Approve, 100)).await.unwrap().remove(0).1;
+    let late = fixture.ledger.decide_approval(decide(&[job], Choice::Approve, 100)).await.unwrap().remove(0).1;
     let Decided::Conflict(record) = late else { panic!("{late:?}") };
     assert_eq!((record.state, record.decided_by.as_deref()), (ApprovalState::Rejected, Some(EXPIRY)));
     let other = fixture.job("b").await.id;
-    fixture.ledger.ask(ask(other, 0)).await.unwrap();
-    let expiry = Decide { actor: EXPIRY.into(), ..decide(&[other], Choice::Reject, 100) };
-    assert_eq!(fixture.ledger.decide(expiry).await.unwrap()[0].1, Decided::Counts(other, "crm".into()));
+    fixture.ledger.request_approval(ask(other, 0)).await.unwrap();
+    let expiry = DecideApproval { actor: EXPIRY.into(), ..decide(&[other], Choice::Reject, 100) };
+    assert_eq!(fixture.ledger.decide_approval(expiry).await.unwrap()[0].1, Decided::Counts(other, "crm".into()));
 }
 
 pub async fn questions_are_listed_newest_first<D: Driver>() {
@@ -305,10 +315,10 @@ pub async fn questions_are_listed_newest_first<D: Driver>() {
     let mut jobs = vec![];
     for n in 0..3 {
         let job = fixture.job(&format!("k{n}")).await.id;
-        fixture.ledger.ask(ask(job, 0)).await.unwrap();
+        fixture.ledger.request_approval(ask(job, 0)).await.unwrap();
         jobs.push(job);
     }
-    fixture.ledger.decide(decide(&jobs[..1], Choice::Approve, 5)).await.unwrap();
+    fixture.ledger.decide_approval(decide(&jobs[..1], Choice::Approve, 5)).await.unwrap();
     let list = async |filter: ApprovalFilter, page: Page| -> Vec<JobId> {
         fixture.ledger.approvals(filter, page).await.unwrap().into_iter().map(|approval| approval.job).collect()
     };
@@ -324,13 +334,13 @@ pub async fn questions_are_listed_newest_first<D: Driver>() {
 pub async fn an_answer_between_asking_and_waiting_is_not_lost<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await.id;
-    fixture.ledger.ask(Ask { waits: None, ..ask(job, 0) }).await.unwrap();
+    fixture.ledger.request_approval(RequestApproval { waits: None, ..ask(job, 0) }).await.unwrap();
     assert_eq!(fixture.read(job).await.state, JobState::Queued, "asked, and not waiting yet");
-    fixture.ledger.decide(decide(&[job], Choice::Approve, 5)).await.unwrap();
-    let asked = fixture.ledger.ask(ask(job, 0)).await.unwrap().unwrap();
+    fixture.ledger.decide_approval(decide(&[job], Choice::Approve, 5)).await.unwrap();
+    let asked = fixture.ledger.request_approval(ask(job, 0)).await.unwrap().unwrap();
     assert_eq!((asked.state, fixture.read(job).await.state), (ApprovalState::Approved, JobState::Queued));
     let dead = fixture.job_that_is("b", JobState::Dead).await.id;
-    assert_eq!(fixture.ledger.ask(ask(dead, 1)).await.unwrap(), None);
+    assert_eq!(fixture.ledger.request_approval(ask(dead, 1)).await.unwrap(), None);
 }
 
 pub async fn safe_mode_begins_and_ends_with_a_line_in_the_audit_trail<D: Driver>() {

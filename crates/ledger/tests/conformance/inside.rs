@@ -8,16 +8,16 @@ use sluice_domain::job::{EffectKey, EffectState, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
-use sluice_ledger::{DropJobs, JobRecord, Mark, Marked, Note, Prune};
+use sluice_ledger::{DropJobs, JobRecord, Mark, Marked, Prune, StepResult};
 
 use crate::driver::{Driver, Fixture, at, open};
 
 const HOUR: i64 = 3_600_000;
 
-fn note(job: &JobRecord, n: u32, result: Value) -> Note {
+fn note(job: &JobRecord, n: u32, result: Value) -> StepResult {
     let mut key = [9; 16];
     key[..8].copy_from_slice(&job.id.0.to_be_bytes());
-    Note {
+    StepResult {
         job: job.id,
         n,
         step: 0,
@@ -36,10 +36,10 @@ fn digest(key: &str) -> KeyDigest {
 
 fn mark(job: &JobRecord, key: &str, near: &[&str]) -> Mark {
     Mark {
-        note: note(job, job.tries, Value::Null),
+        note: note(job, job.attempts_total, Value::Null),
         store: "default".into(),
         key: digest(key),
-        near: near.iter().map(|key| digest(key)).collect(),
+        adjacent: near.iter().map(|key| digest(key)).collect(),
         event: EventId([u8::try_from(job.id.0 % 251).unwrap(); 16]),
         expires_at: Time(at(0).0 + HOUR),
     }

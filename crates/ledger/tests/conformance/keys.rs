@@ -86,7 +86,7 @@ pub async fn a_key_that_is_used_again_after_its_time_is_another_event<D: Driver>
     assert_eq!(fixture.repeat(later("a", DAY + 2)).await.id, second.id);
     for accepted in [first, second] {
         let found = fixture.ledger.find_event(accepted.id).await.unwrap().unwrap();
-        assert_eq!(found.ord, accepted.ord);
+        assert_eq!(found.seq, accepted.seq);
     }
 }
 
@@ -102,7 +102,7 @@ pub async fn an_expired_key_still_has_its_generation_after_it_left_memory<D: Dri
         fixture.accept_event(later(&format!("filler {n}"), 3 * DAY)).await;
     }
     for (n, first) in firsts.iter().enumerate() {
-        assert_eq!(fixture.ledger.find_event(first.id).await.unwrap().map(|event| event.ord), Some(first.ord));
+        assert_eq!(fixture.ledger.find_event(first.id).await.unwrap().map(|event| event.seq), Some(first.seq));
         let second = fixture.accept_event(later(&format!("key {n}"), 3 * DAY)).await;
         assert_ne!(second.id, first.id, "two events must not share a name");
         assert_eq!(fixture.event(&second).await.generation, 1);

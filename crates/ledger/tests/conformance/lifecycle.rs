@@ -1,7 +1,7 @@
 //! Opening, closing, and too much at once.
 
 use sluice_domain::job::{JobId, JobState};
-use sluice_ledger::{Acceptance, Begun, Error, Options};
+use sluice_ledger::{Acceptance, BeginResult, Error, LedgerOptions};
 
 use crate::driver::{Driver, StillClock, begin, open};
 use crate::given::event;
@@ -11,7 +11,7 @@ const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
 
 pub async fn a_ledger_that_is_open_cannot_be_opened_again<D: Driver>() {
     let fixture = open::<D>();
-    let second = D::open(&fixture.place, Options::quiet(StillClock::new().for_ledger()));
+    let second = D::open(&fixture.place, LedgerOptions::quiet(StillClock::new().for_ledger()));
     assert!(matches!(second, Err(Error::Locked { .. })));
     let fixture = fixture.reopen().await;
     fixture.accept("a").await;
@@ -24,10 +24,10 @@ pub async fn closing_does_not_wait_for_other_holders_and_ends_their_writing<D: D
     fixture.ledger.close().await;
     assert!(matches!(other.accept(event("b")).await, Err(Error::Failed)));
     assert!(matches!(other.begin(begin(JobId(1), 1)).await, Err(Error::Failed)));
-    assert!(matches!(other.begin_unwaited(begin(JobId(1), 1)).await, Err(Error::Failed)));
-    assert_eq!(other.events(vec![accepted.ord]).await.unwrap().len(), 1, "what is there can still be read");
+    assert!(matches!(other.begin_without_waiting(begin(JobId(1), 1)).await, Err(Error::Failed)));
+    assert_eq!(other.events(vec![accepted.seq]).await.unwrap().len(), 1, "what is there can still be read");
     // The writer has ended, so nothing is in the way of the next one, and it is not the old holder's.
-    let next = D::open(&fixture.place, Options::quiet(StillClock::new().for_ledger())).unwrap();
+    let next = D::open(&fixture.place, LedgerOptions::quiet(StillClock::new().for_ledger())).unwrap();
     assert!(matches!(next.accept(event("a")).await.unwrap(), Acceptance::Duplicate(_)));
     assert!(matches!(other.accept(event("b")).await, Err(Error::Failed)));
     other.close().await;
@@ -41,7 +41,7 @@ pub async fn everything_sent_before_the_close_is_written<D: Driver>() {
         jobs.push(fixture.job(&format!("key {n}")).await.id);
     }
     for job in &jobs {
-        fixture.ledger.begin_unwaited(begin(*job, 1)).await.unwrap();
+        fixture.ledger.begin_without_waiting(begin(*job, 1)).await.unwrap();
     }
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.running_jobs(JobId(0), 100).await.unwrap().len(), 30);
@@ -59,7 +59,7 @@ pub async fn a_ledger_is_held_until_its_writer_has_ended<D: Driver>() {
     sender.abort();
     assert!(sender.await.unwrap_err().is_cancelled());
     drop(fixture.ledger);
-    let open = || D::open(&fixture.place, Options::quiet(StillClock::new().for_ledger()));
+    let open = || D::open(&fixture.place, LedgerOptions::quiet(StillClock::new().for_ledger()));
     assert!(matches!(open(), Err(Error::Locked { .. })));
     fixture.gate.open();
     let ledger = loop {
@@ -95,7 +95,7 @@ pub async fn too_many_senders_are_turned_away_and_completions_are_not<D: Driver>
         async move { ledger.begin(begin(job, 1)).await }
     });
     fixture.gate.open();
-    assert_eq!(completion.await.unwrap().unwrap(), Begun::Go);
+    assert_eq!(completion.await.unwrap().unwrap(), BeginResult::Go);
     while let Some(sender) = senders.join_next().await {
         assert!(matches!(sender.unwrap().unwrap(), Acceptance::Accepted(_)));
     }
@@ -117,7 +117,7 @@ pub async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
     // One after the other until there is no room; the next ones give up.
     let mut given_up = 0;
     while given_up < 10 {
-        let waiting = fixture.ledger.begin_unwaited(begin(job, 7));
+        let waiting = fixture.ledger.begin_without_waiting(begin(job, 7));
         tokio::select! {
             biased;
             sent = waiting => sent.unwrap(),
@@ -127,7 +127,7 @@ pub async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
     fixture.gate.open();
     blocker.await.unwrap().unwrap();
     // Answered after everything before it.
-    assert_eq!(fixture.begin(job, 1).await, Begun::Go);
+    assert_eq!(fixture.begin(job, 1).await, BeginResult::Go);
     assert_eq!(fixture.ledger.stats().queued.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 

@@ -4,7 +4,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
-use sluice_ledger::{JobFilter, NewEvent, NewJob, Page, Tally};
+use sluice_ledger::{JobFilter, NewEvent, NewJob, Page, SourceDayCounts};
 
 use crate::driver::{Driver, Fixture, at, open, settlement};
 use crate::given::{DAY, event};
@@ -23,7 +23,7 @@ fn from(source: &str, key: &str, worker: &str) -> NewEvent {
 async fn ids<D: Driver>(fixture: &Fixture<D>, filter: JobFilter) -> Vec<i64> {
     let listed = fixture.ledger.list_jobs(filter.clone(), ALL).await.unwrap();
     let mut ids: Vec<i64> = listed.iter().map(|(job, _)| job.id.0).collect();
-    assert!(listed.iter().all(|(job, event)| job.ord == event.ord));
+    assert!(listed.iter().all(|(job, event)| job.ord == event.seq));
     assert!(ids.is_sorted_by(|newer, older| newer > older), "newest first: {ids:?}");
     ids.reverse();
     let matching = fixture.ledger.matching_jobs(filter, JobId(0), 1000).await.unwrap();
@@ -87,7 +87,7 @@ pub async fn lists_are_read_page_by_page<D: Driver>() {
 
     let list = async |source: Option<&str>, event_type: Option<&str>, page| {
         let events = fixture.ledger.list_events(source.map(String::from), event_type.map(String::from), page).await;
-        events.unwrap().iter().map(|event| event.ord).collect::<Vec<_>>()
+        events.unwrap().iter().map(|event| event.seq).collect::<Vec<_>>()
     };
     assert_eq!(list(None, None, Page { after: None, limit: 2 }).await, [7, 6]);
     assert_eq!(list(None, None, Page { after: Some(3), limit: 10 }).await, [2, 1]);
@@ -183,7 +183,7 @@ pub async fn attempts_that_a_stop_interrupted_are_found_at_the_next_start<D: Dri
     let fixture = fixture.reopen().await;
     let running = async |after, limit| {
         let jobs = fixture.ledger.running_jobs(JobId(after), limit).await.unwrap();
-        assert!(jobs.iter().all(|job| job.state == JobState::Running && job.tries == 1));
+        assert!(jobs.iter().all(|job| job.state == JobState::Running && job.attempts_total == 1));
         jobs.iter().map(|job| job.id.0).collect::<Vec<_>>()
     };
     assert_eq!(running(0, 100).await, [1, 3, 5]);
@@ -212,7 +212,7 @@ pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
     let fixture = fixture.reopen().await;
     fixture.accept_event(from("website", "4", "crm")).await;
 
-    let tally = |day: &str, source: &str, accepted, duplicates, clashes| Tally {
+    let tally = |day: &str, source: &str, accepted, duplicates, clashes| SourceDayCounts {
         day: day.into(),
         source: source.into(),
         accepted,

@@ -7,7 +7,9 @@ use proptest::test_runner::{Config, TestRunner};
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::time::Time;
-use sluice_ledger::{Acceptance, Begun, DropJobs, JobFilter, NewEvent, NewJob, Page, Prune, Replay, Resolve, Verdict};
+use sluice_ledger::{
+    Acceptance, BeginResult, DropJobs, JobFilter, NewEvent, NewJob, Page, Prune, Replay, Resolution, Resolve,
+};
 
 use crate::driver::{Driver, Fixture, open_with_few_recent_keys, settlement};
 use crate::given::{DAY, event};
@@ -22,7 +24,7 @@ enum Step {
     Begin { job: usize, ahead: u32 },
     Settle { job: usize, behind: u32, state: JobState },
     Replay { job: usize },
-    Resolve { job: usize, verdict: Verdict },
+    Resolve { job: usize, verdict: Resolution },
     Drop { job: usize },
     Prune { bodies_hours: i64, events_hours: i64 },
     Reopen,
@@ -39,7 +41,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         JobState::Dead,
         JobState::Unknown,
     ]);
-    let verdict = proptest::sample::select(vec![Verdict::Happened, Verdict::DidNotHappen]);
+    let verdict = proptest::sample::select(vec![Resolution::Happened, Resolution::NotHappened]);
     let step = prop_oneof![
         8 => (0..6u8, 0..2u8, 1..72i64, 0..3usize)
             .prop_map(|(key, content, lifetime_hours, jobs)| Step::Accept { key, content, lifetime_hours, jobs }),
@@ -167,7 +169,7 @@ impl<D: Driver> Run<D> {
             (Acceptance::Accepted(accepted), owner) => {
                 assert!(owner.is_none_or(|owner| owner.expires_at <= now.0), "the key has an owner");
                 let generation = owner.map_or(0, |owner| owner.generation + 1);
-                assert_eq!(accepted.ord, model.last_ord + 1);
+                assert_eq!(accepted.seq, model.last_ord + 1);
                 // Of a key that was pruned and comes again the name is the same again; no other has it.
                 let others = model.names.iter().filter(|(other, _)| **other != (key, generation));
                 assert!(others.into_iter().all(|(_, name)| *name != accepted.id));
@@ -193,15 +195,15 @@ impl<D: Driver> Run<D> {
         let n = job.tries + ahead;
         let begun = self.fixture.begin(JobId(id), n).await;
         if !job.state.is_live() || ahead != 1 {
-            return assert_eq!(begun, Begun::Stale);
+            return assert_eq!(begun, BeginResult::Stale);
         }
         (job.state, job.tries) = (JobState::Running, n);
         let effect = self.model.effects.entry(id).or_insert((EffectState::NotApplied, 0));
         if effect.0.is_final() {
-            return assert_eq!(begun, Begun::AlreadyApplied);
+            return assert_eq!(begun, BeginResult::AlreadyApplied);
         }
         *effect = (EffectState::Intent, effect.1 + 1);
-        assert_eq!(begun, Begun::Go);
+        assert_eq!(begun, BeginResult::Go);
     }
 
     async fn settle(&mut self, id: i64, behind: u32, state: JobState) {
@@ -219,13 +221,13 @@ impl<D: Driver> Run<D> {
         }
     }
 
-    async fn resolve(&mut self, id: i64, verdict: Verdict) {
+    async fn resolve(&mut self, id: i64, verdict: Resolution) {
         let at = self.fixture.clock.now();
-        let resolve = Resolve { job: JobId(id), verdict, actor: "ann".into(), reason: "looked".into(), at };
+        let resolve = Resolve { job: JobId(id), resolution: verdict, actor: "ann".into(), reason: "looked".into(), at };
         let resolved = self.fixture.ledger.resolve(resolve).await.unwrap().len();
         let (steps, state) = match verdict {
-            Verdict::Happened => (1, EffectState::Applied),
-            Verdict::DidNotHappen => (0, EffectState::NotApplied),
+            Resolution::Happened => (1, EffectState::Applied),
+            Resolution::NotHappened => (0, EffectState::NotApplied),
         };
         assert_eq!(resolved, self.model.revive(id, &[JobState::Unknown], steps));
         if let Some(effect) = self.model.effects.get_mut(&id).filter(|effect| effect.0 == EffectState::Unknown)
@@ -300,7 +302,7 @@ impl<D: Driver> Run<D> {
                 state: job.state,
                 step: job.step,
                 attempts: job.attempts,
-                tries: job.tries,
+                tries: job.attempts_total,
                 replays: job.replays,
             };
             assert_eq!(found, self.model.jobs[&job.id.0], "{}", job.id);
@@ -316,7 +318,7 @@ impl<D: Driver> Run<D> {
         assert_eq!(found.len() as u64, ledger.event_count().await.unwrap());
         assert_eq!(found.len(), self.model.events.len());
         for (event, body) in found {
-            assert_eq!(body.is_some(), self.model.events[&event.ord].body, "the body of {}", event.id);
+            assert_eq!(body.is_some(), self.model.events[&event.seq].body, "the body of {}", event.id);
         }
         let live = ledger.live_jobs("crm".into(), JobId(0), 10_000).await.unwrap();
         let expected = self.model.jobs.iter().filter(|(_, job)| job.state.is_live()).map(|(id, _)| JobId(*id));

@@ -2,7 +2,7 @@
 
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
-use sluice_ledger::{Begin, Begun, DropJobs, PinnedRecord, Replay, Resolve, Settlement, Verdict};
+use sluice_ledger::{Begin, BeginResult, DropJobs, PinnedRecord, Replay, Resolution, Resolve, Settlement};
 
 use crate::driver::{Driver, Fixture, at, begin, effect_key, open, settlement};
 
@@ -10,8 +10,8 @@ fn replay(jobs: &[JobId]) -> Replay {
     Replay { jobs: jobs.to_vec(), actor: "ann".into(), reason: "fixed".into(), revision: None, at: at(50) }
 }
 
-fn resolve(job: JobId, verdict: Verdict) -> Resolve {
-    Resolve { job, verdict, actor: "ann".into(), reason: "looked".into(), at: at(50) }
+fn resolve(job: JobId, verdict: Resolution) -> Resolve {
+    Resolve { job, resolution: verdict, actor: "ann".into(), reason: "looked".into(), at: at(50) }
 }
 
 fn drop_jobs(jobs: &[JobId]) -> DropJobs {
@@ -76,19 +76,19 @@ pub async fn a_replayed_job_starts_over_and_remembers_its_tries<D: Driver>() {
     let dead = fixture.job_that_is("a", JobState::Dead).await;
     fixture.ledger.replay(replay(&[dead.id])).await.unwrap();
     let job = fixture.read(dead.id).await;
-    assert_eq!((job.state, job.attempts, job.tries, job.replays), (JobState::Queued, 0, 1, 1));
+    assert_eq!((job.state, job.attempts, job.attempts_total, job.replays), (JobState::Queued, 0, 1, 1));
     assert_eq!((job.due_at, job.updated_at, job.finished_at), (at(50), at(50), None));
     assert_eq!((job.failure, job.dead_letter_queue), (None, None));
     assert_eq!(&*job.revision, "r1");
     assert_eq!(fixture.ledger.attempts(dead.id).await.unwrap().len(), 1, "its history is kept");
-    assert_eq!(fixture.begin(dead.id, 2).await, Begun::Go);
+    assert_eq!(fixture.begin(dead.id, 2).await, BeginResult::Go);
 }
 
 pub async fn a_replay_keeps_effect_keys_and_what_was_applied<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     fixture.ledger.replay(replay(&[job.id])).await.unwrap();
-    assert_eq!(fixture.begin(job.id, 2).await, Begun::AlreadyApplied);
+    assert_eq!(fixture.begin(job.id, 2).await, BeginResult::AlreadyApplied);
     let effects = fixture.ledger.effects(job.id).await.unwrap();
     assert_eq!(effects.len(), 1);
     assert_eq!((effects[0].key, effects[0].state), (effect_key(job.id), EffectState::Applied));
@@ -154,24 +154,24 @@ pub async fn a_replay_reads_back_what_nobody_knows<D: Driver>() {
 pub async fn what_happened_is_not_sent_again<D: Driver>() {
     let fixture = open::<D>();
     let parked = fixture.job_that_is("a", JobState::Unknown).await;
-    let resolved = fixture.ledger.resolve(resolve(parked.id, Verdict::Happened)).await.unwrap();
+    let resolved = fixture.ledger.resolve(resolve(parked.id, Resolution::Happened)).await.unwrap();
     assert_eq!(resolved, [(parked.id, "crm".into())]);
     let job = fixture.read(parked.id).await;
     assert_eq!((job.state, job.step, job.attempts, job.finished_at), (JobState::Queued, 1, 0, None));
     assert_eq!((job.failure, job.due_at), (None, at(50)));
     assert_eq!(fixture.effect_state(parked.id).await, EffectState::Applied);
-    assert_eq!(fixture.begin(parked.id, 2).await, Begun::AlreadyApplied);
+    assert_eq!(fixture.begin(parked.id, 2).await, BeginResult::AlreadyApplied);
     assert_eq!(fixture.audit_lines().await, [format!("ann resolve {} happened: looked", parked.id)]);
 }
 
 pub async fn what_did_not_happen_is_sent<D: Driver>() {
     let fixture = open::<D>();
     let parked = fixture.job_that_is("a", JobState::Unknown).await;
-    fixture.ledger.resolve(resolve(parked.id, Verdict::DidNotHappen)).await.unwrap();
+    fixture.ledger.resolve(resolve(parked.id, Resolution::NotHappened)).await.unwrap();
     let job = fixture.read(parked.id).await;
     assert_eq!((job.state, job.step), (JobState::Queued, 0));
     assert_eq!(fixture.effect_state(parked.id).await, EffectState::NotApplied);
-    assert_eq!(fixture.begin(parked.id, 2).await, Begun::Go);
+    assert_eq!(fixture.begin(parked.id, 2).await, BeginResult::Go);
     assert_eq!(fixture.audit_lines().await, [format!("ann resolve {} did not happen: looked", parked.id)]);
 }
 
@@ -179,19 +179,20 @@ pub async fn only_a_parked_job_is_resolved_and_only_once<D: Driver>() {
     let fixture = open::<D>();
     for (state, id) in jobs_in_every_state(&fixture).await {
         let before = fixture.read(id).await;
-        let resolved = fixture.ledger.resolve(resolve(id, Verdict::Happened)).await.unwrap();
+        let resolved = fixture.ledger.resolve(resolve(id, Resolution::Happened)).await.unwrap();
         assert_eq!(resolved.len(), usize::from(state == JobState::Unknown), "{state}");
         if state != JobState::Unknown {
             assert_eq!(fixture.read(id).await, before);
         }
-        assert!(fixture.ledger.resolve(resolve(id, Verdict::DidNotHappen)).await.unwrap().is_empty());
+        assert!(fixture.ledger.resolve(resolve(id, Resolution::NotHappened)).await.unwrap().is_empty());
     }
     assert_eq!(fixture.audit_lines().await.len(), 1);
 }
 
 /// Another effect, of which nobody knows either, may have happened all the same: nobody was asked about that one.
 pub async fn a_verdict_is_about_what_the_job_is_parked_for_alone<D: Driver>() {
-    for (verdict, said) in [(Verdict::Happened, EffectState::Applied), (Verdict::DidNotHappen, EffectState::NotApplied)]
+    for (verdict, said) in
+        [(Resolution::Happened, EffectState::Applied), (Resolution::NotHappened, EffectState::NotApplied)]
     {
         let fixture = open::<D>();
         let job = fixture.job("a").await.id;
@@ -237,7 +238,7 @@ pub async fn a_dropped_job_is_neither_begun_nor_settled<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job_that_is("a", JobState::Dead).await;
     fixture.ledger.drop_jobs(drop_jobs(&[job.id])).await.unwrap();
-    assert_eq!(fixture.begin(job.id, 2).await, Begun::Stale);
+    assert_eq!(fixture.begin(job.id, 2).await, BeginResult::Stale);
     let late = Settlement { effect: None, ..settlement(job.id, 1, JobState::Succeeded) };
     assert!(!fixture.ledger.settle(late).await.unwrap());
     assert_eq!(fixture.read(job.id).await.state, JobState::Dropped);

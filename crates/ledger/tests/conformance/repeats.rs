@@ -8,7 +8,8 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, By, ClashPolicy, EventBody, JobFilter, NewEvent, NewJob, Page, Prune, Quarantine, Replay, VariantRecord,
+    Acceptance, ClashPolicy, EventBody, JobFilter, MatchedBy, NewEvent, NewJob, Page, Prune, Quarantine, Replay,
+    VariantRecord,
 };
 
 use crate::driver::{Driver, open, open_with_few_recent_keys};
@@ -28,7 +29,7 @@ fn clashing(key: &str, content: u8, clash: ClashPolicy) -> NewEvent {
 
 /// An event of a flow that compares contents for a quarter of an hour, so long after the start.
 fn netted(key: &str, content: u8, after: Duration) -> NewEvent {
-    NewEvent { second_net: Some(15 * MINUTE), received_at: START + after, ..saying(key, content) }
+    NewEvent { content_window: Some(15 * MINUTE), received_at: START + after, ..saying(key, content) }
 }
 
 fn digest(key: &str) -> KeyDigest {
@@ -46,7 +47,7 @@ pub async fn events_of_one_request_are_accepted_together_in_their_order<D: Drive
     else {
         panic!("{answers:?}")
     };
-    assert_eq!((a.ord, c.ord), (first.ord + 1, first.ord + 2));
+    assert_eq!((a.seq, c.seq), (first.seq + 1, first.seq + 2));
     assert_eq!((b.id, again.id), (first.id, a.id));
     assert_eq!(fixture.announced.recv().await.unwrap().len(), 2, "one announcement for one commit");
     assert!(fixture.ledger.accept_all(vec![]).await.unwrap().is_empty());
@@ -55,14 +56,17 @@ pub async fn events_of_one_request_are_accepted_together_in_their_order<D: Drive
 pub async fn an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept("ann|bucket 1").await;
-    let beside = NewEvent { near_keys: vec![digest("ann|bucket 1"), digest("ann|bucket 3")], ..event("ann|bucket 2") };
+    let beside =
+        NewEvent { adjacent_keys: vec![digest("ann|bucket 1"), digest("ann|bucket 3")], ..event("ann|bucket 2") };
     let repeat = fixture.repeat(beside.clone()).await;
-    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, By::NearKey, false));
+    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, MatchedBy::NearKey, false));
     // Nobody owns the key in between: what is near to it alone is new.
-    let next = NewEvent { near_keys: vec![digest("ann|bucket 2"), digest("ann|bucket 4")], ..event("ann|bucket 3") };
+    let next =
+        NewEvent { adjacent_keys: vec![digest("ann|bucket 2"), digest("ann|bucket 4")], ..event("ann|bucket 3") };
     let third = fixture.accept_event(next).await;
     assert_eq!(fixture.repeat(beside.clone()).await.id, first.id, "the first that is named");
-    let late = NewEvent { received_at: Time(START.0 + 31 * DAY), near_keys: vec![digest("ann|bucket 1")], ..beside };
+    let late =
+        NewEvent { received_at: Time(START.0 + 31 * DAY), adjacent_keys: vec![digest("ann|bucket 1")], ..beside };
     assert_ne!(fixture.accept_event(late).await.id, third.id, "an expired neighbour owns nothing");
 }
 
@@ -70,12 +74,12 @@ pub async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Drive
     let fixture = open::<D>();
     let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;
     let repeat = fixture.repeat(netted("b", 1, 15 * MINUTE)).await;
-    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, By::Content, false));
+    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, MatchedBy::Content, false));
     fixture.accept_event(netted("c", 2, MINUTE)).await;
     let late = fixture.accept_event(netted("d", 1, 15 * MINUTE + Duration::from_millis(1))).await;
     assert_eq!(fixture.repeat(netted("e", 1, 20 * MINUTE)).await.id, late.id, "the newest with this content");
     // Who does not ask for it is not compared, and other flows say what they like.
-    fixture.accept_event(NewEvent { second_net: None, ..netted("f", 1, 20 * MINUTE) }).await;
+    fixture.accept_event(NewEvent { content_window: None, ..netted("f", 1, 20 * MINUTE) }).await;
     fixture.accept_event(NewEvent { flow: "orders".into(), ..netted("g", 1, 20 * MINUTE) }).await;
     let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
     assert_eq!((tally.accepted, tally.duplicates, tally.by_content, tally.clashes), (5, 2, 2, 0));
@@ -93,13 +97,13 @@ pub async fn contents_are_compared_over_a_restart<D: Driver>() {
 pub async fn a_dropped_variant_is_kept_to_be_looked_at<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(saying("a", 1)).await;
-    assert_eq!(fixture.ledger.variants(first.ord).await.unwrap(), Default::default());
+    assert_eq!(fixture.ledger.variants(first.seq).await.unwrap(), Default::default());
     for content in [2, 3, 2] {
         let repeat = fixture.repeat(saying("a", content)).await;
-        assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, By::Key, true));
+        assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, MatchedBy::Key, true));
     }
     let fixture = fixture.reopen().await;
-    let variants = fixture.ledger.variants(first.ord).await.unwrap();
+    let variants = fixture.ledger.variants(first.seq).await.unwrap();
     let kept = |content: u8, times| VariantRecord {
         received_at: START,
         fingerprint: [content; 16],
@@ -121,7 +125,7 @@ pub async fn variants_beyond_the_bound_are_counted<D: Driver>() {
         fixture.repeat(saying("a", content)).await;
     }
     fixture.repeat(saying("a", 2)).await;
-    let variants = fixture.ledger.variants(first.ord).await.unwrap();
+    let variants = fixture.ledger.variants(first.seq).await.unwrap();
     assert_eq!((variants.kept.len(), variants.further, variants.kept[0].times), (8, 3, 2));
     let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
     assert_eq!((tally.duplicates, tally.clashes), (12, 12));
@@ -143,19 +147,19 @@ pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
     let update = fixture.accept_event(clashing("a", 2, ClashPolicy::Update)).await;
     assert_eq!((update.variant_of, update.quarantined), (Some(first.id), false));
     assert_ne!(update.id, first.id);
-    assert_eq!(fixture.announced.recv().await.unwrap()[0].job.ord, update.ord);
+    assert_eq!(fixture.announced.recv().await.unwrap()[0].job.ord, update.seq);
     let record = fixture.event(&update).await;
-    assert_eq!((record.variant_of, record.key_text.as_str()), (Some(first.ord), "a"));
-    assert_eq!(fixture.ledger.find_event(update.id).await.unwrap().unwrap().ord, update.ord);
+    assert_eq!((record.variant_of, record.key_text.as_str()), (Some(first.seq), "a"));
+    assert_eq!(fixture.ledger.find_event(update.id).await.unwrap().unwrap().seq, update.seq);
 
     let fixture = fixture.reopen().await;
     let again = fixture.repeat(clashing("a", 2, ClashPolicy::Update)).await;
     assert_eq!((again.id, again.clash), (update.id, false), "a repeat of the variant is a repeat of that one");
     assert_eq!(fixture.repeat(clashing("a", 1, ClashPolicy::Update)).await.id, first.id);
     let third = fixture.accept_event(clashing("a", 3, ClashPolicy::Update)).await;
-    let variants = fixture.ledger.variants(first.ord).await.unwrap();
+    let variants = fixture.ledger.variants(first.seq).await.unwrap();
     let events: Vec<_> = variants.kept.iter().map(|variant| (variant.event, variant.times)).collect();
-    assert_eq!(events, [(Some(update.ord), 2), (Some(third.ord), 1)]);
+    assert_eq!(events, [(Some(update.seq), 2), (Some(third.seq), 1)]);
     assert_eq!(variants.kept[0].body.as_ref(), Some(&*saying("a", 2).body));
     let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
     assert_eq!((tally.accepted, tally.duplicates, tally.clashes), (3, 2, 2));
@@ -165,7 +169,7 @@ pub async fn an_update_at_a_bucket_edge_is_the_same_on_both_sides<D: Driver>() {
     let fixture = open::<D>();
     let first = fixture.accept_event(saying("ann|1", 1)).await;
     let beside =
-        |content| NewEvent { near_keys: vec![digest("ann|1")], ..clashing("ann|2", content, ClashPolicy::Update) };
+        |content| NewEvent { adjacent_keys: vec![digest("ann|1")], ..clashing("ann|2", content, ClashPolicy::Update) };
     let update = fixture.accept_event(beside(2)).await;
     assert_eq!(update.variant_of, Some(first.id));
     assert_eq!(fixture.repeat(beside(2)).await.id, update.id);
@@ -203,7 +207,7 @@ pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<
         ..JobFilter::default()
     };
     let (job, _) = fixture.ledger.list_jobs(filter, Page { after: None, limit: 10 }).await.unwrap().remove(0);
-    assert_eq!((job.ord, job.failure, job.finished_at), (accepted.ord, Some(failure), Some(START)));
+    assert_eq!((job.ord, job.failure, job.finished_at), (accepted.seq, Some(failure), Some(START)));
     assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
     let replay = Replay { jobs: vec![job.id], actor: "ann".into(), reason: "mapped".into(), revision: None, at: START };
     assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);

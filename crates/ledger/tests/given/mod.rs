@@ -7,7 +7,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    AttemptKind, AttemptSettlement, ClashPolicy, EffectSettlement, EventBody, JobNext, NewEvent, NewJob, RootKey,
+    AttemptKind, AttemptSettlement, ClashPolicy, EffectSettlement, EventBody, JobUpdate, NewEvent, NewJob, RootKey,
     Settlement,
 };
 
@@ -43,9 +43,9 @@ pub fn event(key: &str) -> NewEvent {
             ..EventBody::default()
         }),
         jobs: vec![NewJob::new("crm", "default")],
-        near_keys: vec![],
+        adjacent_keys: vec![],
         clash: ClashPolicy::Drop,
-        second_net: None,
+        content_window: None,
         quarantine: None,
         contact: None,
     }
@@ -74,7 +74,7 @@ pub fn settled(job: JobId, effect: EffectKey, state: JobState) -> Settlement {
             outcome: if done { "done" } else { "reject" },
             failure: failure.clone(),
         }),
-        next: JobNext {
+        next: JobUpdate {
             state,
             step: u32::from(done),
             attempts: 1,

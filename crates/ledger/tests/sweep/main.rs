@@ -11,14 +11,14 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_faulty::{Disk, Fault, Image, Io, Keep};
+use sluice_faulty_vfs::{CrashSurvival, Disk, DiskFault, Image, IoKind};
 
 use script::{Came, OLD, Stage, Step, before, script};
 
 /// What one moment came to.
 #[derive(Debug, Default)]
 struct Tally {
-    faults: BTreeMap<(Fault, Io), u64>,
+    faults: BTreeMap<(DiskFault, IoKind), u64>,
     images: u64,
     stopped: u64,
 }
@@ -33,9 +33,9 @@ async fn prepare(directory: &Path) -> (Image, Stage) {
         assert!(matches!(stage.take(step).await, Came::Done), "{step:?}");
     }
     // Killed, so that the next one begins with a log to recover from.
-    disk.cut();
+    disk.power_off();
     stage.close().await;
-    (disk.image(Keep::Everything, 0), stage)
+    (disk.image(CrashSurvival::Everything, 0), stage)
 }
 
 /// Goes on from a step to the end, whatever happens once on the way. Answers the step at which the power went.
@@ -60,7 +60,7 @@ async fn play(disk: &mut Disk, stage: &mut Stage, steps: &[Step], tally: &mut Ta
                 Came::Stopped => {
                     // The process ends without a word, and another one finds what the system has cached.
                     tally.stopped += 1;
-                    let next = disk.outlive();
+                    let next = disk.crash_process();
                     stage.close().await;
                     next.mount(stage.directory());
                     *disk = next;
@@ -74,7 +74,13 @@ async fn play(disk: &mut Disk, stage: &mut Stage, steps: &[Step], tally: &mut Ta
 /// What is found after a crash is whole, and everything goes on from there.
 async fn after_crash(disk: &Disk, stage: &Stage, rest: &[Step], tally: &mut Tally, seed: u64) {
     let directory = stage.directory();
-    let all = [Keep::Nothing, Keep::Some, Keep::Everything, Keep::Prefix, Keep::Some];
+    let all = [
+        CrashSurvival::Nothing,
+        CrashSurvival::Some,
+        CrashSurvival::Everything,
+        CrashSurvival::Prefix,
+        CrashSurvival::Some,
+    ];
     // Where nothing is left to do, everything is synced but for what a failed sync has lost.
     let kept = if rest.is_empty() { &all[..2] } else { &all[..] };
     for (n, keep) in kept.iter().copied().enumerate() {
@@ -94,7 +100,7 @@ async fn after_crash(disk: &Disk, stage: &Stage, rest: &[Step], tally: &mut Tall
 }
 
 /// Says where the sweep was when something was wrong.
-struct Where(u64, Fault);
+struct Where(u64, DiskFault);
 
 impl Drop for Where {
     fn drop(&mut self) {
@@ -105,7 +111,7 @@ impl Drop for Where {
 }
 
 /// One fault at one moment. Answers whether the moment was reached.
-async fn fail(start: &(Image, Stage), steps: &[Step], number: u64, fault: Fault, tally: &mut Tally) -> bool {
+async fn fail(start: &(Image, Stage), steps: &[Step], number: u64, fault: DiskFault, tally: &mut Tally) -> bool {
     let _where = Where(number, fault);
     let directory = start.1.directory();
     let seed = number * 7 + fault as u64;
@@ -115,7 +121,7 @@ async fn fail(start: &(Image, Stage), steps: &[Step], number: u64, fault: Fault,
     let mut stage = start.1.again(directory);
     let cut = play(&mut disk, &mut stage, steps, tally).await;
     let reached = disk.seen() > number;
-    disk.calm();
+    disk.clear_faults();
     let Some(io) = disk.met() else {
         stage.close().await;
         return reached;
@@ -131,7 +137,7 @@ async fn fail(start: &(Image, Stage), steps: &[Step], number: u64, fault: Fault,
             assert_eq!(play(&mut disk, &mut stage, &[Step::Audit], tally).await, None);
             stage.check().await;
             // The system believed that it had written what it had not: nothing may have been built upon that.
-            disk.cut();
+            disk.power_off();
             stage.close().await;
             after_crash(&disk, &stage, &[], tally, seed).await;
         }
@@ -149,7 +155,7 @@ fn a_ledger_that_could_not_be_made_is_made_at_the_next_start() {
     runtime.block_on(async {
         for number in 0.. {
             let mut reached = false;
-            for fault in Fault::ALL {
+            for fault in DiskFault::ALL {
                 reached |= fail(&start, &steps, number, fault, &mut tally).await;
             }
             if !reached {
@@ -177,7 +183,7 @@ fn every_io_fails_once_in_every_way_and_nothing_is_lost() {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let mut reached = false;
-                        for fault in Fault::ALL {
+                        for fault in DiskFault::ALL {
                             reached |= fail(&start, &steps, number, fault, &mut mine).await;
                         }
                         if !reached {
@@ -201,8 +207,8 @@ fn every_io_fails_once_in_every_way_and_nothing_is_lost() {
     for ((fault, io), count) in &tally.faults {
         println!("  {fault:?} at {io:?}: {count}");
     }
-    for fault in Fault::ALL {
-        for io in [Io::Open, Io::Read, Io::Write, Io::Sync, Io::Truncate, Io::Map] {
+    for fault in DiskFault::ALL {
+        for io in [IoKind::Open, IoKind::Read, IoKind::Write, IoKind::Sync, IoKind::Truncate, IoKind::Map] {
             let missing = fault.happens_to(io) && !tally.faults.contains_key(&(fault, io));
             assert!(!missing, "{fault:?} at {io:?} was never met");
         }

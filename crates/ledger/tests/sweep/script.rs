@@ -11,7 +11,8 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Begin, DropJobs, Error, Inspector, Ledger, NewEvent, NewRevision, Options, Prune, Replay, Settlement,
+    Acceptance, Begin, DropJobs, Error, Inspector, Ledger, LedgerOptions, NewEvent, NewRevision, Prune, Replay,
+    Settlement,
 };
 
 use crate::given::{DAY, START, event, root_key, settled};
@@ -137,13 +138,13 @@ impl Stage {
     pub fn open(&mut self) -> Result<(), Error> {
         self.fatal = Arc::default();
         let fatal = self.fatal.clone();
-        let options = Options {
+        let options = LedgerOptions {
             on_fatal: Box::new(move |_| {
                 fatal.fetch_add(1, Ordering::SeqCst);
             }),
             recent_keys_max: Some(RECENT_KEYS_MAX),
             wal_pages_max: Some(WAL_PAGES_MAX),
-            ..Options::quiet(Arc::new(|| START))
+            ..LedgerOptions::quiet(Arc::new(|| START))
         };
         self.ledger = Some(Ledger::open(&self.directory, options.with_root_key(root_key()))?);
         Ok(())

@@ -14,9 +14,9 @@ use sluice_domain::verify::{self, HeaderSource, SecretValue, UnsignedRequest, si
 use sluice_ledger::bench::{BareMac, Sealing};
 
 use crate::config::{Files, SecretSource, compile};
-use crate::intake::{Arrival, prepare};
-use crate::live::Live;
-use crate::stage::Error;
+use crate::harness::Error;
+use crate::intake::{RequestMeta, prepare};
+use crate::revisions::LoadedRevision;
 
 /// Bytes of each body.
 const BODY_BYTES: usize = 1_024;
@@ -70,7 +70,7 @@ impl SecretSource for Secrets {
     }
 }
 
-fn live() -> Result<Live, Error> {
+fn live() -> Result<LoadedRevision, Error> {
     let mut flows = String::from("queues: [leads]\n");
     for scheme in SCHEMES {
         let more = if scheme == "hmac" { ", header: X-Signature" } else { "" };
@@ -81,7 +81,7 @@ fn live() -> Result<Live, Error> {
     }
     let mut compiled = compile(&Files::from_texts([("bench.yml", flows)]), &Secrets);
     let config = compiled.config.take().ok_or_else(|| Error::Wrong(format!("{:?}", compiled.problems)))?;
-    Live::new(config, compiled.secrets).map_err(|error| Error::Wrong(error.to_string()))
+    LoadedRevision::new(config, compiled.secrets).map_err(|error| Error::Wrong(error.to_string()))
 }
 
 fn body() -> Vec<u8> {
@@ -121,7 +121,7 @@ impl HeaderSource for Headers<'_> {
     }
 }
 
-fn measure(live: &Live, scheme: &'static str, body: &[u8], slice: Duration) -> Result<SchemeCost, Error> {
+fn measure(live: &LoadedRevision, scheme: &'static str, body: &[u8], slice: Duration) -> Result<SchemeCost, Error> {
     let wrong = |said: String| Error::Wrong(format!("{scheme}: {said}"));
     let flow = live.config.flows.get(scheme).ok_or_else(|| wrong("there is no such flow".into()))?;
     let verifier = flow.verify.as_ref().ok_or_else(|| wrong("it verifies nobody".into()))?;
@@ -138,8 +138,11 @@ fn measure(live: &Live, scheme: &'static str, body: &[u8], slice: Duration) -> R
     let proof = Headers(&headers);
     let request = verify::Request { method: "POST", path_and_query: &flow.path, headers: &proof, body };
     verify::verify(verifier, &request, now).map_err(|refusal| wrong(refusal.to_string()))?;
-    let arrival =
-        Arrival { received_at: Time::from(now), verified_by: Some("KEY"), trace: "00000000000000000000000000000001" };
+    let arrival = RequestMeta {
+        received_at: Time::from(now),
+        verified_by: Some("KEY"),
+        trace: "00000000000000000000000000000001",
+    };
     let prepared = prepare(live, flow, &headers, body, arrival).map_err(|problem| wrong(problem.detail))?;
     let sealing = Sealing::default();
     let verify_us = micros(slice, || usize::from(verify::verify(verifier, black_box(&request), now).is_ok()));

@@ -6,11 +6,11 @@
 //! Never: compares with a number from another machine or another day.
 //! If the process dies here: nothing of value is lost.
 
-mod bare;
+mod baseline;
 mod intake;
+mod node_under_test;
 mod phases;
 mod report;
-mod subject;
 mod workload;
 
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sluice_ledger::bench as disk;
-use sluice_simulator::load::{LoadSettings, Loaded, Pace, load};
+use sluice_simulator::load::{LoadResult, LoadSettings, Pace, load};
 
-use crate::stage::{Error, Leads, LeadsTo, StatusLine};
-use bare::Bare;
-pub use bare::{COMMAND as BARE_COMMAND, serve_bare};
+use crate::harness::{Error, Leads, LeadsTo, StatusLine};
+use baseline::Baseline;
+pub use baseline::{COMMAND as BARE_COMMAND, serve_bare};
 pub use intake::{Intake, SchemeCost, intake};
 use report::Disk;
 pub use report::{Accept, EndToEnd, Floor, Keys, Report};
@@ -52,7 +52,7 @@ pub enum What {
 
 /// Where the node under test runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum NodeHost {
     /// As a process of its own, by this program: its memory is its own.
     Process(PathBuf),
     /// In this process, on a runtime of its own: easier to profile.
@@ -61,7 +61,7 @@ pub enum Home {
 
 /// How to measure.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct BenchSettings {
     /// What.
     pub what: What,
     /// For how long each.
@@ -73,25 +73,25 @@ pub struct Settings {
     /// Keys that are there before, for [`What::Keys`].
     pub keys: u64,
     /// Where the node runs.
-    pub home: Home,
+    pub home: NodeHost,
 }
 
 /// One run under way.
 struct Bench {
-    settings: Settings,
+    settings: BenchSettings,
     directory: tempfile::TempDir,
     workload: Workload,
     status: StatusLine,
-    bare: Bare,
+    bare: Baseline,
 }
 
 /// Measures the machine, then the node.
-pub async fn run(settings: Settings, status: StatusLine) -> Result<Report, Error> {
+pub async fn run(settings: BenchSettings, status: StatusLine) -> Result<Report, Error> {
     let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
     let sample = Leads::write(&directory.path().join("sample"), LeadsTo::Sink("http://127.0.0.1:9"))?;
     let workload = Workload::new(sample.sender()?, settings.body_bytes)?;
     let what = settings.what;
-    let bare = Bare::start(&settings.home, &sample).await?;
+    let bare = Baseline::start(&settings.home, &sample).await?;
     let bench = Bench { settings, directory, workload, status, bare };
     let disk = bench.disk().await?;
     let wants = |phase| what == phase || what == What::All;
@@ -104,8 +104,8 @@ pub async fn run(settings: Settings, status: StatusLine) -> Result<Report, Error
 
 /// What a node did, and what it is held against, in their turns.
 struct Turns {
-    limit: Loaded,
-    node: Loaded,
+    limit: LoadResult,
+    node: LoadResult,
     /// What was still to be done after the last answers of each turn of the node.
     after: Duration,
 }
@@ -135,7 +135,7 @@ impl Bench {
         self.load(limit, self.settings.time.mul_f64(WARM_UP)).await?;
         let mut accepted = self.load(node, self.settings.time.mul_f64(WARM_UP)).await?.answered();
         after(accepted).await?;
-        let mut turns = Turns { limit: Loaded::default(), node: Loaded::default(), after: Duration::ZERO };
+        let mut turns = Turns { limit: LoadResult::default(), node: LoadResult::default(), after: Duration::ZERO };
         for _ in 0..TURNS {
             turns.limit = turns.limit.then(&self.load(limit, self.settings.time / TURNS).await?);
             let turn = self.load(node, self.settings.time / TURNS).await?;
@@ -149,7 +149,7 @@ impl Bench {
     }
 
     /// Anything but a 202 fails the bench.
-    async fn load(&self, target: SocketAddr, time_max: Duration) -> Result<Loaded, Error> {
+    async fn load(&self, target: SocketAddr, time_max: Duration) -> Result<LoadResult, Error> {
         let settings = LoadSettings {
             target,
             connections: self.settings.connections,

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sluice_domain::time::Time;
-use sluice_ledger::{Ledger, Options};
+use sluice_ledger::{Ledger, LedgerOptions};
 use sluice_simulator::load::Counter;
 
+use super::node_under_test::Subject;
 use super::report::{Accept, EndToEnd, Http, Keys, Latency};
-use super::subject::Subject;
 use super::{Bench, Error};
-use crate::stage::{Leads, LeadsTo, Memory};
+use crate::harness::{Leads, LeadsTo, Memory};
 
 /// Nobody listens there; nothing is sent there either, since the destination is paused.
 const NOWHERE: &str = "http://127.0.0.1:9";
@@ -32,7 +32,8 @@ impl Bench {
     async fn prepared(&self, leads: &Leads, fill: u64) -> Result<(), Error> {
         let clock = || Time::from(jiff::Timestamp::now());
         let root_key = crate::root_key::find(&leads.data).map_err(|error| Error::Wrong(error.to_string()))?;
-        let ledger = Ledger::open(&leads.data, Options::quiet(std::sync::Arc::new(clock)).with_root_key(root_key))?;
+        let ledger =
+            Ledger::open(&leads.data, LedgerOptions::quiet(std::sync::Arc::new(clock)).with_root_key(root_key))?;
         ledger
             .pause(LeadsTo::Sink(NOWHERE).target().into(), "bench".into(), "only the door is measured".into(), clock())
             .await?;

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use sluice_simulator::load::Loaded;
+use sluice_simulator::load::LoadResult;
 
-use super::Settings;
-use crate::stage::Memory;
+use super::BenchSettings;
+use crate::harness::Memory;
 
 const ACCEPT_FLOOR: f64 = 0.35;
 const END_TO_END_FLOOR: f64 = 0.15;
@@ -23,7 +23,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub(super) fn of(loaded: &Loaded) -> Latency {
+    pub(super) fn of(loaded: &LoadResult) -> Latency {
         Latency { p50_ms: loaded.latency_ms(0.5), p99_ms: loaded.latency_ms(0.99) }
     }
 }
@@ -38,7 +38,7 @@ pub struct Http {
 }
 
 impl Http {
-    pub(super) fn of(loaded: &Loaded) -> Http {
+    pub(super) fn of(loaded: &LoadResult) -> Http {
         Http { per_second: loaded.per_second(), latency: Latency::of(loaded) }
     }
 
@@ -142,7 +142,7 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(
-        settings: &Settings,
+        settings: &BenchSettings,
         disk: Disk,
         accept: Option<Accept>,
         end_to_end: Option<EndToEnd>,
@@ -161,7 +161,7 @@ impl Report {
         );
         let memories = [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory)];
         // A node in this process shares its memory with the client.
-        if settings.home != super::Home::Here
+        if settings.home != super::NodeHost::Here
             && let Some(peak) = memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
         {
             let mib = |kib: u64| kib as f64 / 1024.0;
@@ -266,17 +266,17 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Home, What};
+    use crate::bench::{NodeHost, What};
     use std::time::Duration;
 
     fn report(accept_per_second: f64, peak_kib: u64) -> Report {
-        let settings = Settings {
+        let settings = BenchSettings {
             what: What::Accept,
             time: Duration::from_secs(1),
             connections: 64,
             body_bytes: 700,
             keys: 0,
-            home: Home::Process("sluice".into()),
+            home: NodeHost::Process("sluice".into()),
         };
         let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };
         let http = Http { per_second: 1_000.0, latency: quick };

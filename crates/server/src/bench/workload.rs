@@ -8,11 +8,11 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use sluice_ledger::{EventBody, Ledger, NewEvent};
 use sluice_simulator::load::WriteRequest;
-use sluice_simulator::senders::{Traffic, TrafficSettings};
+use sluice_simulator::traffic::{Traffic, TrafficSettings};
 use tokio::task::JoinSet;
 
+use crate::harness::{Error, Sender};
 use crate::intake::TENANT;
-use crate::stage::{Error, Sender};
 
 /// Different leads; beyond these only the ids differ.
 const VARIETY: u32 = 64;

@@ -6,9 +6,9 @@
 //! Never: the ledger, the network; puts nothing in force by itself.
 //! If the process dies here: the files are all old or, once the staged ones are committed, all new at the next start.
 
-pub mod place;
+pub mod install;
 mod plan;
-mod strand;
+mod stranded;
 
-pub use plan::{Affected, ChangeView, FieldView, Hash, Plan, Side, Subject, plan};
-pub use strand::{Stranded, reached};
+pub use plan::{Affected, FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
+pub use stranded::{Stranded, reached};

@@ -8,7 +8,7 @@ use sluice_domain::config::{Config, Revision};
 use sluice_ledger::PinnedRecord;
 use utoipa::ToSchema;
 
-use super::strand::{Reached, Stranded, stranded};
+use super::stranded::{Reached, Stranded, stranded};
 use crate::config::{self, Difference, Files};
 
 mod note;
@@ -24,7 +24,7 @@ pub struct Side<'a> {
 
 /// What the ledger holds that a change may concern.
 #[derive(Clone, Debug, Default)]
-pub struct Subject {
+pub struct LedgerUsage {
     /// Live jobs and dead letters, by what they need.
     pub pinned: Vec<PinnedRecord>,
     /// Which destinations the workers of their revisions reach.
@@ -43,7 +43,7 @@ pub struct Plan {
     /// The revision that the new files are.
     pub new: String,
     /// What changes.
-    pub changes: Vec<ChangeView>,
+    pub changes: Vec<PlanChange>,
     /// Jobs that are live or wait for a person, by worker and revision, as far as something changes for them.
     pub affected: Vec<Affected>,
     /// What jobs still need and would not have any more. Not empty: the plan is refused unless that is allowed.
@@ -54,7 +54,7 @@ pub struct Plan {
 
 /// A thing that changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ChangeView {
+pub struct PlanChange {
     /// flow, worker, queue, destination or another section; file for anything else.
     pub kind: String,
     /// Its name.
@@ -104,7 +104,7 @@ impl Plan {
 
 /// What names a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hash {
+pub struct PlanHash {
     /// The beginning of the revision in force.
     pub running: String,
     /// The beginning of the new revision.
@@ -117,19 +117,19 @@ pub struct Hash {
 const REVISION_DIGITS: usize = 8;
 const CHANGES_DIGITS: usize = 12;
 
-impl Hash {
+impl PlanHash {
     /// Reads what [`fmt::Display`] writes.
-    pub fn parse(text: &str) -> Option<Hash> {
+    pub fn parse(text: &str) -> Option<PlanHash> {
         let hexadecimal = |part: &str| part.chars().all(|c| c.is_ascii_hexdigit());
         let mut parts = text.trim().split('-').map(str::to_ascii_lowercase);
-        let hash = Hash { running: parts.next()?, new: parts.next()?, changes: parts.next()? };
+        let hash = PlanHash { running: parts.next()?, new: parts.next()?, changes: parts.next()? };
         let lengths = [hash.running.len(), hash.new.len(), hash.changes.len()];
         let whole = lengths == [REVISION_DIGITS, REVISION_DIGITS, CHANGES_DIGITS] && parts.next().is_none();
         (whole && [&hash.running, &hash.new, &hash.changes].iter().all(|part| hexadecimal(part))).then_some(hash)
     }
 
     /// Counts of jobs are no part of it: they change all the time, and what a plan does is the same.
-    fn of(running: &Revision, new: &Revision, changes: &[Difference], stranded: &[Stranded]) -> Hash {
+    fn of(running: &Revision, new: &Revision, changes: &[Difference], stranded: &[Stranded]) -> PlanHash {
         let told: Vec<(String, String)> = [("revisions".to_owned(), format!("{} {}", running.0, new.0))]
             .into_iter()
             .chain(changes.iter().map(|change| ("change".to_owned(), format!("{change:?}"))))
@@ -137,7 +137,7 @@ impl Hash {
             .collect();
         let digest = Revision::of(told.iter().map(|(what, text)| (what.as_str(), text.as_str()))).0;
         let cut = |text: &str, length| text.chars().take(length).collect();
-        Hash {
+        PlanHash {
             running: cut(&running.0, REVISION_DIGITS),
             new: cut(&new.0, REVISION_DIGITS),
             changes: cut(&digest, CHANGES_DIGITS),
@@ -145,21 +145,21 @@ impl Hash {
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for PlanHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}-{}", self.running, self.new, self.changes)
     }
 }
 
 /// Compares the configuration in force with a new one.
-pub fn plan(before: Side<'_>, after: (&Files, &Config), subject: &Subject) -> Plan {
+pub fn plan(before: Side<'_>, after: (&Files, &Config), subject: &LedgerUsage) -> Plan {
     let (new_files, new_config) = after;
     let running = Revision::of(before.files.iter());
     let new = Revision::of(new_files.iter());
     let differences = config::differences(&config::things(before.files), &config::things(new_files));
     let stranded = stranded(before.config, new_config, &subject.pinned, &subject.reached);
-    let plan = Hash::of(&running, &new, &differences, &stranded).to_string();
-    let changes: Vec<ChangeView> = differences
+    let plan = PlanHash::of(&running, &new, &differences, &stranded).to_string();
+    let changes: Vec<PlanChange> = differences
         .into_iter()
         .map(|difference| {
             let notes = note::notes(&difference, before.config, new_config, subject);
@@ -170,7 +170,7 @@ pub fn plan(before: Side<'_>, after: (&Files, &Config), subject: &Subject) -> Pl
     Plan { plan, running: running.0, new: new.0, changes, affected, stranded, warnings: vec![] }
 }
 
-fn view(difference: Difference, notes: Vec<String>) -> ChangeView {
+fn view(difference: Difference, notes: Vec<String>) -> PlanChange {
     let change = match (difference.before, difference.after) {
         (false, _) => "added",
         (_, false) => "removed",
@@ -184,11 +184,11 @@ fn view(difference: Difference, notes: Vec<String>) -> ChangeView {
     };
     let (kind, name) = difference.thing;
     let fields = difference.fields.into_iter().map(field).collect();
-    ChangeView { kind, name, change: change.to_owned(), file: difference.file, fields, notes }
+    PlanChange { kind, name, change: change.to_owned(), file: difference.file, fields, notes }
 }
 
 /// The jobs of every worker that changes, or whose queue does.
-fn affected(changes: &[ChangeView], pinned: &[PinnedRecord]) -> Vec<Affected> {
+fn affected(changes: &[PlanChange], pinned: &[PinnedRecord]) -> Vec<Affected> {
     let touches = |record: &PinnedRecord| {
         changes.iter().any(|change| match change.kind.as_str() {
             "worker" => change.name == record.worker,

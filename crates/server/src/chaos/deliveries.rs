@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sluice_simulator::senders::{Traffic, TrafficSettings};
+use sluice_simulator::traffic::{Traffic, TrafficSettings};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::parts::{Part, Role, SendersOrder, SendersReport, SendersTask, Share};
-use crate::stage::Error;
+use super::processes::{ChildProcess, Role, SendersOrder, SendersReport, SendersTask, Share};
+use crate::harness::Error;
 
 /// Processes that send.
 pub(super) const PROCESSES: usize = 4;
@@ -164,7 +164,7 @@ impl Shared {
                 acknowledged: self.sent().through.iter().copied().filter(|delivery| share.has(*delivery)).collect(),
                 since: self.started.elapsed(),
             };
-            let mut part = Part::start(&self.program, &[], Role::Senders, &task).await?;
+            let mut part = ChildProcess::start(&self.program, &[], Role::Senders, &task).await?;
             let mut upto = self.upto.subscribe();
             upto.mark_changed();
             let killed = loop {

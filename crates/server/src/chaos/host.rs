@@ -6,9 +6,9 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::parts::{DiskKind, HostOrder, HostReport, HostTask, Inspected, Part, Role};
-use super::{Address, Settings};
-use crate::stage::{ANY_PORT, Error, Leads};
+use super::processes::{ChildProcess, DiskKind, HostOrder, HostReport, HostTask, Inspected, Role};
+use super::{Address, ChaosSettings};
+use crate::harness::{ANY_PORT, Error, Leads};
 
 /// Room on the disk of the node, apart from its leads: what it keeps aside, and its log at its longest.
 const DISK_BYTES: u64 = 192 << 20;
@@ -20,7 +20,7 @@ const OWN_MOUNTS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--map-r
 /// A machine in a process of its own, with a node on it.
 #[derive(Debug)]
 pub(super) struct Host {
-    part: Part,
+    part: ChildProcess,
     /// What the node's data lies on.
     pub disk: DiskKind,
     /// Whether that can be made to stand still.
@@ -34,7 +34,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub async fn open(settings: &Settings, leads: &Leads, directory: &Path) -> Result<Host, Error> {
+    pub async fn open(settings: &ChaosSettings, leads: &Leads, directory: &Path) -> Result<Host, Error> {
         let within = own_mounts().await;
         let disk = directory.join("disk");
         std::fs::create_dir_all(&disk).map_err(Error::io(disk.display().to_string()))?;
@@ -47,7 +47,7 @@ impl Host {
             log: directory.join("node.log"),
             clock: directory.join("clock"),
         };
-        let mut part = Part::start(&settings.program, within.unwrap_or_default(), Role::Host, &task).await?;
+        let mut part = ChildProcess::start(&settings.program, within.unwrap_or_default(), Role::Host, &task).await?;
         match part.hear().await? {
             HostReport::Ready { disk, freezes } => {
                 let directory = directory.to_owned();

@@ -12,15 +12,15 @@
 //!      └──────────┴───────┴────────────── director ────────────────────┘      each a process, but for the operator and the books
 //! ```
 
-mod books;
+mod controller;
 mod deliveries;
-mod director;
+mod faults;
 mod host;
-mod knock;
 mod operator;
-pub mod parts;
-mod troubles;
-mod ways;
+mod probe;
+pub mod processes;
+mod proxies;
+mod reconcile;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,19 +29,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_simulator::faults::Everything;
-use sluice_simulator::senders::{Traffic, TrafficSettings};
+use sluice_simulator::traffic::{Traffic, TrafficSettings};
 use tokio::sync::watch;
 
-use crate::stage::{Api, Error, Leads, LeadsTo, StatusLine};
-pub use books::{AttemptBook, Books, CrmBook, LedgerBook, SendersBook, TroubleBook};
+use crate::harness::{Api, Error, Leads, LeadsTo, StatusLine};
+use controller::{Around, Director};
 use deliveries::Deliveries;
-use director::{Around, Director};
+pub use faults::FaultCounts;
 use host::Host;
-use knock::Knocker;
-use operator::Operator;
-pub use parts::{DiskKind, FileBook};
-pub use troubles::Troubles;
-use ways::{Crm, Way};
+use operator::AutoOperator;
+use probe::Prober;
+pub use processes::{DiskKind, FileBook};
+use proxies::{Crm, Way};
+pub use reconcile::{AttemptCounts, ChaosReport, CrmCounts, LedgerCounts, SendersCounts, TroubleCounts};
 
 /// Deliveries in a second, before bursts and repeats.
 const DELIVERIES_PER_SECOND: u32 = 1_000;
@@ -64,13 +64,13 @@ type Address = SocketAddr;
 
 /// What to do to the node.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ChaosSettings {
     /// The program to run and kill.
     pub program: PathBuf,
     /// Different leads.
     pub leads: u32,
     /// What goes wrong, and how often.
-    pub troubles: Troubles,
+    pub troubles: FaultCounts,
     /// The share of connections that are cut midway, to the node and to the CRM, in percent.
     pub cut_percent: f64,
     /// Whether the node wakes up at another time whenever it is started again.
@@ -89,7 +89,7 @@ struct Progress {
     /// Leads in the CRM.
     records: AtomicU64,
     /// What was done so far.
-    troubles: Mutex<Troubles>,
+    troubles: Mutex<FaultCounts>,
     /// Starts at another time so far.
     wakes: AtomicU64,
     /// Nothing more is done to the node.
@@ -97,13 +97,17 @@ struct Progress {
 }
 
 impl Progress {
-    fn troubles(&self) -> MutexGuard<'_, Troubles> {
+    fn troubles(&self) -> MutexGuard<'_, FaultCounts> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Runs it to the end, to the end of its time, or until it is told to stop; then reads the books.
-pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Output = ()>) -> Result<Books, Error> {
+pub async fn run(
+    settings: ChaosSettings,
+    status: StatusLine,
+    stop: impl Future<Output = ()>,
+) -> Result<ChaosReport, Error> {
     let started = Instant::now();
     let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
     let faults = Everything {
@@ -126,9 +130,9 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
         ..TrafficSettings::default()
     };
     let traffic = Arc::new(Traffic::plan(plan.clone()));
-    let knocker = Knocker::new(&leads.sender()?, &traffic);
+    let knocker = Prober::new(&leads.sender()?, &traffic);
     let host = Host::open(&settings, &leads, directory.path()).await?;
-    let mut books = Books::open(&settings, &host);
+    let mut books = ChaosReport::open(&settings, &host);
 
     let program = settings.program.clone();
     let deliveries = Deliveries::start(program, leads.config.clone(), to_node.address, plan, traffic.clone());
@@ -143,7 +147,7 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
     };
     let (stop_directing, stopped) = watch::channel(false);
     let directed = tokio::spawn(Director::new(&settings, books.possible, host, around.clone(), knocker).run(stopped));
-    let mut operator = Operator::new(addresses);
+    let mut operator = AutoOperator::new(addresses);
 
     let deadline = started + settings.time_max;
     let watched = watch_over(&around, &mut operator, &status, started, (books.possible, settings.leads));
@@ -176,7 +180,7 @@ pub async fn run(settings: Settings, status: StatusLine, stop: impl Future<Outpu
 }
 
 /// With the node gone: nobody has its file open any more, and nobody calls the CRM.
-async fn read_what_is_left(books: &mut Books, mut host: Host, around: &Around, traffic: &Traffic) {
+async fn read_what_is_left(books: &mut ChaosReport, mut host: Host, around: &Around, traffic: &Traffic) {
     host.end_node().await;
     let calls = books.read_crm(&around.crm, traffic).await;
     books.read_troubles(around).await;
@@ -187,10 +191,10 @@ async fn read_what_is_left(books: &mut Books, mut host: Host, around: &Around, t
 /// Looks on, as a person on duty would, until everything has come to an end. An error is a part that is gone.
 async fn watch_over(
     around: &Around,
-    operator: &mut Operator,
+    operator: &mut AutoOperator,
     status: &StatusLine,
     started: Instant,
-    (wanted, leads): (Troubles, u32),
+    (wanted, leads): (FaultCounts, u32),
 ) -> Result<(), Error> {
     let Around { crm, deliveries, progress, .. } = around;
     let counted = async {
@@ -224,7 +228,14 @@ async fn watch_over(
 }
 
 /// Short enough for one line of a terminal.
-fn line(wanted: Troubles, leads: u32, around: &Around, operator: &Operator, cuts: u64, elapsed: Duration) -> String {
+fn line(
+    wanted: FaultCounts,
+    leads: u32,
+    around: &Around,
+    operator: &AutoOperator,
+    cuts: u64,
+    elapsed: Duration,
+) -> String {
     let Around { deliveries, progress, .. } = around;
     let jobs = |state: &str| operator.jobs.get(state).copied().unwrap_or(0);
     let waiting = ["queued", "running", "retrying", "waiting"].map(jobs).iter().sum::<u64>();

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::Address;
+use crate::harness::{Api, Error};
 use crate::operate::view::{PauseView, ReasonView, Status};
-use crate::stage::{Api, Error};
 
 /// Deaths that the CRM's faults explain and that no retry policy prevents: it sent a redirect, which is never followed; or
 /// it refused a token and the fresh one as well.
@@ -22,7 +22,7 @@ struct Acted {
 
 /// What the person on duty saw and did.
 #[derive(Debug)]
-pub(super) struct Operator {
+pub(super) struct AutoOperator {
     addresses: watch::Receiver<Option<Address>>,
     /// Jobs by state, at the last look.
     pub jobs: BTreeMap<String, u64>,
@@ -36,9 +36,9 @@ pub(super) struct Operator {
     pub resumed: u64,
 }
 
-impl Operator {
-    pub fn new(addresses: watch::Receiver<Option<Address>>) -> Operator {
-        Operator { addresses, jobs: BTreeMap::new(), events: 0, died: BTreeMap::new(), replayed: 0, resumed: 0 }
+impl AutoOperator {
+    pub fn new(addresses: watch::Receiver<Option<Address>>) -> AutoOperator {
+        AutoOperator { addresses, jobs: BTreeMap::new(), events: 0, died: BTreeMap::new(), replayed: 0, resumed: 0 }
     }
 
     pub fn address(&self) -> Option<Address> {

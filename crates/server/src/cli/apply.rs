@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::node_access::{AdminClient, NodeArgs};
 use super::plan::{files, told};
 use super::print::{self, Format, hint};
-use super::reach::{Desk, Reach};
 use super::selection::Actor;
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::change::Plan;
 use crate::operate::change::AppliedView;
 
@@ -64,11 +64,11 @@ struct Terms {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl Terms {
-    async fn order(&self, desk: &Desk, wanted: Value, plan: &str) -> Result<(), Failed> {
+    async fn order(&self, desk: &AdminClient, wanted: Value, plan: &str) -> Result<(), CliError> {
         let mut order = json!({
             "plan": plan,
             "reason": self.reason,
@@ -98,7 +98,7 @@ impl Terms {
 }
 
 impl Apply {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let new = self.new.clone().unwrap_or_else(|| self.terms.reach.config().to_owned());
         let files = files(&new)?;
         self.terms.reach.run(async |desk| self.terms.order(desk, json!({ "files": files }), &self.plan).await)
@@ -106,7 +106,7 @@ impl Apply {
 }
 
 impl Rollback {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         self.terms.reach.run(async |desk| {
             let wanted = json!({ "revision": self.revision.as_deref().unwrap_or("previous") });
             let plan: Plan = print::understood(&desk.post("/plan", &wanted).await?)?;
@@ -115,7 +115,7 @@ impl Rollback {
             }
             let refused = !plan.stranded.is_empty() && !self.terms.allow_stranded;
             if refused && !self.terms.format.json {
-                return Err(Failed::new(exit::NO, ""));
+                return Err(CliError::new(exit::NO, ""));
             }
             if !plan.is_empty() && !refused && !self.yes {
                 confirm(&plan)?;
@@ -125,10 +125,10 @@ impl Rollback {
     }
 }
 
-fn confirm(plan: &Plan) -> Result<(), Failed> {
+fn confirm(plan: &Plan) -> Result<(), CliError> {
     if !std::io::stdin().is_terminal() {
         let message = "without a terminal to ask at, say --yes if that is meant";
-        return Err(Failed::new(exit::USAGE, message));
+        return Err(CliError::new(exit::USAGE, message));
     }
     anstream::eprint!("Put revision {} in force? [y/N] ", plan.new);
     let _ = std::io::stderr().flush();
@@ -137,5 +137,5 @@ fn confirm(plan: &Plan) -> Result<(), Failed> {
     if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    Err(Failed::new(exit::NO, "nothing was changed"))
+    Err(CliError::new(exit::NO, "nothing was changed"))
 }

@@ -4,13 +4,13 @@ use serde_json::json;
 use sluice_domain::approval::Choice;
 
 use super::lists::{Paging, footer};
+use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, hint, moment, plural};
-use super::reach::{Desk, Reach};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::operate::approvals::ApprovalView;
-use crate::operate::view::{Acted, List};
+use crate::operate::view::{BulkResult, List};
 
 /// See questions that wait for a person, and answer them
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ struct ListApprovals {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ struct Show {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -90,7 +90,7 @@ struct Answer {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 fn worker(text: &str) -> Result<String, String> {
@@ -101,7 +101,7 @@ fn worker(text: &str) -> Result<String, String> {
 }
 
 impl Approvals {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.command {
             None => self.list.run(),
             Some(Command::List(list)) => list.run(),
@@ -113,7 +113,7 @@ impl Approvals {
 }
 
 impl ListApprovals {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let wanted = Some(self.state.clone()).filter(|state| state != "all");
             let mut query = vec![("state", wanted), ("worker", self.worker.clone())];
@@ -158,7 +158,7 @@ impl ListApprovals {
 }
 
 impl Show {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/approvals/{}", self.id), &[]).await?;
             let Some(view) = self.format.read::<ApprovalView>(&answer)? else { return Ok(()) };
@@ -197,7 +197,7 @@ fn past(choice: &str) -> &str {
 }
 
 impl Answer {
-    fn run(self, choice: Choice) -> Result<(), Failed> {
+    fn run(self, choice: Choice) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             if let ([id], false) = (self.ids.as_slice(), self.dry_run) {
                 let order = json!({ "decision": choice, "reason": self.reason, "actor": self.actor.name() });
@@ -207,7 +207,8 @@ impl Answer {
                 return print::print(&format!("{} is {}; {} {goes_on}.", view.id, view.state, view.job));
             }
             if self.ids.is_empty() && !self.yes && !self.dry_run {
-                let counted: Acted = print::understood(&desk.post("/approvals", &self.order(choice, true)).await?)?;
+                let counted: BulkResult =
+                    print::understood(&desk.post("/approvals", &self.order(choice, true)).await?)?;
                 if counted.changed > 0 {
                     let questions = plural(counted.changed, "question");
                     super::selection::confirm_many(choice.as_str(), choice.state().as_str(), &questions)?;
@@ -224,9 +225,9 @@ impl Answer {
         })
     }
 
-    async fn answer_many(&self, desk: &Desk, choice: Choice) -> Result<(), Failed> {
+    async fn answer_many(&self, desk: &AdminClient, choice: Choice) -> Result<(), CliError> {
         let answer = desk.post("/approvals", &self.order(choice, self.dry_run)).await?;
-        let acted: Acted = print::understood(&answer)?;
+        let acted: BulkResult = print::understood(&answer)?;
         if self.format.json {
             print::json(&answer)?;
         } else {
@@ -236,11 +237,11 @@ impl Answer {
                 (true, _) => format!("{questions} would be {}.\n", choice.state().as_str()),
                 (false, _) => format!("{questions} {}.\n", choice.state().as_str()),
             };
-            for left in &acted.left {
+            for left in &acted.skipped {
                 text.push_str(&format!("{}: {}\n", left.job, left.reason));
             }
             print::print(&text)?;
         }
-        if acted.changed == 0 { Err(Failed::new(exit::NO, "")) } else { Ok(()) }
+        if acted.changed == 0 { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
 }

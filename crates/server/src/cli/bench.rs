@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::stop::Stop;
-use super::{Failed, exit};
-use crate::bench::{self, Home, Settings, What};
-use crate::stage::StatusLine;
+use super::{CliError, exit};
+use crate::bench::{self, BenchSettings, NodeHost, What};
+use crate::harness::StatusLine;
 
 /// Measure a node on this machine against the machine's own limits
 #[derive(Debug, clap::Args)]
@@ -48,25 +48,25 @@ pub(super) struct BenchBare {
 }
 
 impl BenchBare {
-    pub fn run(self) -> Result<(), Failed> {
-        bench::serve_bare(&self.config).map_err(|error| Failed::new(exit::UNAVAILABLE, error.to_string()))
+    pub fn run(self) -> Result<(), CliError> {
+        bench::serve_bare(&self.config).map_err(|error| CliError::new(exit::UNAVAILABLE, error.to_string()))
     }
 }
 
 impl Bench {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let failed =
-            |error: &dyn std::fmt::Display| Failed::new(exit::UNAVAILABLE, format!("the bench failed: {error}"));
+            |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the bench failed: {error}"));
         if self.what == What::Intake {
             let measured = bench::intake(Duration::from_secs(self.seconds)).map_err(|error| failed(&error))?;
             return self.tell(&measured, measured.all_reached());
         }
         let home = if self.in_process {
-            Home::Here
+            NodeHost::Here
         } else {
-            Home::Process(std::env::current_exe().map_err(|error| failed(&error))?)
+            NodeHost::Process(std::env::current_exe().map_err(|error| failed(&error))?)
         };
-        let settings = Settings {
+        let settings = BenchSettings {
             what: self.what,
             time: Duration::from_secs(self.seconds),
             connections: usize::from(self.connections),
@@ -81,7 +81,7 @@ impl Bench {
             let mut stop = Stop::listen()?;
             tokio::select! {
                 report = &mut running => report.map_err(|error| failed(&error)),
-                () = stop.asked() => Err(Failed::new(exit::UNAVAILABLE, "the bench was stopped")),
+                () = stop.asked() => Err(CliError::new(exit::UNAVAILABLE, "the bench was stopped")),
             }
         });
         // With all that it has written. A measurement of the bare disk cannot be broken off, and is not waited for.
@@ -91,7 +91,7 @@ impl Bench {
         self.tell(&report, report.all_reached())
     }
 
-    fn tell(&self, report: &(impl serde::Serialize + std::fmt::Display), reached: bool) -> Result<(), Failed> {
+    fn tell(&self, report: &(impl serde::Serialize + std::fmt::Display), reached: bool) -> Result<(), CliError> {
         if self.json {
             super::print::json(report)?;
         } else {
@@ -101,7 +101,7 @@ impl Bench {
             anstream::print!("{report}");
         }
         if self.check && !reached {
-            return Err(Failed::new(exit::NO, "a figure is below what it should be"));
+            return Err(CliError::new(exit::NO, "a figure is below what it should be"));
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::reach::runtime;
+use super::node_access::runtime;
 use super::stop::Stop;
-use super::{Failed, exit};
-use crate::chaos::parts::{self, Role};
-use crate::chaos::{self, Settings, Troubles};
-use crate::stage::StatusLine;
+use super::{CliError, exit};
+use crate::chaos::processes::{self, Role};
+use crate::chaos::{self, ChaosSettings, FaultCounts};
+use crate::harness::StatusLine;
 
 /// Kill a node again and again under load and faults, then check that the books balance
 #[derive(Debug, clap::Args)]
@@ -68,12 +68,13 @@ pub(super) struct Chaos {
 }
 
 impl Chaos {
-    pub fn run(self) -> Result<(), Failed> {
-        let failed = |error: &dyn std::fmt::Display| Failed::new(exit::UNAVAILABLE, format!("the run failed: {error}"));
-        let settings = Settings {
+    pub fn run(self) -> Result<(), CliError> {
+        let failed =
+            |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the run failed: {error}"));
+        let settings = ChaosSettings {
             program: std::env::current_exe().map_err(|error| failed(&error))?,
             leads: self.leads,
-            troubles: Troubles {
+            troubles: FaultCounts {
                 kills: self.kills,
                 stops: self.stops.unwrap_or(self.kills / 2),
                 disk_failures: self.disk_failures.unwrap_or(self.kills / 10),
@@ -99,7 +100,7 @@ impl Chaos {
         } else {
             anstream::print!("{books}");
         }
-        if books.balanced() { Ok(()) } else { Err(Failed::new(exit::NO, "the books do not balance")) }
+        if books.balanced() { Ok(()) } else { Err(CliError::new(exit::NO, "the books do not balance")) }
     }
 }
 
@@ -113,8 +114,8 @@ pub(super) struct ChaosPart {
 }
 
 impl ChaosPart {
-    pub fn run(self) -> Result<(), Failed> {
-        let played = runtime()?.block_on(parts::play(self.role));
-        played.map_err(|error| Failed::new(exit::UNAVAILABLE, error.to_string()))
+    pub fn run(self) -> Result<(), CliError> {
+        let played = runtime()?.block_on(processes::play(self.role));
+        played.map_err(|error| CliError::new(exit::UNAVAILABLE, error.to_string()))
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sluice_domain::config::Config;
 
 use super::print::plural;
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
 
 /// Find every mistake in the configuration
@@ -23,8 +23,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    pub fn run(self) -> Result<(), Failed> {
-        let files = config::read(&self.config).map_err(|error| Failed::new(exit::NO, error.to_string()))?;
+    pub fn run(self) -> Result<(), CliError> {
+        let files = config::read(&self.config).map_err(|error| CliError::new(exit::NO, error.to_string()))?;
         let directory = if self.config.is_dir() {
             self.config.clone()
         } else {
@@ -34,7 +34,7 @@ impl Check {
         compiled.require_runtimes(sluice_connectors::find_runtime);
         let problems = &compiled.problems;
         if self.json {
-            let list: Vec<_> = problems.iter().map(config::Problem::to_json).collect();
+            let list: Vec<_> = problems.iter().map(config::ConfigProblem::to_json).collect();
             anstream::println!("{}", serde_json::to_string_pretty(&list).unwrap_or_default());
         } else {
             let said = match problems.is_empty() {
@@ -47,7 +47,7 @@ impl Check {
             }
         }
         let fails = |severity: Severity| severity == Severity::Error || self.strict;
-        if problems.iter().any(|problem| fails(problem.severity)) { Err(Failed::new(exit::NO, "")) } else { Ok(()) }
+        if problems.iter().any(|problem| fails(problem.severity)) { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::stop::Stop;
-use super::{Failed, exit};
-use crate::demo::{Demo as Stage, Places, Settings};
-use crate::stage::StatusLine;
+use super::{CliError, exit};
+use crate::demo::{Demo as Stage, DemoSettings, Places};
+use crate::harness::StatusLine;
 
 /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
 #[derive(Debug, clap::Args)]
@@ -26,12 +26,13 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let failed =
-            |error: &dyn std::fmt::Display| Failed::new(exit::UNAVAILABLE, format!("the demo failed: {error}"));
+            |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the demo failed: {error}"));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
-        let settings = Settings { leads_per_second: self.rate, fail_percent: f64::from(self.fail), seed: self.seed };
+        let settings =
+            DemoSettings { leads_per_second: self.rate, fail_percent: f64::from(self.fail), seed: self.seed };
         runtime.block_on(async {
             let demo = Stage::start(settings).await.map_err(|error| failed(&error))?;
             let Places { intake, admin, crm } = &demo.places;
@@ -62,7 +63,7 @@ impl Demo {
             if verdict.problems.is_empty() {
                 Ok(())
             } else {
-                Err(Failed::new(exit::NO, "not every lead is in the CRM exactly once"))
+                Err(CliError::new(exit::NO, "not every lead is in the CRM exactly once"))
             }
         })
     }

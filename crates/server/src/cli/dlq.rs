@@ -3,11 +3,11 @@
 use serde_json::json;
 use sluice_domain::job::JobState;
 
-use super::Failed;
+use super::CliError;
 use super::jobs::Show;
 use super::lists::{JobFilters, Paging, footer};
+use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint};
-use super::reach::Reach;
 use super::selection::{Act, Verb};
 use super::table::{Cell, Column, Table, state};
 use crate::operate::view::{JobView, List, ReasonView};
@@ -46,7 +46,7 @@ struct ListDead {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ struct Top {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 const DROP: Verb = Verb {
@@ -71,7 +71,7 @@ const DROP: Verb = Verb {
 };
 
 impl Dlq {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.command {
             None => self.list.run(),
             Some(Command::List(list)) => list.run(),
@@ -83,7 +83,7 @@ impl Dlq {
 }
 
 impl ListDead {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let mut query = self.filters.query();
             query.extend(self.paging.query());
@@ -130,7 +130,7 @@ fn told(list: &List<JobView>) -> String {
 }
 
 impl Top {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let query = [("since", Some(self.since.clone())), ("limit", Some(self.limit.to_string()))];
             let answer = desk.get("/dead-letters/top", &query).await?;

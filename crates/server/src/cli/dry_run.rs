@@ -14,9 +14,9 @@ use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
 
-use super::{Failed, exit, flow, print};
-use crate::intake::{self, Arrival, Prepared, Problem};
-use crate::live::Live;
+use super::{CliError, exit, flow, print};
+use crate::intake::{self, HttpProblem, Prepared, RequestMeta};
+use crate::revisions::LoadedRevision;
 use report::{EventReport, KeyReport, PartReport, QueueReport, Report};
 
 /// See what one payload would become: key, event, jobs, requests; nothing is sent
@@ -49,7 +49,7 @@ pub(super) struct Try {
 }
 
 impl Try {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let live = flow::load(&self.config)?;
         let flow = flow::find(&live, &self.flow)?.clone();
         let body = flow::payload(&self.file, &flow)?;
@@ -64,7 +64,7 @@ impl Try {
             }
         }
         let now = Time::from(jiff::Timestamp::now());
-        let arrival = Arrival { received_at: now, verified_by: None, trace: steps::TRACE };
+        let arrival = RequestMeta { received_at: now, verified_by: None, trace: steps::TRACE };
         let prepared = intake::prepare_all(&live, &flow, &headers, &request.body, arrival).map_err(refused)?;
         let report = Report {
             flow: flow.name.clone(),
@@ -77,12 +77,12 @@ impl Try {
         let text = if self.json { print::pretty(&report) } else { report.told() };
         print::print(&report.without_ids(text))?;
         match report.problem() {
-            Some(problem) => Err(Failed::new(exit::NO, problem)),
+            Some(problem) => Err(CliError::new(exit::NO, problem)),
             None => Ok(()),
         }
     }
 
-    fn event(&self, live: &Live, flow: &Flow, prepared: &Prepared<'_>, now: Time) -> EventReport {
+    fn event(&self, live: &LoadedRevision, flow: &Flow, prepared: &Prepared<'_>, now: Time) -> EventReport {
         let quarantine = prepared.new.quarantine.as_ref().map(|quarantine| &quarantine.failure);
         // Jobs of an event that waits for a person do nothing until it is mended.
         let jobs = if quarantine.is_some() { &[][..] } else { &prepared.new.jobs };
@@ -126,9 +126,9 @@ impl Try {
     }
 }
 
-fn refused(problem: Problem) -> Failed {
+fn refused(problem: HttpProblem) -> CliError {
     let message = format!("refused: {} {}: {}", problem.status.as_u16(), problem.code, problem.detail);
-    Failed::new(exit::NO, mask::text(&message))
+    CliError::new(exit::NO, mask::text(&message))
 }
 
 /// Whether personal data is covered.

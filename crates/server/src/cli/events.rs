@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::lists::{Paging, footer};
+use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, heading, hint, moment, pretty};
-use super::reach::Reach;
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
-use super::{Failed, clash};
+use super::{CliError, clash};
 use crate::operate::view::{EventDetail, EventView, List};
 
 /// See accepted events
@@ -44,7 +44,7 @@ struct ListEvents {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -62,11 +62,11 @@ struct Show {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl Events {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.command {
             None => self.list.run(),
             Some(Command::List(list)) => list.run(),
@@ -76,7 +76,7 @@ impl Events {
 }
 
 impl ListEvents {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let mut query = vec![("source", self.source.clone()), ("type", self.r#type.clone())];
             query.extend(self.paging.query());
@@ -116,7 +116,7 @@ impl ListEvents {
 }
 
 impl Show {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let query = [
                 ("reveal", self.reveal.then(|| "true".to_owned())),

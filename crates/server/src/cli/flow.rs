@@ -11,9 +11,9 @@ use sluice_domain::payload::write_form;
 use sluice_domain::verify::{SecretValue, UnsignedRequest, sign};
 
 use super::up::explain;
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::config::{self, EnvironmentThenFiles, did_you_mean};
-use crate::live::Live;
+use crate::revisions::LoadedRevision;
 use crate::run::StartError;
 
 const JSON: &str = "application/json";
@@ -25,17 +25,17 @@ pub(super) fn directory(config: &Path) -> PathBuf {
 }
 
 /// Reads a configuration. Its warnings are `sluice check`'s to tell.
-pub(super) fn load(path: &Path) -> Result<Live, Failed> {
+pub(super) fn load(path: &Path) -> Result<LoadedRevision, CliError> {
     let files = config::read(path).map_err(|error| explain(error.into()))?;
     let mut compiled = config::compile(&files, &EnvironmentThenFiles::new(directory(path)));
     match compiled.config.take() {
-        Some(config) => Live::new(config, compiled.secrets).map_err(|error| explain(error.into())),
+        Some(config) => LoadedRevision::new(config, compiled.secrets).map_err(|error| explain(error.into())),
         None => Err(explain(StartError::Config(Box::new(compiled), files))),
     }
 }
 
 /// The flow with this name, or the one behind this path.
-pub(super) fn find<'a>(live: &'a Live, wanted: &str) -> Result<&'a Arc<Flow>, Failed> {
+pub(super) fn find<'a>(live: &'a LoadedRevision, wanted: &str) -> Result<&'a Arc<Flow>, CliError> {
     let flows = &live.config.flows;
     let mut at_path = flows.values().filter(|flow| flow.path == wanted);
     if let Some(flow) = flows.get(wanted).or_else(|| at_path.next()) {
@@ -48,13 +48,13 @@ pub(super) fn find<'a>(live: &'a Live, wanted: &str) -> Result<&'a Arc<Flow>, Fa
         None if names.is_empty() => "this configuration has no flows; name another one with --config DIR".to_owned(),
         None => format!("there are {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
     };
-    Err(Failed::new(exit::NO, format!("there is no flow `{wanted}`; {hint}")))
+    Err(CliError::new(exit::NO, format!("there is no flow `{wanted}`; {hint}")))
 }
 
 /// A payload from a file, or from standard input for `-`.
-pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, Failed> {
+pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, CliError> {
     let unreadable =
-        |error: std::io::Error| Failed::new(exit::USAGE, format!("{} cannot be read: {error}", file.display()));
+        |error: std::io::Error| CliError::new(exit::USAGE, format!("{} cannot be read: {error}", file.display()));
     // One byte over the limit is enough to know that it is over.
     let limit = flow.body_bytes_max.saturating_add(1);
     let mut body = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, Failed> {
         std::fs::File::open(file).map_err(unreadable)?.take(limit).read_to_end(&mut body).map_err(unreadable)?;
     }
     if body.len() as u64 > flow.body_bytes_max {
-        return Err(Failed::new(
+        return Err(CliError::new(
             exit::NO,
             format!(
                 "refused: 413 body-too-large: the payload has more than the {} bytes that this flow takes",
@@ -109,7 +109,7 @@ fn in_its_form<'b>(flow: &Flow, given: Option<&'b str>, body: &'b [u8]) -> (&'b 
 
 /// Signs a payload as the flow's sender would, now. Without a verifier it stays as it is. A content type among the headers that
 /// were given by hand is believed.
-pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, String)]) -> Result<Signed, Failed> {
+pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, String)]) -> Result<Signed, CliError> {
     let given = given.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
     let (form, body) = in_its_form(flow, given, body);
     let content_type = ("content-type".to_owned(), SecretValue::from(form));
@@ -118,7 +118,7 @@ pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, Strin
     };
     let unsigned = UnsignedRequest { method: &flow.method, id, content_type: form, body: &body };
     let signed = sign(verifier, &unsigned, jiff::Timestamp::now()).map_err(|problem| {
-        Failed::new(
+        CliError::new(
             exit::NO,
             format!("this payload cannot be signed for `{}` ({}): {problem}", flow.name, verifier.scheme()),
         )

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, plural};
-use super::reach::Reach;
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::operate::guards::{SafeModeView, SuppressedView, SuppressionView};
 
 /// Say whom policies with `suppression` must not write to
@@ -50,7 +50,7 @@ struct Change {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,11 +61,11 @@ struct ListSuppressed {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl SuppressCommand {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.command {
             SuppressAct::Add(change) => change.run("add"),
             SuppressAct::Remove(change) => change.run("remove"),
@@ -75,7 +75,7 @@ impl SuppressCommand {
 }
 
 impl Change {
-    fn run(self, verb: &'static str) -> Result<(), Failed> {
+    fn run(self, verb: &'static str) -> Result<(), CliError> {
         let mut contacts = self.contacts.clone();
         if let Some(file) = &self.file {
             let text = read(file)?;
@@ -96,19 +96,19 @@ impl Change {
     }
 }
 
-fn read(file: &Path) -> Result<String, Failed> {
+fn read(file: &Path) -> Result<String, CliError> {
     let mut text = String::new();
     let done = if file == Path::new("-") {
         std::io::stdin().lock().read_to_string(&mut text).map(drop)
     } else {
         std::fs::read_to_string(file).map(|found| text = found)
     };
-    done.map_err(|error| Failed::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))?;
+    done.map_err(|error| CliError::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))?;
     Ok(text)
 }
 
 impl ListSuppressed {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let answer = desk.get("/suppressions", &[("limit", Some(self.limit.to_string()))]).await?;
             let Some(list) = self.format.read::<Vec<SuppressionView>>(&answer)? else { return Ok(()) };
@@ -163,7 +163,7 @@ struct ShowSafeMode {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -198,7 +198,7 @@ struct TurnOff {
 }
 
 impl SafeModeCommand {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let (order, show) = match self.command {
             None => (None, self.show),
             Some(SafeModeAct::On(on)) => {

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::Failed;
+use super::CliError;
 use super::events::escaped;
 use super::lists::{JobFilters, Paging, footer};
+use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
-use super::reach::{Desk, Reach};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use crate::operate::view::{FailureView, JobDetail, JobView, List};
@@ -43,7 +43,7 @@ struct ListJobs {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 /// One job.
@@ -54,7 +54,7 @@ pub(super) struct Show {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,11 +76,11 @@ struct Resolve {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl Jobs {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.command {
             None => self.list.run(),
             Some(Command::List(list)) => list.run(),
@@ -91,7 +91,7 @@ impl Jobs {
 }
 
 impl ListJobs {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let mut query = self.filters.query();
             query.extend(self.paging.query());
@@ -142,7 +142,7 @@ fn short(failure: &FailureView) -> String {
 }
 
 impl Show {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/jobs/{}", escaped(&self.id)), &[]).await?;
             if self.format.json {
@@ -155,7 +155,7 @@ impl Show {
 }
 
 impl Resolve {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let verdict = if self.happened { "happened" } else { "did-not-happen" };
             let order = json!({ "verdict": verdict, "reason": self.reason, "actor": self.actor.name() });
@@ -169,7 +169,7 @@ impl Resolve {
 }
 
 /// A job with everything about it.
-fn told(detail: &JobDetail, desk: &Desk) -> String {
+fn told(detail: &JobDetail, desk: &AdminClient) -> String {
     let job = &detail.job;
     let due = matches!(job.state.as_str(), "retrying" | "waiting");
     let mut text = pairs([
@@ -258,7 +258,7 @@ fn told(detail: &JobDetail, desk: &Desk) -> String {
 }
 
 /// What a person can do about it.
-fn next(detail: &JobDetail, desk: &Desk) -> String {
+fn next(detail: &JobDetail, desk: &AdminClient) -> String {
     let id = &detail.job.id;
     let mut text = hint(&format!("\nIts event: sluice events show {}", detail.job.event_id));
     match detail.job.state.as_str() {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::Failed;
+use super::CliError;
+use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, hint};
-use super::reach::Reach;
 use super::selection::Actor;
 use super::table::pairs;
 use crate::operate::keys::KeysView;
@@ -32,7 +32,7 @@ struct Show {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -52,11 +52,11 @@ struct Rotate {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl Keys {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.act {
             Act::Show(show) => show.reach.run(async |desk| {
                 let answer = desk.get("/keys", &[]).await?;
@@ -68,7 +68,7 @@ impl Keys {
 }
 
 impl Rotate {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let key = if self.tenant { "tenant" } else { "root" };
             let order = json!({ "key": key, "to": self.to, "actor": self.actor.name() });
@@ -89,7 +89,7 @@ impl Rotate {
     }
 }
 
-fn tell(answer: &Value, as_json: bool, then: &str) -> Result<(), Failed> {
+fn tell(answer: &Value, as_json: bool, then: &str) -> Result<(), CliError> {
     if as_json {
         return print::json(answer);
     }

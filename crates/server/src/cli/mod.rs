@@ -6,26 +6,26 @@
 //! Never: is imported by another room.
 //! If the process dies here: for a running node see `run`; every other command has done its one act or not.
 
-mod acts;
 mod apply;
 mod approvals;
 mod bench;
 mod chaos;
 mod check;
 mod clash;
+mod control;
 mod demo;
 mod dlq;
 mod dry_run;
+mod endpoints;
 mod events;
 mod flow;
 mod guards;
 mod jobs;
 mod keys;
 mod lists;
-mod places;
+mod node_access;
 mod plan;
 mod print;
-mod reach;
 mod reference;
 mod replay;
 mod revisions;
@@ -103,13 +103,13 @@ enum Command {
     /// Try jobs again; effects that are done stay done
     Replay(replay::Replay),
     /// See who sends, what was accepted, repeated and refused
-    Sources(places::Sources),
+    Sources(endpoints::Sources),
     /// See destinations and the gates in front of them
-    Destinations(places::Destinations),
+    Destinations(endpoints::Destinations),
     /// Hold a source, a worker or a destination; survives restarts
-    Pause(acts::Pause),
+    Pause(control::Pause),
     /// Let something go on that was paused
-    Resume(acts::Resume),
+    Resume(control::Resume),
     /// See questions that wait for a person, and answer them
     Approvals(approvals::Approvals),
     /// Say whom policies with `suppression` must not write to
@@ -117,7 +117,7 @@ enum Command {
     /// Send safer messages, under tighter policies or not at all, for a while
     SafeMode(guards::SafeModeCommand),
     /// Make the node read its configuration again
-    Reload(acts::Reload),
+    Reload(control::Reload),
     /// See what a new configuration would change, and whom that concerns
     Plan(plan::PlanCommand),
     /// Put a planned configuration in force on the running node
@@ -127,7 +127,7 @@ enum Command {
     /// See every configuration that was in force: when, by whom and why
     Revisions(revisions::Revisions),
     /// See who did what, when and why
-    Audit(acts::Audit),
+    Audit(control::Audit),
     /// See and replace the keys that seal the ledger
     Keys(keys::Keys),
     /// Run a simulated Salesforce that fails on order and counts what really happened
@@ -144,7 +144,7 @@ enum Command {
     /// Kill a node again and again under load and faults, then check that the books balance
     Chaos(chaos::Chaos),
     /// A part of a chaos run
-    #[command(name = crate::chaos::parts::COMMAND, hide = true)]
+    #[command(name = crate::chaos::processes::COMMAND, hide = true)]
     ChaosPart(chaos::ChaosPart),
     /// Check that the ledger is whole: every row against what must hold of it
     Verify(verify::Verify),
@@ -172,17 +172,17 @@ pub mod exit {
 
 /// Why a command ends without success: what to say, and the exit code.
 #[derive(Debug)]
-pub struct Failed {
+pub struct CliError {
     /// For a person.
     pub message: String,
     /// For a script.
     pub code: u8,
 }
 
-impl Failed {
+impl CliError {
     /// With this exit code.
-    pub fn new(code: u8, message: impl Into<String>) -> Failed {
-        Failed { message: message.into(), code }
+    pub fn new(code: u8, message: impl Into<String>) -> CliError {
+        CliError { message: message.into(), code }
     }
 }
 

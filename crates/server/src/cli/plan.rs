@@ -7,12 +7,12 @@ use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
 use super::flow::directory;
+use super::node_access::NodeArgs;
 use super::print::{self, BOLD, DIM, Format, hint, plural, styled};
-use super::reach::Reach;
 use super::table::{Cell, Column, Table};
 use super::up::explain;
-use super::{Failed, exit};
-use crate::change::{ChangeView, FieldView, Plan, Side, Subject, plan};
+use super::{CliError, exit};
+use crate::change::{FieldView, LedgerUsage, Plan, PlanChange, Side, plan};
 use crate::config::{self, Colours, EnvironmentThenFiles, Files};
 use crate::run::StartError;
 
@@ -36,11 +36,11 @@ pub(super) struct PlanCommand {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl PlanCommand {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let new = self.new.clone().unwrap_or_else(|| self.reach.config().to_owned());
         if let Some(against) = &self.against {
             let plan = local(against, &new)?;
@@ -53,7 +53,7 @@ impl PlanCommand {
         })
     }
 
-    fn tell(&self, answer: &Value, new: &Path) -> Result<(), Failed> {
+    fn tell(&self, answer: &Value, new: &Path) -> Result<(), CliError> {
         let plan: Plan = print::understood(answer)?;
         if self.format.json {
             print::json(answer)?;
@@ -72,26 +72,26 @@ impl PlanCommand {
 }
 
 /// What a script learns from a plan.
-fn outcome(plan: &Plan, allow_stranded: bool) -> Result<(), Failed> {
+fn outcome(plan: &Plan, allow_stranded: bool) -> Result<(), CliError> {
     if plan.is_empty() {
         return Ok(());
     }
     let refused = !plan.stranded.is_empty() && !allow_stranded;
-    Err(Failed::new(if refused { exit::NO } else { exit::CHANGES }, ""))
+    Err(CliError::new(if refused { exit::NO } else { exit::CHANGES }, ""))
 }
 
 /// The files of a configuration, as they are sent.
-pub(super) fn files(path: &Path) -> Result<BTreeMap<String, String>, Failed> {
+pub(super) fn files(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
     let files = config::read(path).map_err(|error| explain(error.into()))?;
     if !files.problems().is_empty() {
-        return Err(Failed::new(exit::NO, config::render_all(files.problems(), &files, Colours::Ansi)));
+        return Err(CliError::new(exit::NO, config::render_all(files.problems(), &files, Colours::Ansi)));
     }
     Ok(files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
 }
 
 /// Compares two directories, without a node.
-fn local(before: &Path, after: &Path) -> Result<Plan, Failed> {
-    let read = |path: &Path| -> Result<(Files, config::Compiled), Failed> {
+fn local(before: &Path, after: &Path) -> Result<Plan, CliError> {
+    let read = |path: &Path| -> Result<(Files, config::Compiled), CliError> {
         let files = config::read(path).map_err(|error| explain(error.into()))?;
         let compiled = config::compile(&files, &EnvironmentThenFiles::new(directory(path)));
         Ok((files, compiled))
@@ -102,7 +102,7 @@ fn local(before: &Path, after: &Path) -> Result<Plan, Failed> {
         return Err(explain(StartError::Config(Box::new(new), new_files)));
     };
     let side = Side { files: &old_files, config: old.config.as_ref() };
-    Ok(plan(side, (&new_files, &new_config), &Subject::default()))
+    Ok(plan(side, (&new_files, &new_config), &LedgerUsage::default()))
 }
 
 const ADDED: Style = AnsiColor::Green.on_default();
@@ -166,7 +166,7 @@ pub(super) fn told(plan: &Plan) -> String {
     text
 }
 
-fn told_change(change: &ChangeView) -> String {
+fn told_change(change: &PlanChange) -> String {
     let (sign, style) = match change.change.as_str() {
         "added" => ("+", ADDED),
         "removed" => ("-", REMOVED),

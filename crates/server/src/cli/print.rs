@@ -6,18 +6,18 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Failed, exit};
+use super::{CliError, exit};
 
 pub(super) use sluice_domain::unit::{grouped, plural};
 
 /// Writes a text and ends its last line. Whoever reads may go away (`| head`): that is no failure.
-pub(super) fn print(text: &str) -> Result<(), Failed> {
+pub(super) fn print(text: &str) -> Result<(), CliError> {
     let mut out = anstream::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failed::new(exit::OK, "")),
-        Err(error) => Err(Failed::new(exit::UNAVAILABLE, format!("standard output cannot be written: {error}"))),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CliError::new(exit::OK, "")),
+        Err(error) => Err(CliError::new(exit::UNAVAILABLE, format!("standard output cannot be written: {error}"))),
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Format {
 
 impl Format {
     /// The answer, to be told in words; nothing if it was wanted as it is, and has been printed.
-    pub fn read<T: serde::de::DeserializeOwned>(self, answer: &Value) -> Result<Option<T>, Failed> {
+    pub fn read<T: serde::de::DeserializeOwned>(self, answer: &Value) -> Result<Option<T>, CliError> {
         if self.json {
             return json(answer).map(|()| None);
         }
@@ -40,7 +40,7 @@ impl Format {
 }
 
 /// Writes a value as indented JSON.
-pub(super) fn json(value: &impl Serialize) -> Result<(), Failed> {
+pub(super) fn json(value: &impl Serialize) -> Result<(), CliError> {
     print(&pretty(value))
 }
 
@@ -116,11 +116,11 @@ pub(super) fn hint(text: &str) -> String {
 }
 
 /// What the node said, in the form that this build knows.
-pub(super) fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Failed> {
+pub(super) fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
     serde_json::from_value(value.clone()).map_err(|error| {
         let message =
             format!("the node's answer is not understood ({error}); is it another version? --json shows it as it is");
-        Failed::new(exit::UNAVAILABLE, message)
+        CliError::new(exit::UNAVAILABLE, message)
     })
 }
 

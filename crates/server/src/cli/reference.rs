@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command, CommandFactory};
 
-use super::{Arguments, Failed, exit, print};
+use super::{Arguments, CliError, exit, print};
 use crate::{config, operate};
 
 /// Print a reference page, or compare one with this build
@@ -54,7 +54,7 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "sluice", &mut script);
         print::print(&String::from_utf8_lossy(&script))
@@ -62,7 +62,7 @@ impl Completions {
 }
 
 impl Reference {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let page = match self.page {
             Page::Configuration => config::reference(),
             Page::Steps => config::steps(),
@@ -75,10 +75,10 @@ impl Reference {
         };
         let Some(file) = self.check else { return print::print(&page) };
         let kept = std::fs::read_to_string(&file)
-            .map_err(|error| Failed::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))?;
+            .map_err(|error| CliError::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))?;
         match first_difference(&kept, &page) {
             None => print::print(&format!("{} is up to date.", file.display())),
-            Some((line, kept, made)) => Err(Failed::new(
+            Some((line, kept, made)) => Err(CliError::new(
                 exit::NO,
                 format!(
                     "{} differs from this build in line {line}:\n  - {kept}\n  + {made}\nWrite it again with `sluice reference`.",

@@ -4,7 +4,7 @@ use serde_json::json;
 use sluice_domain::job::JobState;
 
 use super::selection::{Act, Verb};
-use super::{Failed, exit};
+use super::{CliError, exit};
 
 /// Try jobs again; effects that are done stay done
 #[derive(Debug, clap::Args)]
@@ -23,11 +23,11 @@ pub(super) struct Replay {
 const REPLAY: Verb = Verb { path: "/replays", infinitive: "replay", participle: "replayed", states: &[JobState::Dead] };
 
 impl Replay {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         self.act.reach.run(async |desk| {
             if self.newest && desk.is_offline() {
                 let message = "no node runs, so no configuration is in force; start one with `sluice up`, then replay with --newest";
-                return Err(Failed::new(exit::UNAVAILABLE, message));
+                return Err(CliError::new(exit::UNAVAILABLE, message));
             }
             self.act.perform(desk, REPLAY, json!({ "newest": self.newest })).await
         })

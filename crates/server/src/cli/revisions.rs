@@ -1,9 +1,9 @@
 //! `sluice revisions`: what was in force, since when, by whom and why.
 
-use super::Failed;
+use super::CliError;
 use super::lists::Paging;
+use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, heading, hint, indented, moment};
-use super::reach::Reach;
 use super::table::{Cell, Column, Table};
 use crate::operate::change::{RevisionDetail, RevisionView};
 use crate::operate::view::List;
@@ -22,7 +22,7 @@ pub(super) struct Revisions {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -39,11 +39,11 @@ struct Show {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl Revisions {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         if let Some(Act::Show(show)) = self.act {
             return show.run();
         }
@@ -86,7 +86,7 @@ fn told(revisions: &[RevisionView]) -> String {
 }
 
 impl Show {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/revisions/{}", self.revision), &[]).await?;
             let Some(detail) = self.format.read::<RevisionDetail>(&answer)? else { return Ok(()) };

@@ -8,13 +8,13 @@ use sluice_domain::time::Time;
 use sluice_domain::unit;
 use sluice_ledger::JobFilter;
 
+use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, grouped, hint, plural};
-use super::reach::{Desk, Reach};
 use super::table::{Cell, Column, Table};
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::config::did_you_mean;
 use crate::operate::Selection;
-use crate::operate::view::Acted;
+use crate::operate::view::BulkResult;
 
 /// What `--filter` knows.
 const KEYS: [&str; 9] = ["state", "worker", "queue", "dead_letter_queue", "source", "class", "code", "since", "until"];
@@ -42,7 +42,7 @@ pub(super) struct Act {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    pub reach: Reach,
+    pub reach: NodeArgs,
 }
 
 /// Who acts.
@@ -76,7 +76,7 @@ pub(super) struct Verb {
 
 impl Act {
     /// Carries it out. `more` is added to the order.
-    pub async fn perform(&self, desk: &Desk, verb: Verb, more: Value) -> Result<(), Failed> {
+    pub async fn perform(&self, desk: &AdminClient, verb: Verb, more: Value) -> Result<(), CliError> {
         let selection = if self.filter.is_empty() {
             Selection { ids: self.ids.clone(), filter: None }
         } else {
@@ -94,23 +94,23 @@ impl Act {
             order
         };
         if !self.filter.is_empty() && !self.dry_run && !self.yes {
-            let counted: Acted = print::understood(&desk.post(verb.path, &order(true)).await?)?;
+            let counted: BulkResult = print::understood(&desk.post(verb.path, &order(true)).await?)?;
             if counted.changed > 0 {
                 confirm(verb, &counted)?;
             }
         }
         let answer = desk.post(verb.path, &order(self.dry_run)).await?;
-        let acted: Acted = print::understood(&answer)?;
+        let acted: BulkResult = print::understood(&answer)?;
         if self.format.json {
             print::json(&answer)?;
         } else {
             print::print(&told(verb, &acted, desk.is_offline()))?;
         }
-        if acted.changed == 0 { Err(Failed::new(exit::NO, "")) } else { Ok(()) }
+        if acted.changed == 0 { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
 }
 
-fn confirm(verb: Verb, counted: &Acted) -> Result<(), Failed> {
+fn confirm(verb: Verb, counted: &BulkResult) -> Result<(), CliError> {
     let jobs = plural(counted.changed, "job");
     let apart = match counted.matched - counted.changed {
         0 => String::new(),
@@ -120,10 +120,10 @@ fn confirm(verb: Verb, counted: &Acted) -> Result<(), Failed> {
 }
 
 /// Asks whether that is meant.
-pub(super) fn confirm_many(infinitive: &str, participle: &str, what: &str) -> Result<(), Failed> {
+pub(super) fn confirm_many(infinitive: &str, participle: &str, what: &str) -> Result<(), CliError> {
     if !std::io::stdin().is_terminal() {
         let message = format!("{what} would be {participle}; without a terminal to ask at, say --yes if that is meant");
-        return Err(Failed::new(exit::USAGE, message));
+        return Err(CliError::new(exit::USAGE, message));
     }
     let mut words = infinitive.to_owned();
     words[..1].make_ascii_uppercase();
@@ -134,25 +134,25 @@ pub(super) fn confirm_many(infinitive: &str, participle: &str, what: &str) -> Re
     if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    Err(Failed::new(exit::NO, format!("nothing was {participle}")))
+    Err(CliError::new(exit::NO, format!("nothing was {participle}")))
 }
 
-fn told(verb: Verb, acted: &Acted, offline: bool) -> String {
+fn told(verb: Verb, acted: &BulkResult, offline: bool) -> String {
     let mut text = match (acted.matched, acted.changed, acted.dry_run) {
         (0, ..) => "No job matches; nothing was changed.\n".to_owned(),
         (_, changed, true) => format!("{} would be {}.\n", plural(changed, "job"), verb.participle),
         (_, changed, false) => format!("{} {}.\n", plural(changed, "job"), verb.participle),
     };
-    if !acted.left.is_empty() {
+    if !acted.skipped.is_empty() {
         const SHOWN_MAX: usize = 20;
-        text.push_str(&format!("{} left alone:\n", plural(acted.left.len() as u64, "job")));
+        text.push_str(&format!("{} left alone:\n", plural(acted.skipped.len() as u64, "job")));
         let mut table = Table::new([Column::Whole("JOB"), Column::Cut("WHY")]);
-        for left in acted.left.iter().take(SHOWN_MAX) {
+        for left in acted.skipped.iter().take(SHOWN_MAX) {
             table.row([Cell::from(left.job.as_str()), left.reason.as_str().into()]);
         }
         text.push_str(&table.render());
-        if acted.left.len() > SHOWN_MAX {
-            text.push_str(&format!("… and {} more; --json has them all\n", acted.left.len() - SHOWN_MAX));
+        if acted.skipped.len() > SHOWN_MAX {
+            text.push_str(&format!("… and {} more; --json has them all\n", acted.skipped.len() - SHOWN_MAX));
         }
     }
     if offline && acted.changed > 0 && !acted.dry_run && verb.infinitive == "replay" {
@@ -162,8 +162,8 @@ fn told(verb: Verb, acted: &Acted, offline: bool) -> String {
 }
 
 /// Reads `key=value` words. States that are not named are the verb's own.
-fn filter(words: &[String], states: &[JobState]) -> Result<JobFilter, Failed> {
-    let usage = |message: String| Failed::new(exit::USAGE, message);
+fn filter(words: &[String], states: &[JobState]) -> Result<JobFilter, CliError> {
+    let usage = |message: String| CliError::new(exit::USAGE, message);
     let mut filter = JobFilter { states: states.to_vec(), ..JobFilter::default() };
     for word in words {
         let (key, value) = word

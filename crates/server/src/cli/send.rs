@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_connectors::node::{Answered, NodeClient, Posting};
+use sluice_connectors::node_client::{NodeClient, NodeResponse, Posting};
 use sluice_domain::flow::Flow;
 
+use super::node_access::{self, NodeFile};
 use super::print::{self, hint, plural, style_of, styled};
-use super::reach::{self, NodeNote};
-use super::{Failed, data_directory, exit, flow};
+use super::{CliError, data_directory, exit, flow};
 
 /// Sign a payload as the flow's sender would, and post it to the node
 #[derive(Debug, clap::Args)]
@@ -43,18 +43,18 @@ pub(super) struct Send {
 }
 
 impl Send {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let live = flow::load(&self.config)?;
         let flow = flow::find(&live, &self.flow)?;
         let body = flow::payload(&self.file, flow)?;
         let url = self.url(flow)?;
         let id = self.id.clone().unwrap_or_else(fresh_id);
-        let answers = reach::runtime()?.block_on(async {
+        let answers = node_access::runtime()?.block_on(async {
             let mut answers = Vec::new();
             for _ in 0..self.times {
                 answers.push(self.post(flow, &url, &id, &body).await?);
             }
-            Ok::<_, Failed>(answers)
+            Ok::<_, CliError>(answers)
         })?;
         let refused = answers.iter().filter(|answer| !(200..300).contains(&answer.status)).count();
         if self.json {
@@ -62,11 +62,11 @@ impl Send {
         } else {
             print::print(&self.told(&answers, refused))?;
         }
-        if refused == 0 { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+        if refused == 0 { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 
     /// Signs anew each time, as a sender that repeats itself does.
-    async fn post(&self, flow: &Flow, url: &str, id: &str, body: &[u8]) -> Result<Posted, Failed> {
+    async fn post(&self, flow: &Flow, url: &str, id: &str, body: &[u8]) -> Result<Posted, CliError> {
         let mut signed = flow::signed(flow, id, body, &self.header)?;
         flow::set_headers(&mut signed.headers, &self.header);
         let url = match &signed.query {
@@ -74,11 +74,11 @@ impl Send {
             None => url.to_owned(),
         };
         let posting = Posting { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
-        let answer = NodeClient::send(posting).await.map_err(|error| reach::failed(error, true))?;
+        let answer = NodeClient::send(posting).await.map_err(|error| node_access::failed(error, true))?;
         Ok(Posted::from(answer))
     }
 
-    fn url(&self, flow: &Flow) -> Result<String, Failed> {
+    fn url(&self, flow: &Flow) -> Result<String, CliError> {
         if let Some(to) = &self.to {
             let (scheme, rest) = to.trim().split_once("://").unwrap_or(("http", to.trim()));
             let has_path = rest.split_once('/').is_some_and(|(_, path)| !path.is_empty());
@@ -86,7 +86,7 @@ impl Send {
             return Ok(if has_path { base } else { format!("{base}{}", flow.path) });
         }
         let data = data_directory(&self.config, self.data.clone());
-        match NodeNote::read(&data) {
+        match NodeFile::read(&data) {
             Some(note) => Ok(format!("{}{}", note.intake, flow.path)),
             None => Err(nowhere(&data)),
         }
@@ -118,8 +118,8 @@ struct Posted {
     body: Value,
 }
 
-impl From<Answered> for Posted {
-    fn from(answer: Answered) -> Posted {
+impl From<NodeResponse> for Posted {
+    fn from(answer: NodeResponse) -> Posted {
         let body = serde_json::from_slice(&answer.body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&answer.body).into_owned()));
         Posted { status: answer.status, repeat: answer.header("idempotent-replayed") == Some("true"), body }
@@ -146,8 +146,8 @@ impl Posted {
     }
 }
 
-fn nowhere(data: &Path) -> Failed {
-    Failed::new(
+fn nowhere(data: &Path) -> CliError {
+    CliError::new(
         exit::UNAVAILABLE,
         format!(
             "no node runs with its data in {}\nStart one with `sluice up`, or say where to post: --data DIR, or --to http://HOST:PORT.",

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use sluice_simulator::faults::{Everything, Millis};
 use sluice_simulator::{FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings};
 
+use super::node_access::runtime;
 use super::print::{self, grouped, hint, plural};
-use super::reach::runtime;
 use super::stop::Stop;
 use super::table::pairs;
 use super::up::duration;
-use super::{Failed, exit};
+use super::{CliError, exit};
 
 /// How often it looks whether something has changed that is worth a line.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -55,11 +55,11 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Sim {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let plan = self.plan()?;
         let started = |error: std::io::Error, address: SocketAddr| {
             let code = if error.kind() == std::io::ErrorKind::InvalidInput { exit::USAGE } else { exit::UNAVAILABLE };
-            Failed::new(code, format!("the simulator cannot start on {address}: {error}"))
+            CliError::new(code, format!("the simulator cannot start on {address}: {error}"))
         };
         let settings =
             SalesforceSettings { listen: self.listen, faults: plan.clone(), ..SalesforceSettings::default() };
@@ -89,10 +89,10 @@ impl Sim {
         }
     }
 
-    fn plan(&self) -> Result<FaultPlan, Failed> {
+    fn plan(&self) -> Result<FaultPlan, CliError> {
         let mut plan = match (&self.faults, self.fail) {
             (Some(file), _) => {
-                let usage = |error: String| Failed::new(exit::USAGE, format!("{}: {error}", file.display()));
+                let usage = |error: String| CliError::new(exit::USAGE, format!("{}: {error}", file.display()));
                 let text = std::fs::read_to_string(file).map_err(|error| usage(error.to_string()))?;
                 let plan: FaultPlan = serde_json::from_str(&text).map_err(|error| usage(error.to_string()))?;
                 plan.check().map_err(|error| usage(error.to_string()))?;
@@ -129,7 +129,7 @@ impl Sim {
 
     /// Says hello, then a line whenever something has changed, until told to stop. Whoever reads the greeting may stop it
     /// at once, so signals are heard before.
-    async fn watch(&self, org: &Salesforce, sink: Option<&Sink>, greeting: &str) -> Result<(), Failed> {
+    async fn watch(&self, org: &Salesforce, sink: Option<&Sink>, greeting: &str) -> Result<(), CliError> {
         let mut stop = Stop::listen()?;
         print::print(greeting)?;
         let mut look = tokio::time::interval(LOOK_EVERY);

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 
 use super::print::{self, grouped, heading, plural};
-use super::{Failed, exit};
+use super::{CliError, exit};
 use crate::simulate::{Campaign, Options, Profile, Totals, run, run_beside, scratch, trace};
 
 /// Run the engine against simulated senders, destinations, operators, disks and crashes
@@ -59,7 +59,7 @@ fn profiles() -> impl TypedValueParser<Value = Profile> {
 }
 
 impl Simulate {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let Simulate { seed, seeds, events, profile, .. } = self;
         if self.trace {
             let steps = trace(Options { seed, events, profile });
@@ -88,7 +88,7 @@ impl Simulate {
         } else {
             tell(&totals, per_minute)?;
         }
-        if totals.is_good() { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+        if totals.is_good() { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 }
 
@@ -101,7 +101,7 @@ fn busy_seconds() -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) / 100.0)
 }
 
-fn tell(totals: &Totals, per_minute: f64) -> Result<(), Failed> {
+fn tell(totals: &Totals, per_minute: f64) -> Result<(), CliError> {
     print::print(&heading("Reached"))?;
     print::print(totals.coverage.to_string().trim_end())?;
     print::print(&format!(

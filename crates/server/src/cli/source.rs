@@ -1,9 +1,9 @@
 //! `sluice sources show`: how a source repeats itself, and how long its keys must live.
 
-use super::Failed;
+use super::CliError;
 use super::events::escaped;
+use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, heading, hint, style_of, styled};
-use super::reach::Reach;
 use super::table::{Cell, Column, Table, pairs};
 use crate::operate::view::{KeyAdvice, SourceDetail};
 
@@ -17,11 +17,11 @@ pub(super) struct Show {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl Show {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let answer = desk.get(&format!("/sources/{}", escaped(&self.name)), &[]).await?;
             if self.format.json {

@@ -1,8 +1,8 @@
 //! `sluice status`: the node at a glance.
 
-use super::Failed;
+use super::CliError;
+use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, grouped, hint, plural, style_of, styled};
-use super::reach::{Desk, Reach};
 use super::table::pairs;
 use crate::operate::view::Status;
 
@@ -13,11 +13,11 @@ pub(super) struct StatusCommand {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
-    reach: Reach,
+    reach: NodeArgs,
 }
 
 impl StatusCommand {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
             let answer = desk.get("/status", &[]).await?;
             if self.format.json {
@@ -29,7 +29,7 @@ impl StatusCommand {
     }
 }
 
-fn told(status: &Status, desk: &Desk) -> String {
+fn told(status: &Status, desk: &AdminClient) -> String {
     let counted = |(state, count): (&String, &u64)| format!("{} {}", grouped(*count), styled(state, style_of(state)));
     let jobs: Vec<String> = status.jobs.iter().filter(|(_, count)| **count > 0).map(counted).collect();
     let node = match desk.is_offline() {

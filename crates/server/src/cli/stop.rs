@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Failed, exit};
+use super::{CliError, exit};
 
 /// Hears of it from the moment that it is made.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Stop {
 
 impl Stop {
     /// Within a runtime.
-    pub fn listen() -> Result<Stop, Failed> {
+    pub fn listen() -> Result<Stop, CliError> {
         Ok(Stop { interrupt: heard(SignalKind::interrupt())?, terminate: heard(SignalKind::terminate())? })
     }
 
@@ -27,6 +27,6 @@ impl Stop {
 }
 
 /// A signal that is heard from here on.
-pub(super) fn heard(kind: SignalKind) -> Result<Signal, Failed> {
-    signal(kind).map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no signals: {error}")))
+pub(super) fn heard(kind: SignalKind) -> Result<Signal, CliError> {
+    signal(kind).map_err(|error| CliError::new(exit::UNAVAILABLE, format!("no signals: {error}")))
 }

@@ -9,10 +9,10 @@ use sluice_domain::time::Time;
 
 use super::print::{self, heading, hint};
 use super::table::{Cell, Column, Table, pairs};
-use super::{Failed, exit, flow};
+use super::{CliError, exit, flow};
 use crate::config::did_you_mean;
-use crate::intake::{self, Arrival};
-use crate::live::Live;
+use crate::intake::{self, RequestMeta};
+use crate::revisions::LoadedRevision;
 
 /// See the messages of a configuration, and how they look filled in
 #[derive(Debug, clap::Args)]
@@ -69,7 +69,7 @@ struct Preview {
 }
 
 impl Templates {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         match self.command {
             None => self.list.run(),
             Some(Command::List(list)) => list.run(),
@@ -79,7 +79,7 @@ impl Templates {
 }
 
 impl ListTemplates {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         let live = flow::load(&self.config)?;
         let messages = &live.config.messages;
         let rows: Vec<(&str, Vec<&str>, Vec<String>)> = messages
@@ -114,7 +114,7 @@ impl ListTemplates {
 }
 
 impl Preview {
-    fn run(self) -> Result<(), Failed> {
+    fn run(self) -> Result<(), CliError> {
         let live = flow::load(&self.config)?;
         let messages = &live.config.messages;
         if messages.get(&self.name).is_none() {
@@ -122,7 +122,7 @@ impl Preview {
                 Some(near) => format!("; did you mean `{near}`?"),
                 None => String::new(),
             };
-            return Err(Failed::new(exit::NO, format!("there is no template `{}`{hint}", self.name)));
+            return Err(CliError::new(exit::NO, format!("there is no template `{}`{hint}", self.name)));
         }
         let mut roots = match &self.flow {
             Some(name) => self.accepted(&live, name)?,
@@ -138,7 +138,7 @@ impl Preview {
         }
         let message = messages
             .render(&self.name, &scope, vars.as_ref())
-            .map_err(|problem| Failed::new(exit::NO, problem.to_string()))?;
+            .map_err(|problem| CliError::new(exit::NO, problem.to_string()))?;
         print::print(&self.told(&message))
     }
 
@@ -165,44 +165,44 @@ impl Preview {
     }
 
     /// The file names the roots itself.
-    fn as_given(&self) -> Result<Map<String, Value>, Failed> {
+    fn as_given(&self) -> Result<Map<String, Value>, CliError> {
         match serde_json::from_slice(&read(&self.file)?) {
             Ok(Value::Object(roots)) => Ok(roots),
-            Ok(_) => Err(Failed::new(exit::USAGE, "the file must hold an object such as {\"event\": {…}}")),
-            Err(error) => Err(Failed::new(exit::USAGE, format!("{} is not JSON: {error}", self.file.display()))),
+            Ok(_) => Err(CliError::new(exit::USAGE, "the file must hold an object such as {\"event\": {…}}")),
+            Err(error) => Err(CliError::new(exit::USAGE, format!("{} is not JSON: {error}", self.file.display()))),
         }
     }
 
     /// The file is a payload: what a worker would see of the first event in it.
-    fn accepted(&self, live: &Live, name: &str) -> Result<Map<String, Value>, Failed> {
+    fn accepted(&self, live: &LoadedRevision, name: &str) -> Result<Map<String, Value>, CliError> {
         let flow = flow::find(live, name)?.clone();
         let body = flow::payload(&self.file, &flow)?;
         let now = Time::from(jiff::Timestamp::now());
-        let arrival = Arrival { received_at: now, verified_by: None, trace: "" };
+        let arrival = RequestMeta { received_at: now, verified_by: None, trace: "" };
         let prepared = intake::prepare_all(live, &flow, &HeaderMap::new(), &body, arrival);
-        let prepared = prepared.map_err(|problem| Failed::new(exit::NO, format!("refused: {}", problem.detail)))?;
+        let prepared = prepared.map_err(|problem| CliError::new(exit::NO, format!("refused: {}", problem.detail)))?;
         let Some(first) = prepared.first() else {
-            return Err(Failed::new(exit::NO, "the payload carries no event"));
+            return Err(CliError::new(exit::NO, "the payload carries no event"));
         };
         let body = serde_json::from_slice(&first.new.body.raw).unwrap_or_default();
         Ok(Map::from_iter([("event".to_owned(), first.event.to_scope()), ("body".to_owned(), body)]))
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Failed> {
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     let found = if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).map(|_| bytes)
     } else {
         std::fs::read(file)
     };
-    found.map_err(|error| Failed::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))
+    found.map_err(|error| CliError::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))
 }
 
 /// Puts `a.b.c=value` in its place; a value that is JSON keeps its type.
-fn set(roots: &mut Map<String, Value>, word: &str) -> Result<(), Failed> {
+fn set(roots: &mut Map<String, Value>, word: &str) -> Result<(), CliError> {
     let Some((path, value)) = word.split_once('=') else {
-        return Err(Failed::new(
+        return Err(CliError::new(
             exit::USAGE,
             format!("`{word}` sets nothing; write PATH=VALUE, such as vars.offer=10"),
         ));

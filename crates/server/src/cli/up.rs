@@ -8,9 +8,9 @@ use sluice_domain::verify::SecretValue;
 use tokio::signal::unix::SignalKind;
 
 use super::stop::{self, Stop};
-use super::{Failed, data_directory, exit};
+use super::{CliError, data_directory, exit};
 use crate::config::{self, Colours};
-use crate::run::{Node, Settings, StartError};
+use crate::run::{Node, NodeSettings, StartError};
 use crate::{intake, maintain};
 
 /// How long answers to senders may take when the node stops because its ledger has failed.
@@ -55,22 +55,26 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 impl Up {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failed::new(exit::UNAVAILABLE, format!("no runtime: {error}")))?;
+            .map_err(|error| CliError::new(exit::UNAVAILABLE, format!("no runtime: {error}")))?;
         runtime.block_on(self.serve())
     }
 
-    async fn serve(self) -> Result<(), Failed> {
-        let settings = Settings {
+    async fn serve(self) -> Result<(), CliError> {
+        let settings = NodeSettings {
             data: data_directory(&self.config, self.data.clone()),
             intake: self.intake,
             admin: self.admin,
             admin_token: admin_token(self.admin_token_file.as_deref())?,
-            door: intake::Settings::default(),
-            keep: maintain::Settings { bodies: self.keep_bodies, events: self.keep_events, ..Default::default() },
+            door: intake::IntakeSettings::default(),
+            keep: maintain::RetentionSettings {
+                bodies: self.keep_bodies,
+                events: self.keep_events,
+                ..Default::default()
+            },
             config: self.config.clone(),
         };
         let data = settings.data.clone();
@@ -86,7 +90,7 @@ impl Up {
         ended
     }
 
-    async fn wait(&self, node: &Node) -> Result<(), Failed> {
+    async fn wait(&self, node: &Node) -> Result<(), CliError> {
         let (mut stop, mut hangup) = (Stop::listen()?, stop::heard(SignalKind::hangup())?);
         let mut look = tokio::time::interval(Duration::from_secs(2));
         let mut complained = String::new();
@@ -94,7 +98,7 @@ impl Up {
             tokio::select! {
                 () = stop.asked() => return Ok(()),
                 () = node.failed() => {
-                    return Err(Failed::new(exit::UNAVAILABLE, "the ledger could not be written; see the log, then start again"));
+                    return Err(CliError::new(exit::UNAVAILABLE, "the ledger could not be written; see the log, then start again"));
                 }
                 _ = hangup.recv() => reload(node, &mut String::new()).await,
                 _ = look.tick(), if self.watch => reload(node, &mut complained).await,
@@ -117,17 +121,17 @@ async fn reload(node: &Node, complained: &mut String) {
     }
 }
 
-pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, Failed> {
+pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, CliError> {
     let text = match file {
         Some(path) => Some(
             std::fs::read_to_string(path)
-                .map_err(|error| Failed::new(exit::USAGE, format!("{}: {error}", path.display())))?,
+                .map_err(|error| CliError::new(exit::USAGE, format!("{}: {error}", path.display())))?,
         ),
         None => std::env::var("SLUICE_ADMIN_TOKEN").ok(),
     };
     match text.as_deref().map(str::trim) {
         Some(token) if token.len() < 16 => {
-            Err(Failed::new(exit::USAGE, "the admin token has fewer than 16 characters"))
+            Err(CliError::new(exit::USAGE, "the admin token has fewer than 16 characters"))
         }
         Some(token) => Ok(Some(SecretValue::from(token))),
         None => Ok(None),
@@ -135,9 +139,9 @@ pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<Secre
 }
 
 /// A start that failed, for a person.
-pub(super) fn explain(error: StartError) -> Failed {
+pub(super) fn explain(error: StartError) -> CliError {
     match error {
-        StartError::Config(compiled, files) => Failed::new(
+        StartError::Config(compiled, files) => CliError::new(
             exit::NO,
             format!(
                 "{}\n\n{}; nothing was started",
@@ -145,9 +149,9 @@ pub(super) fn explain(error: StartError) -> Failed {
                 config::summary(&compiled.problems)
             ),
         ),
-        StartError::Read(error) => Failed::new(exit::NO, error.to_string()),
-        StartError::AdminOpen(_) => Failed::new(exit::USAGE, error.to_string()),
-        other => Failed::new(exit::UNAVAILABLE, other.to_string()),
+        StartError::Read(error) => CliError::new(exit::NO, error.to_string()),
+        StartError::AdminOpen(_) => CliError::new(exit::USAGE, error.to_string()),
+        other => CliError::new(exit::UNAVAILABLE, other.to_string()),
     }
 }
 

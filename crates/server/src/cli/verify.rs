@@ -9,7 +9,7 @@ use sluice_ledger::{Balance as Line, Inspector};
 use super::print::{self, plural};
 use super::table::{Cell, Column, Table};
 use super::up::duration;
-use super::{Failed, data_directory, exit};
+use super::{CliError, data_directory, exit};
 use crate::clock::Clock;
 
 /// Where the ledger lies.
@@ -24,18 +24,18 @@ struct Where {
 }
 
 impl Where {
-    fn open(self) -> Result<Inspector, Failed> {
+    fn open(self) -> Result<Inspector, CliError> {
         let directory = data_directory(&self.config, self.data);
-        if !sluice_ledger::Ledger::is_in(&directory) {
+        if !sluice_ledger::Ledger::exists_in(&directory) {
             let message = format!("there is no ledger in {}; name its directory with --data", directory.display());
-            return Err(Failed::new(exit::UNAVAILABLE, message));
+            return Err(CliError::new(exit::UNAVAILABLE, message));
         }
         Inspector::open(&directory).map_err(unreadable)
     }
 }
 
-fn unreadable(error: sluice_ledger::Error) -> Failed {
-    Failed::new(exit::UNAVAILABLE, error.to_string())
+fn unreadable(error: sluice_ledger::Error) -> CliError {
+    CliError::new(exit::UNAVAILABLE, error.to_string())
 }
 
 /// Check that the ledger is whole: every row against what must hold of it
@@ -53,7 +53,7 @@ pub(super) struct Verify {
 }
 
 impl Verify {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let inspector = self.place.open()?;
         let mut tenths = 0;
         let found = inspector
@@ -80,7 +80,7 @@ impl Verify {
             let verdict = if found.broken.is_empty() { "the ledger is whole" } else { "the ledger is not whole" };
             print::print(&format!("{looked}: {verdict}"))?;
         }
-        if found.broken.is_empty() { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+        if found.broken.is_empty() { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    pub fn run(self) -> Result<(), Failed> {
+    pub fn run(self) -> Result<(), CliError> {
         let since = Time(Clock::start().wall().0 - i64::try_from(self.since.as_millis()).unwrap_or(i64::MAX / 2));
         let lines = self.place.open()?.balance(since).map_err(unreadable)?;
         let left: i64 = lines.iter().map(|line| line.remainder.abs()).sum();
@@ -119,7 +119,7 @@ impl Balance {
             };
             print::print(&format!("\n{verdict}"))?;
         }
-        if left == 0 { Ok(()) } else { Err(Failed::new(exit::NO, "")) }
+        if left == 0 { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 }
 

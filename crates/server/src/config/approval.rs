@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 use sluice_domain::action::Action;
-use sluice_domain::destination::{DestinationKind, SlackWay};
+use sluice_domain::destination::{DestinationKind, SlackTransport};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::template::Template;
 use sluice_domain::worker::{OnError, Step};
 
+use super::declarations::Declarations;
+use super::diagnostics::Report;
 use super::expression::{Visible, template};
-use super::names::Names;
-use super::node::Node;
-use super::report::Report;
-use super::with;
+use super::node::YamlNode;
+use super::parameters;
 
 /// What the step that posts the message is called, behind the name of the one that asks.
 const SUFFIX: &str = "-slack";
@@ -20,14 +20,14 @@ const SUFFIX: &str = "-slack";
 pub(super) fn message(
     report: Report<'_>,
     asks: &Step,
-    with: Option<&Node>,
-    names: &Names,
+    with: Option<&YamlNode>,
+    names: &Declarations,
     visible: Visible<'_>,
 ) -> Option<Step> {
     let slack = with?.get("slack")?;
     if slack.entries().is_none() {
         // What is no map and is not filled in was said of the parameter.
-        if with::is_filled_in(slack) {
+        if parameters::is_filled_in(slack) {
             report
                 .error(slack.span, "wrong-type", format!("`slack` is a map, and this is {}", slack.describe()))
                 .hint("its keys are destination and channel");
@@ -52,7 +52,7 @@ pub(super) fn message(
                 .error(slack.span, "no-signing-secret", format!("`{destination}` has no `signing_secret`, so nobody could believe a pressed button"))
                 .hint("add `signing_secret: ${secrets.NAME}` to the destination: it stands in the app's basic information");
         }
-        if matches!(found.way, SlackWay::Token(_)) && channel.is_none() {
+        if matches!(found.way, SlackTransport::Token(_)) && channel.is_none() {
             report.error(slack.span, "missing-parameter", "`slack` needs `channel`, the id of a channel");
         }
     }
@@ -76,7 +76,7 @@ pub(super) fn message(
     })
 }
 
-fn destination(report: Report<'_>, slack: &Node, names: &Names) -> Option<String> {
+fn destination(report: Report<'_>, slack: &YamlNode, names: &Declarations) -> Option<String> {
     let is_slack = |name: &&String| {
         let found = names.destinations[*name].value.as_ref();
         found.is_none_or(|found| found.kind.as_str() == "slack")

@@ -2,51 +2,51 @@
 
 use std::time::Duration;
 
-use sluice_domain::flow::{Body, BodyFormat, DuplicateKeys, OnClash, SecondNet};
+use sluice_domain::flow::{BodyFormat, BodySettings, ContentDedup, DuplicateKeys, OnClash};
 use sluice_domain::path::Path;
 
+use super::diagnostics::Report;
 use super::fields::Fields;
-use super::node::Node;
+use super::node::YamlNode;
 use super::path_list;
-use super::report::Report;
-use super::table::{SOME_TIME, Shape, Table, key};
+use super::table::{SOME_TIME, SectionSpec, ValueType, key};
 
-pub(super) static BODY: Table = Table {
+pub(super) static BODY: SectionSpec = SectionSpec {
     title: "a body",
     about: "What the body is, where the sender's own way is not known or not used.",
     keys: &[
-        key("format", Shape::OneOf(&["json", "form", "json-or-form"]), "How it is written.")
+        key("format", ValueType::OneOf(&["json", "form", "json-or-form"]), "How it is written.")
             .or("the sender's own; else json-or-form"),
         key(
             "events",
-            Shape::Described("a path such as value or entry.changes, or [] when the body is the list"),
+            ValueType::Described("a path such as value or entry.changes, or [] when the body is the list"),
             "Where the events are, when one request carries several. Each is an event with a key of its own, and all go into \
              one commit.",
         )
         .or("the sender's own; else the body is one event"),
-        key("duplicate_keys", Shape::OneOf(&["refuse", "last"]), "What is done with an object that has a name twice.")
+        key("duplicate_keys", ValueType::OneOf(&["refuse", "last"]), "What is done with an object that has a name twice.")
             .or("refuse"),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static DEDUP: Table = Table {
+pub(super) static DEDUP: SectionSpec = SectionSpec {
     title: "dedup",
     about: "What counts as the same beside the key.",
     keys: &[
         key(
             "second_net",
-            Shape::Described("a duration from 1ms to 2d, or off"),
+            ValueType::Described("a duration from 1ms to 2d, or off"),
             "For so long the same content is taken for a repeat although its key is another. The event's own id and moment do \
              not count.",
         )
         .or("15m for requests whose key is the content or a fallback; off for those that carry the sender's own"),
-        key("volatile", Shape::Described("a list of paths into the body"), "Fields that change on a resend and do not count.")
+        key("volatile", ValueType::Described("a list of paths into the body"), "Fields that change on a resend and do not count.")
             .or("what is known of the sender"),
         key(
             "on_clash",
-            Shape::OneOf(&["drop", "update", "quarantine"]),
+            ValueType::OneOf(&["drop", "update", "quarantine"]),
             "What is done with a repeat of a key that says something else: kept and shown, done as an event of its own, or kept \
              for a person.",
         )
@@ -57,7 +57,7 @@ pub(super) static DEDUP: Table = Table {
 };
 
 /// Reads `body:` over what is known of the sender.
-pub(super) fn read(report: Report<'_>, node: &Node, body: &mut Body) {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, body: &mut BodySettings) {
     let Some(fields) = Fields::open(report, node, &[&BODY]) else { return };
     match fields.one_of("format") {
         Some("json") => body.format = BodyFormat::Json,
@@ -73,8 +73,8 @@ pub(super) fn read(report: Report<'_>, node: &Node, body: &mut Body) {
     }
 }
 
-fn read_events(report: Report<'_>, node: &Node) -> Option<Vec<String>> {
-    if node.items().is_some_and(<[Node]>::is_empty) {
+fn read_events(report: Report<'_>, node: &YamlNode) -> Option<Vec<String>> {
+    if node.items().is_some_and(<[YamlNode]>::is_empty) {
         return Some(vec![]);
     }
     let text = node.text().unwrap_or_default();
@@ -96,16 +96,16 @@ fn read_events(report: Report<'_>, node: &Node) -> Option<Vec<String>> {
 /// What `dedup:` says.
 #[derive(Default)]
 pub(super) struct Dedup {
-    pub(super) second_net: SecondNet,
+    pub(super) second_net: ContentDedup,
     pub(super) volatile: Vec<Path>,
     pub(super) on_clash: OnClash,
 }
 
 /// The longest second net: beyond it two equal contents are more likely two events than one.
-pub(super) const SECOND_NET: Shape = Shape::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
+pub(super) const SECOND_NET: ValueType = ValueType::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
 
 /// Reads `dedup:`.
-pub(super) fn read_dedup(report: Report<'_>, node: &Node) -> Dedup {
+pub(super) fn read_dedup(report: Report<'_>, node: &YamlNode) -> Dedup {
     let mut dedup = Dedup::default();
     let Some(fields) = Fields::open(report, node, &[&DEDUP]) else { return dedup };
     dedup.on_clash = match fields.one_of("on_clash") {
@@ -116,10 +116,10 @@ pub(super) fn read_dedup(report: Report<'_>, node: &Node) -> Dedup {
     dedup.volatile = fields.node("volatile").map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
     match fields.node("second_net").map(|node| (node, node.text())) {
         // YAML takes a bare `off` for text or for false, as it likes.
-        Some((_, Some("off" | "false"))) => dedup.second_net = SecondNet::Off,
+        Some((_, Some("off" | "false"))) => dedup.second_net = ContentDedup::Off,
         Some(_) => {
             if let Some(window) = fields.duration_in("second_net", SECOND_NET) {
-                dedup.second_net = SecondNet::Always(window);
+                dedup.second_net = ContentDedup::Always(window);
             }
         }
         None => {}

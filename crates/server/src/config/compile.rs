@@ -12,23 +12,23 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::script::Runtime;
 use sluice_domain::worker::{Queue, Worker};
 
+use super::cross_checks;
+use super::declarations::{Declarations, Placed, SourceLocation, add};
 use super::destination::{self, built_in};
+use super::diagnostics::{Diagnostics, Report};
 use super::document::{What, classify};
 use super::flow;
 use super::message;
-use super::names::{Names, Place, Placed, add};
-use super::node::Node;
+use super::node::YamlNode;
 use super::parse;
-use super::plain;
+use super::plaintext_secrets;
 use super::policy;
-use super::problem::{Problem, Severity};
+use super::problem::{ConfigProblem, Severity};
 use super::queue::{self, DeadLetter};
 use super::read::Files;
-use super::report::{Desk, Report};
 use super::retry;
 use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
-use super::whole;
 use super::worker::{self, ReadWorker};
 
 /// What a configuration came to.
@@ -39,7 +39,7 @@ pub struct Compiled {
     /// The secrets that its steps need while they run.
     pub secrets: SecretStore,
     /// Every problem, by file and place.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// What its scripts need on this machine; see [`Compiled::require_runtimes`].
     pub runtimes: Vec<NeededRuntime>,
 }
@@ -51,7 +51,7 @@ impl Compiled {
         for needed in &self.runtimes {
             let found = known.entry(needed.runtime).or_insert_with(|| probe(needed.runtime));
             if let Err(problem) = found {
-                self.problems.push(Problem {
+                self.problems.push(ConfigProblem {
                     severity: Severity::Error,
                     code: "missing-runtime",
                     file: needed.file.clone(),
@@ -69,13 +69,13 @@ impl Compiled {
 struct Document<'f> {
     file: &'f str,
     what: What,
-    node: Node,
+    node: YamlNode,
 }
 
 /// Reads, checks and joins every file. Pure, apart from the lookups of secrets.
 pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
-    let desk = Desk::new(secrets);
-    let mut names = Names { incomplete: !files.problems().is_empty(), ..Names::default() };
+    let desk = Diagnostics::new(secrets);
+    let mut names = Declarations { incomplete: !files.problems().is_empty(), ..Declarations::default() };
     names.texts = files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
     names.messages = message::read_all(&desk, files);
     let documents = parse_all(&desk, files, &mut names);
@@ -115,8 +115,8 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     }
     check_whole(&desk, &documents, &names, &workers);
     if !names.incomplete {
-        whole::check_playbooks(&desk, &flows, &workers);
-        whole::check_pulls(&desk, &names, &workers);
+        cross_checks::check_playbooks(&desk, &flows, &workers);
+        cross_checks::check_pulls(&desk, &names, &workers);
     }
     let usable = !desk.has_errors() && files.problems().is_empty();
     let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();
@@ -131,7 +131,7 @@ fn is_document(file: &str) -> bool {
     message::part_of(file).is_none() && policy::list_of(file).is_none()
 }
 
-fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Document<'f>> {
+fn parse_all<'f>(desk: &Diagnostics<'_>, files: &'f Files, names: &mut Declarations) -> Vec<Document<'f>> {
     let mut documents = vec![];
     for (file, text) in files.iter().filter(|(file, _)| is_document(file)) {
         let report = desk.report(file);
@@ -150,7 +150,7 @@ fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Do
             let what = classify(report, &node);
             names.incomplete |= what == What::Broken;
             if what != What::Foreign {
-                plain::find(report, &node);
+                plaintext_secrets::find(report, &node);
             }
             documents.push(Document { file, what, node });
         }
@@ -158,7 +158,7 @@ fn parse_all<'f>(desk: &Desk<'_>, files: &'f Files, names: &mut Names) -> Vec<Do
     documents
 }
 
-fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names) {
+fn read_sections(desk: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut Declarations) {
     let mut dead_letters: Vec<(&str, DeadLetter)> = vec![];
     for document in documents.iter().filter(|document| document.what != What::Foreign) {
         let report = desk.report(document.file);
@@ -186,7 +186,7 @@ fn read_sections(desk: &Desk<'_>, documents: &[Document<'_>], names: &mut Names)
 }
 
 /// A document with nothing but a retry policy.
-fn read_policy(report: Report<'_>, node: &Node, names: &mut Names) {
+fn read_policy(report: Report<'_>, node: &YamlNode, names: &mut Declarations) {
     if let Some(first) = &names.retry {
         report
             .error(
@@ -198,14 +198,14 @@ fn read_policy(report: Report<'_>, node: &Node, names: &mut Names) {
         return;
     }
     let value = retry::read(report, node, &RetryPolicy::standard(), (names, ""));
-    names.retry = Some(Placed { place: Place::new(report, node.span), value });
+    names.retry = Some(Placed { place: SourceLocation::new(report, node.span), value });
 }
 
 /// What no single document can show.
 fn check_whole(
-    desk: &Desk<'_>,
+    desk: &Diagnostics<'_>,
     documents: &[Document<'_>],
-    names: &Names,
+    names: &Declarations,
     workers: &BTreeMap<String, Placed<ReadWorker>>,
 ) {
     let has = |what| documents.iter().any(|document| document.what == what);
@@ -232,7 +232,11 @@ fn check_whole(
     }
 }
 
-pub(super) fn is_dead_letter_queue(name: &str, names: &Names, workers: &BTreeMap<String, Placed<ReadWorker>>) -> bool {
+pub(super) fn is_dead_letter_queue(
+    name: &str,
+    names: &Declarations,
+    workers: &BTreeMap<String, Placed<ReadWorker>>,
+) -> bool {
     let of_queue = names.queues.values().any(|queue| queue.value.dead_letter_queue.as_deref() == Some(name));
     let of_worker = |worker: &Worker| {
         let policies = worker.steps.iter().filter_map(|step| step.retry.as_ref()).chain([&worker.retry]);
@@ -249,7 +253,7 @@ fn implicit_name(queue: &str) -> String {
 /// Joins what was read, and gives every job a place to go when it is dead.
 fn join(
     files: &Files,
-    names: Names,
+    names: Declarations,
     flows: BTreeMap<String, Placed<Arc<Flow>>>,
     workers: BTreeMap<String, Placed<ReadWorker>>,
 ) -> Config {
@@ -303,7 +307,7 @@ fn settle_identity(config: &mut Config, name: &str) {
     let Some(flow) = config.flows.get(name).filter(|flow| flow.admission.require_identity.is_none()) else { return };
     let into_crm = |worker: &Arc<Worker>| worker.steps.iter().any(|step| step.action == Action::SalesforceUpsert);
     let by_queue = || flow.enqueue.iter().any(|enqueue| config.consumers(&enqueue.queue).any(into_crm));
-    let by_type = || whole::types_of(flow).iter().any(|name| config.playbooks(name).any(into_crm));
+    let by_type = || cross_checks::types_of(flow).iter().any(|name| config.playbooks(name).any(into_crm));
     let needed = !flow.event.identity.is_empty() && (by_queue() || by_type());
     let mut flow = Flow::clone(flow);
     flow.admission.require_identity = Some(needed);

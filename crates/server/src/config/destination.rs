@@ -9,15 +9,15 @@ use sluice_domain::destination::{
 };
 use sluice_domain::verify::{SecretValue, is_header_name};
 
+use super::declarations::{Placed, add};
 use super::destination_kinds::{POSTGRES, SCRIPT, SLACK, SMTP, read_postgres, read_slack, read_smtp};
+use super::diagnostics::Report;
 use super::fields::{Fields, Literal, secret_text};
-use super::names::{Placed, add};
-use super::node::Node;
-use super::plain::{names_a_secret, secret_in_file};
+use super::node::YamlNode;
+use super::plaintext_secrets::{names_a_secret, secret_in_file};
 use super::queue::named_items;
-use super::report::Report;
 use super::rule::{at_least_one, at_most_one, needs};
-use super::table::{LASTING, Shape, Table, key};
+use super::table::{LASTING, SectionSpec, ValueType, key};
 
 /// What a call may take unless the destination says otherwise.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,37 +26,37 @@ const SCRIPT_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The version of the Salesforce API that is asked for unless the destination says otherwise.
 const SALESFORCE_API_VERSION: &str = "v60.0";
 
-pub(super) static DESTINATION: Table = Table {
+pub(super) static DESTINATION: SectionSpec = SectionSpec {
     title: "a destination",
     about: "An integration with credentials, limits and a breaker. `destinations:` is a map of names to these, or a list of them. \
             These keys are common to all types.",
     keys: &[
-        key("name", Shape::Name, "Its name; in a map, the name is the key.").required(),
-        key("type", Shape::OneOf(&DestinationKind::NAMES), "What speaks there.").required(),
+        key("name", ValueType::Name, "Its name; in a map, the name is the key.").required(),
+        key("type", ValueType::OneOf(&DestinationKind::NAMES), "What speaks there.").required(),
         key("timeout", LASTING, "What a single call may take, connection included.").or("30s"),
-        key("concurrency", Shape::Count(1, 10_000), "Calls in flight at once, at the most.").or("16"),
-        key("rate", Shape::Rate, "Calls in a span of time, evenly spread.").or("no limit"),
-        key("burst", Shape::Count(1, 100_000), "How many may go at once when the rate has been unused.").or("1"),
-        key("breaker", Shape::Table("a breaker"), "When to stop asking for a while."),
+        key("concurrency", ValueType::Count(1, 10_000), "Calls in flight at once, at the most.").or("16"),
+        key("rate", ValueType::Rate, "Calls in a span of time, evenly spread.").or("no limit"),
+        key("burst", ValueType::Count(1, 100_000), "How many may go at once when the rate has been unused.").or("1"),
+        key("breaker", ValueType::Table("a breaker"), "When to stop asking for a while."),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static HTTP: Table = Table {
+pub(super) static HTTP: SectionSpec = SectionSpec {
     title: "an http destination",
     about: "More keys of a destination of `type: http`.",
     keys: &[
-        key("base_url", Shape::Url, "What relative URLs are joined to. A private address written here is meant."),
+        key("base_url", ValueType::Url, "What relative URLs are joined to. A private address written here is meant."),
         key(
             "headers",
-            Shape::Described("a map of header names to text"),
+            ValueType::Described("a map of header names to text"),
             "Headers for every request; ${secrets.NAME} is filled in.",
         ),
-        key("auth", Shape::Table("http credentials"), "Who we are."),
+        key("auth", ValueType::Table("http credentials"), "Who we are."),
         key(
             "allow_private_addresses",
-            Shape::Flag,
+            ValueType::Flag,
             "Whether a URL that comes out of an event may lead to a private or loopback address.",
         )
         .or("false"),
@@ -65,12 +65,12 @@ pub(super) static HTTP: Table = Table {
     rules: &[],
 };
 
-pub(super) static HTTP_AUTH: Table = Table {
+pub(super) static HTTP_AUTH: SectionSpec = SectionSpec {
     title: "http credentials",
     about: "One of these.",
     keys: &[
-        key("bearer", Shape::Secret, "Sent as `Authorization: Bearer …`."),
-        key("basic", Shape::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
+        key("bearer", ValueType::Secret, "Sent as `Authorization: Bearer …`."),
+        key("basic", ValueType::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
     ],
     later: &[],
     rules: &[
@@ -79,25 +79,27 @@ pub(super) static HTTP_AUTH: Table = Table {
     ],
 };
 
-pub(super) static BASIC: Table = Table {
+pub(super) static BASIC: SectionSpec = SectionSpec {
     title: "basic credentials",
     about: "A user name and a password.",
     keys: &[
-        key("user", Shape::Plain, "The user name.").required(),
-        key("password", Shape::Secret, "The password.").required(),
+        key("user", ValueType::Plain, "The user name.").required(),
+        key("password", ValueType::Secret, "The password.").required(),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static SALESFORCE: Table = Table {
+pub(super) static SALESFORCE: SectionSpec = SectionSpec {
     title: "a salesforce destination",
     about: "More keys of a destination of `type: salesforce`.",
     keys: &[
-        key("instance_url", Shape::Url, "https://MYDOMAIN.my.salesforce.com").required(),
-        key("api_version", Shape::Described("a version such as v60.0"), "The version of the API to speak.").or("v60.0"),
-        key("auth", Shape::Table("salesforce credentials"), "How a token is had.").required(),
-        key("allow_duplicates", Shape::Flag, "Send the header that lets alert-only duplicate rules pass.").or("false"),
+        key("instance_url", ValueType::Url, "https://MYDOMAIN.my.salesforce.com").required(),
+        key("api_version", ValueType::Described("a version such as v60.0"), "The version of the API to speak.")
+            .or("v60.0"),
+        key("auth", ValueType::Table("salesforce credentials"), "How a token is had.").required(),
+        key("allow_duplicates", ValueType::Flag, "Send the header that lets alert-only duplicate rules pass.")
+            .or("false"),
     ],
     later: &[],
     rules: &[],
@@ -106,13 +108,13 @@ pub(super) static SALESFORCE: Table = Table {
 const CLIENT_OR_TOKEN: &str = "give client_id and client_secret, or a token";
 const TOKEN_AND_CLIENT: &str = "`auth` has `token` or `client_id` and `client_secret`, not both";
 
-pub(super) static SALESFORCE_AUTH: Table = Table {
+pub(super) static SALESFORCE_AUTH: SectionSpec = SectionSpec {
     title: "salesforce credentials",
     about: "`client_id` and `client_secret` for the client credentials flow, or a `token` that somebody else renews.",
     keys: &[
-        key("client_id", Shape::Plain, "The consumer key."),
-        key("client_secret", Shape::Secret, "The consumer secret."),
-        key("token", Shape::Secret, "A token; a 401 cannot be cured here."),
+        key("client_id", ValueType::Plain, "The consumer key."),
+        key("client_secret", ValueType::Secret, "The consumer secret."),
+        key("token", ValueType::Secret, "A token; a 401 cannot be cured here."),
     ],
     later: &[],
     rules: &[
@@ -124,16 +126,16 @@ pub(super) static SALESFORCE_AUTH: Table = Table {
     ],
 };
 
-pub(super) static BREAKER: Table = Table {
+pub(super) static BREAKER: SectionSpec = SectionSpec {
     title: "a breaker",
     about: "Stops asking a destination that keeps failing. Jobs wait meanwhile; waiting costs no attempt.",
     keys: &[
-        key("window", Shape::Duration, "The span over which calls are counted.").or("30s"),
-        key("calls_min", Shape::Count(1, 100_000), "No verdict from fewer calls than this.").or("20"),
-        key("failure_percent", Shape::Count(1, 100), "The share of failed calls that opens it.").or("50"),
-        key("failures_in_a_row", Shape::Count(1, 100_000), "This many failures in a row open it too.").or("10"),
-        key("open_first", Shape::Duration, "How long it stays open the first time; doubled each time.").or("5s"),
-        key("open_max", Shape::Duration, "No longer than this.").or("5m"),
+        key("window", ValueType::Duration, "The span over which calls are counted.").or("30s"),
+        key("calls_min", ValueType::Count(1, 100_000), "No verdict from fewer calls than this.").or("20"),
+        key("failure_percent", ValueType::Count(1, 100), "The share of failed calls that opens it.").or("50"),
+        key("failures_in_a_row", ValueType::Count(1, 100_000), "This many failures in a row open it too.").or("10"),
+        key("open_first", ValueType::Duration, "How long it stays open the first time; doubled each time.").or("5s"),
+        key("open_max", ValueType::Duration, "No longer than this.").or("5m"),
     ],
     later: &[],
     rules: &[],
@@ -142,7 +144,7 @@ pub(super) static BREAKER: Table = Table {
 /// Reads the whole section.
 pub(super) fn read_all(
     report: Report<'_>,
-    node: &Node,
+    node: &YamlNode,
     destinations: &mut BTreeMap<String, Placed<Option<Destination>>>,
 ) {
     for (name, span, settings) in named_items(report, node, "destinations", "a destination") {
@@ -181,9 +183,9 @@ fn usual_breaker(kind: &DestinationKind) -> BreakerSettings {
     }
 }
 
-fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
-    let kind = node.get("type").and_then(Node::text);
-    let tables: &[&Table] = match kind {
+fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {
+    let kind = node.get("type").and_then(YamlNode::text);
+    let tables: &[&SectionSpec] = match kind {
         Some("http") => &[&DESTINATION, &HTTP],
         Some("salesforce") => &[&DESTINATION, &SALESFORCE],
         Some("postgres") => &[&DESTINATION, &POSTGRES],
@@ -223,7 +225,7 @@ fn read(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
     Some(Destination { name: name.to_owned(), kind, timeout, gate })
 }
 
-fn refuse_type(report: Report<'_>, name: &str, node: &Node) -> Option<Destination> {
+fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {
     let types = DestinationKind::NAMES;
     let hint = format!("the types are {}", types.join(", "));
     match node.get("type") {
@@ -241,7 +243,7 @@ fn refuse_type(report: Report<'_>, name: &str, node: &Node) -> Option<Destinatio
     None
 }
 
-fn read_breaker(report: Report<'_>, node: &Node) -> BreakerSettings {
+fn read_breaker(report: Report<'_>, node: &YamlNode) -> BreakerSettings {
     let mut breaker = BreakerSettings::default();
     let Some(fields) = Fields::open(report, node, &[&BREAKER]) else { return breaker };
     breaker.window = fields.duration("window").unwrap_or(breaker.window);
@@ -265,7 +267,7 @@ fn read_http(fields: &Fields<'_, '_>) -> HttpDestination {
     }
 }
 
-fn read_headers(report: Report<'_>, node: &Node) -> Vec<(String, SecretValue)> {
+fn read_headers(report: Report<'_>, node: &YamlNode) -> Vec<(String, SecretValue)> {
     let Some(entries) = node.entries() else {
         report.error(node.span, "wrong-type", format!("`headers` is a map, and this is {}", node.describe()));
         return vec![];
@@ -283,7 +285,7 @@ fn read_headers(report: Report<'_>, node: &Node) -> Vec<(String, SecretValue)> {
     headers
 }
 
-fn read_http_auth(report: Report<'_>, node: &Node) -> Option<HttpAuth> {
+fn read_http_auth(report: Report<'_>, node: &YamlNode) -> Option<HttpAuth> {
     let fields = Fields::open(report, node, &[&HTTP_AUTH])?;
     match (fields.node("bearer"), fields.node("basic")) {
         (Some(_), None) => fields.secret("bearer").map(HttpAuth::Bearer),
@@ -322,7 +324,7 @@ fn read_api_version(fields: &Fields<'_, '_>, text: &str) -> String {
     format!("v{number}")
 }
 
-fn read_salesforce_auth(report: Report<'_>, node: &Node) -> Option<SalesforceAuth> {
+fn read_salesforce_auth(report: Report<'_>, node: &YamlNode) -> Option<SalesforceAuth> {
     let fields = Fields::open(report, node, &[&SALESFORCE_AUTH])?;
     if fields.node("token").is_some() {
         return fields.secret("token").map(SalesforceAuth::Token);

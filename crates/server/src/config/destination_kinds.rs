@@ -3,54 +3,54 @@
 use std::time::Duration;
 
 use sluice_domain::destination::{
-    PostgresDestination, SlackDestination, SlackWay, SmtpDestination, SmtpLogin, SmtpTls,
+    PostgresDestination, SlackDestination, SlackTransport, SmtpDestination, SmtpLogin, SmtpTls,
 };
 
 use super::destination::{read_revealed, read_url};
 use super::fields::{Fields, Literal, secret_text};
 use super::rule::{at_least_one, at_most_one, needs};
-use super::table::{LASTING, Shape, Table, key};
+use super::table::{LASTING, SectionSpec, ValueType, key};
 
 /// When a server gives up on a statement, unless the destination says otherwise.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where Slack's API is.
 const SLACK_URL: &str = "https://slack.com/api";
 
-pub(super) static POSTGRES: Table = Table {
+pub(super) static POSTGRES: SectionSpec = SectionSpec {
     title: "a postgres destination",
     about: "More keys of a destination of `type: postgres`. The table sluice_effects is created there at the first use.",
     keys: &[
         key(
             "url",
-            Shape::Secret,
+            ValueType::Secret,
             "postgres://USER:PASSWORD@HOST/DATABASE. TLS is used for every host but this machine; sslmode=disable in the URL turns it off.",
         )
         .required(),
         key("statement_timeout", LASTING, "When the server gives up on a statement.").or("10s"),
-        key("ca_certificate", Shape::Plain, "Who vouches for the server, in PEM.")
+        key("ca_certificate", ValueType::Plain, "Who vouches for the server, in PEM.")
             .or("what this machine trusts"),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static SMTP: Table = Table {
+pub(super) static SMTP: SectionSpec = SectionSpec {
     title: "an smtp destination",
     about: "More keys of a destination of `type: smtp`.",
     keys: &[
-        key("host", Shape::Text, "The mail server.").required(),
-        key("port", Shape::Count(1, 65_535), "Its port.").or("587 for starttls, 465 for tls, 25 for none"),
+        key("host", ValueType::Text, "The mail server.").required(),
+        key("port", ValueType::Count(1, 65_535), "Its port.").or("587 for starttls, 465 for tls, 25 for none"),
         key(
             "tls",
-            Shape::OneOf(&SmtpTls::NAMES),
+            ValueType::OneOf(&SmtpTls::NAMES),
             "How the way there is protected. none is only for this machine, unless allow_plaintext is set.",
         )
         .or("starttls"),
-        key("allow_plaintext", Shape::Flag, "Mail and password may cross a network unprotected.").or("false"),
-        key("user", Shape::Plain, "The user name."),
-        key("password", Shape::Secret, "The password."),
-        key("from", Shape::Described("an address, or Name <address>"), "Who mail is from.").required(),
-        key("ca_certificate", Shape::Plain, "Who vouches for the server, in PEM.").or("what this machine trusts"),
+        key("allow_plaintext", ValueType::Flag, "Mail and password may cross a network unprotected.").or("false"),
+        key("user", ValueType::Plain, "The user name."),
+        key("password", ValueType::Secret, "The password."),
+        key("from", ValueType::Described("an address, or Name <address>"), "Who mail is from.").required(),
+        key("ca_certificate", ValueType::Plain, "Who vouches for the server, in PEM.").or("what this machine trusts"),
     ],
     later: &[],
     rules: &[
@@ -59,16 +59,16 @@ pub(super) static SMTP: Table = Table {
     ],
 };
 
-pub(super) static SLACK: Table = Table {
+pub(super) static SLACK: SectionSpec = SectionSpec {
     title: "a slack destination",
     about: "More keys of a destination of `type: slack`: a bot's `token`, or the `webhook_url` of an incoming webhook.",
     keys: &[
-        key("token", Shape::Secret, "A bot's token (xoxb-…) with the scopes chat:write and channels:history."),
-        key("webhook_url", Shape::Secret, "The URL of an incoming webhook. A message there cannot be read back."),
-        key("base_url", Shape::Url, "Where the API is.").or("https://slack.com/api"),
+        key("token", ValueType::Secret, "A bot's token (xoxb-…) with the scopes chat:write and channels:history."),
+        key("webhook_url", ValueType::Secret, "The URL of an incoming webhook. A message there cannot be read back."),
+        key("base_url", ValueType::Url, "Where the API is.").or("https://slack.com/api"),
         key(
             "signing_secret",
-            Shape::Secret,
+            ValueType::Secret,
             "What Slack signs pressed buttons with; they come to /slack/interactions/NAME of the intake.",
         ),
     ],
@@ -87,7 +87,7 @@ pub(super) static SLACK: Table = Table {
     ],
 };
 
-pub(super) static SCRIPT: Table = Table {
+pub(super) static SCRIPT: SectionSpec = SectionSpec {
     title: "a script destination",
     about: "A destination of `type: script` has no keys of its own. It is always there under the name `script`; declare it to \
             change its concurrency or its rate.",
@@ -140,8 +140,8 @@ pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
         None => SLACK_URL.to_owned(),
     };
     let way = match (fields.node("token"), fields.node("webhook_url")) {
-        (Some(_), None) => SlackWay::Token(fields.secret("token")?),
-        (None, Some(_)) => SlackWay::Webhook(fields.secret("webhook_url")?),
+        (Some(_), None) => SlackTransport::Token(fields.secret("token")?),
+        (None, Some(_)) => SlackTransport::Webhook(fields.secret("webhook_url")?),
         _ => return None,
     };
     let signing_secret = match fields.node("signing_secret") {

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::plain::names_a_secret;
+use super::plaintext_secrets::names_a_secret;
 use super::reference::tables;
-use super::table::{Absent, Shape, Table};
-use super::things::{Thing, ThingName};
+use super::resources::{Resource, ResourceName};
+use super::table::{Absent, SectionSpec, ValueType};
 
 /// What became of a thing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// What it is, and its name.
-    pub thing: ThingName,
+    pub thing: ResourceName,
     /// The file that it stands in; in the newer one where it is in both.
     pub file: String,
     /// Whether it is in the older one.
@@ -38,8 +38,11 @@ pub struct FieldDifference {
 }
 
 /// Everything that differs, in the order of kinds and names.
-pub fn differences(before: &BTreeMap<ThingName, Thing>, after: &BTreeMap<ThingName, Thing>) -> Vec<Difference> {
-    let names: BTreeSet<&ThingName> = before.keys().chain(after.keys()).collect();
+pub fn differences(
+    before: &BTreeMap<ResourceName, Resource>,
+    after: &BTreeMap<ResourceName, Resource>,
+) -> Vec<Difference> {
+    let names: BTreeSet<&ResourceName> = before.keys().chain(after.keys()).collect();
     let mut found = vec![];
     for name in names {
         let (old, new) = (before.get(name), after.get(name));
@@ -59,7 +62,7 @@ pub fn differences(before: &BTreeMap<ThingName, Thing>, after: &BTreeMap<ThingNa
 }
 
 /// The tables whose keys such a thing has.
-fn tables_of(kind: &str, value: &Value) -> Vec<&'static Table> {
+fn tables_of(kind: &str, value: &Value) -> Vec<&'static SectionSpec> {
     let article = |title: &str| title == format!("a {kind}") || title == format!("an {kind}");
     let of_type = value.get("type").and_then(Value::as_str).map(|of_type| format!("{of_type} {kind}"));
     let own = |title: &str| {
@@ -77,7 +80,7 @@ struct Walk<'f> {
 }
 
 impl Walk<'_> {
-    fn compare(&mut self, old: &Value, new: &Value, tables: &[&'static Table]) {
+    fn compare(&mut self, old: &Value, new: &Value, tables: &[&'static SectionSpec]) {
         if old == new {
             return;
         }
@@ -110,7 +113,7 @@ impl Walk<'_> {
     }
 
     /// Items that have names are compared by them; their order may matter, so it is compared too.
-    fn compare_named(&mut self, old: &[(&str, &Value)], new: &[(&str, &Value)], tables: &[&'static Table]) {
+    fn compare_named(&mut self, old: &[(&str, &Value)], new: &[(&str, &Value)], tables: &[&'static SectionSpec]) {
         let find = |items: &[(&str, &Value)], name: &str| {
             items.iter().find(|(other, _)| *other == name).map(|(_, item)| (*item).clone())
         };
@@ -170,15 +173,15 @@ fn named(items: &[Value]) -> Option<Vec<(&str, &Value)>> {
 }
 
 /// The tables of what stands under a key.
-fn below(of: &[&'static Table], name: &str) -> Vec<&'static Table> {
+fn below(of: &[&'static SectionSpec], name: &str) -> Vec<&'static SectionSpec> {
     let title = of.iter().find_map(|table| table.key(name)).and_then(|key| match key.shape {
-        Shape::Table(title) | Shape::Tables(title) => Some(title),
+        ValueType::Table(title) | ValueType::Tables(title) => Some(title),
         _ => None,
     });
     tables().into_iter().filter(|table| Some(table.title) == title).collect()
 }
 
-fn default_of(of: &[&'static Table], name: &str) -> Option<&'static str> {
+fn default_of(of: &[&'static SectionSpec], name: &str) -> Option<&'static str> {
     match of.iter().find_map(|table| table.key(name))?.default {
         Absent::Default(text) => Some(text),
         Absent::Required | Absent::Nothing => None,
@@ -207,7 +210,7 @@ fn shown(value: &Value, secret: bool) -> String {
 mod tests {
     use super::*;
     use crate::config::Files;
-    use crate::config::things::things;
+    use crate::config::resources::things;
 
     fn told(before: &str, after: &str) -> Vec<String> {
         let [before, after] = [before, after].map(|text| things(&Files::from_texts([("a.yml", text)])));

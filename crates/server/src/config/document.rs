@@ -1,29 +1,33 @@
 //! What a document is: its keys say it.
 
+use super::diagnostics::Report;
 use super::fields::Fields;
-use super::node::{Entry, Node};
+use super::node::{YamlEntry, YamlNode};
 use super::problem::did_you_mean;
-use super::report::Report;
 use super::schema;
-use super::table::{Shape, Table, key};
+use super::table::{SectionSpec, ValueType, key};
 
-pub(super) static FILE: Table = Table {
+pub(super) static FILE: SectionSpec = SectionSpec {
     title: "a file",
     about: "A file holds one document, or several with `---` between them. Where it lies and what it is called does not matter: its keys say what it is.",
-    keys: &[key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1")],
+    keys: &[key("version", ValueType::OneOf(&["1"]), "The version of the language.").or("1")],
     later: &[],
     rules: &[],
 };
 
-pub(super) static DOCUMENT: Table = Table {
+pub(super) static DOCUMENT: SectionSpec = SectionSpec {
     title: "any document",
     about: "These sections may stand in any document, beside a flow or a worker too.",
     keys: &[
-        key("queues", Shape::Tables("a queue"), "Where jobs wait."),
-        key("destinations", Shape::Described("a map of names to destinations, or a list of them"), "Where effects go."),
+        key("queues", ValueType::Tables("a queue"), "Where jobs wait."),
+        key(
+            "destinations",
+            ValueType::Described("a map of names to destinations, or a list of them"),
+            "Where effects go.",
+        ),
         key(
             "policies",
-            Shape::Described("a map of names to policies, or a list of them"),
+            ValueType::Described("a map of names to policies, or a list of them"),
             "What has to hold before an effect happens.",
         ),
     ],
@@ -31,10 +35,10 @@ pub(super) static DOCUMENT: Table = Table {
     rules: &[],
 };
 
-pub(super) static POLICY: Table = Table {
+pub(super) static POLICY: SectionSpec = SectionSpec {
     title: "a policy document",
     about: "A document with nothing but `retry:` is the policy of every worker that has none of its own.",
-    keys: &[key("retry", Shape::Table("a retry policy"), "The policy.")],
+    keys: &[key("retry", ValueType::Table("a retry policy"), "The policy.")],
     later: &[],
     rules: &[],
 };
@@ -53,7 +57,7 @@ pub(super) enum What {
 }
 
 /// Says what a document is. A document that is none of ours gets a warning, and one that should be gets an error.
-pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
+pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> What {
     if node.is_null() {
         return What::Foreign;
     }
@@ -94,7 +98,7 @@ pub(super) fn classify(report: Report<'_>, node: &Node) -> What {
 }
 
 /// A document in which no key says what it is.
-fn unclear(report: Report<'_>, node: &Node, entries: &[Entry]) -> What {
+fn unclear(report: Report<'_>, node: &YamlNode, entries: &[YamlEntry]) -> What {
     if schema::is_schema(entries) {
         return What::Foreign;
     }

@@ -1,54 +1,54 @@
 //! `event:` to an [`EventMapping`].
 
 use sluice_domain::event::EventMapping;
-use sluice_domain::flow::{Admission, OnMismatch};
+use sluice_domain::flow::{OnMismatch, PayloadRules};
 use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
 
+use super::declarations::Declarations;
+use super::diagnostics::Report;
 use super::expression::{REQUEST, template};
 use super::fields::Fields;
-use super::names::Names;
-use super::node::{Kind, Node};
-use super::report::Report;
+use super::node::{YamlKind, YamlNode};
 use super::schema;
-use super::table::{Shape, Table, key};
+use super::table::{SectionSpec, ValueType, key};
 
-pub(super) static EVENT: Table = Table {
+pub(super) static EVENT: SectionSpec = SectionSpec {
     title: "an event",
     about: "How a payload becomes an event. A value is a path that starts with `body.` or `headers.`, text in which `{{ … }}` stands \
             for values, or plain text.",
     keys: &[
-        key("schema_version", Shape::Text, "The version of the event's shape; stands in every event.").or("1.0"),
-        key("mapping_version", Shape::Text, "Stands in every event; change it whenever the mapping changes.").or("1"),
-        key("type", Shape::Template, "What happened, such as lead.created.").or("the flow's name"),
-        key("id", Shape::Template, "The source's own id of the event."),
-        key("occurred_at", Shape::Template, "When it happened: RFC 3339 text or a Unix time."),
-        key("identity", Shape::Described("a map of names to values"), "Who it is about."),
+        key("schema_version", ValueType::Text, "The version of the event's shape; stands in every event.").or("1.0"),
+        key("mapping_version", ValueType::Text, "Stands in every event; change it whenever the mapping changes.").or("1"),
+        key("type", ValueType::Template, "What happened, such as lead.created.").or("the flow's name"),
+        key("id", ValueType::Template, "The source's own id of the event."),
+        key("occurred_at", ValueType::Template, "When it happened: RFC 3339 text or a Unix time."),
+        key("identity", ValueType::Described("a map of names to values"), "Who it is about."),
         key(
             "attributes",
-            Shape::Described("a map of names to values, or a list of fields of the body"),
+            ValueType::Described("a map of names to values, or a list of fields of the body"),
             "What is said about them.",
         )
         .or("the whole body"),
-        key("routing", Shape::Described("a map of names to values"), "Where it should go."),
+        key("routing", ValueType::Described("a map of names to values"), "Where it should go."),
         key(
             "required",
-            Shape::Described("a list of paths into the event, such as identity.email"),
+            ValueType::Described("a list of paths into the event, such as identity.email"),
             "A payload that lacks one of them does not match.",
         ),
         key(
             "schema",
-            Shape::Described("a JSON Schema, or the path of a file of this configuration that holds one"),
+            ValueType::Described("a JSON Schema, or the path of a file of this configuration that holds one"),
             "What the payload of this schema_version must be.",
         ),
         key(
             "on_mismatch",
-            Shape::OneOf(&["reject", "quarantine"]),
+            ValueType::OneOf(&["reject", "quarantine"]),
             "What is done with a payload that does not match or cannot be mapped: refused with the whole request, or kept for a \
              person.",
         )
         .or("reject; quarantine for one of several in a request"),
-        key("require_identity", Shape::Flag, "Whether an event that says nothing of who it is about waits for a person.")
+        key("require_identity", ValueType::Flag, "Whether an event that says nothing of who it is about waits for a person.")
             .or("true when `identity` is mapped and a worker writes into a CRM"),
     ],
     later: &[],
@@ -60,13 +60,13 @@ pub(super) struct ReadEvent {
     pub(super) mapping: EventMapping,
     /// Whether `type` is written, so that the sender's own does not take its place.
     pub(super) type_written: bool,
-    pub(super) admission: Admission,
+    pub(super) admission: PayloadRules,
 }
 
 /// Reads the section; without one the body is taken as it is.
-pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str, names: &Names) -> ReadEvent {
+pub(super) fn read(report: Report<'_>, node: Option<&YamlNode>, flow: &str, names: &Declarations) -> ReadEvent {
     let mut read =
-        ReadEvent { mapping: EventMapping::plain(flow), type_written: false, admission: Admission::default() };
+        ReadEvent { mapping: EventMapping::plain(flow), type_written: false, admission: PayloadRules::default() };
     let mapping = &mut read.mapping;
     let Some(fields) = node.and_then(|node| Fields::open(report, node, &[&EVENT])) else { return read };
     if let Some(version) = fields.text("schema_version") {
@@ -83,14 +83,14 @@ pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str, names: &
     mapping.occurred_at = fields.node("occurred_at").and_then(|node| value(report, node));
     mapping.identity = fields.node("identity").map(|node| section(report, node, "identity")).unwrap_or_default();
     mapping.attributes = fields.node("attributes").map(|node| match &node.kind {
-        Kind::List(items) => listed(report, items),
+        YamlKind::List(items) => listed(report, items),
         _ => section(report, node, "attributes"),
     });
     mapping.routing = fields.node("routing").map(|node| section(report, node, "routing")).unwrap_or_default();
     if let Some(node) = fields.node("required") {
         mapping.required = required(report, node, mapping);
     }
-    read.admission = Admission {
+    read.admission = PayloadRules {
         schema: fields.node("schema").and_then(|node| schema::read(report, node, names)),
         on_mismatch: match fields.one_of("on_mismatch") {
             Some("reject") => OnMismatch::Reject,
@@ -113,7 +113,7 @@ pub(super) fn read(report: Report<'_>, node: Option<&Node>, flow: &str, names: &
 }
 
 /// A value of the mapping. A plain path is an expression here, so that the common case needs no braces.
-fn value(report: Report<'_>, node: &Node) -> Option<Template> {
+fn value(report: Report<'_>, node: &YamlNode) -> Option<Template> {
     if let Some(text) = node.text()
         && ["body.", "headers.", "body["].iter().any(|root| text.starts_with(root))
         && Path::parse(text).is_some()
@@ -123,7 +123,7 @@ fn value(report: Report<'_>, node: &Node) -> Option<Template> {
     template(report, node, REQUEST)
 }
 
-fn section(report: Report<'_>, node: &Node, name: &str) -> Vec<(String, Template)> {
+fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Template)> {
     let Some(entries) = node.entries() else {
         report
             .error(
@@ -138,7 +138,7 @@ fn section(report: Report<'_>, node: &Node, name: &str) -> Vec<(String, Template
 }
 
 /// `[first_name, company.name]`: fields of the body under their own last name.
-fn listed(report: Report<'_>, items: &[Node]) -> Vec<(String, Template)> {
+fn listed(report: Report<'_>, items: &[YamlNode]) -> Vec<(String, Template)> {
     let mut attributes: Vec<(String, Template)> = vec![];
     for item in items {
         let text = item.text().unwrap_or_default();
@@ -166,7 +166,7 @@ fn listed(report: Report<'_>, items: &[Node]) -> Vec<(String, Template)> {
 
 const SHAPE: [&str; 6] = ["schema_version", "event_id", "event_type", "source", "occurred_at", "idempotency_key"];
 
-fn required(report: Report<'_>, node: &Node, mapping: &EventMapping) -> Vec<(String, Path)> {
+fn required(report: Report<'_>, node: &YamlNode, mapping: &EventMapping) -> Vec<(String, Path)> {
     let Some(items) = node.items() else {
         report.error(
             node.span,
@@ -192,7 +192,7 @@ fn required(report: Report<'_>, node: &Node, mapping: &EventMapping) -> Vec<(Str
 }
 
 /// A required field that the mapping never fills would refuse every event.
-fn check_reachable(report: Report<'_>, item: &Node, text: &str, path: &Path, mapping: &EventMapping) {
+fn check_reachable(report: Report<'_>, item: &YamlNode, text: &str, path: &Path, mapping: &EventMapping) {
     let Some(Segment::Key(first)) = path.0.first() else { return };
     let names = |section: &[(String, Template)]| section.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let open = mapping.attributes.is_none();

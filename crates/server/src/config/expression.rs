@@ -3,9 +3,9 @@
 use serde_json::Value;
 use sluice_domain::template::{Expression, Scope, Template};
 
-use super::node::{Kind, Node, Span};
+use super::diagnostics::Report;
+use super::node::{Span, YamlKind, YamlNode};
 use super::problem::did_you_mean;
-use super::report::Report;
 
 /// What an expression can see.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ pub(super) fn expression(report: Report<'_>, span: Span, source: &str, visible: 
 }
 
 /// Reads a condition: an expression, in `{{ }}` or not.
-pub(super) fn condition(report: Report<'_>, node: &Node, visible: Visible<'_>) -> Option<Expression> {
+pub(super) fn condition(report: Report<'_>, node: &YamlNode, visible: Visible<'_>) -> Option<Expression> {
     let Some(text) = node.text() else {
         report.error(node.span, "wrong-type", format!("`if` must be an expression, and this is {}", node.describe()));
         return None;
@@ -112,17 +112,17 @@ pub(super) fn condition(report: Report<'_>, node: &Node, visible: Visible<'_>) -
 }
 
 /// Reads a value with templates in it, whatever its shape.
-pub(super) fn template(report: Report<'_>, node: &Node, visible: Visible<'_>) -> Option<Template> {
+pub(super) fn template(report: Report<'_>, node: &YamlNode, visible: Visible<'_>) -> Option<Template> {
     match &node.kind {
-        Kind::Scalar(scalar) => match scalar.to_value() {
+        YamlKind::Scalar(scalar) => match scalar.to_value() {
             Value::String(text) => text_template(report, node.span, &text, visible),
             value => Some(Template::Literal(value)),
         },
-        Kind::List(items) => {
+        YamlKind::List(items) => {
             let items: Vec<_> = items.iter().map(|item| template(report, item, visible)).collect();
             items.into_iter().collect::<Option<_>>().map(Template::List)
         }
-        Kind::Map(entries) => {
+        YamlKind::Map(entries) => {
             let entries: Vec<_> = entries
                 .iter()
                 .map(|entry| Some((entry.key.clone(), template(report, &entry.value, visible)?)))

@@ -4,20 +4,20 @@ use serde_json::Value;
 use sluice_domain::template::{Piece, Template};
 use sluice_domain::verify::SecretValue;
 
-use super::node::{Entry, Node, Span};
-use super::plain::secret_in_file;
+use super::diagnostics::Report;
+use super::node::{Span, YamlEntry, YamlNode};
+use super::plaintext_secrets::secret_in_file;
 use super::problem::did_you_mean;
-use super::report::Report;
 use super::rule::Holds;
-use super::table::{Absent, Key, Shape, Table};
+use super::table::{Absent, KeySpec, SectionSpec, ValueType};
 
 /// A map that is being read.
 pub(super) struct Fields<'n, 'r> {
     pub(super) report: Report<'r>,
     /// Where the map stands.
     pub(super) span: Span,
-    tables: Vec<&'static Table>,
-    entries: &'n [Entry],
+    tables: Vec<&'static SectionSpec>,
+    entries: &'n [YamlEntry],
     /// What unknown keys were probably meant to be: their absence is not a second problem.
     meant: Vec<&'static str>,
 }
@@ -25,19 +25,27 @@ pub(super) struct Fields<'n, 'r> {
 impl<'n, 'r> Fields<'n, 'r> {
     /// Opens a map whose keys are those of the tables. What is not a map is a problem, and so is
     /// each key that no table has, and each one that must be there and is not.
-    pub(super) fn open(report: Report<'r>, node: &'n Node, tables: &[&'static Table]) -> Option<Fields<'n, 'r>> {
+    pub(super) fn open(
+        report: Report<'r>,
+        node: &'n YamlNode,
+        tables: &[&'static SectionSpec],
+    ) -> Option<Fields<'n, 'r>> {
         Fields::open_except(report, node, tables, &[])
     }
 
     /// The same for a thing whose name may stand elsewhere.
-    pub(super) fn open_named(report: Report<'r>, node: &'n Node, tables: &[&'static Table]) -> Option<Fields<'n, 'r>> {
+    pub(super) fn open_named(
+        report: Report<'r>,
+        node: &'n YamlNode,
+        tables: &[&'static SectionSpec],
+    ) -> Option<Fields<'n, 'r>> {
         Fields::open_except(report, node, tables, &["name"])
     }
 
     fn open_except(
         report: Report<'r>,
-        node: &'n Node,
-        tables: &[&'static Table],
+        node: &'n YamlNode,
+        tables: &[&'static SectionSpec],
         elsewhere: &[&str],
     ) -> Option<Fields<'n, 'r>> {
         let title = tables.first().map_or("a map", |table| table.title);
@@ -97,7 +105,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         self.meant.contains(&name)
     }
 
-    fn check_key(&mut self, entry: &Entry, title: &str) {
+    fn check_key(&mut self, entry: &YamlEntry, title: &str) {
         let name = entry.key.as_str();
         if let Some(key) = self.key(name) {
             if entry.value.is_null() {
@@ -124,18 +132,18 @@ impl<'n, 'r> Fields<'n, 'r> {
         }
     }
 
-    pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
+    pub(super) fn key(&self, name: &str) -> Option<&'static KeySpec> {
         self.tables.iter().find_map(|table| table.key(name))
     }
 
     /// What stands under a key that a table has.
-    pub(super) fn node(&self, name: &'static str) -> Option<&'n Node> {
+    pub(super) fn node(&self, name: &'static str) -> Option<&'n YamlNode> {
         debug_assert!(self.key(name).is_some(), "`{name}` is read and stands in no table");
         self.entries.iter().find(|entry| entry.key == name).map(|entry| &entry.value).filter(|node| !node.is_null())
     }
 
     /// What stands under a key that a table may have.
-    pub(super) fn node_if_known(&self, name: &'static str) -> Option<&'n Node> {
+    pub(super) fn node_if_known(&self, name: &'static str) -> Option<&'n YamlNode> {
         self.key(name).and_then(|key| self.node(key.name))
     }
 
@@ -149,7 +157,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.value.span)
     }
 
-    pub(super) fn wrong<T>(&self, name: &'static str, node: &Node) -> Option<T> {
+    pub(super) fn wrong<T>(&self, name: &'static str, node: &YamlNode) -> Option<T> {
         let shape = self.key(name).map_or_else(String::new, |key| key.shape.describe());
         let written = match node.text() {
             Some(text) if text.len() <= 60 => format!("`{text}`"),
@@ -187,7 +195,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         let node = self.node(name)?;
         let number = node.text().and_then(|text| text.parse().ok());
         match (number, self.key(name).map(|key| key.shape)) {
-            (Some(number), Some(Shape::Count(min, max))) if (min..=max).contains(&number) => Some(number),
+            (Some(number), Some(ValueType::Count(min, max))) if (min..=max).contains(&number) => Some(number),
             _ => self.wrong(name, node),
         }
     }
@@ -197,7 +205,9 @@ impl<'n, 'r> Fields<'n, 'r> {
         let node = self.node(name)?;
         let number: Option<f64> = node.text().and_then(|text| text.parse().ok());
         match (number, self.key(name).map(|key| key.shape)) {
-            (Some(number), Some(Shape::Number(min, max))) if (f64::from(min)..=f64::from(max)).contains(&number) => {
+            (Some(number), Some(ValueType::Number(min, max)))
+                if (f64::from(min)..=f64::from(max)).contains(&number) =>
+            {
                 Some(number)
             }
             _ => self.wrong(name, node),
@@ -208,10 +218,10 @@ impl<'n, 'r> Fields<'n, 'r> {
     pub(super) fn one_of(&self, name: &'static str) -> Option<&'static str> {
         let node = self.node(name)?;
         let text = node.text().or_else(|| self.wrong(name, node))?;
-        let Some(Shape::OneOf(words)) = self.key(name).map(|key| key.shape) else { return None };
+        let Some(ValueType::OneOf(words)) = self.key(name).map(|key| key.shape) else { return None };
         let found = words.iter().copied().find(|word| word.eq_ignore_ascii_case(text));
         if found.is_none() {
-            let shape = Shape::OneOf(words).describe();
+            let shape = ValueType::OneOf(words).describe();
             self.report.error(node.span, "bad-value", format!("`{name}` must be {shape}, and this is `{text}`")).meant(
                 text,
                 words.iter().copied(),
@@ -237,7 +247,7 @@ pub(super) enum Literal {
 }
 
 /// Text in which `${secrets.NAME}` is replaced now.
-pub(super) fn secret_text(report: Report<'_>, node: &Node, name: &str, literal: Literal) -> Option<SecretValue> {
+pub(super) fn secret_text(report: Report<'_>, node: &YamlNode, name: &str, literal: Literal) -> Option<SecretValue> {
     let Some(text) = node.text() else {
         report.error(node.span, "wrong-type", format!("`{name}` must be text, and this is {}", node.describe()));
         return None;
@@ -301,10 +311,10 @@ pub(super) fn check_name(report: Report<'_>, span: Span, name: &str) -> bool {
     good
 }
 
-fn first_key_or(node: &Node) -> Span {
+fn first_key_or(node: &YamlNode) -> Span {
     node.entries().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key_span)
 }
 
-fn list_keys(tables: &[&'static Table]) -> String {
+fn list_keys(tables: &[&'static SectionSpec]) -> String {
     tables.iter().flat_map(|table| table.keys).map(|key| key.name).collect::<Vec<_>>().join(", ")
 }

@@ -2,74 +2,78 @@
 
 use std::sync::Arc;
 
-use sluice_domain::flow::{Admission, Enqueue, Flow};
+use sluice_domain::flow::{Enqueue, Flow, PayloadRules};
 use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
 
+use super::declarations::{Declarations, SourceLocation};
+use super::diagnostics::Report;
 use super::document::DOCUMENT;
 use super::event;
 use super::expression::{ACCEPTED, condition, expression, text_template};
 use super::fields::{Fields, check_name};
 use super::known_fields;
-use super::names::{Names, Place};
-use super::node::{Node, Span};
+use super::node::{Span, YamlNode};
 use super::path_list;
 use super::problem::did_you_mean;
-use super::report::Report;
-use super::rule::{Rule, same};
-use super::table::{Shape, Table, key};
+use super::rule::{KeyRule, same};
+use super::table::{SectionSpec, ValueType, key};
 use super::trigger::{self, Trigger};
 
-pub(super) static FLOW: Table = Table {
+pub(super) static FLOW: SectionSpec = SectionSpec {
     title: "a flow",
     about: "How a source's requests become events. A document with `triggers:` is a flow.",
     keys: &[
-        key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1"),
-        key("name", Shape::Name, "Its name.").required(),
-        key("source", Shape::Name, "Who sends.").or("the flow's name"),
-        key("triggers", Shape::Tables("a trigger"), "What starts it.").required(),
-        key("event", Shape::Table("an event"), "How the payload becomes an event.")
+        key("version", ValueType::OneOf(&["1"]), "The version of the language.").or("1"),
+        key("name", ValueType::Name, "Its name.").required(),
+        key("source", ValueType::Name, "Who sends.").or("the flow's name"),
+        key("triggers", ValueType::Tables("a trigger"), "What starts it.").required(),
+        key("event", ValueType::Table("an event"), "How the payload becomes an event.")
             .or("the body as it is, with the id, type and time that are known of the sender"),
         key(
             "drop",
-            Shape::Described("a list of paths into the body, or headers.NAME"),
+            ValueType::Described("a list of paths into the body, or headers.NAME"),
             "Fields that are taken out before anything is stored. A path through a list means every item of it.",
         )
         .or("what is known to be a secret of the sender"),
-        key("steps", Shape::Tables("a step of a flow"), "Which queues the event goes to.")
+        key("steps", ValueType::Tables("a step of a flow"), "Which queues the event goes to.")
             .or("none: playbooks for its type of event work on it"),
-        key("responses", Shape::Table("responses"), "What a sender is answered."),
+        key("responses", ValueType::Table("responses"), "What a sender is answered."),
     ],
     later: &["schedule", "on"],
     rules: &[],
 };
 
 /// A step has one name.
-pub(super) const NAME_OR_ID: Rule = same(&["name", "id"], "`id` and `name` say the same thing");
+pub(super) const NAME_OR_ID: KeyRule = same(&["name", "id"], "`id` and `name` say the same thing");
 
-pub(super) static FLOW_STEP: Table = Table {
+pub(super) static FLOW_STEP: SectionSpec = SectionSpec {
     title: "a step of a flow",
     about: "Puts the event into a queue.",
     keys: &[
-        key("name", Shape::Name, "Its name.").or("the queue's name"),
-        key("id", Shape::Name, "The same."),
-        key("if", Shape::Condition, "Only if this holds."),
-        key("queue", Shape::Described("the name of a queue, or a map with name, body_from and key_from"), "The queue.")
-            .required(),
+        key("name", ValueType::Name, "Its name.").or("the queue's name"),
+        key("id", ValueType::Name, "The same."),
+        key("if", ValueType::Condition, "Only if this holds."),
+        key(
+            "queue",
+            ValueType::Described("the name of a queue, or a map with name, body_from and key_from"),
+            "The queue.",
+        )
+        .required(),
     ],
     later: &["run", "uses", "with", "foreach", "queue_pull"],
     rules: &[NAME_OR_ID],
 };
 
-pub(super) static ENQUEUE: Table = Table {
+pub(super) static ENQUEUE: SectionSpec = SectionSpec {
     title: "the queue of a step",
     about: "The queue, and what the worker sees.",
     keys: &[
-        key("name", Shape::Name, "The queue.").required(),
-        key("body_from", Shape::Expression("request.body"), "What the worker sees as `body`.").or("request.body"),
+        key("name", ValueType::Name, "The queue.").required(),
+        key("body_from", ValueType::Expression("request.body"), "What the worker sees as `body`.").or("request.body"),
         key(
             "key_from",
-            Shape::Described("what the trigger's key_from says"),
+            ValueType::Described("what the trigger's key_from says"),
             "Accepted when it says the same as the trigger: an event has one key.",
         ),
     ],
@@ -77,15 +81,15 @@ pub(super) static ENQUEUE: Table = Table {
     rules: &[],
 };
 
-pub(super) static RESPONSES: Table = Table {
+pub(super) static RESPONSES: SectionSpec = SectionSpec {
     title: "responses",
     about: "What a sender is answered. These are the only answers there are: a repeat gets the first one.",
     keys: &[
-        key("deduplicated_from", Shape::OneOf(&["idempotency"]), "A repeat is answered with the first result.")
+        key("deduplicated_from", ValueType::OneOf(&["idempotency"]), "A repeat is answered with the first result.")
             .or("idempotency"),
         key(
             "success_from",
-            Shape::Described("step:NAME"),
+            ValueType::Described("step:NAME"),
             "The step after which a request is answered: once it is in its queue.",
         ),
     ],
@@ -96,12 +100,12 @@ pub(super) static RESPONSES: Table = Table {
 /// A flow and where its address was written.
 pub(super) struct ReadFlow {
     pub(super) name: (String, Span),
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     pub(super) flow: Arc<Flow>,
 }
 
 /// Reads a document: one flow for each of its triggers.
-pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Vec<ReadFlow> {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Vec<ReadFlow> {
     let Some(fields) = Fields::open(report, node, &[&FLOW, &DOCUMENT]) else { return vec![] };
     fields.one_of("version");
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
@@ -117,7 +121,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Vec<ReadFl
         trigger.body.dropped.extend(dropped.iter().cloned());
         trigger.body.dropped_headers.extend(dropped_headers.iter().cloned());
         let name = if index == 0 { name.to_owned() } else { format!("{name}#{}", index + 1) };
-        let place = Place::new(report, trigger.path_span);
+        let place = SourceLocation::new(report, trigger.path_span);
         let flow = assemble(&name, source, trigger, &event.admission, &enqueue);
         ReadFlow { name: (name, name_span), place, flow: Arc::new(flow) }
     };
@@ -125,7 +129,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Vec<ReadFl
 }
 
 /// Paths into the body, and names of headers.
-fn read_drop(report: Report<'_>, node: &Node) -> (Vec<Path>, Vec<String>) {
+fn read_drop(report: Report<'_>, node: &YamlNode) -> (Vec<Path>, Vec<String>) {
     let (headers, paths): (Vec<Path>, Vec<Path>) = path_list::read(report, node, "drop")
         .into_iter()
         .partition(|path| path.split_root().is_some_and(|(root, rest)| root == "headers" && !rest.is_empty()));
@@ -136,7 +140,7 @@ fn read_drop(report: Report<'_>, node: &Node) -> (Vec<Path>, Vec<String>) {
     (paths, headers.iter().filter_map(name).collect())
 }
 
-fn assemble(name: &str, source: &str, trigger: Trigger, admission: &Admission, enqueue: &[Enqueue]) -> Flow {
+fn assemble(name: &str, source: &str, trigger: Trigger, admission: &PayloadRules, enqueue: &[Enqueue]) -> Flow {
     let known_fields = known_fields::of(&trigger, admission, enqueue);
     Flow {
         name: name.to_owned(),
@@ -147,7 +151,7 @@ fn assemble(name: &str, source: &str, trigger: Trigger, admission: &Admission, e
         rate_limit: trigger.rate_limit,
         secret_limits: trigger.secret_limits,
         body_bytes_max: trigger.body_bytes_max,
-        admission: Admission { known_fields, ..admission.clone() },
+        admission: PayloadRules { known_fields, ..admission.clone() },
         body: trigger.body,
         event: trigger.event,
         enqueue: enqueue.to_vec(),
@@ -156,7 +160,7 @@ fn assemble(name: &str, source: &str, trigger: Trigger, admission: &Admission, e
     }
 }
 
-fn read_steps(fields: &Fields<'_, '_>, names: &Names, triggers: &[Trigger]) -> Vec<Enqueue> {
+fn read_steps(fields: &Fields<'_, '_>, names: &Declarations, triggers: &[Trigger]) -> Vec<Enqueue> {
     let report = fields.report;
     let Some(node) = fields.node("steps") else { return vec![] };
     let Some(items) = node.items() else {
@@ -180,7 +184,7 @@ fn read_steps(fields: &Fields<'_, '_>, names: &Names, triggers: &[Trigger]) -> V
     steps
 }
 
-fn read_step(report: Report<'_>, node: &Node, names: &Names, triggers: &[Trigger]) -> Option<Enqueue> {
+fn read_step(report: Report<'_>, node: &YamlNode, names: &Declarations, triggers: &[Trigger]) -> Option<Enqueue> {
     let fields = Fields::open(report, node, &[&FLOW_STEP])?;
     let name = step_name(&fields);
     let condition = fields.node("if").and_then(|node| condition(report, node, ACCEPTED));
@@ -225,7 +229,7 @@ pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> 
 }
 
 /// `request.body` is what a worker sees anyway.
-fn read_body(report: Report<'_>, node: &Node) -> Option<Expression> {
+fn read_body(report: Report<'_>, node: &YamlNode) -> Option<Expression> {
     let Some(text) = node.text().map(str::trim) else {
         report.error(
             node.span,
@@ -249,7 +253,7 @@ fn read_body(report: Report<'_>, node: &Node) -> Option<Expression> {
     read.filter(|expression| !matches!(expression.source(), "request.body" | "body"))
 }
 
-fn check_key(report: Report<'_>, node: &Node, triggers: &[Trigger]) {
+fn check_key(report: Report<'_>, node: &YamlNode, triggers: &[Trigger]) {
     let same = |trigger: &Trigger| trigger.key_written.as_ref().is_some_and(|written| *written == node.to_value());
     if !triggers.iter().all(same) {
         report
@@ -258,7 +262,7 @@ fn check_key(report: Report<'_>, node: &Node, triggers: &[Trigger]) {
     }
 }
 
-fn read_responses(report: Report<'_>, node: &Node, steps: &[Enqueue]) {
+fn read_responses(report: Report<'_>, node: &YamlNode, steps: &[Enqueue]) {
     let Some(fields) = Fields::open(report, node, &[&RESPONSES]) else { return };
     fields.one_of("deduplicated_from");
     let Some(text) = fields.text("success_from") else { return };

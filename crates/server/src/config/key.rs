@@ -6,32 +6,36 @@ use sluice_domain::key::{KeyPart, KeyStrategy};
 use sluice_domain::path::Segment;
 use sluice_domain::template::{Expression, Piece, Template};
 
+use super::diagnostics::Report;
 use super::expression::{REQUEST, expression, text_template};
 use super::fields::Fields;
-use super::node::{Kind, Node, Span};
+use super::node::{Span, YamlKind, YamlNode};
 use super::path_list;
-use super::report::Report;
 use super::rule::{at_least_one, at_most_one, needs};
-use super::table::{Shape, Table, key};
+use super::table::{SectionSpec, ValueType, key};
 
-pub(super) static KEY_FROM: Table = Table {
+pub(super) static KEY_FROM: SectionSpec = SectionSpec {
     title: "a key",
     about: "`key_from:` is `header:NAME`, a path such as `body.id`, an expression, a list of these whose values are joined, \
             `fingerprint`, or a map with one of these keys. In a list `source`, `event_type`, `event_id` and `tenant` stand for \
             those of the event, so the usual key is [source, event_type, event_id]. An email address or a phone number \
             becomes a digest in every key.",
     keys: &[
-        key("first_of", Shape::Described("a list of keys"), "The first one that has a value gives the key."),
-        key("fields", Shape::Described("a list of parts"), "What it is about, for a key with `bucket`."),
+        key("first_of", ValueType::Described("a list of keys"), "The first one that has a value gives the key."),
+        key("fields", ValueType::Described("a list of parts"), "What it is about, for a key with `bucket`."),
         key(
             "bucket",
-            Shape::Between(Duration::from_secs(1), Duration::from_secs(7 * 86_400)),
+            ValueType::Between(Duration::from_secs(1), Duration::from_secs(7 * 86_400)),
             "Two of the same in one stretch of this length are one, and so are two that an edge splits: at most half a stretch \
              apart is always one, one and a half is always two.",
         ),
-        key("at", Shape::Described("a path"), "The sender's own moment of the event, for `bucket`.")
+        key("at", ValueType::Described("a path"), "The sender's own moment of the event, for `bucket`.")
             .or("event.occurred_at"),
-        key("fingerprint", Shape::Table("a fingerprint"), "A digest of the body, whatever the order of its members."),
+        key(
+            "fingerprint",
+            ValueType::Table("a fingerprint"),
+            "A digest of the body, whatever the order of its members.",
+        ),
     ],
     later: &[],
     rules: &[
@@ -56,12 +60,12 @@ pub(super) static KEY_FROM: Table = Table {
     ],
 };
 
-pub(super) static FINGERPRINT: Table = Table {
+pub(super) static FINGERPRINT: SectionSpec = SectionSpec {
     title: "a fingerprint",
     about: "A digest of the content.",
     keys: &[key(
         "volatile",
-        Shape::Described("a list of paths into the body"),
+        ValueType::Described("a list of paths into the body"),
         "Fields that change on a resend and do not count.",
     )],
     later: &[],
@@ -83,22 +87,22 @@ pub(super) struct Known<'a> {
 }
 
 /// Reads every strategy, in order.
-pub(super) fn read(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrategy> {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyStrategy> {
     match &node.kind {
-        Kind::Scalar(_) => read_text(report, node, known).into_iter().collect(),
-        Kind::List(items) if items.is_empty() => {
+        YamlKind::Scalar(_) => read_text(report, node, known).into_iter().collect(),
+        YamlKind::List(items) if items.is_empty() => {
             report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
             vec![]
         }
-        Kind::List(items) => {
+        YamlKind::List(items) => {
             let parts = items.iter().flat_map(|item| read_part(report, item, known)).collect();
             vec![KeyStrategy::Parts(parts)]
         }
-        Kind::Map(_) => read_map(report, node, known),
+        YamlKind::Map(_) => read_map(report, node, known),
     }
 }
 
-fn read_map(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyStrategy> {
+fn read_map(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyStrategy> {
     let Some(fields) = Fields::open(report, node, &[&KEY_FROM]) else { return vec![] };
     let present: Vec<&'static str> = WAYS.iter().copied().filter(|name| fields.node(name).is_some()).collect();
     match present.as_slice() {
@@ -126,7 +130,7 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
         None => read_part(report, list, known),
     };
     if parts.is_empty() {
-        if list.items().is_some_and(<[Node]>::is_empty) {
+        if list.items().is_some_and(<[YamlNode]>::is_empty) {
             report.error(list.span, "bad-key", "a key needs at least one part").hint(FORMS);
         }
         return None;
@@ -151,13 +155,13 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
     Some(KeyStrategy::Bucket { parts, at: at?, width })
 }
 
-fn read_fingerprint(report: Report<'_>, node: &Node) -> KeyStrategy {
+fn read_fingerprint(report: Report<'_>, node: &YamlNode) -> KeyStrategy {
     let list = Fields::open(report, node, &[&FINGERPRINT]).and_then(|fields| fields.node("volatile"));
     let volatile = list.map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
     KeyStrategy::Fingerprint { volatile }
 }
 
-fn read_text(report: Report<'_>, node: &Node, known: Known<'_>) -> Option<KeyStrategy> {
+fn read_text(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Option<KeyStrategy> {
     let Some(text) = words(node) else {
         report.error(node.span, "bad-key", "a key needs at least one part").hint(FORMS);
         return None;
@@ -174,7 +178,7 @@ fn read_text(report: Report<'_>, node: &Node, known: Known<'_>) -> Option<KeyStr
 }
 
 /// Text that says something. A bare number or flag would be the same for every request.
-fn words(node: &Node) -> Option<&str> {
+fn words(node: &YamlNode) -> Option<&str> {
     node.text().map(str::trim).filter(|text| !text.is_empty() && node.to_value().is_string())
 }
 
@@ -191,7 +195,7 @@ fn check_header(report: Report<'_>, span: Span, name: &str) {
 }
 
 /// One part of a key. Text around `{{ }}` is kept, apart from what only separates: the parts are joined anyway.
-fn read_part(report: Report<'_>, node: &Node, known: Known<'_>) -> Vec<KeyPart> {
+fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPart> {
     let Some(text) = words(node) else {
         report
             .error(node.span, "bad-key", format!("a part of a key is text, and this is {}", node.describe()))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_domain::flow::{Admission, Enqueue};
+use sluice_domain::flow::{Enqueue, PayloadRules};
 use sluice_domain::hash::Set;
 use sluice_domain::key::{KeyPart, KeyStrategy};
 use sluice_domain::path::Segment;
@@ -11,7 +11,7 @@ use sluice_domain::template::Expression;
 use super::trigger::Trigger;
 
 /// The members that the schema names or that anything reads; `None` if the flow takes everything as it comes.
-pub(super) fn of(trigger: &Trigger, admission: &Admission, enqueue: &[Enqueue]) -> Option<Arc<Set<String>>> {
+pub(super) fn of(trigger: &Trigger, admission: &PayloadRules, enqueue: &[Enqueue]) -> Option<Arc<Set<String>>> {
     let event = &trigger.event;
     if event.attributes.is_none() && admission.schema.is_none() {
         return None;

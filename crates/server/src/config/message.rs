@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use sluice_domain::template::{Messages, Part, ROOTS};
 
+use super::declarations::Declarations;
+use super::diagnostics::{Diagnostics, Report};
 use super::expression::{FUNCTIONS, Visible};
-use super::names::Names;
-use super::node::{Node, Span};
+use super::node::{Span, YamlNode};
 use super::problem::did_you_mean;
 use super::read::Files;
-use super::report::{Desk, Report};
 
 /// The directory in which messages lie, at the top of the configuration.
 pub(super) const DIRECTORY: &str = "templates";
@@ -23,7 +23,7 @@ pub(super) fn part_of(path: &str) -> Option<(&str, Part)> {
 }
 
 /// Reads every message.
-pub(super) fn read_all(desk: &Desk<'_>, files: &Files) -> Messages {
+pub(super) fn read_all(desk: &Diagnostics<'_>, files: &Files) -> Messages {
     let mut messages = Messages::default();
     let parts: Vec<(&str, &str, Part, &str)> =
         files.iter().filter_map(|(path, text)| part_of(path).map(|(name, part)| (path, name, part, text))).collect();
@@ -81,8 +81,8 @@ fn root_of(name: &str) -> &str {
 /// Checks the message that a step sends: that it is there, and that everything it reads can be there.
 pub(super) fn check_step(
     report: Report<'_>,
-    with: Option<&Node>,
-    names: &Names,
+    with: Option<&YamlNode>,
+    names: &Declarations,
     visible: Visible<'_>,
     safer: &BTreeMap<String, String>,
 ) {
@@ -101,8 +101,8 @@ pub(super) fn check_name(
     report: Report<'_>,
     span: Span,
     name: &str,
-    vars: Option<&Node>,
-    names: &Names,
+    vars: Option<&YamlNode>,
+    names: &Declarations,
     visible: Visible<'_>,
 ) {
     let Some(message) = names.messages.get(name) else {
@@ -131,7 +131,7 @@ pub(super) fn check_name(
             }
             (Some("vars"), Some(wanted)) => {
                 let given: Option<Vec<&str>> = vars
-                    .map_or(Some(&[][..]), Node::entries)
+                    .map_or(Some(&[][..]), YamlNode::entries)
                     .map(|entries| entries.iter().map(|entry| entry.key.as_str()).collect());
                 if let Some(given) = given.filter(|given| !given.contains(&wanted)) {
                     report

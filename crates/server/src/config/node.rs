@@ -17,22 +17,22 @@ pub struct Span {
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct YamlNode {
     /// Where.
     pub span: Span,
     /// What.
-    pub kind: Kind,
+    pub kind: YamlKind,
 }
 
 /// What a node is.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum YamlKind {
     /// Text, or something that reads as a number, a flag or nothing when it has no quotes.
     Scalar(Scalar),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// Names to values, in the order written.
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 /// A scalar as it was written.
@@ -46,20 +46,20 @@ pub struct Scalar {
 
 /// One line of a map.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct YamlEntry {
     /// The name.
     pub key: String,
     /// Where the name stands.
     pub key_span: Span,
     /// The value.
-    pub value: Node,
+    pub value: YamlNode,
 }
 
-impl Node {
+impl YamlNode {
     /// The scalar that this is.
     pub fn scalar(&self) -> Option<&Scalar> {
         match &self.kind {
-            Kind::Scalar(scalar) => Some(scalar),
+            YamlKind::Scalar(scalar) => Some(scalar),
             _ => None,
         }
     }
@@ -70,17 +70,17 @@ impl Node {
     }
 
     /// The entries of a map.
-    pub fn entries(&self) -> Option<&[Entry]> {
+    pub fn entries(&self) -> Option<&[YamlEntry]> {
         match &self.kind {
-            Kind::Map(entries) => Some(entries),
+            YamlKind::Map(entries) => Some(entries),
             _ => None,
         }
     }
 
     /// The items of a list.
-    pub fn items(&self) -> Option<&[Node]> {
+    pub fn items(&self) -> Option<&[YamlNode]> {
         match &self.kind {
-            Kind::List(items) => Some(items),
+            YamlKind::List(items) => Some(items),
             _ => None,
         }
     }
@@ -91,16 +91,16 @@ impl Node {
     }
 
     /// The value of this name in a map.
-    pub fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&YamlNode> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
     /// The value as JSON.
     pub fn to_value(&self) -> Value {
         match &self.kind {
-            Kind::Scalar(scalar) => scalar.to_value(),
-            Kind::List(items) => Value::Array(items.iter().map(Node::to_value).collect()),
-            Kind::Map(entries) => {
+            YamlKind::Scalar(scalar) => scalar.to_value(),
+            YamlKind::List(items) => Value::Array(items.iter().map(YamlNode::to_value).collect()),
+            YamlKind::Map(entries) => {
                 Value::Object(entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect())
             }
         }
@@ -109,9 +109,9 @@ impl Node {
     /// What stands here, in words.
     pub fn describe(&self) -> &'static str {
         match &self.kind {
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a map",
-            Kind::Scalar(scalar) => match scalar.to_value() {
+            YamlKind::List(_) => "a list",
+            YamlKind::Map(_) => "a map",
+            YamlKind::Scalar(scalar) => match scalar.to_value() {
                 Value::Null => "nothing",
                 Value::Bool(_) => "true or false",
                 Value::Number(_) => "a number",

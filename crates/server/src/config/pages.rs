@@ -7,8 +7,8 @@ use sluice_domain::action::Action;
 use sluice_domain::template::{Expression, Function, Scope};
 
 use super::expression::{ACCEPTED, REQUEST, WORKED, WORKED_ITEM};
+use super::parameters;
 use super::reference::{cell, tables, write_table};
-use super::with;
 
 /// The tables that stand on the page about steps, in this order, and not on the page about the configuration.
 pub(super) const STEPS: [&str; 13] = [
@@ -69,7 +69,7 @@ pub fn actions() -> String {
 fn write_action(page: &mut String, action: Action) {
     let spec = action.spec();
     let destination = match spec.destination_required {
-        _ if action.is_inner() => "Stays inside: it has no destination.".to_owned(),
+        _ if action.is_internal() => "Stays inside: it has no destination.".to_owned(),
         true => format!("Needs a destination of type `{}`.", spec.destination),
         false => format!("Uses a destination of type `{}`, or a built-in one when none is named.", spec.destination),
     };
@@ -80,7 +80,7 @@ fn write_action(page: &mut String, action: Action) {
     page.push_str("\n| parameter | value | required | meaning |\n|---|---|---|---|\n");
     for parameter in spec.parameters {
         let required = if parameter.required { "yes" } else { "" };
-        let shape = cell(&with::describe(&parameter.shape));
+        let shape = cell(&parameters::describe(&parameter.shape));
         let _ = writeln!(page, "| `{}` | {shape} | {required} | {} |", parameter.name, cell(parameter.about));
     }
 }

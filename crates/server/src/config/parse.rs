@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
-use super::bare;
-use super::node::{Entry, Kind, Node, Scalar, Span};
+use super::node::{Scalar, Span, YamlEntry, YamlKind, YamlNode};
+use super::template_escape;
 
 /// The largest file that is read.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -16,7 +16,7 @@ pub const NODES_MAX: usize = 100_000;
 
 /// Why a text is not a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
+pub struct ParseProblem {
     /// Where.
     pub span: Span,
     /// Stable.
@@ -55,7 +55,7 @@ impl Positions {
 }
 
 /// Reads every document of a text. What could be read before a flaw is returned beside it.
-pub fn parse(text: &str) -> (Vec<Node>, Vec<Flaw>) {
+pub fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
     let positions = Positions::new(text);
     let mut builder =
         Builder { text, positions, open: vec![], documents: vec![], anchors: HashMap::new(), nodes: 0, flaws: vec![] };
@@ -64,12 +64,12 @@ pub fn parse(text: &str) -> (Vec<Node>, Vec<Flaw>) {
         builder.flaw((0, 0), "file-too-large", message, None);
         return (vec![], builder.flaws);
     }
-    if let Some(at) = bare::find_reserved(text) {
+    if let Some(at) = template_escape::find_reserved(text) {
         let message = "a private-use character (U+F0020 to U+F007E) stands here".to_owned();
         builder.flaw((at, at + 4), "yaml-syntax", message, None);
         return (vec![], builder.flaws);
     }
-    let hidden = bare::hide(text);
+    let hidden = template_escape::hide(text);
     let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(&hidden);
     while let Some(event) = parser.next_event() {
         match event {
@@ -99,18 +99,18 @@ struct Open {
 }
 
 enum Content {
-    List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, Span)> },
+    List(Vec<YamlNode>),
+    Map { entries: Vec<YamlEntry>, key: Option<(String, Span)> },
 }
 
 struct Builder<'a> {
     text: &'a str,
     positions: Positions,
     open: Vec<Open>,
-    documents: Vec<Node>,
-    anchors: HashMap<usize, (Node, usize)>,
+    documents: Vec<YamlNode>,
+    anchors: HashMap<usize, (YamlNode, usize)>,
     nodes: usize,
-    flaws: Vec<Flaw>,
+    flaws: Vec<ParseProblem>,
 }
 
 /// The rest of the file cannot be read.
@@ -119,7 +119,7 @@ struct Stop;
 impl Builder<'_> {
     fn flaw(&mut self, (start, end): (usize, usize), code: &'static str, message: String, hint: Option<String>) {
         let span = self.positions.span(start, end);
-        self.flaws.push(Flaw { span, code, message, hint });
+        self.flaws.push(ParseProblem { span, code, message, hint });
     }
 
     /// The parser's own words, and what is most often behind them.
@@ -174,8 +174,8 @@ impl Builder<'_> {
                 let quoted = forced || style != ScalarStyle::Plain;
                 let end = start + self.text[start..end.max(start)].trim_end().len();
                 let span = self.positions.span(start, end);
-                let kind = Kind::Scalar(Scalar { text: bare::reveal(&text).into_owned(), quoted });
-                self.place(Node { span, kind }, anchor)?;
+                let kind = YamlKind::Scalar(Scalar { text: template_escape::reveal(&text).into_owned(), quoted });
+                self.place(YamlNode { span, kind }, anchor)?;
             }
             Event::SequenceStart(anchor, tag) => {
                 self.tag(tag.as_deref(), (start, end));
@@ -190,10 +190,10 @@ impl Builder<'_> {
                 let end = open.start + self.text[open.start..end.max(open.start)].trim_end().len();
                 let span = self.positions.span(open.start, end);
                 let kind = match open.content {
-                    Content::List(items) => Kind::List(items),
-                    Content::Map { entries, .. } => Kind::Map(self.merge(entries)),
+                    Content::List(items) => YamlKind::List(items),
+                    Content::Map { entries, .. } => YamlKind::Map(self.merge(entries)),
                 };
-                self.place(Node { span, kind }, open.anchor)?;
+                self.place(YamlNode { span, kind }, open.anchor)?;
             }
         }
         Ok(())
@@ -238,7 +238,7 @@ impl Builder<'_> {
         Err(Stop)
     }
 
-    fn place(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+    fn place(&mut self, node: YamlNode, anchor: usize) -> Result<(), Stop> {
         if anchor > 0 {
             self.anchors.insert(anchor, (node.clone(), size(&node)));
         }
@@ -250,7 +250,7 @@ impl Builder<'_> {
             Content::List(items) => items.push(node),
             Content::Map { entries, key } => match key.take() {
                 None => match node.kind {
-                    Kind::Scalar(scalar) => *key = Some((scalar.text, node.span)),
+                    YamlKind::Scalar(scalar) => *key = Some((scalar.text, node.span)),
                     _ => {
                         let at = (node.span.start, node.span.end);
                         *key = Some((String::new(), node.span));
@@ -268,7 +268,7 @@ impl Builder<'_> {
                             Some("keep one of them".into()),
                         );
                     } else {
-                        entries.push(Entry { key, key_span, value: node });
+                        entries.push(YamlEntry { key, key_span, value: node });
                     }
                 }
             },
@@ -277,16 +277,17 @@ impl Builder<'_> {
     }
 
     /// `<<: *anchor` adds what is not there already.
-    fn merge(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
-        let (merges, mut own): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.key == "<<");
+    fn merge(&mut self, entries: Vec<YamlEntry>) -> Vec<YamlEntry> {
+        let (merges, mut own): (Vec<YamlEntry>, Vec<YamlEntry>) =
+            entries.into_iter().partition(|entry| entry.key == "<<");
         for merge in merges {
             let sources = match merge.value.kind {
-                Kind::List(items) => items,
-                kind => vec![Node { span: merge.value.span, kind }],
+                YamlKind::List(items) => items,
+                kind => vec![YamlNode { span: merge.value.span, kind }],
             };
             for source in sources {
                 match source.kind {
-                    Kind::Map(more) => {
+                    YamlKind::Map(more) => {
                         for entry in more {
                             if !own.iter().any(|mine| mine.key == entry.key) {
                                 own.push(entry);
@@ -308,18 +309,18 @@ fn is_indented_by_tab(line: &str) -> bool {
     line.trim_start_matches(' ').starts_with('\t')
 }
 
-fn size(node: &Node) -> usize {
+fn size(node: &YamlNode) -> usize {
     1 + match &node.kind {
-        Kind::Scalar(_) => 0,
-        Kind::List(items) => items.iter().map(size).sum(),
-        Kind::Map(entries) => entries.iter().map(|entry| size(&entry.value)).sum(),
+        YamlKind::Scalar(_) => 0,
+        YamlKind::List(items) => items.iter().map(size).sum(),
+        YamlKind::Map(entries) => entries.iter().map(|entry| size(&entry.value)).sum(),
     }
 }
 
-fn depth(node: &Node) -> usize {
+fn depth(node: &YamlNode) -> usize {
     match &node.kind {
-        Kind::Scalar(_) => 0,
-        Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Kind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
+        YamlKind::Scalar(_) => 0,
+        YamlKind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        YamlKind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
     }
 }

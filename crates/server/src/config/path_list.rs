@@ -2,11 +2,11 @@
 
 use sluice_domain::path::Path;
 
-use super::node::Node;
-use super::report::Report;
+use super::diagnostics::Report;
+use super::node::YamlNode;
 
 /// Reads a list of paths, or a single one. `name` is the key that it stands under.
-pub(super) fn read(report: Report<'_>, list: &Node, name: &str) -> Vec<Path> {
+pub(super) fn read(report: Report<'_>, list: &YamlNode, name: &str) -> Vec<Path> {
     let items = match (list.items(), list.text()) {
         (Some(items), _) => items,
         (None, Some(_)) => std::slice::from_ref(list),

@@ -4,53 +4,56 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_domain::policy::{Cap, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, Unknown, zone};
+use sluice_domain::policy::{
+    Cap, ConsentDefault, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, zone,
+};
 use sluice_domain::template::Expression;
 
+use super::declarations::{Declarations, Placed, add};
+use super::diagnostics::Report;
 use super::expression::{SecretUse, Visible, condition, expression};
 use super::fields::Fields;
-use super::names::{Names, Placed, add};
-use super::node::{Node, Span};
+use super::node::{Span, YamlNode};
+use super::parameters;
 use super::queue::named_items;
-use super::report::Report;
 use super::rule::{at_least_one, at_most_one, same};
-use super::table::{SOME_TIME, Shape, Table, key};
-use super::with;
+use super::table::{SOME_TIME, SectionSpec, ValueType, key};
 
-pub(super) static POLICY: Table = Table {
+pub(super) static POLICY: SectionSpec = SectionSpec {
     title: "a policy",
     about: "What has to hold before an effect happens. A step names it with `policy:`. Policies follow the configuration in force, also for jobs that were accepted before.",
     keys: &[
-        key("name", Shape::Name, "Its name, where policies are a list."),
-        key("contact", Shape::Expression("event.email"), "Who is written to.")
+        key("name", ValueType::Name, "Its name, where policies are a list."),
+        key("contact", ValueType::Expression("event.email"), "Who is written to.")
             .or("event.email, then event.phone_e164, event.phone, event.contact_external_id"),
-        key("channel", Shape::Name, "By which way; caps count each channel for itself.").or("email"),
-        key("rules", Shape::Tables("a rule of a policy"), "In this order; the first that refuses decides.").required(),
+        key("channel", ValueType::Name, "By which way; caps count each channel for itself.").or("email"),
+        key("rules", ValueType::Tables("a rule of a policy"), "In this order; the first that refuses decides.")
+            .required(),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static RULE: Table = Table {
+pub(super) static RULE: SectionSpec = SectionSpec {
     title: "a rule of a policy",
     about: "One of these. What it refuses is a no-op with the rule's name in it.",
     keys: &[
-        key("name", Shape::Name, "What it is called in results and metrics.").or("its kind, such as consent"),
-        key("consent", Shape::Table("consent"), "The contact agreed."),
-        key("quiet_hours", Shape::Table("quiet hours"), "It is not night at the contact's."),
+        key("name", ValueType::Name, "What it is called in results and metrics.").or("its kind, such as consent"),
+        key("consent", ValueType::Table("consent"), "The contact agreed."),
+        key("quiet_hours", ValueType::Table("quiet hours"), "It is not night at the contact's."),
         key(
             "suppression",
-            Shape::Described("true, or a map with list"),
+            ValueType::Described("true, or a map with list"),
             "The contact is on no list: neither the one of `sluice suppress`, nor the file lists/NAME.txt that `list` names.",
         ),
         key(
             "daily",
-            Shape::Count(1, 100_000),
+            ValueType::Count(1, 100_000),
             "No more than so many effects for one contact and channel in any 24 hours, over all workers that share the policy.",
         ),
-        key("weekly", Shape::Count(1, 100_000), "The same for any 7 days."),
-        key("limit", Shape::Table("a limit of a policy"), "The same for any span."),
-        key("when", Shape::Condition, "This holds."),
+        key("weekly", ValueType::Count(1, 100_000), "The same for any 7 days."),
+        key("limit", ValueType::Table("a limit of a policy"), "The same for any span."),
+        key("when", ValueType::Condition, "This holds."),
     ],
     later: &[],
     rules: &[
@@ -67,33 +70,33 @@ pub(super) static RULE: Table = Table {
     ],
 };
 
-pub(super) static CONSENT: Table = Table {
+pub(super) static CONSENT: SectionSpec = SectionSpec {
     title: "consent",
     about: "Where it stands whether the contact agreed: in the event, or in the ledger, where `consent.set` keeps it.",
     keys: &[
         key(
             "from",
-            Shape::Expression("event.consent"),
+            ValueType::Expression("event.consent"),
             "A field of the event: true, yes, granted, subscribed and the like mean yes.",
         ),
-        key("purpose", Shape::Name, "What was agreed to, in the ledger; instead of `from`.").or("marketing"),
-        key("default", Shape::OneOf(&["deny", "allow"]), "What holds when nothing is known.").or("deny"),
+        key("purpose", ValueType::Name, "What was agreed to, in the ledger; instead of `from`.").or("marketing"),
+        key("default", ValueType::OneOf(&["deny", "allow"]), "What holds when nothing is known.").or("deny"),
     ],
     later: &[],
     rules: &[same(&["from", "purpose"], "consent stands in the event (`from`) or in the ledger (`purpose`)")],
 };
 
-pub(super) static QUIET_HOURS: Table = Table {
+pub(super) static QUIET_HOURS: SectionSpec = SectionSpec {
     title: "quiet hours",
     about: "Hours in which nobody is written to, where the contact is.",
     keys: &[
-        key("from", Shape::Clock, "From this time on.").required(),
-        key("to", Shape::Clock, "Up to this time; an earlier one is that of the next day.").required(),
-        key("zone", Shape::Expression("event.time_zone"), "The contact's time zone, such as Europe/Berlin."),
-        key("fallback", Shape::Zone, "The zone of contacts that have none, or one that nobody knows.").or("UTC"),
+        key("from", ValueType::Clock, "From this time on.").required(),
+        key("to", ValueType::Clock, "Up to this time; an earlier one is that of the next day.").required(),
+        key("zone", ValueType::Expression("event.time_zone"), "The contact's time zone, such as Europe/Berlin."),
+        key("fallback", ValueType::Zone, "The zone of contacts that have none, or one that nobody knows.").or("UTC"),
         key(
             "then",
-            Shape::OneOf(&["skip", "wait"]),
+            ValueType::OneOf(&["skip", "wait"]),
             "skip: the effect does not happen. wait: the job waits for their end.",
         )
         .or("skip"),
@@ -102,21 +105,21 @@ pub(super) static QUIET_HOURS: Table = Table {
     rules: &[],
 };
 
-pub(super) static LIMIT: Table = Table {
+pub(super) static LIMIT: SectionSpec = SectionSpec {
     title: "a limit of a policy",
     about: "No more than so many effects for one contact and channel in any such span.",
     keys: &[
-        key("max", Shape::Count(1, 100_000), "So many.").required(),
-        key("per", Shape::Between(SOME_TIME, Cap::WINDOW_MAX), "In any span of this length.").required(),
+        key("max", ValueType::Count(1, 100_000), "So many.").required(),
+        key("per", ValueType::Between(SOME_TIME, Cap::WINDOW_MAX), "In any span of this length.").required(),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static SUPPRESSION: Table = Table {
+pub(super) static SUPPRESSION: SectionSpec = SectionSpec {
     title: "suppression",
     about: "Beside the list of `sluice suppress`.",
-    keys: &[key("list", Shape::Name, "The file lists/NAME.txt: one contact or @domain a line, # begins a remark.")],
+    keys: &[key("list", ValueType::Name, "The file lists/NAME.txt: one contact or @domain a line, # begins a remark.")],
     later: &[],
     rules: &[],
 };
@@ -141,7 +144,7 @@ const SEEN: Visible<'static> = Visible {
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Reads the whole section.
-pub(super) fn read_all(report: Report<'_>, node: &Node, names: &mut Names) {
+pub(super) fn read_all(report: Report<'_>, node: &YamlNode, names: &mut Declarations) {
     let mut policies = std::mem::take(&mut names.policies);
     for (name, span, settings) in named_items(report, node, "policies", "a policy") {
         let policy = match settings {
@@ -158,7 +161,7 @@ pub(super) fn read_all(report: Report<'_>, node: &Node, names: &mut Names) {
     names.policies = policies;
 }
 
-fn read(report: Report<'_>, name: &str, node: &Node, texts: &BTreeMap<String, String>) -> Option<Arc<Policy>> {
+fn read(report: Report<'_>, name: &str, node: &YamlNode, texts: &BTreeMap<String, String>) -> Option<Arc<Policy>> {
     let fields = Fields::open_named(report, node, &[&POLICY])?;
     let contact = match fields.node("contact") {
         Some(node) => vec![one_expression(report, node, "contact")?],
@@ -185,7 +188,7 @@ pub(super) fn contact_of_event() -> Vec<Expression> {
 
 const KINDS: &[&str] = &["consent", "quiet_hours", "suppression", "daily", "weekly", "limit", "when"];
 
-fn read_rule(report: Report<'_>, node: &Node, texts: &BTreeMap<String, String>) -> Option<Rule> {
+fn read_rule(report: Report<'_>, node: &YamlNode, texts: &BTreeMap<String, String>) -> Option<Rule> {
     let fields = Fields::open(report, node, &[&RULE])?;
     let mut there = KINDS.iter().filter(|kind| fields.node(kind).is_some());
     let (Some(kind), None) = (there.next(), there.next()) else { return None };
@@ -206,17 +209,17 @@ fn read_rule(report: Report<'_>, node: &Node, texts: &BTreeMap<String, String>) 
     Some(Rule { name: Arc::from(name), kind: read })
 }
 
-fn read_consent(report: Report<'_>, node: &Node) -> Option<RuleKind> {
+fn read_consent(report: Report<'_>, node: &YamlNode) -> Option<RuleKind> {
     let fields = Fields::open(report, node, &[&CONSENT])?;
     let from = match fields.node("from") {
         Some(node) => ConsentSource::Event(one_expression(report, node, "from")?),
         None => ConsentSource::Table(Arc::from(fields.name("purpose").map_or("marketing", |(purpose, _)| purpose))),
     };
-    let default = if fields.one_of("default") == Some("allow") { Unknown::Allow } else { Unknown::Deny };
+    let default = if fields.one_of("default") == Some("allow") { ConsentDefault::Allow } else { ConsentDefault::Deny };
     Some(RuleKind::Consent { from, default })
 }
 
-fn read_hours(report: Report<'_>, node: &Node) -> Option<QuietHours> {
+fn read_hours(report: Report<'_>, node: &YamlNode) -> Option<QuietHours> {
     let fields = Fields::open(report, node, &[&QUIET_HOURS])?;
     let (from, to) = (fields.clock("from"), fields.clock("to"));
     let fallback = match fields.node("fallback") {
@@ -231,7 +234,7 @@ fn read_hours(report: Report<'_>, node: &Node) -> Option<QuietHours> {
     Some(QuietHours { from: from?, to: to?, zone, fallback: fallback?, then })
 }
 
-fn read_suppression(report: Report<'_>, node: &Node, texts: &BTreeMap<String, String>) -> Option<Suppression> {
+fn read_suppression(report: Report<'_>, node: &YamlNode, texts: &BTreeMap<String, String>) -> Option<Suppression> {
     if node.text() == Some("true") {
         return Some(Suppression::default());
     }
@@ -247,7 +250,7 @@ fn read_suppression(report: Report<'_>, node: &Node, texts: &BTreeMap<String, St
 }
 
 /// An expression, in `{{ }}` or not.
-fn one_expression(report: Report<'_>, node: &Node, name: &str) -> Option<Expression> {
+fn one_expression(report: Report<'_>, node: &YamlNode, name: &str) -> Option<Expression> {
     let Some(text) = node.text().map(str::trim) else {
         report.error(
             node.span,
@@ -261,7 +264,7 @@ fn one_expression(report: Report<'_>, node: &Node, name: &str) -> Option<Express
 }
 
 /// `policy:` of a step: a name or several.
-pub(super) fn read_names(report: Report<'_>, node: &Node, names: &Names) -> Vec<Arc<str>> {
+pub(super) fn read_names(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Vec<Arc<str>> {
     let items = match node.items() {
         Some(items) => items.iter().collect(),
         None => vec![node],
@@ -276,8 +279,8 @@ pub(super) fn read_names(report: Report<'_>, node: &Node, names: &Names) -> Vec<
             );
             continue;
         };
-        if with::is_filled_in(item) {
-            with::decided_before(report, item.span, "policy");
+        if parameters::is_filled_in(item) {
+            parameters::decided_before(report, item.span, "policy");
             continue;
         }
         check_name(report, item.span, name, names);
@@ -287,7 +290,7 @@ pub(super) fn read_names(report: Report<'_>, node: &Node, names: &Names) -> Vec<
 }
 
 /// Says so if there is no such policy.
-pub(super) fn check_name(report: Report<'_>, span: Span, name: &str, names: &Names) {
+pub(super) fn check_name(report: Report<'_>, span: Span, name: &str, names: &Declarations) {
     if names.incomplete || names.policies.contains_key(name) {
         return;
     }

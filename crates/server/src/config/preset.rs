@@ -1,11 +1,11 @@
 //! What is known of a sender, put where the flow says nothing of its own.
 
 use sluice_domain::event::EventMapping;
-use sluice_domain::flow::{Body, BodyFormat};
+use sluice_domain::flow::{BodyFormat, BodySettings};
 use sluice_domain::key::{KeyPart, KeyStrategy};
 use sluice_domain::path::{Path, Segment};
-use sluice_domain::template::{Expression, Template, Ways};
-use sluice_domain::verify::{self, BodyForm, FieldPath, Preset, Source, Verifier};
+use sluice_domain::template::{Coalesce, Expression, Template};
+use sluice_domain::verify::{self, BodyForm, FieldLocation, FieldPath, Preset, Verifier};
 
 /// What is known of whoever signs so.
 pub(super) fn of(verifier: Option<&Verifier>) -> Option<&'static Preset> {
@@ -30,15 +30,17 @@ pub(super) fn fill(mapping: &mut EventMapping, preset: &Preset, type_written: bo
     }
 }
 
-fn ways<'a>(all: impl Iterator<Item = &'a [Source]>, joint: char, otherwise: Option<String>) -> Ways {
+fn ways<'a>(all: impl Iterator<Item = &'a [FieldLocation]>, joint: char, otherwise: Option<String>) -> Coalesce {
     let ways = all.map(|parts| parts.iter().filter_map(expression).collect()).collect();
-    Ways { ways, joint, otherwise }
+    Coalesce { ways, joint, otherwise }
 }
 
-fn expression(source: &Source) -> Option<Expression> {
+fn expression(source: &FieldLocation) -> Option<Expression> {
     let text = match source {
-        Source::Header(name) => format!("headers[\"{name}\"]"),
-        Source::Body(path) => names(path).iter().fold("body".to_owned(), |text, name| format!("{text}[\"{name}\"]")),
+        FieldLocation::Header(name) => format!("headers[\"{name}\"]"),
+        FieldLocation::Body(path) => {
+            names(path).iter().fold("body".to_owned(), |text, name| format!("{text}[\"{name}\"]"))
+        }
     };
     Expression::parse(&text).ok()
 }
@@ -63,8 +65,8 @@ pub(super) fn by_event_id() -> Vec<KeyStrategy> {
 }
 
 /// What the body is, and what of it must not be stored.
-pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> Body {
-    let mut body = Body::default();
+pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> BodySettings {
+    let mut body = BodySettings::default();
     if let Some(preset) = preset {
         (body.format, body.events) = match preset.body {
             BodyForm::Json => (BodyFormat::Json, None),

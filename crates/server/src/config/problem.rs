@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_domain::unit::plural;
 
 use super::node::Span;
-use super::plain::masked;
+use super::plaintext_secrets::masked;
 use super::read::Files;
 
 /// How bad it is.
@@ -32,7 +32,7 @@ pub(super) const OPEN_TO_EVERYBODY: &str = "open-to-everybody";
 
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// How bad it is.
     pub severity: Severity,
     /// A stable word for filters: `unknown-key`.
@@ -47,7 +47,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// `file:line:column`, as far as there is one.
     pub fn place(&self) -> String {
         match self.span {
@@ -111,7 +111,7 @@ pub enum Colours {
 }
 
 /// Every problem as a compiler would show it, errors and warnings counted at the end.
-pub fn render_all(problems: &[Problem], files: &Files, colours: Colours) -> String {
+pub fn render_all(problems: &[ConfigProblem], files: &Files, colours: Colours) -> String {
     let mut text = String::new();
     for problem in problems {
         let source = files.text(&problem.file).map(|source| masked(source, &problem.file, problems));
@@ -124,7 +124,7 @@ pub fn render_all(problems: &[Problem], files: &Files, colours: Colours) -> Stri
 }
 
 /// How many there are, in words.
-pub fn summary(problems: &[Problem]) -> String {
+pub fn summary(problems: &[ConfigProblem]) -> String {
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count() as u64;
     match (count(Severity::Error), count(Severity::Warning)) {
         (0, 0) => "no problems".into(),

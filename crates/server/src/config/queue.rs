@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use sluice_domain::worker::Queue;
 
+use super::declarations::{Placed, add};
+use super::diagnostics::Report;
 use super::fields::{Fields, check_name};
-use super::names::{Placed, add};
-use super::node::{Kind, Node, Span};
-use super::report::Report;
-use super::table::{LASTING, Shape, Table, key};
+use super::node::{Span, YamlKind, YamlNode};
+use super::table::{LASTING, SectionSpec, ValueType, key};
 
 /// How long a dead-letter queue keeps jobs that nobody named one for.
 pub(super) const IMPLICIT_RETENTION: Duration = Duration::from_secs(30 * 86_400);
 
-pub(super) static QUEUE: Table = Table {
+pub(super) static QUEUE: SectionSpec = SectionSpec {
     title: "a queue",
     about: "Where jobs wait. `queues:` is a list of these, or a map of names to them.",
     keys: &[
-        key("name", Shape::Name, "Its name; in a map, the name is the key.").required(),
+        key("name", ValueType::Name, "Its name; in a map, the name is the key.").required(),
         key("visibility_timeout", LASTING, "How long one attempt may take before its outcome counts as unknown.").or("90s"),
         key("retention", LASTING, "How long a job may wait. Older ones become dead letters; in a dead-letter queue they are dropped, with an audit line.").or("14d"),
-        key("dead_letter_queue", Shape::Name, "Where jobs go that failed for good.").or("NAME-dlq, made for you, which keeps jobs for 30 days"),
+        key("dead_letter_queue", ValueType::Name, "Where jobs go that failed for good.").or("NAME-dlq, made for you, which keeps jobs for 30 days"),
     ],
     later: &[],
     rules: &[],
@@ -37,7 +37,7 @@ pub(super) struct DeadLetter {
 /// Reads the whole section. Names of dead-letter queues are checked by the caller, once all are known.
 pub(super) fn read_all(
     report: Report<'_>,
-    node: &Node,
+    node: &YamlNode,
     queues: &mut BTreeMap<String, Placed<Queue>>,
 ) -> Vec<DeadLetter> {
     let mut dead_letters = vec![];
@@ -61,7 +61,7 @@ pub(super) fn plain(name: &str) -> Queue {
     }
 }
 
-fn read(report: Report<'_>, name: &str, node: &Node, dead_letters: &mut Vec<DeadLetter>) -> Queue {
+fn read(report: Report<'_>, name: &str, node: &YamlNode, dead_letters: &mut Vec<DeadLetter>) -> Queue {
     let mut queue = plain(name);
     let Some(fields) = Fields::open_named(report, node, &[&QUEUE]) else { return queue };
     if let Some(timeout) = fields.duration("visibility_timeout") {
@@ -80,13 +80,13 @@ fn read(report: Report<'_>, name: &str, node: &Node, dead_letters: &mut Vec<Dead
 /// The items of a section that is a list of maps with `name`, a list of names, or a map of names to settings.
 pub(super) fn named_items<'n>(
     report: Report<'_>,
-    node: &'n Node,
+    node: &'n YamlNode,
     section: &str,
     what: &str,
-) -> Vec<(&'n str, Span, Option<&'n Node>)> {
+) -> Vec<(&'n str, Span, Option<&'n YamlNode>)> {
     let mut found = vec![];
     match &node.kind {
-        Kind::Map(entries) => {
+        YamlKind::Map(entries) => {
             for entry in entries {
                 if check_name(report, entry.key_span, &entry.key) {
                     let settings = (!entry.value.is_null()).then_some(&entry.value);
@@ -94,7 +94,7 @@ pub(super) fn named_items<'n>(
                 }
             }
         }
-        Kind::List(items) => {
+        YamlKind::List(items) => {
             for item in items {
                 if let Some(name) = item.text() {
                     if check_name(report, item.span, name) {
@@ -112,7 +112,7 @@ pub(super) fn named_items<'n>(
                 }
             }
         }
-        Kind::Scalar(_) => {
+        YamlKind::Scalar(_) => {
             report
                 .error(
                     node.span,

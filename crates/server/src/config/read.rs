@@ -7,7 +7,7 @@ use super::message;
 use super::node::Span;
 use super::parse::FILE_BYTES_MAX;
 use super::policy;
-use super::problem::{Problem, Severity};
+use super::problem::{ConfigProblem, Severity};
 
 /// How many files a configuration may have.
 pub const FILES_MAX: usize = 5_000;
@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     entries: Vec<(String, String)>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     directory: PathBuf,
 }
 
@@ -93,7 +93,7 @@ impl Files {
     }
 
     /// What was wrong with files that could not be taken in.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 
@@ -101,7 +101,8 @@ impl Files {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
         let mut refuse = |code, message: String| {
             let file = relative.clone();
-            let problem = Problem { severity: Severity::Error, code, file, span: None::<Span>, message, hint: None };
+            let problem =
+                ConfigProblem { severity: Severity::Error, code, file, span: None::<Span>, message, hint: None };
             self.problems.push(problem);
         };
         let length = std::fs::metadata(path).map_err(io)?.len();

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use sluice_domain::verify::Scheme;
 
 use super::pages::{POLICIES, STEPS};
-use super::table::{Absent, Table};
+use super::table::{Absent, SectionSpec};
 use super::{
-    body, destination, destination_kinds, document, event, flow, items, key, policy, queue, retry, safe_mode, step,
+    body, destination, destination_kinds, document, event, flow, foreach, key, policy, queue, retry, safe_mode, step,
     trigger, verify, worker,
 };
 
 /// Every table, in the order of the page.
-pub(super) fn tables() -> Vec<&'static Table> {
+pub(super) fn tables() -> Vec<&'static SectionSpec> {
     vec![
         &document::FILE,
         &document::DOCUMENT,
@@ -41,9 +41,9 @@ pub(super) fn tables() -> Vec<&'static Table> {
         &safe_mode::WHEN,
         &safe_mode::ERROR_RATE,
         &step::STEP,
-        &items::PULL,
-        &items::PUT,
-        &items::PACE,
+        &foreach::PULL,
+        &foreach::PUT,
+        &foreach::PACE,
         &step::UNDO,
         &retry::RETRY,
         &retry::PHASE,
@@ -102,7 +102,7 @@ fn heading(title: &str) -> String {
     characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
-pub(super) fn write_table(page: &mut String, table: &Table) {
+pub(super) fn write_table(page: &mut String, table: &SectionSpec) {
     let _ = write!(
         page,
         "\n## {}\n\n{}\n\n| key | value | when left out | meaning |\n|---|---|---|---|\n",
@@ -138,14 +138,14 @@ pub(super) fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::table::Shape;
+    use crate::config::table::ValueType;
 
     #[test]
     fn every_table_that_a_key_points_to_is_on_the_page() {
         let titles: Vec<&str> = tables().iter().map(|table| table.title).collect();
         for table in tables() {
             for key in table.keys {
-                if let Shape::Table(title) | Shape::Tables(title) = key.shape {
+                if let ValueType::Table(title) | ValueType::Tables(title) = key.shape {
                     assert!(titles.contains(&title), "`{}` of {} points to `{title}`", key.name, table.title);
                 }
                 assert!(!table.later.contains(&key.name), "`{}` of {} is known and for later", key.name, table.title);

@@ -2,71 +2,71 @@
 
 use std::time::Duration;
 
-use sluice_domain::retry::{Delay, Jitter, Phase, RetryBudget, RetryPolicy};
+use sluice_domain::retry::{Delay, Jitter, RetryBudget, RetryPhase, RetryPolicy};
 use sluice_domain::unit;
 
+use super::declarations::Declarations;
+use super::diagnostics::Report;
 use super::fields::Fields;
-use super::names::Names;
-use super::node::Node;
-use super::report::Report;
+use super::node::YamlNode;
 use super::rule::{at_least_one, at_most_one, same};
-use super::table::{Shape, Table, key};
+use super::table::{SectionSpec, ValueType, key};
 
-pub(super) static RETRY: Table = Table {
+pub(super) static RETRY: SectionSpec = SectionSpec {
     title: "a retry policy",
     about: "When a failed step is tried again, and when no more. A step may have its own; what it leaves out is the worker's.",
     keys: &[
         key(
             "strategy",
-            Shape::OneOf(&["exponential", "fixed", "phased"]),
+            ValueType::OneOf(&["exponential", "fixed", "phased"]),
             "How the delay grows from one attempt to the next.",
         )
         .or("exponential"),
-        key("base_delay", Shape::Duration, "The first delay; the only one when the strategy is fixed.").or("2s"),
-        key("base_ms", Shape::Count(1, 86_400_000), "The same in milliseconds."),
-        key("multiplier", Shape::Number(1, 100), "What each following delay is multiplied by.").or("2"),
+        key("base_delay", ValueType::Duration, "The first delay; the only one when the strategy is fixed.").or("2s"),
+        key("base_ms", ValueType::Count(1, 86_400_000), "The same in milliseconds."),
+        key("multiplier", ValueType::Number(1, 100), "What each following delay is multiplied by.").or("2"),
         key(
             "jitter",
-            Shape::OneOf(&["full", "equal", "none"]),
+            ValueType::OneOf(&["full", "equal", "none"]),
             "How much of a delay is left to chance: all of it, the second half, nothing.",
         )
         .or("full"),
-        key("max_delay", Shape::Duration, "No delay is longer.").or("120s"),
-        key("max_attempts", Shape::Count(1, 1000), "Attempts in all, the first one included.").or("7"),
+        key("max_delay", ValueType::Duration, "No delay is longer.").or("120s"),
+        key("max_attempts", ValueType::Count(1, 1000), "Attempts in all, the first one included.").or("7"),
         key(
             "max_attempts_maybe",
-            Shape::Count(1, 1000),
+            ValueType::Count(1, 1000),
             "Attempts for failures that may pass, such as a conflict or a lock.",
         )
         .or("3"),
-        key("retry_after_cap", Shape::Duration, "A longer Retry-After than this is not believed.").or("1h"),
+        key("retry_after_cap", ValueType::Duration, "A longer Retry-After than this is not believed.").or("1h"),
         key(
             "on_exhausted",
-            Shape::Described("a dead-letter queue, written dlq:NAME"),
+            ValueType::Described("a dead-letter queue, written dlq:NAME"),
             "Where the job goes once it is dead.",
         )
         .or("the queue's own dead-letter queue"),
-        key("phases", Shape::Tables("a phase"), "For the strategy phased: one after the other, the last one stays."),
+        key("phases", ValueType::Tables("a phase"), "For the strategy phased: one after the other, the last one stays."),
         key(
             "budget_per_contact",
-            Shape::Count(1, 100_000),
+            ValueType::Count(1, 100_000),
             "Retries that one contact may take up within `budget_window`, over all jobs of the worker; then its jobs die with the \
              code retry-budget.",
         )
         .or("no limit"),
-        key("budget_window", Shape::Duration, "How long a retry counts against the budget.").or("1h"),
+        key("budget_window", ValueType::Duration, "How long a retry counts against the budget.").or("1h"),
     ],
     later: &[],
     rules: &[same(&["base_delay", "base_ms"], "`base_ms` and `base_delay` say the same thing")],
 };
 
-pub(super) static PHASE: Table = Table {
+pub(super) static PHASE: SectionSpec = SectionSpec {
     title: "a phase",
     about: "A stretch of attempts that share one kind of delay: `delay` or `exponential`.",
     keys: &[
-        key("attempts", Shape::Count(1, 1000), "How many attempts this phase covers.").required(),
-        key("delay", Shape::Described("`immediate` or a duration such as 1s"), "The same delay before each."),
-        key("exponential", Shape::Table("an exponential delay"), "A growing delay."),
+        key("attempts", ValueType::Count(1, 1000), "How many attempts this phase covers.").required(),
+        key("delay", ValueType::Described("`immediate` or a duration such as 1s"), "The same delay before each."),
+        key("exponential", ValueType::Table("an exponential delay"), "A growing delay."),
     ],
     later: &[],
     rules: &[
@@ -75,20 +75,25 @@ pub(super) static PHASE: Table = Table {
     ],
 };
 
-pub(super) static EXPONENTIAL: Table = Table {
+pub(super) static EXPONENTIAL: SectionSpec = SectionSpec {
     title: "an exponential delay",
     about: "A delay that grows with every attempt of its phase.",
     keys: &[
-        key("base", Shape::Duration, "The first delay.").required(),
-        key("multiplier", Shape::Number(1, 100), "What each following delay is multiplied by.").or("2"),
-        key("max", Shape::Duration, "No delay is longer.").or("120s"),
+        key("base", ValueType::Duration, "The first delay.").required(),
+        key("multiplier", ValueType::Number(1, 100), "What each following delay is multiplied by.").or("2"),
+        key("max", ValueType::Duration, "No delay is longer.").or("120s"),
     ],
     later: &[],
     rules: &[],
 };
 
 /// Reads a policy of a worker that consumes this queue; what it leaves out is taken from `inherited`.
-pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, context: (&Names, &str)) -> RetryPolicy {
+pub(super) fn read(
+    report: Report<'_>,
+    node: &YamlNode,
+    inherited: &RetryPolicy,
+    context: (&Declarations, &str),
+) -> RetryPolicy {
     let mut policy = inherited.clone();
     let Some(fields) = Fields::open(report, node, &[&RETRY]) else { return policy };
     if let Some(phases) = read_delays(&fields, inherited) {
@@ -111,10 +116,10 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, con
     }
     if let Some(attempts) = fields.count("max_attempts") {
         policy.max_attempts = attempts;
-        policy.max_attempts_maybe = policy.max_attempts_maybe.min(attempts);
+        policy.max_attempts_conflict = policy.max_attempts_conflict.min(attempts);
     }
     if let Some(attempts) = fields.count("max_attempts_maybe") {
-        policy.max_attempts_maybe = attempts;
+        policy.max_attempts_conflict = attempts;
         if attempts > policy.max_attempts {
             report.error(
                 fields.key_span("max_attempts_maybe"),
@@ -148,7 +153,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, inherited: &RetryPolicy, con
 }
 
 /// The delays, if anything is said about them.
-fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<Phase>> {
+fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<RetryPhase>> {
     let strategy = fields.one_of("strategy");
     let base_ms = fields.count("base_ms").map(|ms| Duration::from_millis(ms.into()));
     let base_delay = fields.duration("base_delay");
@@ -162,13 +167,13 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
     refuse(fields, strategy.unwrap_or("exponential"));
     if strategy == Some("fixed") {
         let delay = base.unwrap_or(Duration::from_secs(2));
-        return Some(vec![Phase { retries: u32::MAX, delay: Delay::Fixed { delay } }]);
+        return Some(vec![RetryPhase { retries: u32::MAX, delay: Delay::Fixed { delay } }]);
     }
     if strategy.is_none() && base.is_none() && multiplier.is_none() && cap.is_none() {
         return None;
     }
     let (was_base, was_multiplier, was_cap) = match inherited.phases.as_slice() {
-        [Phase { delay: Delay::Exponential { base, multiplier, cap }, .. }] => (*base, *multiplier, *cap),
+        [RetryPhase { delay: Delay::Exponential { base, multiplier, cap }, .. }] => (*base, *multiplier, *cap),
         _ => (Duration::from_secs(2), 2.0, Duration::from_secs(120)),
     };
     let base = base.unwrap_or(was_base);
@@ -188,7 +193,7 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<P
         multiplier: multiplier.unwrap_or(was_multiplier),
         cap: cap.unwrap_or(was_cap.max(base)),
     };
-    Some(vec![Phase { retries: u32::MAX, delay }])
+    Some(vec![RetryPhase { retries: u32::MAX, delay }])
 }
 
 /// Keys that mean nothing with a strategy.
@@ -210,9 +215,9 @@ fn refuse(fields: &Fields<'_, '_>, strategy: &str) {
     }
 }
 
-fn read_phases(fields: &Fields<'_, '_>, node: Option<&Node>) -> Vec<Phase> {
+fn read_phases(fields: &Fields<'_, '_>, node: Option<&YamlNode>) -> Vec<RetryPhase> {
     let report = fields.report;
-    let items = node.and_then(Node::items).unwrap_or_default();
+    let items = node.and_then(YamlNode::items).unwrap_or_default();
     if items.is_empty() {
         let span = node.map_or(fields.span, |node| node.span);
         report
@@ -222,7 +227,7 @@ fn read_phases(fields: &Fields<'_, '_>, node: Option<&Node>) -> Vec<Phase> {
     items.iter().filter_map(|item| read_phase(report, item)).collect()
 }
 
-fn read_phase(report: Report<'_>, node: &Node) -> Option<Phase> {
+fn read_phase(report: Report<'_>, node: &YamlNode) -> Option<RetryPhase> {
     let fields = Fields::open(report, node, &[&PHASE])?;
     let retries = fields.count("attempts")?;
     let delay = match (fields.text("delay"), fields.node("exponential")) {
@@ -236,10 +241,10 @@ fn read_phase(report: Report<'_>, node: &Node) -> Option<Phase> {
         }
         _ => return None,
     };
-    Some(Phase { retries, delay })
+    Some(RetryPhase { retries, delay })
 }
 
-fn read_exhausted(fields: &Fields<'_, '_>, (names, consumed): (&Names, &str)) -> Option<String> {
+fn read_exhausted(fields: &Fields<'_, '_>, (names, consumed): (&Declarations, &str)) -> Option<String> {
     let text = fields.text("on_exhausted")?;
     let span = fields.node("on_exhausted")?.span;
     let Some(queue) = text.strip_prefix("dlq:").map(str::trim).filter(|queue| !queue.is_empty()) else {

@@ -2,7 +2,7 @@
 
 /// One rule about keys of a table.
 #[derive(Debug)]
-pub struct Rule {
+pub struct KeyRule {
     /// The keys that it is about.
     pub keys: &'static [&'static str],
     /// What holds for them.
@@ -27,28 +27,28 @@ pub enum Holds {
 }
 
 /// No two of these keys.
-pub(super) const fn at_most_one(keys: &'static [&'static str], message: &'static str, hint: &'static str) -> Rule {
-    Rule { keys, holds: Holds::AtMostOne, code: "exclusive-keys", message, hint }
+pub(super) const fn at_most_one(keys: &'static [&'static str], message: &'static str, hint: &'static str) -> KeyRule {
+    KeyRule { keys, holds: Holds::AtMostOne, code: "exclusive-keys", message, hint }
 }
 
 /// Two keys with one meaning.
-pub(super) const fn same(keys: &'static [&'static str; 2], message: &'static str) -> Rule {
+pub(super) const fn same(keys: &'static [&'static str; 2], message: &'static str) -> KeyRule {
     at_most_one(keys, message, "keep one of them")
 }
 
 /// One of these keys.
-pub(super) const fn at_least_one(keys: &'static [&'static str], message: &'static str, hint: &'static str) -> Rule {
-    Rule { keys, holds: Holds::AtLeastOne, code: "missing-key", message, hint }
+pub(super) const fn at_least_one(keys: &'static [&'static str], message: &'static str, hint: &'static str) -> KeyRule {
+    KeyRule { keys, holds: Holds::AtLeastOne, code: "missing-key", message, hint }
 }
 
 /// The first key is nothing without the second.
-pub(super) const fn needs(keys: &'static [&'static str; 2], message: &'static str, hint: &'static str) -> Rule {
-    Rule { keys, holds: Holds::FirstNeedsSecond, code: "missing-key", message, hint }
+pub(super) const fn needs(keys: &'static [&'static str; 2], message: &'static str, hint: &'static str) -> KeyRule {
+    KeyRule { keys, holds: Holds::FirstNeedsSecond, code: "missing-key", message, hint }
 }
 
-impl Rule {
+impl KeyRule {
     /// The same under another code.
-    pub(super) const fn coded(self, code: &'static str) -> Rule {
-        Rule { code, ..self }
+    pub(super) const fn coded(self, code: &'static str) -> KeyRule {
+        KeyRule { code, ..self }
     }
 }

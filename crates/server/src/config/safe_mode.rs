@@ -4,58 +4,62 @@ use std::collections::BTreeMap;
 
 use sluice_domain::safe_mode::{RateRule, SafeMode, Trigger};
 
+use super::declarations::Declarations;
+use super::diagnostics::Report;
 use super::expression::{SecretUse, Visible, WORKED};
 use super::fields::Fields;
 use super::message;
-use super::names::Names;
-use super::node::Node;
+use super::node::YamlNode;
 use super::policy;
-use super::report::Report;
-use super::table::{LASTING, Shape, Table, key};
+use super::table::{LASTING, SectionSpec, ValueType, key};
 
-pub(super) static SAFE_MODE: Table = Table {
+pub(super) static SAFE_MODE: SectionSpec = SectionSpec {
     title: "safe mode",
     about: "What a worker does otherwise while safe mode is on. `sluice safe-mode on` turns it on, for one worker or all; `when` does so by itself. It ends by itself.",
     keys: &[
         key(
             "templates",
-            Shape::Described("a map of templates to templates"),
+            ValueType::Described("a map of templates to templates"),
             "Messages that are sent instead: cart_recovery_v3: cart_recovery_short.",
         ),
-        key("policy", Shape::Name, "A policy that every outward step is asked for, beside its own: tighter caps, say."),
-        key("hold", Shape::Flag, "Every outward step waits for the end of safe mode.").or("false"),
-        key("when", Shape::Table("what turns safe mode on"), "What turns it on by itself."),
+        key(
+            "policy",
+            ValueType::Name,
+            "A policy that every outward step is asked for, beside its own: tighter caps, say.",
+        ),
+        key("hold", ValueType::Flag, "Every outward step waits for the end of safe mode.").or("false"),
+        key("when", ValueType::Table("what turns safe mode on"), "What turns it on by itself."),
         key("for", LASTING, "For how long.").or("30m"),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static WHEN: Table = Table {
+pub(super) static WHEN: SectionSpec = SectionSpec {
     title: "what turns safe mode on",
     about: "One of these, or both.",
     keys: &[
-        key("breaker", Shape::Name, "The breaker of this destination opens."),
-        key("error_rate", Shape::Table("an error rate"), "Too many of the worker's attempts fail."),
+        key("breaker", ValueType::Name, "The breaker of this destination opens."),
+        key("error_rate", ValueType::Table("an error rate"), "Too many of the worker's attempts fail."),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static ERROR_RATE: Table = Table {
+pub(super) static ERROR_RATE: SectionSpec = SectionSpec {
     title: "an error rate",
     about: "The share of attempts that fail: those that are tried again, rejected, or whose outcome is unknown.",
     keys: &[
-        key("over", Shape::Share, "More than this share.").required(),
-        key("window", Shape::Duration, "Over this span.").or("5m"),
-        key("calls_min", Shape::Count(1, 10_000), "No verdict from fewer attempts than this.").or("20"),
+        key("over", ValueType::Share, "More than this share.").required(),
+        key("window", ValueType::Duration, "Over this span.").or("5m"),
+        key("calls_min", ValueType::Count(1, 10_000), "No verdict from fewer attempts than this.").or("20"),
     ],
     later: &[],
     rules: &[],
 };
 
 /// Reads it.
-pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<SafeMode> {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<SafeMode> {
     let fields = Fields::open(report, node, &[&SAFE_MODE])?;
     let mut mode = SafeMode { hold: fields.flag("hold").unwrap_or(false), ..SafeMode::default() };
     if let Some(lasts) = fields.duration("for") {
@@ -75,12 +79,12 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Saf
 }
 
 /// Which messages stand in for which, as it is written; what is wrong with it is said elsewhere.
-pub(super) fn written_templates(node: Option<&Node>) -> BTreeMap<String, String> {
-    let entries = node.and_then(|node| node.get("templates")).and_then(Node::entries).unwrap_or_default();
+pub(super) fn written_templates(node: Option<&YamlNode>) -> BTreeMap<String, String> {
+    let entries = node.and_then(|node| node.get("templates")).and_then(YamlNode::entries).unwrap_or_default();
     entries.iter().filter_map(|entry| Some((entry.key.clone(), entry.value.text()?.to_owned()))).collect()
 }
 
-fn read_templates(report: Report<'_>, node: &Node, names: &Names, mode: &mut SafeMode) {
+fn read_templates(report: Report<'_>, node: &YamlNode, names: &Declarations, mode: &mut SafeMode) {
     let Some(entries) = node.entries() else {
         report
             .error(node.span, "wrong-type", format!("`templates` is a map, and this is {}", node.describe()))
@@ -113,7 +117,7 @@ fn read_templates(report: Report<'_>, node: &Node, names: &Names, mode: &mut Saf
     }
 }
 
-fn read_when(report: Report<'_>, node: &Node, names: &Names, mode: &mut SafeMode) {
+fn read_when(report: Report<'_>, node: &YamlNode, names: &Declarations, mode: &mut SafeMode) {
     let Some(fields) = Fields::open(report, node, &[&WHEN]) else { return };
     if let Some((destination, span)) = fields.name("breaker") {
         if !names.incomplete && !names.destinations.contains_key(destination) {

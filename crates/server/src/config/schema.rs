@@ -3,13 +3,13 @@
 use serde_json::Value;
 use sluice_domain::schema::Schema;
 
-use super::names::Names;
-use super::node::{Entry, Node};
+use super::declarations::Declarations;
+use super::diagnostics::Report;
+use super::node::{YamlEntry, YamlNode};
 use super::parse;
-use super::report::Report;
 
 /// Reads a schema: in place, or from another file of the configuration.
-pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Schema> {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<Schema> {
     let value: Value = match node.text() {
         None => node.to_value(),
         Some(path) => {
@@ -43,7 +43,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Sch
 }
 
 /// Whether a document is a schema for others to name, rather than a part of the configuration.
-pub(super) fn is_schema(entries: &[Entry]) -> bool {
+pub(super) fn is_schema(entries: &[YamlEntry]) -> bool {
     let has = |name: &str| entries.iter().any(|entry| entry.key == name);
     has("$schema") || (has("properties") && has("type"))
 }

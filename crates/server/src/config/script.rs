@@ -6,9 +6,9 @@ use sluice_domain::action::Action;
 use sluice_domain::script::Runtime;
 use sluice_domain::unit;
 
+use super::diagnostics::Report;
 use super::fields::Fields;
-use super::node::{Entry, Kind, Node, Scalar, Span};
-use super::report::Report;
+use super::node::{Scalar, Span, YamlEntry, YamlKind, YamlNode};
 
 /// When a script is killed, unless its step says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ pub struct NeededRuntime {
 
 /// Everything that a script needs, under one `with:`, and how long it may take.
 pub(super) struct ReadScript {
-    pub(super) with: Node,
+    pub(super) with: YamlNode,
     pub(super) timeout: Duration,
     pub(super) needed: Option<NeededRuntime>,
 }
@@ -48,14 +48,14 @@ pub(super) fn refuse_keys(fields: &Fields<'_, '_>, action: Action) {
 }
 
 /// Joins what stands on the step with what stands under `with:`, and adds what is not said.
-pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&Node>, named: &str, span: Span) -> ReadScript {
+pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&YamlNode>, named: &str, span: Span) -> ReadScript {
     let report = fields.report;
     if let Some(node) = with.filter(|node| node.entries().is_none()) {
         report
             .error(node.span, "wrong-type", format!("`with` is a map, and this is {}", node.describe()))
             .hint("such as: with: {timeout: 5s}");
     }
-    let mut entries: Vec<Entry> = with.and_then(Node::entries).unwrap_or_default().to_vec();
+    let mut entries: Vec<YamlEntry> = with.and_then(YamlNode::entries).unwrap_or_default().to_vec();
     for name in ON_STEP {
         let Some(node) = fields.node(name) else { continue };
         if entries.iter().any(|entry| entry.key == name) {
@@ -64,7 +64,7 @@ pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&Node>, named: &str, sp
                 .hint("keep one of them");
             continue;
         }
-        entries.push(Entry { key: name.to_owned(), key_span: fields.key_span(name), value: node.clone() });
+        entries.push(YamlEntry { key: name.to_owned(), key_span: fields.key_span(name), value: node.clone() });
     }
     if named != Action::Script.name() {
         entries.retain(|entry| entry.key != "runtime");
@@ -75,21 +75,21 @@ pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&Node>, named: &str, sp
             entries.push(written(name, &format!("{{{{ {name} }}}}"), span));
         }
     }
-    let with = Node { span: with.map_or(span, |node| node.span), kind: Kind::Map(entries) };
+    let with = YamlNode { span: with.map_or(span, |node| node.span), kind: YamlKind::Map(entries) };
     let needed = check(report, &with, span);
     let timeout =
-        with.get("timeout").and_then(Node::text).and_then(|text| unit::duration(text).ok()).unwrap_or(TIMEOUT);
+        with.get("timeout").and_then(YamlNode::text).and_then(|text| unit::duration(text).ok()).unwrap_or(TIMEOUT);
     ReadScript { with, timeout, needed }
 }
 
-fn written(key: &str, text: &str, span: Span) -> Entry {
-    let value = Node { span, kind: Kind::Scalar(Scalar { text: text.to_owned(), quoted: true }) };
-    Entry { key: key.to_owned(), key_span: span, value }
+fn written(key: &str, text: &str, span: Span) -> YamlEntry {
+    let value = YamlNode { span, kind: YamlKind::Scalar(Scalar { text: text.to_owned(), quoted: true }) };
+    YamlEntry { key: key.to_owned(), key_span: span, value }
 }
 
 /// What the catalogue cannot say.
-fn check(report: Report<'_>, with: &Node, span: Span) -> Option<NeededRuntime> {
-    for entry in with.get("env").and_then(Node::entries).unwrap_or_default() {
+fn check(report: Report<'_>, with: &YamlNode, span: Span) -> Option<NeededRuntime> {
+    for entry in with.get("env").and_then(YamlNode::entries).unwrap_or_default() {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if entry.key.is_empty() || !entry.key.chars().all(good) || entry.key.starts_with(|c: char| c.is_ascii_digit()) {
             report.error(entry.key_span, "bad-name", format!("`{}` cannot be the name of a variable", entry.key));

@@ -7,84 +7,84 @@ use sluice_domain::action::Action;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::retry::RetryPolicy;
 use sluice_domain::template::Template;
-use sluice_domain::worker::{OnError, Order, Step};
+use sluice_domain::worker::{LaneOrder, OnError, Step};
 
 use super::approval;
+use super::declarations::Declarations;
 use super::destination::TIMEOUT;
+use super::diagnostics::Report;
 use super::expression::{SecretUse, Visible, WORKED, WORKED_ITEM, condition};
 use super::fields::Fields;
 use super::flow::{NAME_OR_ID, step_name};
 use super::message;
-use super::names::Names;
-use super::node::{Node, Span};
+use super::node::{Span, YamlNode};
 use super::policy;
-use super::report::Report;
-use super::rule::{Rule, at_least_one, at_most_one, needs, same};
+use super::rule::{KeyRule, at_least_one, at_most_one, needs, same};
 use super::safe_mode;
 use super::script::{self, NeededRuntime};
-use super::table::{Shape, Table, key};
-use super::{items, retry, step_action, step_destination, with};
+use super::table::{SectionSpec, ValueType, key};
+use super::{foreach, parameters, retry, step_action, step_destination};
 
-const RUN_OR_USES: Rule = same(&["run", "uses"], "`run` and `uses` say the same thing");
+const RUN_OR_USES: KeyRule = same(&["run", "uses"], "`run` and `uses` say the same thing");
 const TWO_THINGS: &str = "`{second}` and `{first}` are two things, and a step does one";
 
-pub(super) static STEP: Table = Table {
+pub(super) static STEP: SectionSpec = SectionSpec {
     title: "a step",
     about: "One line of a worker: an action, with what and where.",
     keys: &[
         key(
             "name",
-            Shape::Name,
+            ValueType::Name,
             "Its name, unique in its worker and part of the effect's key; do not change it lightly.",
         )
         .or("must be there, unless `id` is"),
-        key("id", Shape::Name, "The same."),
-        key("if", Shape::Condition, "Run only if this holds."),
-        key("run", Shape::Described("the name of an action"), "What it does; the actions are listed below."),
+        key("id", ValueType::Name, "The same."),
+        key("if", ValueType::Condition, "Run only if this holds."),
+        key("run", ValueType::Described("the name of an action"), "What it does; the actions are listed below."),
         key(
             "uses",
-            Shape::Described("the name of an action, or what runs a script: node:18, python:3, bash"),
+            ValueType::Described("the name of an action, or what runs a script: node:18, python:3, bash"),
             "The same, or the runtime of `script`.",
         ),
-        key("script", Shape::Text, "The program itself, taken as it stands; goes with `uses`."),
-        key("command", Shape::Described("a list of texts"), "A program and its arguments; goes with `run: script`."),
-        key("env", Shape::Described("a map of names to text"), "More of a script's environment."),
-        key("with", Shape::Described("a map of the action's parameters"), "With what."),
-        key("destination", Shape::Name, "Where; may stand under `with` too.")
+        key("script", ValueType::Text, "The program itself, taken as it stands; goes with `uses`."),
+        key("command", ValueType::Described("a list of texts"), "A program and its arguments; goes with `run: script`."),
+        key("env", ValueType::Described("a map of names to text"), "More of a script's environment."),
+        key("with", ValueType::Described("a map of the action's parameters"), "With what."),
+        key("destination", ValueType::Name, "Where; may stand under `with` too.")
             .or("the only destination of the type that the action needs"),
-        key("retry", Shape::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
+        key("retry", ValueType::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
         key(
             "policy",
-            Shape::Described("the name of a policy, or a list of them"),
+            ValueType::Described("the name of a policy, or a list of them"),
             "What has to hold before its effect happens; what is refused is a no-op.",
         ),
         key(
             "order",
-            Shape::OneOf(&["fifo", "none"]),
+            ValueType::OneOf(&["fifo", "none"]),
             "fifo: jobs of one entity come here one at a time, first come first served.",
         )
         .or("fifo"),
         key(
             "queue",
-            Shape::Described("the name of a queue, or a map with name, body_from and key_from"),
+            ValueType::Described("the name of a queue, or a map with name, body_from and key_from"),
             "Puts something into a queue; see the action `queue`.",
         ),
-        key("queue_pull", Shape::Table("a pull"), "Looks for dead letters; see the action `queue_pull`."),
+        key("queue_pull", ValueType::Table("a pull"), "Looks for dead letters; see the action `queue_pull`."),
         key(
             "foreach",
-            Shape::Described("a list: step:NAME.path, or an expression"),
+            ValueType::Described("a list: step:NAME.path, or an expression"),
             "Done once for each item, which expressions see as `item`, with its place `index`; 1000 at the most. Each item is an \
              effect of its own, and the output is the list of theirs.",
         ),
-        key("rate_limit", Shape::Table("a pace"), "How far apart two items of `foreach` are."),
+        key("rate_limit", ValueType::Table("a pace"), "How far apart two items of `foreach` are."),
         key(
             "on_error",
-            Shape::OneOf(&["fail", "continue", "dead"]),
+            ValueType::OneOf(&["fail", "continue", "dead"]),
             "What happens when it has failed for good. fail: what was done is undone, and the job is a dead letter. continue: the job \
              goes on, and the output has error. dead: a dead letter at once, nothing is undone.",
         )
         .or("fail"),
-        key("undo", Shape::Table("an undo"), "Takes its effect back when a later step has failed for good."),
+        key("undo", ValueType::Table("an undo"), "Takes its effect back when a later step has failed for good."),
     ],
     later: &[],
     rules: &[
@@ -112,29 +112,33 @@ pub(super) static STEP: Table = Table {
     ],
 };
 
-pub(super) static UNDO: Table = Table {
+pub(super) static UNDO: SectionSpec = SectionSpec {
     title: "an undo",
     about: "A step that takes an effect back. Undos run in reverse order, each is an effect of its own, and the job ends as a dead \
             letter that says what was undone. A replay starts at the first step.",
     keys: &[
-        key("if", Shape::Condition, "Run only if this holds."),
-        key("run", Shape::Described("the name of an action"), "What it does."),
+        key("if", ValueType::Condition, "Run only if this holds."),
+        key("run", ValueType::Described("the name of an action"), "What it does."),
         key(
             "uses",
-            Shape::Described("the name of an action, or what runs a script"),
+            ValueType::Described("the name of an action, or what runs a script"),
             "The same, or the runtime of `script`.",
         ),
-        key("script", Shape::Text, "The program itself, taken as it stands; goes with `uses`."),
-        key("command", Shape::Described("a list of texts"), "A program and its arguments; goes with `run: script`."),
-        key("env", Shape::Described("a map of names to text"), "More of a script's environment."),
+        key("script", ValueType::Text, "The program itself, taken as it stands; goes with `uses`."),
+        key(
+            "command",
+            ValueType::Described("a list of texts"),
+            "A program and its arguments; goes with `run: script`.",
+        ),
+        key("env", ValueType::Described("a map of names to text"), "More of a script's environment."),
         key(
             "with",
-            Shape::Described("a map of the action's parameters"),
+            ValueType::Described("a map of the action's parameters"),
             "With what; sees the output of the step too.",
         ),
-        key("destination", Shape::Name, "Where; may stand under `with` too.")
+        key("destination", ValueType::Name, "Where; may stand under `with` too.")
             .or("the only destination of the type that the action needs"),
-        key("retry", Shape::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
+        key("retry", ValueType::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
     ],
     later: &[],
     rules: &[
@@ -169,7 +173,7 @@ pub(super) struct ReadSteps {
 }
 
 /// Reads `run:` or `steps:` of a worker that consumes this queue.
-pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy: &RetryPolicy) -> ReadSteps {
+pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Declarations, &str), policy: &RetryPolicy) -> ReadSteps {
     let report = fields.report;
     let safer = safe_mode::written_templates(fields.node("safe_mode"));
     let mut read = ReadSteps { safer, ..ReadSteps::default() };
@@ -206,15 +210,15 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Names, &str), policy:
     read
 }
 
-fn written_id(node: &Node) -> &str {
-    node.get("name").or_else(|| node.get("id")).and_then(Node::text).unwrap_or_default()
+fn written_id(node: &YamlNode) -> &str {
+    node.get("name").or_else(|| node.get("id")).and_then(YamlNode::text).unwrap_or_default()
 }
 
 fn read_one(
     report: Report<'_>,
-    node: &Node,
+    node: &YamlNode,
     visible: Visible<'_>,
-    (names, consumed): (&Names, &str),
+    (names, consumed): (&Declarations, &str),
     retry_policy: &RetryPolicy,
     read: &mut ReadSteps,
 ) {
@@ -229,14 +233,14 @@ fn read_one(
         _ => {}
     }
     let id = id.map_or_else(String::new, |(id, _)| id.to_owned());
-    let foreach = fields.node("foreach").and_then(|node| items::foreach(report, node, visible, &read.pulls));
+    let foreach = fields.node("foreach").and_then(|node| foreach::foreach(report, node, visible, &read.pulls));
     let visible = if fields.node("foreach").is_some() { Visible { roots: WORKED_ITEM, ..visible } } else { visible };
     let order = match fields.one_of("order") {
-        Some("none") => Order::None,
-        _ => Order::Fifo,
+        Some("none") => LaneOrder::None,
+        _ => LaneOrder::Fifo,
     };
     let retry = fields.node("retry").map(|node| retry::read(report, node, retry_policy, (names, consumed)));
-    let pace = items::pace(&fields);
+    let pace = foreach::pace(&fields);
     let on_error = match fields.one_of("on_error") {
         Some("continue") => OnError::Continue,
         Some("dead") => OnError::Dead,
@@ -245,7 +249,7 @@ fn read_one(
     let Some(step) = read_body(&fields, id.clone(), visible, names, read) else { return };
     if step.action == Action::QueuePull {
         read.pulls.push(id.clone());
-        let from = items::queueing(&fields, step.action).and_then(|node| node.get("from"));
+        let from = foreach::queueing(&fields, step.action).and_then(|node| node.get("from"));
         read.pulled.extend(from.and_then(|from| Some((from.text()?.to_owned(), from.span))));
     }
     if fields.node("queue_pull").is_none() && foreach.is_some() && step.action == Action::QueuePull {
@@ -256,7 +260,7 @@ fn read_one(
         );
     }
     let policies = fields.node("policy").map_or_else(Vec::new, |node| policy::read_names(report, node, names));
-    if step.action.is_inner() && fields.node("policy").is_some() {
+    if step.action.is_internal() && fields.node("policy").is_some() {
         report
             .error(
                 fields.key_span("policy"),
@@ -281,10 +285,10 @@ fn read_one(
 
 fn read_undo(
     step: &Fields<'_, '_>,
-    node: &Node,
+    node: &YamlNode,
     (id, place): (&str, usize),
     visible: Visible<'_>,
-    context: (&Names, &str),
+    context: (&Declarations, &str),
     policy: &RetryPolicy,
     read: &mut ReadSteps,
 ) {
@@ -295,7 +299,7 @@ fn read_undo(
     let Some(fields) = Fields::open(report, node, &[&UNDO]) else { return };
     let retry = fields.node("retry").map(|node| retry::read(report, node, policy, context));
     let Some(undo) = read_body(&fields, format!("{id}.undo"), visible, context.0, read) else { return };
-    if undo.action.is_inner() {
+    if undo.action.is_internal() {
         report.error(fields.span, "bad-value", format!("{} undoes nothing: it stays inside", undo.action.name()));
     }
     read.undo.push(Step { retry, undoes: Some(place), ..undo });
@@ -306,7 +310,7 @@ fn read_body(
     fields: &Fields<'_, '_>,
     id: String,
     visible: Visible<'_>,
-    names: &Names,
+    names: &Declarations,
     read: &mut ReadSteps,
 ) -> Option<Step> {
     let report = fields.report;
@@ -319,14 +323,14 @@ fn read_body(
         return None;
     };
     let script = (action == Action::Script).then(|| {
-        let named = fields.node("run").or(fields.node("uses")).and_then(Node::text).unwrap_or_default();
+        let named = fields.node("run").or(fields.node("uses")).and_then(YamlNode::text).unwrap_or_default();
         script::read(fields, fields.node("with"), named, action_span)
     });
     if script.is_none() {
         script::refuse_keys(fields, action);
     }
     let with_node = script.as_ref().map(|script| &script.with).or(fields.node("with"));
-    let raw = with_node.map(Node::to_value).unwrap_or_default();
+    let raw = with_node.map(YamlNode::to_value).unwrap_or_default();
     let step = |destination: String, with: Option<Template>, class: EffectClass| Step {
         id: id.into(),
         condition,
@@ -334,9 +338,9 @@ fn read_body(
         destination: destination.into(),
         with: with.unwrap_or(Template::Map(vec![])),
         class,
-        repeat_allowed: action.repeat_allowed(&raw),
+        resend_allowed: action.resend_allowed(&raw),
         retry: None,
-        order: Order::Fifo,
+        order: LaneOrder::Fifo,
         foreach: None,
         pace: None,
         on_error: OnError::Fail,
@@ -344,20 +348,20 @@ fn read_body(
         policies: vec![],
         announces: None,
     };
-    if let Some(node) = items::queueing(fields, action) {
-        let with = items::queue(report, action, node, visible, names);
+    if let Some(node) = foreach::queueing(fields, action) {
+        let with = foreach::queue(report, action, node, visible, names);
         return Some(step(String::new(), with, action.class(&raw)));
     }
-    let with = with::read(report, action, with_node, fields.key_span("with"), action_span, visible);
+    let with = parameters::read(report, action, with_node, fields.key_span("with"), action_span, visible);
     if action == Action::SendTemplate {
         message::check_step(report, with_node, names, visible, &read.safer);
     }
     if let (Action::PolicyCheck, Some(node)) = (action, with_node.and_then(|with| with.get("policy")))
-        && !with::is_filled_in(node)
+        && !parameters::is_filled_in(node)
     {
         policy::read_names(report, node, names);
     }
-    if action.is_inner() {
+    if action.is_internal() {
         step_destination::refuse(fields, action, with_node);
         return Some(step(String::new(), with, action.class(&raw)));
     }

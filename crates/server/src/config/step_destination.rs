@@ -3,16 +3,16 @@
 use sluice_domain::action::Action;
 use sluice_domain::destination::DestinationKind;
 
+use super::declarations::Declarations;
 use super::fields::Fields;
-use super::names::Names;
-use super::node::{Node, Span};
+use super::node::{Span, YamlNode};
 
 /// The name of the step's destination, and the place to speak of it.
 pub(super) fn read(
     fields: &Fields<'_, '_>,
     action: Action,
-    with: Option<&Node>,
-    names: &Names,
+    with: Option<&YamlNode>,
+    names: &Declarations,
 ) -> Option<(String, Span)> {
     let report = fields.report;
     let spec = action.spec();
@@ -88,8 +88,8 @@ fn choose(
     fields: &Fields<'_, '_>,
     action: Action,
     fitting: &[&str],
-    with: Option<&Node>,
-    names: &Names,
+    with: Option<&YamlNode>,
+    names: &Declarations,
 ) -> Option<(String, Span)> {
     let spec = action.spec();
     let report = fields.report;
@@ -123,8 +123,8 @@ fn choose(
 }
 
 /// A whole URL that is not below the destination's own must not be sent the destination's credentials.
-fn leads_elsewhere(destination: &str, with: Option<&Node>, names: &Names) -> bool {
-    let url = with.and_then(|with| with.get("url")).and_then(Node::text).unwrap_or_default();
+fn leads_elsewhere(destination: &str, with: Option<&YamlNode>, names: &Declarations) -> bool {
+    let url = with.and_then(|with| with.get("url")).and_then(YamlNode::text).unwrap_or_default();
     let is_whole = url.starts_with("http://") || url.starts_with("https://");
     let base = names.destinations.get(destination).and_then(|placed| match &placed.value.as_ref()?.kind {
         DestinationKind::Http(http) => http.base_url.as_deref(),
@@ -138,7 +138,7 @@ fn leads_elsewhere(destination: &str, with: Option<&Node>, names: &Names) -> boo
 }
 
 /// What stays inside goes nowhere.
-pub(super) fn refuse(fields: &Fields<'_, '_>, action: Action, with: Option<&Node>) {
+pub(super) fn refuse(fields: &Fields<'_, '_>, action: Action, with: Option<&YamlNode>) {
     let inside =
         with.and_then(|with| with.entries()).unwrap_or_default().iter().find(|entry| entry.key == "destination");
     let span = fields.node("destination").map(|_| fields.key_span("destination"));

@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use sluice_domain::unit;
 
-use super::rule::Rule;
+use super::rule::KeyRule;
 
 /// A kind of map: the keys that may stand in it.
 #[derive(Debug)]
-pub struct Table {
+pub struct SectionSpec {
     /// What such a map is called in a message: `a retry policy`.
     pub title: &'static str,
     /// One or two sentences for the reference.
     pub about: &'static str,
     /// Its keys.
-    pub keys: &'static [Key],
+    pub keys: &'static [KeySpec],
     /// Keys that a later release will read. They are refused by name, not ignored.
     pub later: &'static [&'static str],
     /// How its keys go together.
-    pub rules: &'static [Rule],
+    pub rules: &'static [KeyRule],
 }
 
 /// One key.
 #[derive(Debug)]
-pub struct Key {
+pub struct KeySpec {
     /// As it is written.
     pub name: &'static str,
     /// What its value may be.
-    pub shape: Shape,
+    pub shape: ValueType,
     /// What holds when it is left out.
     pub default: Absent,
     /// One sentence for the reference.
@@ -48,7 +48,7 @@ pub enum Absent {
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ValueType {
     /// Any text.
     Text,
     /// A name: letters, digits, `-`, `_` and `.`.
@@ -97,48 +97,48 @@ pub enum Shape {
     Described(&'static str),
 }
 
-impl Shape {
+impl ValueType {
     /// In words, as in "must be …".
     pub fn describe(&self) -> String {
         match self {
-            Shape::Text => "text".into(),
-            Shape::Name => "a name (letters, digits, `-`, `_` and `.`)".into(),
-            Shape::Count(min, max) => format!("a whole number from {min} to {max}"),
-            Shape::Number(min, max) => format!("a number from {min} to {max}"),
-            Shape::Flag => "true or false".into(),
-            Shape::Duration => "a duration such as 250ms, 90s, 15m, 48h or 7d".into(),
-            Shape::Between(least, most) => match (*least, *most) {
+            ValueType::Text => "text".into(),
+            ValueType::Name => "a name (letters, digits, `-`, `_` and `.`)".into(),
+            ValueType::Count(min, max) => format!("a whole number from {min} to {max}"),
+            ValueType::Number(min, max) => format!("a number from {min} to {max}"),
+            ValueType::Flag => "true or false".into(),
+            ValueType::Duration => "a duration such as 250ms, 90s, 15m, 48h or 7d".into(),
+            ValueType::Between(least, most) => match (*least, *most) {
                 (SOME_TIME, unit::DURATION_MAX) => "a duration above zero such as 90s, 15m or 7d".into(),
                 (least, most) => {
                     format!("a duration from {} to {}", unit::format_duration(least), unit::format_duration(most))
                 }
             },
-            Shape::Size(max) => format!("a size such as 64KiB, from 1B to {}", unit::format_size(*max)),
-            Shape::Rate => "a rate such as 5/min or 100/s".into(),
-            Shape::OneOf(words) => match words {
+            ValueType::Size(max) => format!("a size such as 64KiB, from 1B to {}", unit::format_size(*max)),
+            ValueType::Rate => "a rate such as 5/min or 100/s".into(),
+            ValueType::OneOf(words) => match words {
                 [one] => format!("`{one}`"),
                 _ => format!("one of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
             },
-            Shape::Secret => "a secret, written ${secrets.NAME}".into(),
-            Shape::Plain => "text, in which ${secrets.NAME} is filled in".into(),
-            Shape::Url => "a URL such as https://host/path".into(),
-            Shape::Header => "the name of a header".into(),
-            Shape::Clock => "a time of day such as 21:00".into(),
-            Shape::Zone => "a time zone such as Europe/Berlin".into(),
-            Shape::Share => "a share below 100% such as 20%".into(),
-            Shape::Expression(example) => format!("an expression such as {example}"),
-            Shape::Template => "text, in which {{ … }} stands for values".into(),
-            Shape::Condition => "an expression such as {{ event.score > 5 }}".into(),
-            Shape::Table(title) => (*title).into(),
-            Shape::Tables(title) => format!("a list, each item {title}"),
-            Shape::Described(words) => (*words).into(),
+            ValueType::Secret => "a secret, written ${secrets.NAME}".into(),
+            ValueType::Plain => "text, in which ${secrets.NAME} is filled in".into(),
+            ValueType::Url => "a URL such as https://host/path".into(),
+            ValueType::Header => "the name of a header".into(),
+            ValueType::Clock => "a time of day such as 21:00".into(),
+            ValueType::Zone => "a time zone such as Europe/Berlin".into(),
+            ValueType::Share => "a share below 100% such as 20%".into(),
+            ValueType::Expression(example) => format!("an expression such as {example}"),
+            ValueType::Template => "text, in which {{ … }} stands for values".into(),
+            ValueType::Condition => "an expression such as {{ event.score > 5 }}".into(),
+            ValueType::Table(title) => (*title).into(),
+            ValueType::Tables(title) => format!("a list, each item {title}"),
+            ValueType::Described(words) => (*words).into(),
         }
     }
 }
 
-impl Table {
+impl SectionSpec {
     /// The row of this key.
-    pub fn key(&self, name: &str) -> Option<&'static Key> {
+    pub fn key(&self, name: &str) -> Option<&'static KeySpec> {
         self.keys.iter().find(|key| key.name == name)
     }
 }
@@ -147,21 +147,21 @@ impl Table {
 pub(super) const SOME_TIME: Duration = Duration::from_millis(1);
 
 /// A duration that is more than nothing.
-pub(super) const LASTING: Shape = Shape::Between(SOME_TIME, unit::DURATION_MAX);
+pub(super) const LASTING: ValueType = ValueType::Between(SOME_TIME, unit::DURATION_MAX);
 
 /// A row for a key that may be left out.
-pub(super) const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
-    Key { name, shape, default: Absent::Nothing, about }
+pub(super) const fn key(name: &'static str, shape: ValueType, about: &'static str) -> KeySpec {
+    KeySpec { name, shape, default: Absent::Nothing, about }
 }
 
-impl Key {
+impl KeySpec {
     /// The same, and this holds when it is left out.
-    pub(super) const fn or(self, default: &'static str) -> Key {
-        Key { default: Absent::Default(default), ..self }
+    pub(super) const fn or(self, default: &'static str) -> KeySpec {
+        KeySpec { default: Absent::Default(default), ..self }
     }
 
     /// The same, and it must be there.
-    pub(super) const fn required(self) -> Key {
-        Key { default: Absent::Required, ..self }
+    pub(super) const fn required(self) -> KeySpec {
+        KeySpec { default: Absent::Required, ..self }
     }
 }

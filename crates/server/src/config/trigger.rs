@@ -2,69 +2,70 @@
 
 use serde_json::Value;
 use sluice_domain::event::EventMapping;
-use sluice_domain::flow::{Body, Flow, Idempotency, RateLimit};
+use sluice_domain::flow::{BodySettings, Flow, Idempotency, RateLimit};
 use sluice_domain::key::KeyStrategy;
 use sluice_domain::template::{Expression, Template};
 use sluice_domain::unit;
 use sluice_domain::verify::{Preset, Success, Verifier};
 
 use super::body::{self, Dedup};
+use super::diagnostics::Report;
 use super::event::ReadEvent;
 use super::fields::Fields;
 use super::key as keys;
-use super::node::{Node, Span};
+use super::node::{Span, YamlNode};
 use super::preset;
-use super::report::Report;
-use super::table::{LASTING, Shape, Table, key};
+use super::table::{LASTING, SectionSpec, ValueType, key};
 use super::verify::{self, SecretLimits};
 
-pub(super) static TRIGGER: Table = Table {
+pub(super) static TRIGGER: SectionSpec = SectionSpec {
     title: "a trigger",
     about: "What starts a flow. A flow with several is one flow for each, called NAME, NAME#2 and so on.",
-    keys: &[key("http", Shape::Table("an http trigger"), "A request on the intake listener.").required()],
+    keys: &[key("http", ValueType::Table("an http trigger"), "A request on the intake listener.").required()],
     later: &["schedule"],
     rules: &[],
 };
 
-pub(super) static HTTP: Table = Table {
+pub(super) static HTTP: SectionSpec = SectionSpec {
     title: "an http trigger",
     about: "A request on the intake listener.",
     keys: &[
-        key("path", Shape::Described("a path that begins with /"), "Where requests come in.").required(),
-        key("method", Shape::OneOf(&["POST", "PUT", "PATCH", "GET"]), "The method.").or("POST"),
-        key("verify", Shape::Table("a verification"), "How a request proves where it comes from.")
+        key("path", ValueType::Described("a path that begins with /"), "Where requests come in.").required(),
+        key("method", ValueType::OneOf(&["POST", "PUT", "PATCH", "GET"]), "The method.").or("POST"),
+        key("verify", ValueType::Table("a verification"), "How a request proves where it comes from.")
             .or("only callers on loopback are answered"),
-        key("idempotency", Shape::Table("idempotency"), "How a repeat is recognised.")
+        key("idempotency", ValueType::Table("idempotency"), "How a repeat is recognised.")
             .or("by the sender's own event id where it is known, else by a fingerprint of the body"),
-        key("dedup", Shape::Table("dedup"), "What counts as the same beside the key."),
-        key("body", Shape::Table("a body"), "What the body is.").or("what is known of the sender"),
+        key("dedup", ValueType::Table("dedup"), "What counts as the same beside the key."),
+        key("body", ValueType::Table("a body"), "What the body is.").or("what is known of the sender"),
         key(
             "rate_limit",
-            Shape::Described("a rate such as 100/s, or a map with rate and burst"),
+            ValueType::Described("a rate such as 100/s, or a map with rate and burst"),
             "How often this source may send.",
         )
         .or("no limit"),
         key(
             "body_max",
-            Shape::Size(BODY_BYTES_MAX),
+            ValueType::Size(BODY_BYTES_MAX),
             "The largest body that is read, before and after it is decompressed.",
         )
         .or("256KiB"),
-        key("answer", Shape::OneOf(&["200", "202"]), "The status of a success.").or("what the sender takes for one"),
+        key("answer", ValueType::OneOf(&["200", "202"]), "The status of a success.")
+            .or("what the sender takes for one"),
     ],
     later: &[],
     rules: &[],
 };
 
-pub(super) static IDEMPOTENCY: Table = Table {
+pub(super) static IDEMPOTENCY: SectionSpec = SectionSpec {
     title: "idempotency",
     about: "How a repeat is recognised.",
     keys: &[
-        key("key_from", Shape::Table("a key"), "Where the key is.")
+        key("key_from", ValueType::Table("a key"), "Where the key is.")
             .or("[source, event_type, event_id] where the event's id is known, then fingerprint"),
         key(
             "store",
-            Shape::Described("ledger or kv:NAME"),
+            ValueType::Described("ledger or kv:NAME"),
             "Accepted for the record: keys are always kept in the ledger, each flow's apart.",
         )
         .or("ledger"),
@@ -74,12 +75,12 @@ pub(super) static IDEMPOTENCY: Table = Table {
     rules: &[],
 };
 
-pub(super) static RATE_LIMIT: Table = Table {
+pub(super) static RATE_LIMIT: SectionSpec = SectionSpec {
     title: "a rate limit",
     about: "How often a source may send.",
     keys: &[
-        key("rate", Shape::Rate, "Evenly spread.").required(),
-        key("burst", Shape::Count(1, 1_000_000), "How many at once when it has been quiet.")
+        key("rate", ValueType::Rate, "Evenly spread.").required(),
+        key("burst", ValueType::Count(1, 1_000_000), "How many at once when it has been quiet.")
             .or("what a second holds, at least 1"),
     ],
     later: &[],
@@ -100,13 +101,13 @@ pub(super) struct Trigger {
     pub(super) rate_limit: Option<RateLimit>,
     pub(super) secret_limits: SecretLimits,
     pub(super) body_bytes_max: u64,
-    pub(super) body: Body,
+    pub(super) body: BodySettings,
     pub(super) event: EventMapping,
     pub(super) success: Success,
 }
 
 /// Reads every trigger; two of one flow must differ in their path.
-pub(super) fn read_all(report: Report<'_>, node: Option<&Node>, event: &ReadEvent) -> Vec<Trigger> {
+pub(super) fn read_all(report: Report<'_>, node: Option<&YamlNode>, event: &ReadEvent) -> Vec<Trigger> {
     let Some(node) = node else { return vec![] };
     let items = match (node.items(), node.entries()) {
         (Some(items), _) => items,
@@ -141,7 +142,7 @@ pub(super) fn read_all(report: Report<'_>, node: Option<&Node>, event: &ReadEven
     triggers
 }
 
-fn read(report: Report<'_>, node: &Node, event: &ReadEvent) -> Option<Trigger> {
+fn read(report: Report<'_>, node: &YamlNode, event: &ReadEvent) -> Option<Trigger> {
     let fields = Fields::open(report, node, &[&HTTP])?;
     let mut secret_limits = SecretLimits::new();
     let verify = read_verify(&fields, &mut secret_limits);
@@ -292,11 +293,11 @@ fn read_idempotency(
                 .hint("leave `ttl` out: keys are then remembered for 30d");
         }
     }
-    (idempotency, key.map(Node::to_value))
+    (idempotency, key.map(YamlNode::to_value))
 }
 
 /// A rate, or a map with rate and burst, under `rate_limit`.
-pub(super) fn read_rate_limit(fields: &Fields<'_, '_>, node: &Node) -> Option<RateLimit> {
+pub(super) fn read_rate_limit(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<RateLimit> {
     if node.entries().is_none() {
         let rate = fields.rate("rate_limit")?;
         return Some(RateLimit { rate, burst: default_burst(rate) });

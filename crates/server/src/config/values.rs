@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sluice_domain::policy::{self, Clock};
+use sluice_domain::policy::{self, TimeOfDay};
 use sluice_domain::unit::{self, Rate};
 
 use super::fields::Fields;
-use super::table::Shape;
+use super::table::ValueType;
 
 impl<'n> Fields<'n, '_> {
     /// How long, in the range of its row.
@@ -19,14 +19,14 @@ impl<'n> Fields<'n, '_> {
     }
 
     /// The same where the row also allows a word.
-    pub(super) fn duration_in(&self, name: &'static str, shape: Shape) -> Option<Duration> {
+    pub(super) fn duration_in(&self, name: &'static str, shape: ValueType) -> Option<Duration> {
         let found = self.unit(name, unit::duration)?;
         self.in_range(name, found, shape)
     }
 
-    fn in_range(&self, name: &'static str, found: Duration, shape: Shape) -> Option<Duration> {
+    fn in_range(&self, name: &'static str, found: Duration, shape: ValueType) -> Option<Duration> {
         match shape {
-            Shape::Between(least, most) if !(least..=most).contains(&found) => self.bad(name),
+            ValueType::Between(least, most) if !(least..=most).contains(&found) => self.bad(name),
             _ => Some(found),
         }
     }
@@ -42,14 +42,14 @@ impl<'n> Fields<'n, '_> {
     pub(super) fn size(&self, name: &'static str) -> Option<u64> {
         let found = self.unit(name, unit::size)?;
         match self.key(name).map(|key| key.shape) {
-            Some(Shape::Size(max)) if !(1..=max).contains(&found) => self.bad(name),
+            Some(ValueType::Size(max)) if !(1..=max).contains(&found) => self.bad(name),
             _ => Some(found),
         }
     }
 
     /// A time of day.
-    pub(super) fn clock(&self, name: &'static str) -> Option<Clock> {
-        self.read(name, Clock::parse, "a time of day", "such as '21:00', in quotes")
+    pub(super) fn clock(&self, name: &'static str) -> Option<TimeOfDay> {
+        self.read(name, TimeOfDay::parse, "a time of day", "such as '21:00', in quotes")
     }
 
     /// The name of a time zone.

@@ -6,60 +6,64 @@ use jiff::Timestamp;
 use sluice_domain::flow::RateLimit;
 use sluice_domain::verify::{
     Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
-    Settings, SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace,
-    Verifier,
+    SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, Verifier,
+    VerifierSettings,
 };
 
+use super::diagnostics::Report;
 use super::fields::{Fields, Literal, secret_text};
-use super::node::{Kind, Node, Span};
+use super::node::{Span, YamlKind, YamlNode};
 use super::problem::OPEN_TO_EVERYBODY;
-use super::report::Report;
 use super::rule::{at_least_one, at_most_one};
-use super::table::{Shape, Table, key};
+use super::table::{SectionSpec, ValueType, key};
 use super::trigger::read_rate_limit;
 
-pub(super) static VERIFY: Table = Table {
+pub(super) static VERIFY: SectionSpec = SectionSpec {
     title: "a verification",
     about: "How a request proves where it comes from. `verify: none` believes everybody; without `verify:` only callers on loopback \
             are answered. The settings from `header` on describe a sender of your own.",
     keys: &[
-        key("scheme", Shape::Described("the name of a scheme"), "Who signs, or how; the names are listed below.")
+        key("scheme", ValueType::Described("the name of a scheme"), "Who signs, or how; the names are listed below.")
             .required(),
-        key("secret", Shape::Secret, "The secret, or the public key of an asymmetric scheme."),
+        key("secret", ValueType::Secret, "The secret, or the public key of an asymmetric scheme."),
         key(
             "secrets",
-            Shape::Described("a list of secrets, or of maps with value, name, not_after and rate_limit"),
+            ValueType::Described("a list of secrets, or of maps with value, name, not_after and rate_limit"),
             "Several while one is being replaced, or one for each holder of a token; each of them is accepted.",
         ),
-        key("tolerance", Shape::Duration, "How far from now a request may have been signed.")
+        key("tolerance", ValueType::Duration, "How far from now a request may have been signed.")
             .or("the sender's own window"),
-        key("public_url", Shape::Text, "The URL that the sender was given, for schemes that sign it."),
-        key("version", Shape::OneOf(&["auto", "v1", "v2", "v3"]), "The version of HubSpot's signature.").or("auto"),
-        key("user", Shape::Text, "The user name for HTTP Basic, when the secret is a password only."),
-        key("verify_token", Shape::Secret, "For meta: what the subscription handshake has to say."),
-        key("signing_key", Shape::Secret, "The private key of an asymmetric scheme; signs test requests only."),
+        key("public_url", ValueType::Text, "The URL that the sender was given, for schemes that sign it."),
+        key("version", ValueType::OneOf(&["auto", "v1", "v2", "v3"]), "The version of HubSpot's signature.").or("auto"),
+        key("user", ValueType::Text, "The user name for HTTP Basic, when the secret is a password only."),
+        key("verify_token", ValueType::Secret, "For meta: what the subscription handshake has to say."),
+        key("signing_key", ValueType::Secret, "The private key of an asymmetric scheme; signs test requests only."),
         key(
             "header",
-            Shape::Described("a header's name, or a list of two of which the first that is there counts"),
+            ValueType::Described("a header's name, or a list of two of which the first that is there counts"),
             "For hmac and token: where the signature or token is.",
         ),
-        key("query", Shape::Text, "For token: the query parameter that holds it."),
-        key("algorithm", Shape::OneOf(&["sha1", "sha256", "sha512"]), "For hmac: the hash.").or("sha256"),
-        key("encoding", Shape::OneOf(&["hex", "base64", "base64url"]), "For hmac: how the digest is written.")
+        key("query", ValueType::Text, "For token: the query parameter that holds it."),
+        key("algorithm", ValueType::OneOf(&["sha1", "sha256", "sha512"]), "For hmac: the hash.").or("sha256"),
+        key("encoding", ValueType::OneOf(&["hex", "base64", "base64url"]), "For hmac: how the digest is written.")
             .or("hex"),
-        key("prefix", Shape::Text, "For hmac: what the signature starts with, such as sha256=."),
+        key("prefix", ValueType::Text, "For hmac: what the signature starts with, such as sha256=."),
         key(
             "signed",
-            Shape::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"),
+            ValueType::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"),
             "For hmac: what is signed.",
         )
         .or("\"{body}\""),
-        key("secret_encoding", Shape::OneOf(&["text", "base64", "hex"]), "For hmac: how the secret becomes the key.")
-            .or("text"),
-        key("secret_prefix", Shape::Text, "For hmac: what to strip from the secret, such as whsec_."),
-        key("timestamp", Shape::Table("a time of signing"), "For hmac: where the time of signing is."),
-        key("id_header", Shape::Header, "For hmac: the header of the event id, if it is signed."),
-        key("list", Shape::Table("a signature list"), "For hmac: when the header holds fields such as t=1,v1=abc."),
+        key(
+            "secret_encoding",
+            ValueType::OneOf(&["text", "base64", "hex"]),
+            "For hmac: how the secret becomes the key.",
+        )
+        .or("text"),
+        key("secret_prefix", ValueType::Text, "For hmac: what to strip from the secret, such as whsec_."),
+        key("timestamp", ValueType::Table("a time of signing"), "For hmac: where the time of signing is."),
+        key("id_header", ValueType::Header, "For hmac: the header of the event id, if it is signed."),
+        key("list", ValueType::Table("a signature list"), "For hmac: when the header holds fields such as t=1,v1=abc."),
     ],
     later: &[],
     rules: &[at_most_one(
@@ -69,20 +73,20 @@ pub(super) static VERIFY: Table = Table {
     )],
 };
 
-pub(super) static SECRET: Table = Table {
+pub(super) static SECRET: SectionSpec = SectionSpec {
     title: "one of several secrets",
     about: "A secret with a name and an end.",
     keys: &[
-        key("value", Shape::Secret, "The secret.").required(),
-        key("name", Shape::Name, "What it is called in messages.").or("the name of the secret"),
+        key("value", ValueType::Secret, "The secret.").required(),
+        key("name", ValueType::Name, "What it is called in messages.").or("the name of the secret"),
         key(
             "not_after",
-            Shape::Described("a time such as 2026-12-31T00:00:00Z"),
+            ValueType::Described("a time such as 2026-12-31T00:00:00Z"),
             "The last moment at which it is accepted.",
         ),
         key(
             "rate_limit",
-            Shape::Described("a rate such as 100/s, or a map with rate and burst"),
+            ValueType::Described("a rate such as 100/s, or a map with rate and burst"),
             "How often requests with this secret may come, beside the limit of the source.",
         )
         .or("no limit of its own"),
@@ -93,14 +97,14 @@ pub(super) static SECRET: Table = Table {
 
 const ONE_PLACE: &str = "a time of signing is in one place: `header`, `field` or `body`";
 
-pub(super) static TIMESTAMP: Table = Table {
+pub(super) static TIMESTAMP: SectionSpec = SectionSpec {
     title: "a time of signing",
     about: "One of `header`, `field` and `body`.",
     keys: &[
-        key("header", Shape::Header, "The header that holds it."),
-        key("field", Shape::Text, "The field of the signature list that holds it."),
-        key("body", Shape::Text, "The path into the JSON body that leads to it."),
-        key("unit", Shape::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.")
+        key("header", ValueType::Header, "The header that holds it."),
+        key("field", ValueType::Text, "The field of the signature list that holds it."),
+        key("body", ValueType::Text, "The path into the JSON body that leads to it."),
+        key("unit", ValueType::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.")
             .or("seconds"),
     ],
     later: &[],
@@ -110,13 +114,13 @@ pub(super) static TIMESTAMP: Table = Table {
     ],
 };
 
-pub(super) static LIST: Table = Table {
+pub(super) static LIST: SectionSpec = SectionSpec {
     title: "a signature list",
     about: "How the fields of the signature header are told apart.",
     keys: &[
-        key("signature_key", Shape::Text, "The key of the signatures, such as v1.").required(),
-        key("separator", Shape::OneOf(&["comma", "semicolon", "space"]), "What stands between fields.").or("comma"),
-        key("assign", Shape::OneOf(&["equals", "comma"]), "What stands between a key and its value.").or("equals"),
+        key("signature_key", ValueType::Text, "The key of the signatures, such as v1.").required(),
+        key("separator", ValueType::OneOf(&["comma", "semicolon", "space"]), "What stands between fields.").or("comma"),
+        key("assign", ValueType::OneOf(&["equals", "comma"]), "What stands between a key and its value.").or("equals"),
     ],
     later: &[],
     rules: &[],
@@ -126,10 +130,10 @@ pub(super) static LIST: Table = Table {
 pub(super) type SecretLimits = BTreeMap<String, RateLimit>;
 
 /// Reads the section. `None` when it says nothing usable.
-pub(super) fn read(report: Report<'_>, node: &Node, limits: &mut SecretLimits) -> Option<Verifier> {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, limits: &mut SecretLimits) -> Option<Verifier> {
     if node.text() == Some("none") {
         open_to_everybody(report, node.span);
-        return Verifier::new(Settings::new(Scheme::None, vec![])).ok();
+        return Verifier::new(VerifierSettings::new(Scheme::None, vec![])).ok();
     }
     if let Some(name) = node.text() {
         let scheme = scheme(report, node.span, name)?;
@@ -147,7 +151,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, limits: &mut SecretLimits) -
     if scheme == Scheme::None {
         open_to_everybody(report, fields.node("scheme").map_or(node.span, |node| node.span));
     }
-    let mut settings = Settings::new(scheme, secrets);
+    let mut settings = VerifierSettings::new(scheme, secrets);
     settings.tolerance = fields.duration("tolerance");
     settings.public_url = fields.text("public_url").map(str::to_owned);
     settings.user_name = fields.text("user").map(str::to_owned);
@@ -212,14 +216,14 @@ fn read_secrets(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> (Vec<Secr
     }
     if let Some(node) = fields.node("secrets") {
         match &node.kind {
-            Kind::List(items) => items.iter().for_each(|item| take(read_secret(report, item, limits))),
+            YamlKind::List(items) => items.iter().for_each(|item| take(read_secret(report, item, limits))),
             _ => take(read_secret(report, node, limits)),
         }
     }
     (secrets, complete)
 }
 
-fn read_secret(report: Report<'_>, node: &Node, limits: &mut SecretLimits) -> Option<Secret> {
+fn read_secret(report: Report<'_>, node: &YamlNode, limits: &mut SecretLimits) -> Option<Secret> {
     if node.entries().is_none() {
         let value = secret_text(report, node, "secret", Literal::Refused)?;
         return Some(Secret::new(secret_name(node), value));
@@ -246,7 +250,7 @@ fn read_secret(report: Report<'_>, node: &Node, limits: &mut SecretLimits) -> Op
 }
 
 /// The name in `${secrets.NAME}`, for messages.
-fn secret_name(node: &Node) -> String {
+fn secret_name(node: &YamlNode) -> String {
     let text = node.text().unwrap_or_default();
     let inside = text.split("${secrets.").nth(1).and_then(|rest| rest.split('}').next());
     inside.unwrap_or("secret").to_owned()
@@ -287,7 +291,7 @@ fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
     let header = match (header.text(), header.items()) {
         (Some(name), _) => SignatureHeader::One(name.to_owned()),
         (None, Some([first, second])) if first.text().is_some() && second.text().is_some() => {
-            let text = |node: &Node| node.text().unwrap_or_default().to_owned();
+            let text = |node: &YamlNode| node.text().unwrap_or_default().to_owned();
             SignatureHeader::FirstOf(text(first), text(second))
         }
         _ => {
@@ -322,7 +326,7 @@ fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
     })
 }
 
-fn read_list(report: Report<'_>, node: &Node) -> Option<Layout> {
+fn read_list(report: Report<'_>, node: &YamlNode) -> Option<Layout> {
     let fields = Fields::open(report, node, &[&LIST])?;
     Some(Layout::List {
         separator: match fields.one_of("separator") {
@@ -338,7 +342,7 @@ fn read_list(report: Report<'_>, node: &Node) -> Option<Layout> {
     })
 }
 
-fn read_timestamp(report: Report<'_>, node: &Node) -> Option<TimestampSettings> {
+fn read_timestamp(report: Report<'_>, node: &YamlNode) -> Option<TimestampSettings> {
     let fields = Fields::open(report, node, &[&TIMESTAMP])?;
     let text = |name| fields.text(name).map(str::to_owned);
     let source = match (text("header"), text("field"), text("body")) {

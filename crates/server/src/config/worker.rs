@@ -8,42 +8,46 @@ use sluice_domain::retry::RetryPolicy;
 use sluice_domain::unit;
 use sluice_domain::worker::Worker;
 
+use super::declarations::Declarations;
+use super::diagnostics::Report;
 use super::document::DOCUMENT;
 use super::fields::Fields;
-use super::names::Names;
-use super::node::{Node, Span};
-use super::report::Report;
+use super::node::{Span, YamlNode};
 use super::retry;
 use super::rule::{at_least_one, at_most_one, same};
 use super::safe_mode;
 use super::script::NeededRuntime;
 use super::step;
-use super::table::{Shape, Table, key};
+use super::table::{SectionSpec, ValueType, key};
 
 /// What a worker may start from.
 pub(super) const STARTS: &[&str] = &["consumes", "on", "schedule"];
 
-pub(super) static WORKER: Table = Table {
+pub(super) static WORKER: SectionSpec = SectionSpec {
     title: "a worker",
     about: "What is done with a queue's events, step by step. A document with `consumes:` is a worker; one with `on:` is a playbook, \
             which gets every event of a type; one with `schedule:` runs by the clock. A playbook and a worker with a schedule have \
             a queue of their own name.",
     keys: &[
-        key("version", Shape::OneOf(&["1"]), "The version of the language.").or("1"),
-        key("name", Shape::Name, "Its name.").required(),
-        key("consumes", Shape::Described("the name of a queue, or a map with queue"), "The queue that it works on."),
+        key("version", ValueType::OneOf(&["1"]), "The version of the language.").or("1"),
+        key("name", ValueType::Name, "Its name.").required(),
+        key(
+            "consumes",
+            ValueType::Described("the name of a queue, or a map with queue"),
+            "The queue that it works on.",
+        ),
         key(
             "on",
-            Shape::Described("a type of event such as shopify.cart.abandoned"),
+            ValueType::Described("a type of event such as shopify.cart.abandoned"),
             "The type of event that it is for.",
         ),
-        key("schedule", Shape::Table("a schedule"), "When it runs by the clock."),
-        key("concurrency", Shape::Count(1, 10_000), "Jobs in flight at once, at the most.").or("8"),
-        key("retry", Shape::Table("a retry policy"), "When a failed step is tried again.")
+        key("schedule", ValueType::Table("a schedule"), "When it runs by the clock."),
+        key("concurrency", ValueType::Count(1, 10_000), "Jobs in flight at once, at the most.").or("8"),
+        key("retry", ValueType::Table("a retry policy"), "When a failed step is tried again.")
             .or("the policy of a document with nothing but `retry:`"),
-        key("safe_mode", Shape::Table("safe mode"), "What it does otherwise in safe mode."),
-        key("run", Shape::Tables("a step"), "What is done, in this order."),
-        key("steps", Shape::Tables("a step"), "The same."),
+        key("safe_mode", ValueType::Table("safe mode"), "What it does otherwise in safe mode."),
+        key("run", ValueType::Tables("a step"), "What is done, in this order."),
+        key("steps", ValueType::Tables("a step"), "The same."),
     ],
     later: &["rate_limit"],
     rules: &[
@@ -58,25 +62,25 @@ pub(super) static WORKER: Table = Table {
     ],
 };
 
-pub(super) static CONSUMES: Table = Table {
+pub(super) static CONSUMES: SectionSpec = SectionSpec {
     title: "what a worker consumes",
     about: "The queue.",
-    keys: &[key("queue", Shape::Name, "The queue.").required()],
+    keys: &[key("queue", ValueType::Name, "The queue.").required()],
     later: &[],
     rules: &[],
 };
 
-pub(super) static SCHEDULE: Table = Table {
+pub(super) static SCHEDULE: SectionSpec = SectionSpec {
     title: "a schedule",
     about: "Each moment is an event of its own, worked once. Of the moments that passed while nothing ran, only the last is made up for.",
     keys: &[
         key(
             "cron",
-            Shape::Described("a rule such as */10 * * * *: minute, hour, day of the month, month, day of the week"),
+            ValueType::Described("a rule such as */10 * * * *: minute, hour, day of the month, month, day of the week"),
             "When.",
         )
         .required(),
-        key("timezone", Shape::Zone, "The time zone of the rule, such as Europe/Berlin.").or("UTC"),
+        key("timezone", ValueType::Zone, "The time zone of the rule, such as Europe/Berlin.").or("UTC"),
     ],
     later: &[],
     rules: &[],
@@ -99,7 +103,7 @@ pub(super) struct ReadWorker {
 }
 
 /// Reads a document.
-pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<ReadWorker> {
+pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<ReadWorker> {
     let fields = Fields::open(report, node, &[&WORKER, &DOCUMENT])?;
     fields.one_of("version");
     let (name, name_span) = fields.name("name").unwrap_or(("", fields.span));
@@ -147,7 +151,7 @@ pub(super) fn read(report: Report<'_>, node: &Node, names: &Names) -> Option<Rea
     })
 }
 
-fn read_on(report: Report<'_>, node: &Node) -> Option<String> {
+fn read_on(report: Report<'_>, node: &YamlNode) -> Option<String> {
     let good = |text: &&str| !text.trim().is_empty() && !text.contains(['*', '{', ' ']);
     let found = node.text().filter(good).map(str::to_owned);
     if found.is_none() {
@@ -158,7 +162,7 @@ fn read_on(report: Report<'_>, node: &Node) -> Option<String> {
     found
 }
 
-fn read_schedule(report: Report<'_>, node: &Node) -> Option<Schedule> {
+fn read_schedule(report: Report<'_>, node: &YamlNode) -> Option<Schedule> {
     let fields = Fields::open(report, node, &[&SCHEDULE])?;
     let zone = match fields.node("timezone") {
         Some(_) => fields.zone("timezone")?,
@@ -174,7 +178,7 @@ fn read_schedule(report: Report<'_>, node: &Node) -> Option<Schedule> {
     }
 }
 
-fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Names) -> Option<(&'n str, Span)> {
+fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Declarations) -> Option<(&'n str, Span)> {
     let node = fields.node("consumes")?;
     let (queue, span) = match node.text() {
         Some(queue) => (queue, node.span),
@@ -185,7 +189,7 @@ fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Names) -> Option<(&'n str,
 }
 
 /// An attempt that is given up while its call still runs has an unknown outcome for no good reason.
-fn check_timeout(report: Report<'_>, used: &step::Timeout, queue: &str, names: &Names) {
+fn check_timeout(report: Report<'_>, used: &step::Timeout, queue: &str, names: &Declarations) {
     let Some(queue) = names.queues.get(queue) else { return };
     let visible = queue.value.visibility_timeout;
     if visible < used.timeout {

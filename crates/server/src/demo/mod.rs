@@ -17,10 +17,10 @@ use sluice_simulator::faults::Everything;
 use sluice_simulator::{Salesforce, SalesforceSettings};
 use tokio::sync::watch;
 
+use crate::harness::{Error, Leads, LeadsTo};
 use crate::run::Node;
-use crate::stage::{Error, Leads, LeadsTo};
 use senders::Senders;
-pub use tally::{Tally, Verdict};
+pub use tally::{DemoCounts, Verdict};
 
 /// How long the CRM holds what it lets time out: longer than the node waits.
 const HOLD_MS: u64 = 800;
@@ -35,7 +35,7 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// What to show.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct DemoSettings {
     /// New leads a second; each is sent one to five times.
     pub leads_per_second: u32,
     /// The share of calls that the CRM lets fail, in percent.
@@ -71,7 +71,7 @@ pub struct Demo {
 
 impl Demo {
     /// Starts all of it.
-    pub async fn start(settings: Settings) -> Result<Demo, Error> {
+    pub async fn start(settings: DemoSettings) -> Result<Demo, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
         let faults = Everything {
             percent: settings.fail_percent,
@@ -96,7 +96,7 @@ impl Demo {
     }
 
     /// Shows a line each second until `end`, lets everything drain, and gives the verdict.
-    pub async fn run(self, end: impl Future<Output = ()>, mut show: impl FnMut(&Tally)) -> Result<Verdict, Error> {
+    pub async fn run(self, end: impl Future<Output = ()>, mut show: impl FnMut(&DemoCounts)) -> Result<Verdict, Error> {
         let mut end = std::pin::pin!(end);
         let mut seconds = tokio::time::interval_at(tokio::time::Instant::now() + SECOND, SECOND);
         loop {
@@ -126,7 +126,7 @@ impl Demo {
     }
 
     /// Where it stands. A pause after two refused tokens is lifted, as a person on duty would.
-    async fn look(&self) -> Result<Tally, Error> {
+    async fn look(&self) -> Result<DemoCounts, Error> {
         let operator = &self.node.operator;
         let wrong = |error: crate::operate::OperateError| Error::Wrong(error.to_string());
         for pause in operator.pauses().await.map_err(wrong)? {
@@ -137,7 +137,7 @@ impl Demo {
         let truth = self.crm.truth();
         let lead = truth.object("Lead");
         let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
-        Ok(Tally {
+        Ok(DemoCounts {
             elapsed: self.started.elapsed(),
             leads: self.senders.leads.load(Ordering::Relaxed),
             requests: self.senders.requests.load(Ordering::Relaxed),
@@ -155,18 +155,18 @@ impl Demo {
     }
 
     /// Replays what died of a fault that no retry cures, as a person on duty would. Answers whether there was any.
-    async fn revive(&self, tally: &Tally) -> Result<bool, Error> {
-        use crate::operate::{ReplayOrder, Selection};
+    async fn revive(&self, tally: &DemoCounts) -> Result<bool, Error> {
+        use crate::operate::{ReplayRequest, Selection};
         use sluice_domain::job::JobState;
         if tally.dead == 0 {
             return Ok(false);
         }
         let filter = sluice_ledger::JobFilter { states: vec![JobState::Dead], ..Default::default() };
-        let order = ReplayOrder {
+        let order = ReplayRequest {
             selection: Selection { filter: Some(filter), ..Selection::default() },
             reason: "the CRM was at fault, and is asked again".to_owned(),
             actor: "demo".to_owned(),
-            ..ReplayOrder::default()
+            ..ReplayRequest::default()
         };
         let acted = self.node.operator.replay(order).await.map_err(|error| Error::Wrong(error.to_string()))?;
         self.senders.replayed.fetch_add(acted.changed, Ordering::Relaxed);

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sluice_simulator::load::Connection;
-use sluice_simulator::senders::{Traffic, TrafficSettings};
+use sluice_simulator::traffic::{Traffic, TrafficSettings};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Settings;
-use crate::stage::Sender;
+use super::DemoSettings;
+use crate::harness::Sender;
 
 /// Senders at once.
 const SENDERS: usize = 16;
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The senders, and what they did.
 #[derive(Debug)]
 pub(super) struct Senders {
-    settings: Settings,
+    settings: DemoSettings,
     sender: Sender,
     target: SocketAddr,
     /// Different leads that were sent at least once.
@@ -38,7 +38,7 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    pub fn new(settings: Settings, sender: Sender, target: SocketAddr) -> Senders {
+    pub fn new(settings: DemoSettings, sender: Sender, target: SocketAddr) -> Senders {
         let count = AtomicU64::default;
         Senders { settings, sender, target, leads: count(), requests: count(), replayed: count() }
     }

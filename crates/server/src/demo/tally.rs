@@ -7,7 +7,7 @@ use sluice_domain::unit::plural;
 
 /// Where the demo stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct DemoCounts {
     /// Since the start.
     pub elapsed: Duration,
     /// Different leads that were sent.
@@ -36,14 +36,14 @@ pub struct Tally {
     pub doubled: u64,
 }
 
-impl Tally {
+impl DemoCounts {
     /// Calls beyond the one that each record needs.
     pub fn retries(&self) -> u64 {
         self.calls.saturating_sub(self.records)
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for DemoCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -65,13 +65,13 @@ impl fmt::Display for Tally {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Where it stood in the end.
-    pub tally: Tally,
+    pub tally: DemoCounts,
     /// Everything that is not as promised; empty if all is well.
     pub problems: Vec<String>,
 }
 
 impl Verdict {
-    pub(super) fn of(tally: Tally) -> Verdict {
+    pub(super) fn of(tally: DemoCounts) -> Verdict {
         let mut problems = Vec::new();
         let mut check = |what: &str, found: u64, wanted: u64| {
             if found != wanted {
@@ -113,19 +113,19 @@ mod tests {
 
     #[test]
     fn the_verdict_names_what_is_lost_doubled_or_stuck() {
-        let good = Tally { leads: 10, accepted: 10, records: 10, calls: 14, ..Tally::default() };
+        let good = DemoCounts { leads: 10, accepted: 10, records: 10, calls: 14, ..DemoCounts::default() };
         assert_eq!((Verdict::of(good).problems.len(), good.retries()), (0, 4));
         for bad in [
-            Tally { accepted: 9, ..good },
-            Tally { records: 9, ..good },
-            Tally { records: 11, ..good },
-            Tally { doubled: 1, ..good },
-            Tally { waiting: 1, ..good },
-            Tally { dead: 1, ..good },
+            DemoCounts { accepted: 9, ..good },
+            DemoCounts { records: 9, ..good },
+            DemoCounts { records: 11, ..good },
+            DemoCounts { doubled: 1, ..good },
+            DemoCounts { waiting: 1, ..good },
+            DemoCounts { dead: 1, ..good },
         ] {
             assert_eq!(Verdict::of(bad).problems.len(), 1, "{bad:?}");
         }
         assert!(Verdict::of(good).to_string().contains("exactly once"));
-        assert!(Verdict::of(Tally { records: 9, ..good }).to_string().contains("NOT AS PROMISED"));
+        assert!(Verdict::of(DemoCounts { records: 9, ..good }).to_string().contains("NOT AS PROMISED"));
     }
 }

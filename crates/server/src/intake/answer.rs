@@ -12,7 +12,7 @@ use sluice_ledger::{Acceptance, Duplicate};
 
 /// Why a request was not taken, in the form of RFC 9457. The code is stable; the detail is for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct HttpProblem {
     /// The status.
     pub status: StatusCode,
     /// A stable word.
@@ -27,20 +27,20 @@ pub struct Problem {
     pub close: bool,
 }
 
-impl Problem {
+impl HttpProblem {
     /// A problem that a repeat does not cure.
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), retry_after: None, allow: None, close: false }
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> HttpProblem {
+        HttpProblem { status, code, detail: detail.into(), retry_after: None, allow: None, close: false }
     }
 
     /// The same, to be tried again after so many seconds.
-    pub fn retry_after(self, seconds: u64) -> Problem {
-        Problem { retry_after: Some(seconds.max(1)), ..self }
+    pub fn retry_after(self, seconds: u64) -> HttpProblem {
+        HttpProblem { retry_after: Some(seconds.max(1)), ..self }
     }
 
     /// The same, and the connection ends with it.
-    pub fn closing(self) -> Problem {
-        Problem { close: true, ..self }
+    pub fn closing(self) -> HttpProblem {
+        HttpProblem { close: true, ..self }
     }
 
     /// The answer.
@@ -80,7 +80,7 @@ pub(super) fn raw(status: StatusCode, content_type: &'static str, body: Bytes) -
 }
 
 /// What became of one event.
-pub(super) struct Event<'a> {
+pub(super) struct EventResult<'a> {
     pub acceptance: &'a Acceptance,
     /// Its key.
     pub key: &'a str,
@@ -89,7 +89,7 @@ pub(super) struct Event<'a> {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct EventResponse<'a> {
     event_id: EventId,
     idempotency_key: &'a str,
     status: &'static str,
@@ -97,12 +97,12 @@ struct Told<'a> {
 
 /// The answer to an event: the same for its first request and for every repeat, which also hears what came of it once that
 /// is known.
-pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event<'a>>) -> Response<Full<Bytes>> {
+pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = EventResult<'a>>) -> Response<Full<Bytes>> {
     let Some(event) = events.next() else { return raw(status, "application/json", Bytes::from_static(b"{}")) };
     match event.acceptance {
         // Written straight away, since this is the path that every lead takes.
         Acceptance::Accepted(accepted) if !accepted.quarantined => {
-            let told = Told { event_id: accepted.id, idempotency_key: event.key, status: "accepted" };
+            let told = EventResponse { event_id: accepted.id, idempotency_key: event.key, status: "accepted" };
             let body = serde_json::to_vec(&told).expect("texts have a JSON form");
             raw(status, "application/json", Bytes::from(body))
         }
@@ -119,7 +119,7 @@ pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event
 }
 
 /// The answer to a request with several events.
-pub(super) fn several<'a>(status: StatusCode, events: impl Iterator<Item = Event<'a>>) -> Response<Full<Bytes>> {
+pub(super) fn several<'a>(status: StatusCode, events: impl Iterator<Item = EventResult<'a>>) -> Response<Full<Bytes>> {
     let mut all_repeats = true;
     let events: Vec<Value> = events
         .map(|event| {
@@ -132,7 +132,7 @@ pub(super) fn several<'a>(status: StatusCode, events: impl Iterator<Item = Event
     if all_repeats { replayed(response) } else { response }
 }
 
-fn described(event: &Event<'_>) -> Value {
+fn described(event: &EventResult<'_>) -> Value {
     match event.acceptance {
         Acceptance::Accepted(accepted) if accepted.quarantined => json!({
             "event_id": accepted.id, "idempotency_key": event.key, "status": "quarantined",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sluice_domain::config::Config;
 use sluice_domain::flow::{BodyFormat, Flow};
-use sluice_domain::verify::{ProofPlace, Success};
+use sluice_domain::verify::{CredentialLocation, Success};
 
 /// Of a pressed button in Slack; no flow answers with it.
 const INTERACTION_INVALID: &str = "interaction-invalid";
@@ -110,12 +110,12 @@ fn proof(flow: &Flow, schemes: &mut Map<String, Value>) -> (Value, Vec<Value>) {
     let mut parameters = Vec::new();
     for place in verifier.proof() {
         let described = match place {
-            ProofPlace::Bearer => json!({ "type": "http", "scheme": "bearer" }),
-            ProofPlace::Basic => json!({ "type": "http", "scheme": "basic" }),
-            ProofPlace::Token(name) => json!({ "type": "apiKey", "in": "header", "name": name }),
-            ProofPlace::Query(name) => json!({ "type": "apiKey", "in": "query", "name": name }),
-            ProofPlace::Body => continue,
-            ProofPlace::Signed(name) => {
+            CredentialLocation::Bearer => json!({ "type": "http", "scheme": "bearer" }),
+            CredentialLocation::Basic => json!({ "type": "http", "scheme": "basic" }),
+            CredentialLocation::Token(name) => json!({ "type": "apiKey", "in": "header", "name": name }),
+            CredentialLocation::Query(name) => json!({ "type": "apiKey", "in": "query", "name": name }),
+            CredentialLocation::Body => continue,
+            CredentialLocation::Signed(name) => {
                 let about = format!("Part of the signature of the scheme {scheme}.");
                 parameters.push(json!({ "name": name, "in": "header", "required": true, "description": about, "schema": { "type": "string" } }));
                 continue;

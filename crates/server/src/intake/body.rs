@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_domain::flow::{BodyFormat, Flow};
 use sluice_domain::payload::{self, PayloadProblem};
 
-use super::answer::Problem;
+use super::answer::HttpProblem;
 use super::decode::decode;
 
 /// What a request says.
@@ -22,7 +22,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
 
 /// Reads a body by its content type and encoding.
-pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Result<Payload<'b>, Problem> {
+pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Result<Payload<'b>, HttpProblem> {
     let content_type = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parameters = content_type.split(';').map(str::trim);
     let essence = parameters.next().unwrap_or_default().to_ascii_lowercase();
@@ -59,21 +59,21 @@ pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Resu
     Ok(Payload { value, text })
 }
 
-fn wrong_type(format: BodyFormat, essence: &str) -> Problem {
+fn wrong_type(format: BodyFormat, essence: &str) -> HttpProblem {
     let taken = match format {
         BodyFormat::Json => JSON.to_owned(),
         BodyFormat::Form => format!("{FORM} and {MULTIPART}"),
         BodyFormat::JsonOrForm => format!("{JSON}, {FORM} and {MULTIPART}"),
     };
     let essence: String = essence.chars().take(80).collect();
-    Problem::new(
+    HttpProblem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "content-type-unsupported",
         format!("the body is {essence}; this flow takes {taken}"),
     )
 }
 
-fn check_charset(parameter: &str) -> Result<(), Problem> {
+fn check_charset(parameter: &str) -> Result<(), HttpProblem> {
     let Some((name, value)) = parameter.split_once('=') else { return Ok(()) };
     let value = value.trim().trim_matches('"');
     let known = ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|name| name.eq_ignore_ascii_case(value));
@@ -81,7 +81,7 @@ fn check_charset(parameter: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let value: String = value.chars().take(40).collect();
-    Err(Problem::new(
+    Err(HttpProblem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "charset-unsupported",
         format!("the body is in the charset {value}; send it in UTF-8"),
@@ -89,6 +89,6 @@ fn check_charset(parameter: &str) -> Result<(), Problem> {
 }
 
 /// A body that cannot be read, in the words of the answer.
-pub(super) fn problem(problem: PayloadProblem) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, problem.code(), problem.to_string())
+pub(super) fn problem(problem: PayloadProblem) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, problem.code(), problem.to_string())
 }

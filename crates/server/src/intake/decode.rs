@@ -5,10 +5,10 @@ use std::io::Read;
 
 use hyper::{HeaderMap, StatusCode};
 
-use super::answer::Problem;
+use super::answer::HttpProblem;
 
 /// Undoes the content encoding. The signature was checked before, over the bytes as they arrived.
-pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) -> Result<Cow<'b, [u8]>, Problem> {
+pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) -> Result<Cow<'b, [u8]>, HttpProblem> {
     let mut encodings =
         headers.get_all("content-encoding").iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let named = |name: &[u8]| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity");
@@ -33,12 +33,12 @@ pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) ->
     };
     match decoded {
         Ok(bytes) => Ok(Cow::Owned(bytes)),
-        Err(Failed::TooLarge) => Err(Problem::new(
+        Err(Failed::TooLarge) => Err(HttpProblem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "body-too-large",
             format!("the body is larger than the {bytes_max} bytes that this flow takes once it is decompressed"),
         )),
-        Err(Failed::Broken(said)) => Err(Problem::new(
+        Err(Failed::Broken(said)) => Err(HttpProblem::new(
             StatusCode::BAD_REQUEST,
             "content-encoding-invalid",
             format!("the body is not {}: {said}", String::from_utf8_lossy(&encoding)),
@@ -46,9 +46,9 @@ pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) ->
     }
 }
 
-fn unsupported(encoding: &str) -> Problem {
+fn unsupported(encoding: &str) -> HttpProblem {
     let encoding: String = encoding.chars().take(40).collect();
-    Problem::new(
+    HttpProblem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "content-encoding-unsupported",
         format!("the body is encoded as {encoding}; gzip, deflate, br and zstd are understood"),

@@ -9,11 +9,11 @@ use sluice_domain::time::Time;
 
 /// One leaky bucket per source (GCRA: a single moment is all that has to be remembered).
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct RateLimiter {
     buckets: Mutex<HashMap<String, f64>>,
 }
 
-impl Limits {
+impl RateLimiter {
     /// Takes one from the bucket. If it is empty: how long until it is not.
     pub fn take(&self, source: &str, limit: RateLimit, now: Time) -> Result<(), Duration> {
         let interval = limit.rate.interval().as_secs_f64() * 1e3;
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {
-        let limits = Limits::default();
+        let limits = RateLimiter::default();
         let limit = RateLimit { rate: unit::rate("10/s").unwrap(), burst: 5 };
         let passed = |at: i64| limits.take("s", limit, Time(at)).is_ok();
         assert_eq!((0..10).filter(|_| passed(1_000)).count(), 5);

@@ -7,18 +7,18 @@
 //! If the process dies here: before the commit nothing has happened and the sender repeats; after it the event is there and the
 //! repeat gets the same answer.
 
-mod accept;
 mod answer;
 mod api;
 mod body;
 mod decode;
 mod limit;
-mod listen;
+mod prepare;
 mod problems;
-mod proofs;
+mod proof_cache;
 mod refused;
+mod server;
 mod slack;
-mod unknown;
+mod unknown_fields;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,39 +30,39 @@ use sluice_domain::random::Random;
 use sluice_ledger::Ledger;
 
 use crate::clock::Clock;
-use crate::live::Revisions;
 use crate::observe::Metrics;
+use crate::revisions::Revisions;
 use crate::schedule;
-pub use accept::{Arrival, Prepared, TENANT, job_for, prepare, prepare_all};
-pub use answer::Problem;
+pub use answer::HttpProblem;
 pub use api::{PROBLEMS, describe};
-use limit::Limits;
-pub use listen::{Door, Settings};
-use proofs::Proofs;
+use limit::RateLimiter;
+pub use prepare::{Prepared, RequestMeta, TENANT, job_for, prepare, prepare_all};
+use proof_cache::ProofCache;
 use refused::Refusals;
 pub use refused::{Lately, Refused};
-use unknown::Unknown;
+pub use server::{IntakeServer, IntakeSettings};
+use unknown_fields::UnknownFieldLog;
 
 /// What the room needs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct IntakeContext {
     ledger: Ledger,
     revisions: Revisions,
     metrics: Metrics,
     clock: Clock,
-    limits: Arc<Limits>,
+    limits: Arc<RateLimiter>,
     refusals: Arc<Refusals>,
-    proofs: Arc<Proofs>,
-    unknown: Arc<Unknown>,
+    proofs: Arc<ProofCache>,
+    unknown: Arc<UnknownFieldLog>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
-    scheduler: Arc<OnceLock<schedule::Handle>>,
+    scheduler: Arc<OnceLock<schedule::SchedulerHandle>>,
 }
 
-impl Context {
+impl IntakeContext {
     /// Ready to answer.
-    pub fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics, clock: Clock) -> Context {
-        Context {
+    pub fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics, clock: Clock) -> IntakeContext {
+        IntakeContext {
             ledger,
             revisions,
             metrics,
@@ -78,7 +78,7 @@ impl Context {
     }
 
     /// Who hears of jobs whose question was answered at the door.
-    pub fn wakes(&self, scheduler: schedule::Handle) {
+    pub fn set_scheduler(&self, scheduler: schedule::SchedulerHandle) {
         let _ = self.scheduler.set(scheduler);
     }
 

@@ -4,28 +4,28 @@ use hyper::{Method, StatusCode};
 use sluice_domain::flow::{Flow, RateLimit};
 use std::time::Duration;
 
-use super::answer::Problem;
-use crate::live::Live;
+use super::answer::HttpProblem;
+use crate::revisions::LoadedRevision;
 
 /// No flow takes this request.
-pub(super) fn no_flow(live: &Live, method: &Method, path: &str) -> Problem {
+pub(super) fn no_flow(live: &LoadedRevision, method: &Method, path: &str) -> HttpProblem {
     let methods: Vec<&str> =
         live.config.flows.values().filter(|flow| flow.path == path).map(|flow| flow.method.as_str()).collect();
     if methods.is_empty() {
-        return Problem::new(StatusCode::NOT_FOUND, "no-such-flow", format!("no flow takes requests at {path}"));
+        return HttpProblem::new(StatusCode::NOT_FOUND, "no-such-flow", format!("no flow takes requests at {path}"));
     }
     let allow = methods.join(", ");
-    let problem = Problem::new(
+    let problem = HttpProblem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method-not-allowed",
         format!("{path} takes {allow}, not {method}"),
     );
-    Problem { allow: Some(allow), ..problem }
+    HttpProblem { allow: Some(allow), ..problem }
 }
 
 /// The body is larger than the flow takes.
-pub(super) fn too_large(flow: &Flow) -> Problem {
-    Problem::new(
+pub(super) fn too_large(flow: &Flow) -> HttpProblem {
+    HttpProblem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
         "body-too-large",
         format!("the body is larger than the {} bytes that this flow takes", flow.body_bytes_max),
@@ -33,12 +33,12 @@ pub(super) fn too_large(flow: &Flow) -> Problem {
 }
 
 /// Nothing is wrong with the request; it should come again.
-pub(super) fn unavailable(code: &'static str, detail: &str, seconds: u64) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(seconds)
+pub(super) fn unavailable(code: &'static str, detail: &str, seconds: u64) -> HttpProblem {
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(seconds)
 }
 
 /// The event could not be written down.
-pub(super) fn ledger_problem(error: &sluice_ledger::Error) -> Problem {
+pub(super) fn ledger_problem(error: &sluice_ledger::Error) -> HttpProblem {
     use sluice_ledger::Error;
     match error {
         Error::Overloaded => {
@@ -58,8 +58,8 @@ pub(super) fn ledger_problem(error: &sluice_ledger::Error) -> Problem {
 }
 
 /// Too often.
-pub(super) fn rate_limited(who: &str, limit: RateLimit, wait: Duration) -> Problem {
-    let problem = Problem::new(
+pub(super) fn rate_limited(who: &str, limit: RateLimit, wait: Duration) -> HttpProblem {
+    let problem = HttpProblem::new(
         StatusCode::TOO_MANY_REQUESTS,
         "rate-limited",
         format!("{who} may send {} in {:?}, with bursts of {}", limit.rate.count, limit.rate.per, limit.burst),

@@ -15,13 +15,13 @@ use sluice_domain::flow::DuplicateKeys;
 use sluice_domain::payload;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, Scheme, Secret, SecretValue, Verifier};
-use sluice_ledger::{Decide, Decided};
+use sluice_ledger::{DecideApproval, Decided};
 
-use super::Context;
-use super::accept::Headers;
-use super::answer::{Problem, json_response};
+use super::IntakeContext;
+use super::answer::{HttpProblem, json_response};
+use super::prepare::Headers;
 use super::problems::{ledger_problem, no_flow};
-use crate::live::Live;
+use crate::revisions::LoadedRevision;
 
 /// Where they come in, before the name of the destination.
 const PATH: &str = "/slack/interactions/";
@@ -37,12 +37,12 @@ pub(super) fn destination_of<'p>(method: &Method, path: &'p str) -> Option<&'p s
 
 /// Takes a pressed button.
 pub(super) async fn take(
-    context: &Context,
-    live: &Live,
+    context: &IntakeContext,
+    live: &LoadedRevision,
     destination: &str,
     request: Request<Incoming>,
     patience: std::time::Duration,
-) -> Result<Response<Full<Bytes>>, Problem> {
+) -> Result<Response<Full<Bytes>>, HttpProblem> {
     let kind = live.config.destinations.get(destination).map(|destination| &destination.kind);
     let Some(DestinationKind::Slack(slack)) = kind else {
         return Err(no_flow(live, request.method(), request.uri().path()));
@@ -61,14 +61,14 @@ pub(super) async fn take(
     let pressed = read(&body).ok_or_else(|| invalid("this is no press of one of our buttons"))?;
     let mut told = vec![];
     for (id, choice) in pressed.choices {
-        let decide = Decide {
+        let decide = DecideApproval {
             ids: vec![id],
             choice,
             actor: pressed.actor.clone(),
             reason: "pressed the button in Slack".to_owned(),
             at: now,
         };
-        let decided = context.ledger.decide(decide).await.map_err(|error| ledger_problem(&error))?;
+        let decided = context.ledger.decide_approval(decide).await.map_err(|error| ledger_problem(&error))?;
         for (id, decided) in decided {
             let word = match decided {
                 Decided::Counts(job, worker) => {
@@ -88,8 +88,8 @@ pub(super) async fn take(
     Ok(json_response(StatusCode::OK, &json!({ "decided": told }), "application/json"))
 }
 
-fn invalid(detail: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "interaction-invalid", detail)
+fn invalid(detail: &str) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, "interaction-invalid", detail)
 }
 
 /// Who pressed what.
@@ -112,13 +112,13 @@ fn read(body: &[u8]) -> Option<Pressed> {
 }
 
 /// Whether Slack itself sent this.
-fn believe(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), Problem> {
-    let settings = verify::Settings::new(Scheme::Slack, vec![Secret::new("signing_secret", secret.clone())]);
+fn believe(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), HttpProblem> {
+    let settings = verify::VerifierSettings::new(Scheme::Slack, vec![Secret::new("signing_secret", secret.clone())]);
     let verifier = Verifier::new(settings).map_err(|problem| invalid(&problem.to_string()))?;
     let headers = Headers(&head.headers);
     let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
     verify::verify(&verifier, &raw, now.to_jiff())
         .map(drop)
-        .map_err(|refusal| Problem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string()))
+        .map_err(|refusal| HttpProblem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string()))
 }

@@ -13,11 +13,11 @@ use sluice_ledger::{DropJobs, JobFilter, Ledger, Prune};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::live::Revisions;
+use crate::revisions::Revisions;
 
 /// How long things are kept.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RetentionSettings {
     /// Bodies of events whose jobs have all come to an end.
     pub bodies: Duration,
     /// Events, jobs and attempts, once the key has expired as well.
@@ -26,10 +26,10 @@ pub struct Settings {
     pub interval: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
+impl Default for RetentionSettings {
+    fn default() -> RetentionSettings {
         const DAY: u64 = 86_400;
-        Settings {
+        RetentionSettings {
             bodies: Duration::from_secs(30 * DAY),
             events: Duration::from_secs(90 * DAY),
             interval: Duration::from_secs(30),
@@ -45,7 +45,7 @@ pub async fn run(
     ledger: Ledger,
     revisions: Revisions,
     clock: Clock,
-    settings: Settings,
+    settings: RetentionSettings,
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -64,7 +64,7 @@ pub async fn round(
     ledger: &Ledger,
     revisions: &Revisions,
     clock: &Clock,
-    settings: &Settings,
+    settings: &RetentionSettings,
 ) -> Result<u64, sluice_ledger::Error> {
     let now = clock.wall();
     // What a rotation of the tenant's key had not come to when the last process ended.

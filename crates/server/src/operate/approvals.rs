@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
-use sluice_ledger::{ApprovalFilter, ApprovalRecord, Decide, Decided, Page};
+use sluice_ledger::{ApprovalFilter, ApprovalRecord, DecideApproval, Decided, Page};
 use utoipa::{IntoParams, ToSchema};
 
-use super::acts::{need, or_unknown};
-use super::api::{Answer, Asked, Body, LIMIT};
+use super::api::{ApiResult, JsonBody, LIMIT, QueryParams};
+use super::commands::{need, or_unknown};
 use super::operator::{OperateError, Operator};
-use super::view::{Acted, Left, List};
+use super::view::{BulkResult, List, SkippedJob};
 
 /// Answers that are written in one transaction.
 const SLICE: usize = 500;
@@ -71,7 +71,7 @@ impl From<ApprovalRecord> for ApprovalView {
 /// An answer to one question.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DecisionOrder {
+pub struct DecisionRequest {
     /// `approve` or `reject`.
     #[schema(value_type = String)]
     pub decision: Choice,
@@ -85,7 +85,7 @@ pub struct DecisionOrder {
 /// The same answer to many.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DecisionsOrder {
+pub struct DecisionsRequest {
     /// `approve` or `reject`.
     #[schema(value_type = String)]
     pub decision: Choice,
@@ -168,7 +168,7 @@ impl Operator {
         reason: &str,
     ) -> Result<Vec<(ApprovalId, Decided)>, OperateError> {
         let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
-        let decided = self.ledger.decide(Decide { ids, choice, actor, reason, at }).await?;
+        let decided = self.ledger.decide_approval(DecideApproval { ids, choice, actor, reason, at }).await?;
         let woken = decided.iter().filter_map(|(_, decided)| match decided {
             Decided::Counts(job, worker) => Some((*job, worker.clone())),
             _ => None,
@@ -178,7 +178,7 @@ impl Operator {
     }
 
     /// Gives many questions the same answer.
-    pub async fn decide_many(&self, order: DecisionsOrder) -> Result<Acted, OperateError> {
+    pub async fn decide_many(&self, order: DecisionsRequest) -> Result<BulkResult, OperateError> {
         need(&order.reason, "an answer needs a reason")?;
         let by_filter = order.all || order.worker.is_some();
         if order.ids.is_empty() != by_filter {
@@ -201,19 +201,19 @@ impl Operator {
                 }
             }
         }
-        let mut acted = Acted { matched: ids.len() as u64, dry_run: order.dry_run, ..Acted::default() };
+        let mut acted = BulkResult { matched: ids.len() as u64, dry_run: order.dry_run, ..BulkResult::default() };
         if order.dry_run {
             acted.changed = ids.len() as u64;
             return Ok(acted);
         }
         for slice in ids.chunks(SLICE) {
             for (id, decided) in self.decide_all(slice.to_vec(), order.decision, &order.actor, &order.reason).await? {
-                let left = |reason: String| Left { job: id.to_string(), reason };
+                let left = |reason: String| SkippedJob { job: id.to_string(), reason };
                 match decided {
                     Decided::Counts(..) => acted.changed += 1,
-                    Decided::Same => acted.left.push(left("it was answered so before".into())),
-                    Decided::Conflict(record) => acted.left.push(left(contradicted(&record))),
-                    Decided::Unknown => acted.left.push(left("there is no such question".into())),
+                    Decided::Same => acted.skipped.push(left("it was answered so before".into())),
+                    Decided::Conflict(record) => acted.skipped.push(left(contradicted(&record))),
+                    Decided::Unknown => acted.skipped.push(left("there is no such question".into())),
                 }
             }
         }
@@ -244,8 +244,8 @@ pub(super) struct ApprovalsQuery {
 #[utoipa::path(get, path = "/api/v1/approvals", params(ApprovalsQuery), responses((status = 200, body = List<ApprovalView>)))]
 pub(super) async fn list(
     State(operator): State<Operator>,
-    Asked(query): Asked<ApprovalsQuery>,
-) -> Answer<List<ApprovalView>> {
+    QueryParams(query): QueryParams<ApprovalsQuery>,
+) -> ApiResult<List<ApprovalView>> {
     let state = query.state.map(|word| {
         ApprovalState::parse(&word).ok_or_else(|| {
             OperateError::Invalid(format!("`{word}` is no state of a question; those are pending, approved, rejected"))
@@ -257,22 +257,25 @@ pub(super) async fn list(
 
 /// One question.
 #[utoipa::path(get, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), responses((status = 200, body = ApprovalView), (status = 404)))]
-pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> Answer<ApprovalView> {
+pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<ApprovalView> {
     Ok(Json(operator.approval(&id).await?))
 }
 
 /// Answer a question. The same answer twice is fine; another one is a conflict.
-#[utoipa::path(post, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), request_body = DecisionOrder, responses((status = 200, body = ApprovalView), (status = 404), (status = 409)))]
+#[utoipa::path(post, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), request_body = DecisionRequest, responses((status = 200, body = ApprovalView), (status = 404), (status = 409)))]
 pub(super) async fn decide_one(
     State(operator): State<Operator>,
     Path(id): Path<String>,
-    Body(order): Body<DecisionOrder>,
-) -> Answer<ApprovalView> {
+    JsonBody(order): JsonBody<DecisionRequest>,
+) -> ApiResult<ApprovalView> {
     Ok(Json(operator.decide(&id, order.decision, &order.actor, &order.reason).await?))
 }
 
 /// Give many questions the same answer.
-#[utoipa::path(post, path = "/api/v1/approvals", request_body = DecisionsOrder, responses((status = 200, body = Acted)))]
-pub(super) async fn decide_many(State(operator): State<Operator>, Body(order): Body<DecisionsOrder>) -> Answer<Acted> {
+#[utoipa::path(post, path = "/api/v1/approvals", request_body = DecisionsRequest, responses((status = 200, body = BulkResult)))]
+pub(super) async fn decide_many(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<DecisionsRequest>,
+) -> ApiResult<BulkResult> {
     Ok(Json(operator.decide_many(order).await?))
 }

@@ -7,16 +7,16 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use sluice_domain::config::Revision;
-use sluice_ledger::{ConfiguredRecord, NewRevision, Page};
+use sluice_ledger::{NewRevision, Page, RevisionRecord};
 use utoipa::{IntoParams, ToSchema};
 
-use super::api::{Answer, Asked, Body};
+use super::api::{ApiResult, JsonBody, QueryParams};
 use super::operator::{OperateError, Operator};
 use super::view::List;
-use crate::change::place::{self, Manifest, PlaceError};
-use crate::change::{Hash, Plan, Side, Subject, plan, reached};
+use crate::change::install::{self, InstallError, Manifest};
+use crate::change::{LedgerUsage, Plan, PlanHash, Side, plan, reached};
 use crate::config::{self, Colours, Files};
-use crate::live::Live;
+use crate::revisions::LoadedRevision;
 use crate::run::{self, StartError};
 
 /// How large an order with files may be, in bytes of JSON.
@@ -37,7 +37,7 @@ pub struct Wanted {
 /// A change, as it is ordered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct ApplyOrder {
+pub struct ApplyRequest {
     /// What is to be put in force.
     #[serde(flatten)]
     pub wanted: Wanted,
@@ -94,12 +94,12 @@ pub struct RevisionDetail {
     pub files: BTreeMap<String, String>,
 }
 
-impl From<PlaceError> for OperateError {
-    fn from(error: PlaceError) -> OperateError {
+impl From<InstallError> for OperateError {
+    fn from(error: InstallError) -> OperateError {
         match error {
-            PlaceError::Path { .. } => OperateError::Invalid(error.to_string()),
-            PlaceError::SingleFile { .. } => OperateError::Refused("single-file", error.to_string()),
-            PlaceError::Io { .. } => OperateError::Refused(
+            InstallError::Path { .. } => OperateError::Invalid(error.to_string()),
+            InstallError::SingleFile { .. } => OperateError::Refused("single-file", error.to_string()),
+            InstallError::Io { .. } => OperateError::Refused(
                 "directory-not-writable",
                 format!(
                     "{error}\nThe node writes the files into its own configuration directory. If that is not its to write, change them where they come from and `sluice reload`."
@@ -112,7 +112,7 @@ impl From<PlaceError> for OperateError {
 /// A configuration that may be put in force.
 struct Candidate {
     files: Files,
-    live: Live,
+    live: LoadedRevision,
     warnings: Vec<String>,
 }
 
@@ -125,11 +125,11 @@ impl Operator {
     }
 
     /// Puts a configuration in force, if the plan that was agreed to is still what would happen.
-    pub async fn apply(&self, order: &ApplyOrder) -> Result<AppliedView, OperateError> {
+    pub async fn apply(&self, order: &ApplyRequest) -> Result<AppliedView, OperateError> {
         if order.reason.trim().is_empty() {
             return Err(OperateError::Invalid("a change needs a reason".into()));
         }
-        let agreed = Hash::parse(&order.plan).ok_or_else(|| {
+        let agreed = PlanHash::parse(&order.plan).ok_or_else(|| {
             OperateError::Invalid(format!("`{}` is not the hash of a plan; `sluice plan` prints one", order.plan))
         })?;
         let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
@@ -161,18 +161,18 @@ impl Operator {
         let revision = plan.new.clone();
         let manifest = Manifest::new(&revision, actor, order.reason.trim());
         if Revision::of(there.iter()).0 != revision {
-            place::put(&self.settings.config, &there, &candidate.files, manifest)?;
+            install::put(&self.settings.config, &there, &candidate.files, manifest)?;
         }
         let kept = self.keep(&candidate.files, &candidate.live.revision, actor, order.reason.trim()).await;
         if let Err(error) = kept {
             // Nothing is in force that is not written down: the files go back to what they were.
             let back = Manifest::new(&plan.running, actor, "taken back");
-            place::put(&self.settings.config, &candidate.files, &there, back)?;
-            place::clear(&self.settings.config)?;
+            install::put(&self.settings.config, &candidate.files, &there, back)?;
+            install::clear(&self.settings.config)?;
             return Err(error);
         }
         self.put_in_force(candidate.live).await?;
-        place::clear(&self.settings.config)?;
+        install::clear(&self.settings.config)?;
         Ok(AppliedView { revision, changed: !plan.is_empty(), plan })
     }
 
@@ -222,7 +222,7 @@ impl Operator {
     }
 
     /// The rooms take it from here.
-    pub(super) async fn put_in_force(&self, live: Live) -> Result<(), OperateError> {
+    pub(super) async fn put_in_force(&self, live: LoadedRevision) -> Result<(), OperateError> {
         let revision = live.revision.clone();
         if !live.is_same(&self.revisions.current()) {
             self.revisions.replace(live);
@@ -239,7 +239,7 @@ impl Operator {
         let files = match (&wanted.files, &wanted.revision) {
             (Some(files), None) => {
                 for path in files.keys() {
-                    place::check_path(path)?;
+                    install::check_path(path)?;
                 }
                 Files::from_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
             }
@@ -273,7 +273,7 @@ impl Operator {
     async fn plan_of(&self, running: &Files, candidate: &Candidate) -> Result<Plan, OperateError> {
         let pinned = self.ledger.pinned().await?;
         let revisions: BTreeSet<&str> = pinned.iter().map(|record| record.revision.as_str()).collect();
-        let mut subject = Subject::default();
+        let mut subject = LedgerUsage::default();
         let mut warnings = candidate.warnings.clone();
         for revision in revisions {
             match self.revisions.get(&Arc::from(revision), &self.ledger).await {
@@ -314,7 +314,7 @@ impl Operator {
     }
 }
 
-fn still_holds(agreed: &Hash, plan: &Plan) -> Result<(), OperateError> {
+fn still_holds(agreed: &PlanHash, plan: &Plan) -> Result<(), OperateError> {
     if agreed.to_string() == plan.plan {
         return Ok(());
     }
@@ -338,7 +338,7 @@ fn explained(error: StartError) -> String {
     }
 }
 
-fn told(record: ConfiguredRecord, current: Option<i64>) -> RevisionView {
+fn told(record: RevisionRecord, current: Option<i64>) -> RevisionView {
     RevisionView {
         current: Some(record.n) == current,
         n: record.n,
@@ -350,7 +350,7 @@ fn told(record: ConfiguredRecord, current: Option<i64>) -> RevisionView {
 }
 
 /// The revision that a name means: whole, or its beginning, or `previous`.
-fn find(history: &[ConfiguredRecord], name: &str) -> Result<String, OperateError> {
+fn find(history: &[RevisionRecord], name: &str) -> Result<String, OperateError> {
     if name == "previous" {
         let current = history.first().map(|newest| newest.hash.as_str());
         let before = history.iter().find(|record| Some(record.hash.as_str()) != current);
@@ -372,16 +372,19 @@ fn find(history: &[ConfiguredRecord], name: &str) -> Result<String, OperateError
 
 /// What a new configuration would change: these files, or an earlier revision.
 #[utoipa::path(post, path = "/api/v1/plan", request_body = Wanted, responses((status = 200, body = Plan), (status = 422)))]
-pub(super) async fn plan_route(State(operator): State<Operator>, Body(wanted): Body<Wanted>) -> Answer<Plan> {
+pub(super) async fn plan_route(
+    State(operator): State<Operator>,
+    JsonBody(wanted): JsonBody<Wanted>,
+) -> ApiResult<Plan> {
     Ok(Json(operator.plan(&wanted).await?))
 }
 
 /// Put a configuration in force, if the plan still holds.
-#[utoipa::path(post, path = "/api/v1/apply", request_body = ApplyOrder, responses((status = 200, body = AppliedView), (status = 409), (status = 422)))]
+#[utoipa::path(post, path = "/api/v1/apply", request_body = ApplyRequest, responses((status = 200, body = AppliedView), (status = 409), (status = 422)))]
 pub(super) async fn apply_route(
     State(operator): State<Operator>,
-    Body(order): Body<ApplyOrder>,
-) -> Answer<AppliedView> {
+    JsonBody(order): JsonBody<ApplyRequest>,
+) -> ApiResult<AppliedView> {
     Ok(Json(operator.apply(&order).await?))
 }
 
@@ -398,13 +401,13 @@ pub(super) struct RevisionsQuery {
 #[utoipa::path(get, path = "/api/v1/revisions", params(RevisionsQuery), responses((status = 200, body = List<RevisionView>)))]
 pub(super) async fn revisions(
     State(operator): State<Operator>,
-    Asked(query): Asked<RevisionsQuery>,
-) -> Answer<List<RevisionView>> {
+    QueryParams(query): QueryParams<RevisionsQuery>,
+) -> ApiResult<List<RevisionView>> {
     Ok(Json(operator.configured(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
 /// One revision with its files.
 #[utoipa::path(get, path = "/api/v1/revisions/{revision}", params(("revision" = String, Path)), responses((status = 200, body = RevisionDetail), (status = 404)))]
-pub(super) async fn revision(State(operator): State<Operator>, Path(name): Path<String>) -> Answer<RevisionDetail> {
+pub(super) async fn revision(State(operator): State<Operator>, Path(name): Path<String>) -> ApiResult<RevisionDetail> {
     Ok(Json(operator.revision(&name).await?))
 }

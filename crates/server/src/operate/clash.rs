@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_domain::diff::{Change, diff};
+use sluice_domain::diff::{FieldChange, diff};
 use sluice_domain::mask;
 use sluice_ledger::{EventBody, EventRecord};
 use utoipa::ToSchema;
@@ -63,10 +63,10 @@ impl Operator {
         body: Option<&EventBody>,
         revealed: bool,
     ) -> Result<Option<ClashView>, OperateError> {
-        let variants = self.ledger.variants(event.ord).await?;
+        let variants = self.ledger.variants(event.seq).await?;
         let became: Vec<i64> = variants.kept.iter().filter_map(|variant| variant.event).collect();
         let events = self.ledger.events(became.into_iter().chain(event.variant_of).collect()).await?;
-        let find = |ord: i64| events.iter().find(|(other, _)| other.ord == ord);
+        let find = |ord: i64| events.iter().find(|(other, _)| other.seq == ord);
         let changed = |first: Option<&EventBody>, other: Option<&EventBody>| Some(changes(first?, other?, revealed));
         let mut clash = ClashView { further: variants.further, ..ClashView::default() };
         if let Some((first, first_body)) = event.variant_of.and_then(find) {
@@ -95,7 +95,7 @@ fn changes(first: &EventBody, other: &EventBody, revealed: bool) -> Vec<ChangeVi
     };
     diff(&read(first), &read(other))
         .into_iter()
-        .map(|Change { path, before, after }| {
+        .map(|FieldChange { path, before, after }| {
             let shown = |value: Option<Value>| if revealed { value } else { value.map(|value| masked(&path, value)) };
             ChangeView { before: shown(before), after: shown(after), path: path.clone() }
         })

@@ -8,11 +8,11 @@ use sluice_domain::mask;
 use sluice_domain::policy::Contact;
 use sluice_domain::safe_mode::SafeMode;
 use sluice_domain::unit;
-use sluice_ledger::{JobFilter, Release, SetSafeMode, Suppress};
+use sluice_ledger::{JobFilter, SetSafeMode, Suppress, Unsuppress};
 use utoipa::{IntoParams, ToSchema};
 
-use super::acts::{need, or_unknown};
-use super::api::{Answer, Asked, Body};
+use super::api::{ApiResult, JsonBody, QueryParams};
+use super::commands::{need, or_unknown};
 use super::operator::{OperateError, Operator};
 use crate::safe_mode::SAFE_MODE_HOLDS;
 
@@ -39,7 +39,7 @@ pub struct SuppressionView {
 /// Whom not to write to, or to write to again.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SuppressOrder {
+pub struct SuppressRequest {
     /// Put these on the list.
     #[serde(default)]
     pub add: Vec<String>,
@@ -83,7 +83,7 @@ pub struct SafeModeView {
 /// Turn safe mode on or off.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SafeModeOrder {
+pub struct SafeModeRequest {
     /// On or off.
     pub on: bool,
     /// The worker; all of them when left out.
@@ -114,7 +114,7 @@ impl Operator {
     }
 
     /// Changes the list.
-    pub async fn suppress(&self, order: SuppressOrder) -> Result<SuppressedView, OperateError> {
+    pub async fn suppress(&self, order: SuppressRequest) -> Result<SuppressedView, OperateError> {
         need(&order.reason, "the list is changed for a reason")?;
         if order.add.len() + order.remove.len() > CONTACTS_MAX {
             return Err(OperateError::Invalid(format!("more than {CONTACTS_MAX} contacts; send them in parts")));
@@ -143,14 +143,14 @@ impl Operator {
             done.added += self.ledger.suppress(suppress).await?;
         }
         for slice in remove.chunks(SLICE) {
-            let release = Release {
+            let release = Unsuppress {
                 contacts: slice.iter().map(Contact::digest).collect(),
                 channel: order.channel.clone(),
                 actor: actor.clone(),
                 reason: order.reason.clone(),
                 at,
             };
-            done.removed += self.ledger.release(release).await?;
+            done.removed += self.ledger.unsuppress(release).await?;
         }
         Ok(done)
     }
@@ -170,7 +170,7 @@ impl Operator {
     }
 
     /// Turns safe mode on or off, with an end.
-    pub async fn set_safe_mode(&self, order: SafeModeOrder) -> Result<(), OperateError> {
+    pub async fn set_safe_mode(&self, order: SafeModeRequest) -> Result<(), OperateError> {
         need(&order.reason, "safe mode is turned on and off for a reason")?;
         let live = self.revisions.current();
         let worker = match &order.worker {
@@ -226,32 +226,32 @@ pub(super) struct SuppressionsQuery {
 #[utoipa::path(get, path = "/api/v1/suppressions", params(SuppressionsQuery), responses((status = 200, body = Vec<SuppressionView>)))]
 pub(super) async fn suppressions(
     State(operator): State<Operator>,
-    Asked(query): Asked<SuppressionsQuery>,
-) -> Answer<Vec<SuppressionView>> {
+    QueryParams(query): QueryParams<SuppressionsQuery>,
+) -> ApiResult<Vec<SuppressionView>> {
     Ok(Json(operator.suppressions(query.limit.unwrap_or(100)).await?))
 }
 
 /// Put contacts on the list of those that policies with `suppression` do not write to, or take them off it.
-#[utoipa::path(post, path = "/api/v1/suppressions", request_body = SuppressOrder, responses((status = 200, body = SuppressedView)))]
+#[utoipa::path(post, path = "/api/v1/suppressions", request_body = SuppressRequest, responses((status = 200, body = SuppressedView)))]
 pub(super) async fn suppress(
     State(operator): State<Operator>,
-    Body(order): Body<SuppressOrder>,
-) -> Answer<SuppressedView> {
+    JsonBody(order): JsonBody<SuppressRequest>,
+) -> ApiResult<SuppressedView> {
     Ok(Json(operator.suppress(order).await?))
 }
 
 /// Which workers are in safe mode.
 #[utoipa::path(get, path = "/api/v1/safe-mode", responses((status = 200, body = Vec<SafeModeView>)))]
-pub(super) async fn safe_modes(State(operator): State<Operator>) -> Answer<Vec<SafeModeView>> {
+pub(super) async fn safe_modes(State(operator): State<Operator>) -> ApiResult<Vec<SafeModeView>> {
     Ok(Json(operator.safe_modes().await?))
 }
 
 /// Turn safe mode on, with an end, or off.
-#[utoipa::path(post, path = "/api/v1/safe-mode", request_body = SafeModeOrder, responses((status = 200, body = Vec<SafeModeView>)))]
+#[utoipa::path(post, path = "/api/v1/safe-mode", request_body = SafeModeRequest, responses((status = 200, body = Vec<SafeModeView>)))]
 pub(super) async fn set_safe_mode(
     State(operator): State<Operator>,
-    Body(order): Body<SafeModeOrder>,
-) -> Answer<Vec<SafeModeView>> {
+    JsonBody(order): JsonBody<SafeModeRequest>,
+) -> ApiResult<Vec<SafeModeView>> {
     operator.set_safe_mode(order).await?;
     Ok(Json(operator.safe_modes().await?))
 }

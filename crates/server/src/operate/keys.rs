@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::api::{Answer, Body};
+use super::api::{ApiResult, JsonBody};
 use super::operator::{OperateError, Operator};
 use crate::root_key::{self, RootKeyError};
 
@@ -44,7 +44,7 @@ pub enum KeyKind {
 /// A rotation, as it is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RotateOrder {
+pub struct RotateRequest {
     /// Which key.
     pub key: KeyKind,
     /// A file on the node's machine for the new root key, where that does not lie in the data directory. What is in it
@@ -82,7 +82,7 @@ impl Operator {
     }
 
     /// Replaces a key while everything goes on. Payloads are not touched.
-    pub async fn rotate_keys(&self, order: &RotateOrder) -> Result<KeysView, OperateError> {
+    pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
         let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
         let at = self.clock.wall();
         match order.key {
@@ -102,12 +102,15 @@ impl Operator {
 
 /// The keys that seal the ledger.
 #[utoipa::path(get, path = "/api/v1/keys", responses((status = 200, body = KeysView)))]
-pub(super) async fn show(State(operator): State<Operator>) -> Answer<KeysView> {
+pub(super) async fn show(State(operator): State<Operator>) -> ApiResult<KeysView> {
     Ok(Json(operator.keys().await?))
 }
 
 /// Replace the root key or the tenant's key.
-#[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateOrder, responses((status = 200, body = KeysView)))]
-pub(super) async fn rotate(State(operator): State<Operator>, Body(order): Body<RotateOrder>) -> Answer<KeysView> {
+#[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateRequest, responses((status = 200, body = KeysView)))]
+pub(super) async fn rotate(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<RotateRequest>,
+) -> ApiResult<KeysView> {
     Ok(Json(operator.rotate_keys(&order).await?))
 }

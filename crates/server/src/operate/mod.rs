@@ -6,18 +6,18 @@
 //! Never: SQL, connectors.
 //! If the process dies here: an act is whole, with its audit line, or has not happened.
 
-mod acts;
-mod advice;
 mod api;
 pub mod approvals;
 pub mod change;
 mod clash;
+mod commands;
 pub mod guards;
+mod key_ttl_advice;
 pub mod keys;
 mod operator;
-mod questions;
+mod queries;
 pub mod view;
 
-pub use api::{Window, openapi};
-pub use operator::{OperateError, Operator, ReplayOrder, Rooms, Selection};
-pub use questions::Reveal;
+pub use api::{AdminServer, openapi};
+pub use operator::{NodeHandles, OperateError, Operator, ReplayRequest, Selection};
+pub use queries::Reveal;

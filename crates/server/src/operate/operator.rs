@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 
 use crate::clock::Clock;
 use crate::config::SecretSource;
-use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
-use crate::run::Settings;
+use crate::revisions::{LoadedRevision, Revisions};
+use crate::run::NodeSettings;
 use crate::safe_mode::SafeModes;
 use crate::{intake, schedule};
 
@@ -76,7 +76,7 @@ pub struct Selection {
 /// A replay, as it is asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ReplayOrder {
+pub struct ReplayRequest {
     /// Which jobs.
     #[serde(flatten)]
     pub selection: Selection,
@@ -92,11 +92,11 @@ pub struct ReplayOrder {
 
 /// Whom an operator's acts are told to.
 #[derive(Clone, Debug)]
-pub struct Rooms {
+pub struct NodeHandles {
     /// What runs next.
-    pub scheduler: schedule::Handle,
+    pub scheduler: schedule::SchedulerHandle,
     /// Who comes in.
-    pub door: intake::Context,
+    pub door: intake::IntakeContext,
     /// Who is in safe mode.
     pub safe_modes: SafeModes,
 }
@@ -108,10 +108,10 @@ pub struct Operator {
     pub(super) revisions: Revisions,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
-    pub(super) scheduler: schedule::Handle,
-    pub(super) door: intake::Context,
+    pub(super) scheduler: schedule::SchedulerHandle,
+    pub(super) door: intake::IntakeContext,
     pub(super) safe_modes: SafeModes,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<NodeSettings>,
     /// Held from the write to the word to the scheduler: were two pauses to overtake each other, the two would disagree.
     pub(super) pausing: Arc<tokio::sync::Mutex<()>>,
     /// Held while a configuration is put in force: of two changes the second one sees what the first one made.
@@ -125,10 +125,10 @@ impl Operator {
         revisions: Revisions,
         metrics: Metrics,
         clock: Clock,
-        rooms: Rooms,
-        settings: Settings,
+        rooms: NodeHandles,
+        settings: NodeSettings,
     ) -> Operator {
-        let Rooms { scheduler, door, safe_modes } = rooms;
+        let NodeHandles { scheduler, door, safe_modes } = rooms;
         Operator {
             ledger,
             revisions,
@@ -147,15 +147,15 @@ impl Operator {
     /// life run when a node starts.
     pub async fn offline(
         ledger: Ledger,
-        live: Live,
+        live: LoadedRevision,
         secrets: Arc<dyn SecretSource + Send + Sync>,
-        settings: Settings,
+        settings: NodeSettings,
     ) -> Result<Operator, OperateError> {
         let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
-        let (scheduler, _) = schedule::Handle::new();
-        let door = intake::Context::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let (scheduler, _) = schedule::SchedulerHandle::new();
+        let door = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;
-        let rooms = Rooms { scheduler, door, safe_modes };
+        let rooms = NodeHandles { scheduler, door, safe_modes };
         let operator = Operator::new(ledger, revisions, metrics, clock, rooms, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)

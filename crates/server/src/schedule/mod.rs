@@ -6,9 +6,9 @@
 //! Never: knows what a step means; decides anything itself (that is `sluice_domain::schedule`).
 //! If the process dies here: nothing is lost. Memory is a window on the ledger, and loading restores it.
 
-mod behind;
-pub mod firing;
-mod held;
+pub mod cron;
+mod deferred_workers;
+mod job_cache;
 pub mod pauses;
 
 use std::panic::AssertUnwindSafe;
@@ -20,54 +20,54 @@ use sluice_domain::destination::GateSettings;
 use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::schedule::gate::GateChange;
-use sluice_domain::schedule::{Action, Input, Pending, Scheduler, Target, View};
+use sluice_domain::schedule::{Input, PauseTarget, PendingJob, Scheduler, SchedulerAction, SchedulerView};
 use sluice_domain::time::Time;
-use sluice_ledger::{Fresh, JobRecord};
+use sluice_ledger::{JobRecord, NewJobNotice};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::observe::metrics::GateLabels;
-use crate::work::{Context, Finished, Order, Place, recover_one, work};
-use behind::Behind;
-use held::Held;
+use crate::work::{RunInput, RunResult, StepRoute, WorkContext, recover_one, work};
+use deferred_workers::DeferredWorkers;
+use job_cache::JobCache;
 
 /// How long to wait before the ledger is asked again for what memory lost.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How other rooms speak to the scheduler. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct SchedulerHandle {
     messages: mpsc::UnboundedSender<Message>,
-    behind: Behind,
+    behind: DeferredWorkers,
 }
 
 #[derive(Debug)]
 enum Message {
-    Fresh(Vec<Fresh>),
+    Fresh(Vec<NewJobNotice>),
     Loaded(Arc<str>, Result<(Vec<JobRecord>, bool), sluice_ledger::Error>),
-    Finished(JobId, Ended),
+    Finished(JobId, RunEnd),
     Reconfigured,
     Revived(Vec<(JobId, Arc<str>)>),
     Woken(Vec<(JobId, Arc<str>)>),
-    Pause(Target),
-    Resume(Target),
-    View(oneshot::Sender<View>),
+    Pause(PauseTarget),
+    Resume(PauseTarget),
+    View(oneshot::Sender<SchedulerView>),
     Stop,
 }
 
 /// How a run ended.
 #[derive(Debug)]
-enum Ended {
+enum RunEnd {
     /// As the run itself says.
-    Told(Box<Finished>),
+    Told(Box<RunResult>),
     /// The run was lost, or the ledger knew better: this is what the ledger says now. `None` if it has no such job.
     Read(Option<Box<JobRecord>>),
 }
 
-impl Handle {
+impl SchedulerHandle {
     /// A handle and what the loop listens to. The handle can be used before the loop runs.
-    pub fn new() -> (Handle, Inbox) {
+    pub fn new() -> (SchedulerHandle, Inbox) {
         let (messages, inbox) = mpsc::unbounded_channel();
-        (Handle { messages, behind: Behind::default() }, Inbox(inbox))
+        (SchedulerHandle { messages, behind: DeferredWorkers::default() }, Inbox(inbox))
     }
 
     fn send(&self, message: Message) {
@@ -81,7 +81,7 @@ impl Handle {
     }
 
     /// These jobs are durable.
-    pub fn fresh(&self, jobs: Vec<Fresh>) {
+    pub fn fresh(&self, jobs: Vec<NewJobNotice>) {
         self.send(Message::Fresh(jobs));
     }
 
@@ -101,17 +101,17 @@ impl Handle {
     }
 
     /// Starts nothing more for this target.
-    pub fn pause(&self, target: Target) {
+    pub fn pause(&self, target: PauseTarget) {
         self.send(Message::Pause(target));
     }
 
     /// Goes on with this target.
-    pub fn resume(&self, target: Target) {
+    pub fn resume(&self, target: PauseTarget) {
         self.send(Message::Resume(target));
     }
 
     /// What a person sees. `None` once it has stopped.
-    pub async fn view(&self) -> Option<View> {
+    pub async fn view(&self) -> Option<SchedulerView> {
         let (reply, view) = oneshot::channel();
         self.send(Message::View(reply));
         view.await.ok()
@@ -130,20 +130,28 @@ pub struct Inbox(mpsc::UnboundedReceiver<Message>);
 /// The thin loop around the scheduler: performs what it decides and tells it what came of it.
 #[derive(Debug)]
 pub struct Loop {
-    context: Arc<Context>,
-    handle: Handle,
+    context: Arc<WorkContext>,
+    handle: SchedulerHandle,
     inbox: Inbox,
     scheduler: Scheduler,
-    held: Held,
-    paused: Vec<Target>,
+    held: JobCache,
+    paused: Vec<PauseTarget>,
     stopping: bool,
 }
 
 impl Loop {
     /// Prepares the loop. `paused` is what the ledger says is paused.
-    pub fn new(context: Context, handle: Handle, inbox: Inbox, paused: Vec<Target>) -> Loop {
+    pub fn new(context: WorkContext, handle: SchedulerHandle, inbox: Inbox, paused: Vec<PauseTarget>) -> Loop {
         let scheduler = Scheduler::new(Random::seeded(context.clock.wall().0 as u64));
-        Loop { context: Arc::new(context), handle, inbox, scheduler, held: Held::default(), paused, stopping: false }
+        Loop {
+            context: Arc::new(context),
+            handle,
+            inbox,
+            scheduler,
+            held: JobCache::default(),
+            paused,
+            stopping: false,
+        }
     }
 
     /// Runs until it is told to stop and the last job has ended.
@@ -193,16 +201,16 @@ impl Loop {
     fn receive(&mut self, message: Message) -> Option<Input> {
         match message {
             Message::Fresh(mut jobs) => {
-                jobs.retain(|fresh| !self.scheduler.leaves_fresh(&fresh.job.worker));
+                jobs.retain(|fresh| !self.scheduler.defers_new(&fresh.job.worker));
                 if jobs.is_empty() {
                     return None;
                 }
-                let pending: Vec<Pending> = jobs.iter().map(|fresh| self.placed(&fresh.job)).collect();
+                let pending: Vec<PendingJob> = jobs.iter().map(|fresh| self.placed(&fresh.job)).collect();
                 self.held.offer(jobs.into_iter().zip(pending.iter().map(|pending| pending.destination.clone())));
                 Some(Input::Accepted(pending))
             }
             Message::Loaded(worker, Ok((jobs, more))) => {
-                let pending: Vec<Pending> = jobs.iter().map(|job| self.placed(job)).collect();
+                let pending: Vec<PendingJob> = jobs.iter().map(|job| self.placed(job)).collect();
                 self.held.load(jobs.into_iter().zip(pending.iter().map(|pending| pending.destination.clone())));
                 Some(Input::Loaded { worker, jobs: pending, more })
             }
@@ -221,13 +229,13 @@ impl Loop {
                     firsts.entry(worker).and_modify(|first| *first = (*first).min(id)).or_insert(id);
                 }
                 for (worker, first) in firsts {
-                    self.step(Input::Revived { worker, first });
+                    self.step(Input::Requeued { worker, first });
                 }
                 Some(Input::Tick)
             }
             Message::Woken(jobs) => {
                 for (job, worker) in jobs {
-                    self.step(Input::Woken { job, worker });
+                    self.step(Input::DueNow { job, worker });
                 }
                 Some(Input::Tick)
             }
@@ -245,20 +253,20 @@ impl Loop {
     }
 
     /// A run has ended.
-    fn finished(&mut self, id: JobId, ended: Ended) -> Input {
+    fn finished(&mut self, id: JobId, ended: RunEnd) -> Input {
         let (job, verdict, place) = match ended {
-            Ended::Told(finished) => (finished.job, finished.verdict, finished.place),
-            Ended::Read(Some(job)) => {
+            RunEnd::Told(finished) => (finished.job, finished.verdict, finished.place),
+            RunEnd::Read(Some(job)) => {
                 let place = self.place_of(&job);
                 (*job, None, Some(place))
             }
-            Ended::Read(None) => {
+            RunEnd::Read(None) => {
                 self.held.remove(id);
                 return Input::Settled { job: id, verdict: None, again: None };
             }
         };
         let again = job.state.is_live().then(|| {
-            let place = place.unwrap_or_else(Place::nowhere);
+            let place = place.unwrap_or_else(StepRoute::nowhere);
             let again = pending(&job, place.clone());
             self.held.update(job, &place);
             again
@@ -270,16 +278,16 @@ impl Loop {
     }
 
     /// Where the job's next step goes, as far as is known without asking; the run itself knows for sure.
-    fn placed(&self, job: &JobRecord) -> Pending {
+    fn placed(&self, job: &JobRecord) -> PendingJob {
         pending(job, self.place_of(job))
     }
 
-    fn place_of(&self, job: &JobRecord) -> Place {
+    fn place_of(&self, job: &JobRecord) -> StepRoute {
         let place = self.context.revisions.ready(&job.revision).and_then(|live| {
             let worker = live.config.workers.get(&*job.worker)?;
-            Place::of(worker, job.step)
+            StepRoute::of(worker, job.step)
         });
-        place.unwrap_or_else(Place::nowhere)
+        place.unwrap_or_else(StepRoute::nowhere)
     }
 
     fn step(&mut self, input: Input) -> Option<Time> {
@@ -287,19 +295,19 @@ impl Loop {
         self.scheduler.step(self.context.clock.now(), input, &mut actions);
         self.held.keep_new(|id| self.scheduler.holds(id));
         // Before anything is read.
-        self.handle.behind.set(self.scheduler.leaving_fresh());
+        self.handle.behind.set(self.scheduler.workers_deferring_new());
         let mut wake = None;
         let mut without_event = Vec::new();
         for action in actions {
             match action {
-                Action::Run(id) => match self.held.order(id) {
+                SchedulerAction::Run(id) => match self.held.order(id) {
                     Some(Ok(order)) => start(self.context.clone(), self.handle.clone(), order),
                     Some(Err(job)) => without_event.push(job),
                     None => read_anew(self.context.clone(), self.handle.clone(), id),
                 },
-                Action::Load { worker, after, limit } => self.load(worker, after, limit),
-                Action::WakeAt(at) => wake = Some(at),
-                Action::Gate(destination, change) => self.gate_changed(destination, change),
+                SchedulerAction::Load { worker, after, limit } => self.load(worker, after, limit),
+                SchedulerAction::WakeAt(at) => wake = Some(at),
+                SchedulerAction::Gate(destination, change) => self.gate_changed(destination, change),
             }
         }
         if !without_event.is_empty() {
@@ -315,7 +323,7 @@ impl Loop {
             let ords = jobs.iter().map(|(job, _)| job.ord).collect();
             let events: std::collections::HashMap<i64, _> = match context.ledger.events(ords).await {
                 Ok(events) => {
-                    events.into_iter().map(|(event, body)| (event.ord, (Arc::new(event), body.map(Arc::new)))).collect()
+                    events.into_iter().map(|(event, body)| (event.seq, (Arc::new(event), body.map(Arc::new)))).collect()
                 }
                 Err(error) => {
                     tracing::error!(%error, "reading events failed; their jobs are tried again");
@@ -325,7 +333,7 @@ impl Loop {
             for (job, destination) in jobs {
                 match events.get(&job.ord) {
                     Some((event, Some(body))) => {
-                        let order = Order { job, event: event.clone(), body: body.clone(), destination };
+                        let order = RunInput { job, event: event.clone(), body: body.clone(), destination };
                         start(context.clone(), handle.clone(), order);
                     }
                     _ => read_anew(context.clone(), handle.clone(), job.id),
@@ -394,12 +402,12 @@ impl Loop {
 }
 
 /// Starts a run. The loop hears of its end even if it panics.
-fn start(context: Arc<Context>, handle: Handle, order: Order) {
+fn start(context: Arc<WorkContext>, handle: SchedulerHandle, order: RunInput) {
     let id = order.job.id;
     tokio::spawn(async move {
         // A task is copied whole whenever it changes hands: what is large of it stays in its place.
         match caught(Box::pin(work(&context, order))).await {
-            Ok(Ok(Some(finished))) => return handle.send(Message::Finished(id, Ended::Told(Box::new(finished)))),
+            Ok(Ok(Some(finished))) => return handle.send(Message::Finished(id, RunEnd::Told(Box::new(finished)))),
             Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::error!(job = %id, %error, "the ledger did not take the end of this run"),
             Err(Panicked) => tracing::error!(job = %id, "a run panicked; its outcome counts as unknown"),
@@ -411,7 +419,7 @@ fn start(context: Arc<Context>, handle: Handle, order: Order) {
 /// Memory does not know how a run ended: what the ledger knows takes its place, in a moment. Until then the job keeps its
 /// slot and the head of its lane, so that nobody overtakes it; and an attempt that was lost is settled first, as after a
 /// crash, so that nothing is sent again that nobody knows the outcome of.
-fn read_anew(context: Arc<Context>, handle: Handle, id: JobId) {
+fn read_anew(context: Arc<WorkContext>, handle: SchedulerHandle, id: JobId) {
     tokio::spawn(async move {
         let job = loop {
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -421,7 +429,7 @@ fn read_anew(context: Arc<Context>, handle: Handle, id: JobId) {
                 Err(error) => tracing::error!(job = %id, %error, "the job could not be read anew; trying again"),
             }
         };
-        handle.send(Message::Finished(id, Ended::Read(job.map(Box::new))));
+        handle.send(Message::Finished(id, RunEnd::Read(job.map(Box::new))));
     });
 }
 
@@ -439,13 +447,13 @@ async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
 }
 
 /// A job as the scheduler sees it.
-fn pending(job: &JobRecord, place: Place) -> Pending {
-    Pending {
+fn pending(job: &JobRecord, place: StepRoute) -> PendingJob {
+    PendingJob {
         id: job.id,
         worker: job.worker.clone(),
         destination: place.destination,
         order: place.order,
         entity: job.entity,
-        due: Pending::due(job.state, job.due_at),
+        due: PendingJob::due(job.state, job.due_at),
     }
 }

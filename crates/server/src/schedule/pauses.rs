@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_domain::config::Config;
-use sluice_domain::schedule::Target;
+use sluice_domain::schedule::PauseTarget;
 use sluice_ledger::PauseRecord;
 
 /// What replays are called in a pause list: nobody and nothing replays while they are paused.
@@ -34,7 +34,7 @@ fn destinations(pauses: &[PauseRecord]) -> impl Iterator<Item = &str> {
 }
 
 /// Everything that the scheduler must not start.
-pub fn targets(config: &Config, pauses: &[PauseRecord]) -> Vec<Target> {
-    let workers = workers(config, pauses).into_iter().map(|name| Target::Worker(Arc::from(name)));
-    workers.chain(destinations(pauses).map(|name| Target::Destination(Arc::from(name)))).collect()
+pub fn targets(config: &Config, pauses: &[PauseRecord]) -> Vec<PauseTarget> {
+    let workers = workers(config, pauses).into_iter().map(|name| PauseTarget::Worker(Arc::from(name)));
+    workers.chain(destinations(pauses).map(|name| PauseTarget::Destination(Arc::from(name)))).collect()
 }

@@ -6,34 +6,34 @@ use serde_json::Value;
 use sluice_connectors::Call;
 use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
-use sluice_domain::progress::{Seen, attempts_after, must_verify};
-use sluice_domain::settle::{Attempted, Next, settle, settle_readback};
+use sluice_domain::settle::{AttemptContext, NextAction, settle, settle_readback};
 use sluice_domain::time::Time;
+use sluice_domain::transition::{AttemptEnd, attempts_after, must_verify};
 use sluice_domain::unit::format_duration;
 use sluice_domain::worker::{Queue, Step, Worker};
-use sluice_ledger::{AttemptKind, AttemptSettlement, Begin, Begun, BegunWithin};
+use sluice_ledger::{AttemptKind, AttemptSettlement, Begin, BeginResult, CappedBeginResult};
 
-use super::books::{Books, Entry};
 use super::guard::Guarded;
-use super::run::{Run, Tried};
-use super::turn::Turn;
-use super::{Finished, Live};
+use super::job_effects::{EffectEntry, JobEffects};
+use super::next_item::StepItem;
+use super::run::{AttemptResult, JobRun};
+use super::{LoadedRevision, RunResult};
 
 /// A call that may be repeated without harm is written down together with its outcome, if that comes this soon. A slower one
 /// is written down meanwhile, so that it counts should the process end.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
-impl Run<'_> {
+impl JobRun<'_> {
     /// Tries the step, or reads back how the last try ended.
     pub async fn attempt(
         mut self: Box<Self>,
-        live: &Live,
+        live: &LoadedRevision,
         worker: &Worker,
         step: &Step,
-        turn: Turn,
+        turn: StepItem,
         with: &Value,
         guarded: Guarded,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         let key = turn.key;
         let (effect_key, traceparent) = (key.to_string(), self.traceparent());
         let connectors = self.context.revisions.connectors(live, &step.destination);
@@ -62,11 +62,11 @@ impl Run<'_> {
             Guarded::Go(caps) => caps,
             Guarded::Refused(refusal) => return Box::pin(self.refuse(step, &turn, refusal)).await,
             Guarded::Later(until, refusal) => return Box::pin(self.put_off(until, &refusal)).await,
-            Guarded::Broken(failure) => return self.end_untried(Next::Die { failure }).await,
+            Guarded::Broken(failure) => return self.end_untried(NextAction::Die { failure }).await,
         };
         let begin = Begin {
             job: self.job.id,
-            n: self.job.tries + 1,
+            n: self.job.attempts_total + 1,
             step: self.job.step,
             step_id: turn.label.clone(),
             key,
@@ -75,15 +75,17 @@ impl Run<'_> {
             destination: step.destination.clone(),
             at: now,
         };
-        self.job.tries += 1;
+        self.job.attempts_total += 1;
         let waits = step.class.waits_for_intent(self.job.replays) || !caps.is_empty();
         if waits {
-            match self.context.ledger.begin_within(begin.clone(), caps.clone()).await? {
-                BegunWithin::Begun(Begun::Go) => {}
-                BegunWithin::Begun(Begun::AlreadyApplied) => return self.pass_over_applied(worker, step, turn).await,
-                BegunWithin::Begun(Begun::Stale) => return Ok(None),
-                BegunWithin::Refused(cap) => {
-                    self.job.tries -= 1;
+            match self.context.ledger.begin_under_caps(begin.clone(), caps.clone()).await? {
+                CappedBeginResult::Begun(BeginResult::Go) => {}
+                CappedBeginResult::Begun(BeginResult::AlreadyApplied) => {
+                    return self.pass_over_applied(worker, step, turn).await;
+                }
+                CappedBeginResult::Begun(BeginResult::Stale) => return Ok(None),
+                CappedBeginResult::Refused(cap) => {
+                    self.job.attempts_total -= 1;
                     return Box::pin(self.refuse(step, &turn, caps[cap].refusal())).await;
                 }
             }
@@ -93,7 +95,7 @@ impl Run<'_> {
         let outcome = if waits {
             calling.await
         } else if started < self.context.careful_until {
-            self.context.ledger.begin_unwaited(begin).await?;
+            self.context.ledger.begin_without_waiting(begin).await?;
             calling.await
         } else {
             match tokio::time::timeout(AT_ONCE, calling.as_mut()).await {
@@ -102,7 +104,7 @@ impl Run<'_> {
                     outcome
                 }
                 Err(_) => {
-                    self.context.ledger.begin_unwaited(begin).await?;
+                    self.context.ledger.begin_without_waiting(begin).await?;
                     calling.await
                 }
             }
@@ -129,10 +131,10 @@ impl Run<'_> {
         mut self: Box<Self>,
         worker: &Worker,
         step: &Step,
-        turn: Turn,
+        turn: StepItem,
         outcome: Outcome,
         started_at: Time,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         let attempt = AttemptSettlement {
             step_id: turn.label.clone(),
             kind: AttemptKind::Call,
@@ -140,11 +142,11 @@ impl Run<'_> {
             outcome: outcome.as_str(),
             failure: outcome.failure().cloned(),
         };
-        let seen = if matches!(outcome, Outcome::Unsure { .. }) { Seen::Unsure } else { Seen::Answered };
+        let seen = if matches!(outcome, Outcome::Unsure { .. }) { AttemptEnd::Unsure } else { AttemptEnd::Answered };
         let attempted = self.attempted(worker, step, self.job.attempts + 1);
         let (next, verdict) = settle(attempted, outcome, &mut self.random);
         let attempts = attempts_after(self.job.attempts, &next);
-        let tried = Tried { turn, attempt, reads: (0, 0), seen, attempts, verdict };
+        let tried = AttemptResult { turn, attempt, reads: (0, 0), seen, attempts, verdict };
         self.end(next, tried).await
     }
 
@@ -152,10 +154,10 @@ impl Run<'_> {
         mut self: Box<Self>,
         worker: &Worker,
         step: &Step,
-        turn: Turn,
+        turn: StepItem,
         readback: Readback,
         started_at: Time,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
         // By its key: another revision may have given its step another place.
         let before = effects.iter().find(|effect| effect.key == turn.key);
@@ -171,7 +173,7 @@ impl Run<'_> {
         let attempts = self.job.attempts;
         let attempted = self.attempted(worker, step, attempts);
         let (next, verdict) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
-        self.end(next, Tried { turn, attempt, reads, seen: Seen::Answered, attempts, verdict }).await
+        self.end(next, AttemptResult { turn, attempt, reads, seen: AttemptEnd::Answered, attempts, verdict }).await
     }
 
     /// The ledger knows better than memory: this was done before.
@@ -179,27 +181,27 @@ impl Run<'_> {
         mut self: Box<Self>,
         worker: &Worker,
         step: &Step,
-        turn: Turn,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+        turn: StepItem,
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         let effects = self.context.ledger.effects(self.job.id).await?;
-        self.books = Books::new(self.event.id, &self.job.worker, effects);
+        self.books = JobEffects::new(self.event.id, &self.job.worker, effects);
         let result = self.books.left(step, turn.key).unwrap_or_default();
         self.remember(worker, step, &turn);
         self.more_items = self.has_more(step, &turn);
         match self.books.entry(turn.key) {
-            Some(Entry { state: EffectState::Skipped, result: Some(why), .. }) => {
+            Some(EffectEntry { state: EffectState::Skipped, result: Some(why), .. }) => {
                 let (why, at) = (why.clone(), self.context.clock.wall());
-                let next = self.decided(Next::Skip { reason: String::new() }, self.job.attempts, at);
+                let next = self.decided(NextAction::Skip { reason: String::new() }, self.job.attempts, at);
                 self.write_noop(next, why, at).await
             }
-            _ => self.end_untried(Next::Advance { result }).await,
+            _ => self.end_untried(NextAction::Advance { result }).await,
         }
     }
 
-    fn attempted<'p>(&self, worker: &'p Worker, step: &Step, attempts: u32) -> Attempted<'p> {
-        Attempted {
+    fn attempted<'p>(&self, worker: &'p Worker, step: &Step, attempts: u32) -> AttemptContext<'p> {
+        AttemptContext {
             class: step.class,
-            repeat_allowed: step.repeat_allowed,
+            resend_allowed: step.resend_allowed,
             policy: worker.retry_for(self.job.step),
             attempts,
             // The scheduler keeps due times by the steady clock.
@@ -209,7 +211,7 @@ impl Run<'_> {
 
     /// The trace of the event goes on; each try is a span of its own.
     fn traceparent(&self) -> String {
-        format!("00-{}-{:016x}-01", self.event.trace, span(self.job.id, self.job.tries + 1))
+        format!("00-{}-{:016x}-01", self.event.trace, span(self.job.id, self.job.attempts_total + 1))
     }
 }
 

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::policy::{Contact, Decision, Known, Policy, Refusal, Reserve};
-use sluice_domain::settle::Next;
+use sluice_domain::policy::{CapReservation, Contact, ContactFacts, Policy, PolicyDecision, PolicyDenial};
+use sluice_domain::settle::NextAction;
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::worker::{Step, Worker};
 use sluice_ledger::Skip;
 
-use super::books::Entry;
-use super::run::Run;
-use super::turn::Turn;
-use super::{Finished, Live};
+use super::job_effects::EffectEntry;
+use super::next_item::StepItem;
+use super::run::JobRun;
+use super::{LoadedRevision, RunResult};
 use crate::safe_mode::SAFE_MODE_HOLDS;
 
 /// Whether the effect of a step may happen.
 #[derive(Debug)]
 pub(super) enum Guarded {
     /// Yes, if there is a place under each of these caps.
-    Go(Vec<Reserve>),
+    Go(Vec<CapReservation>),
     /// No.
-    Refused(Refusal),
+    Refused(PolicyDenial),
     /// Not now, by the wall clock.
-    Later(Time, Refusal),
+    Later(Time, PolicyDenial),
     /// Nobody can tell: a rule cannot be evaluated.
     Broken(Failure),
 }
@@ -36,14 +36,14 @@ pub(super) enum Guarded {
 pub(super) struct Asked {
     pub policy: Arc<Policy>,
     pub contact: Option<Contact>,
-    pub known: Known,
+    pub known: ContactFacts,
 }
 
-impl Run<'_> {
+impl JobRun<'_> {
     /// Asks every policy of the step, and those of safe mode.
     pub async fn guarded(
         &self,
-        live: &Live,
+        live: &LoadedRevision,
         worker: &Worker,
         step: &Step,
         scope: &Scope,
@@ -52,10 +52,13 @@ impl Run<'_> {
         let safe = self.context.safe_modes.until(&worker.name, now);
         if let Some(until) = safe.filter(|_| worker.safe_mode.hold && step.announces.is_none()) {
             let detail = format!("safe mode holds this worker until {until}");
-            return Ok(Guarded::Later(until, Refusal { policy: SAFE_MODE_HOLDS.into(), rule: "hold".into(), detail }));
+            return Ok(Guarded::Later(
+                until,
+                PolicyDenial { policy: SAFE_MODE_HOLDS.into(), rule: "hold".into(), detail },
+            ));
         }
         let tighter = worker.safe_mode.policy.iter().filter(|_| safe.is_some() && step.announces.is_none());
-        let (mut caps, mut later): (Vec<Reserve>, Option<(Time, Refusal)>) = (vec![], None);
+        let (mut caps, mut later): (Vec<CapReservation>, Option<(Time, PolicyDenial)>) = (vec![], None);
         for name in step.policies.iter().chain(tighter) {
             let Some(policy) = self.context.revisions.policy(live, name) else {
                 let message = format!("step `{}`: the policy `{name}` is not in the configuration any more", step.id);
@@ -66,9 +69,9 @@ impl Run<'_> {
                 Err(problem) => return Ok(Guarded::Broken(broken(step, name, &problem))),
             };
             match asked.policy.evaluate(scope, asked.contact.as_ref(), &asked.known, now) {
-                Ok(Decision::Allowed(more)) => caps.extend(more),
-                Ok(Decision::Refused(refusal)) => return Ok(Guarded::Refused(refusal)),
-                Ok(Decision::Later { until, refusal }) => {
+                Ok(PolicyDecision::Allowed(more)) => caps.extend(more),
+                Ok(PolicyDecision::Refused(refusal)) => return Ok(Guarded::Refused(refusal)),
+                Ok(PolicyDecision::Later { until, refusal }) => {
                     if later.as_ref().is_none_or(|(latest, _)| until > *latest) {
                         later = Some((until, refusal));
                     }
@@ -95,9 +98,9 @@ impl Run<'_> {
         let purposes: Vec<Arc<str>> = policy.purposes().cloned().collect();
         let known = match &contact {
             Some(contact) if policy.asks_suppression() || !purposes.is_empty() => {
-                self.context.ledger.known(contact.digest(), policy.channel.clone(), purposes).await?
+                self.context.ledger.contact_facts(contact.digest(), policy.channel.clone(), purposes).await?
             }
-            _ => Known::default(),
+            _ => ContactFacts::default(),
         };
         Ok(Ok(Asked { policy, contact, known }))
     }
@@ -106,15 +109,15 @@ impl Run<'_> {
     pub async fn refuse(
         mut self: Box<Self>,
         step: &Step,
-        turn: &Turn,
-        refusal: Refusal,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+        turn: &StepItem,
+        refusal: PolicyDenial,
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         self.context.metrics.policy(&refusal.policy, &refusal.rule, "refused");
         let at = self.context.clock.wall();
         let result = Arc::new(refusal.to_value());
         let skip = Skip {
             job: self.job.id,
-            n: self.job.tries,
+            n: self.job.attempts_total,
             step: self.job.step,
             step_id: turn.label.clone(),
             key: turn.key,
@@ -127,10 +130,11 @@ impl Run<'_> {
         if !self.context.ledger.skip(skip).await? {
             return Ok(None);
         }
-        self.books.put(turn.key, Entry { state: EffectState::Skipped, result: Some(result.clone()), last_at: at });
+        self.books
+            .put(turn.key, EffectEntry { state: EffectState::Skipped, result: Some(result.clone()), last_at: at });
         self.more_items = self.has_more(step, turn);
         let reason = format!("{}: {}", refusal.policy, refusal.rule);
-        let next = self.decided(Next::Skip { reason }, self.job.attempts, at);
+        let next = self.decided(NextAction::Skip { reason }, self.job.attempts, at);
         self.write_noop(next, result, at).await
     }
 
@@ -138,8 +142,8 @@ impl Run<'_> {
     pub async fn put_off(
         self: Box<Self>,
         until: Time,
-        refusal: &Refusal,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+        refusal: &PolicyDenial,
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         self.context.metrics.policy(&refusal.policy, &refusal.rule, "wait");
         let clock = &self.context.clock;
         let due = clock.now() + until.since(clock.wall());
@@ -151,10 +155,10 @@ impl Run<'_> {
     /// A job in which nothing was done says why.
     pub async fn write_noop(
         self: Box<Self>,
-        mut next: sluice_domain::progress::JobNext,
+        mut next: sluice_domain::transition::JobUpdate,
         result: Arc<Value>,
         at: Time,
-    ) -> Result<Option<Finished>, sluice_ledger::Error> {
+    ) -> Result<Option<RunResult>, sluice_ledger::Error> {
         if next.state == JobState::Noop && next.result.is_none() {
             next.result = Some(result);
         }

@@ -8,45 +8,45 @@
 //! interrupted, by the rules of its class.
 
 mod attempt;
-mod books;
 mod budget;
 mod decide;
 mod guard;
-mod inner;
+mod internal;
+mod job_effects;
 mod message;
-mod recall;
+mod next_item;
 mod recover;
 mod run;
 mod scope;
-mod turn;
+mod step_outputs;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::settle::{Next, Verdict};
+use sluice_domain::settle::{DestinationHealth, NextAction};
 use sluice_domain::time::Time;
-use sluice_domain::worker::{Order as LaneOrder, Worker};
+use sluice_domain::worker::{LaneOrder, Worker};
 use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
 
 use crate::clock::Clock;
-use crate::live::{Live, Revisions};
 use crate::observe::Metrics;
+use crate::revisions::{LoadedRevision, Revisions};
 use crate::safe_mode::SafeModes;
 use crate::schedule;
 pub use attempt::span;
-use inner::{Inner, Inside};
-pub use inner::{Rehearsed, rehearse};
+pub use internal::{DryRunOutput, dry_run};
+use internal::{InternalOutcome, InternalStep};
 pub use message::filled;
+use next_item::NextItem;
+pub use next_item::items;
 pub use recover::{recover, recover_one};
-use run::Run;
+use run::JobRun;
 pub use scope::scope_of;
-use turn::Turned;
-pub use turn::items;
 
 /// What the room needs.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct WorkContext {
     /// Where attempts are written down.
     pub ledger: Ledger,
     /// What the steps are.
@@ -60,12 +60,12 @@ pub struct Context {
     /// Who is in safe mode.
     pub safe_modes: SafeModes,
     /// Who has to know of jobs that come back to life.
-    pub scheduler: schedule::Handle,
+    pub scheduler: schedule::SchedulerHandle,
 }
 
 /// A job to be worked on.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct RunInput {
     /// The job.
     pub job: JobRecord,
     /// Its event.
@@ -78,62 +78,62 @@ pub struct Order {
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct RunResult {
     /// The job as it stands now.
     pub job: JobRecord,
     /// What was learned of the destination; `None` if it was not asked.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<DestinationHealth>,
     /// Where its next step goes, if there is one.
-    pub place: Option<Place>,
+    pub place: Option<StepRoute>,
 }
 
 /// Where a step goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StepRoute {
     /// The destination.
     pub destination: Arc<str>,
     /// Whether jobs of one entity keep their order there.
     pub order: LaneOrder,
 }
 
-impl Place {
+impl StepRoute {
     /// Where the first step goes that reaches out from this one on; `None` if there is none.
-    pub fn of(worker: &Worker, step: u32) -> Option<Place> {
-        let step = worker.next_outward(step)?;
-        Some(Place { destination: step.destination.clone(), order: step.order })
+    pub fn of(worker: &Worker, step: u32) -> Option<StepRoute> {
+        let step = worker.next_external(step)?;
+        Some(StepRoute { destination: step.destination.clone(), order: step.order })
     }
 
     /// For a job that no destination has to be asked about.
-    pub fn nowhere() -> Place {
-        Place { destination: Arc::from(""), order: LaneOrder::Fifo }
+    pub fn nowhere() -> StepRoute {
+        StepRoute { destination: Arc::from(""), order: LaneOrder::Fifo }
     }
 }
 
 /// Works on a job until an outward step has been tried, or until there is nothing left to do. `None` if the ledger knows the job
 /// otherwise than memory does: it has to be read anew.
-pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, sluice_ledger::Error> {
-    let mut run = Run::new(context, order);
+pub async fn work(context: &WorkContext, order: RunInput) -> Result<Option<RunResult>, sluice_ledger::Error> {
+    let mut run = JobRun::new(context, order);
     let Some(live) = context.revisions.get(&run.job.revision, &context.ledger).await else {
         let failure = Failure::new(
             FailureClass::Mapping,
             "revision-lost",
             "the configuration that this job was accepted under cannot be read any more; replay it with --newest",
         );
-        return run.end_untried(Next::Die { failure }).await;
+        return run.end_untried(NextAction::Die { failure }).await;
     };
     let Some(worker) = context.revisions.worker(&live, &run.job.worker) else {
         let failure =
             Failure::new(FailureClass::Mapping, "worker-lost", "the worker of this job is not in its configuration");
-        return run.end_untried(Next::Die { failure }).await;
+        return run.end_untried(NextAction::Die { failure }).await;
     };
     run.worker = Some(worker.clone());
     run.dead_letter_queue = dead_letter_queue(&context.revisions.current(), &live, &worker);
     if let Some(failure) = run.expired(&live) {
-        return run.end_untried(Next::Die { failure }).await;
+        return run.end_untried(NextAction::Die { failure }).await;
     }
     let mut scope = match scope_of(&live, &run.event, &run.body, &run.job.queue) {
         Ok(scope) => scope,
-        Err(failure) => return run.end_untried(Next::Die { failure }).await,
+        Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
     };
     let safe_mode = context.safe_modes.until(&worker.name, context.clock.wall()).is_some();
     scope.set("safe_mode", Value::Bool(safe_mode));
@@ -145,15 +145,15 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
             return run.reach_end(&worker).await;
         };
         let turn = match run.turn(&worker, step, &mut scope) {
-            Ok(Turned::Do(turn)) => turn,
-            Ok(Turned::Pass(output)) => {
+            Ok(NextItem::Do(turn)) => turn,
+            Ok(NextItem::Pass(output)) => {
                 run.pass(step, output, &mut scope);
                 continue;
             }
-            Ok(Turned::NotYet(due)) => return run.wait_until(due).await,
-            Err(failure) => return run.end_untried(Next::Die { failure }).await,
+            Ok(NextItem::NotYet(due)) => return run.wait_until(due).await,
+            Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
         };
-        if !step.action.is_inner() && *step.destination != *run.destination {
+        if !step.action.is_internal() && *step.destination != *run.destination {
             // The slot that was taken is another destination's.
             return Ok(Some(run.hand_back()));
         }
@@ -168,32 +168,33 @@ pub async fn work(context: &Context, order: Order) -> Result<Option<Finished>, s
                 let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
                 match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {
                     Ok(()) => continue,
-                    Err(failure) => return run.end_untried(Next::Die { failure }).await,
+                    Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
                 }
             }
         };
-        if !step.action.is_inner() {
+        if !step.action.is_internal() {
             let guarded = Box::pin(run.guarded(&live, &worker, step, &scope)).await?;
             return Box::pin(run.attempt(&live, &worker, step, turn, &with, guarded)).await;
         }
-        let inside = Inside { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
-        match inner::perform(&run, inside).await? {
-            Inner::Done(output) => run.keep(step, &turn, output, &mut scope),
-            Inner::End(reason) => return run.end_noop(reason).await,
-            Inner::Wait { due, failure } => return run.wait(due, failure).await,
-            Inner::Waits { due, failure } => return Ok(Some(run.waits(due, failure))),
-            Inner::Die(failure) => match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {
+        let inside = InternalStep { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
+        match internal::perform(&run, inside).await? {
+            InternalOutcome::Done(output) => run.keep(step, &turn, output, &mut scope),
+            InternalOutcome::End(reason) => return run.end_noop(reason).await,
+            InternalOutcome::Wait { due, failure } => return run.wait(due, failure).await,
+            InternalOutcome::Deferred { due, failure } => return Ok(Some(run.waits(due, failure))),
+            InternalOutcome::Die(failure) => match run.failed_untried(&worker, step, &turn, failure, &mut scope).await?
+            {
                 Ok(()) => {}
-                Err(failure) => return run.end_untried(Next::Die { failure }).await,
+                Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
             },
-            Inner::Stale => return Ok(None),
+            InternalOutcome::Stale => return Ok(None),
         }
     }
 }
 
 /// Where a job of this worker lies once it is dead.
-fn dead_letter_queue(current: &Live, pinned: &Live, worker: &Worker) -> Option<Arc<str>> {
+fn dead_letter_queue(current: &LoadedRevision, pinned: &LoadedRevision, worker: &Worker) -> Option<Arc<str>> {
     let of_queue =
-        |live: &Live| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
+        |live: &LoadedRevision| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
     worker.retry.dead_letter_queue.clone().or_else(|| of_queue(current)).or_else(|| of_queue(pinned))
 }

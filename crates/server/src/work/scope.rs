@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_domain::event::{Event, Origin};
+use sluice_domain::event::{Event, EventOrigin};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_ledger::{EventBody, EventRecord};
 
-use crate::live::Live;
+use crate::revisions::LoadedRevision;
 
 /// The event, the request's body and headers, as expressions see them. Under another configuration than the event's own, the
 /// event is mapped anew from the request.
-pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: &str) -> Result<Scope, Failure> {
+pub fn scope_of(
+    live: &LoadedRevision,
+    event: &EventRecord,
+    body: &Arc<EventBody>,
+    queue: &str,
+) -> Result<Scope, Failure> {
     let unreadable =
         |what: &str, error: &serde_json::Error| format!("the stored {what} of this event cannot be read: {error}");
     let stored = |problem: String| Failure::new(FailureClass::Mapping, "unreadable", problem);
@@ -32,7 +37,7 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
                 path.remove(&mut raw);
             });
             scope.set("body", raw);
-            let origin = Origin {
+            let origin = EventOrigin {
                 source: &event.source,
                 idempotency_key: &event.key_text,
                 id: event.id,
@@ -49,7 +54,7 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
         }
         None => {
             let raw_event_ref = format!("ledger://events/{}/raw", event.id);
-            let normalized = match body.at_hand.take() {
+            let normalized = match body.decoded.take() {
                 Some(mut event) => {
                     event.audit.raw_event_ref = raw_event_ref;
                     event.into_scope()
@@ -80,9 +85,9 @@ pub fn scope_of(live: &Live, event: &EventRecord, body: &Arc<EventBody>, queue: 
 mod tests {
     use super::*;
     use sluice_domain::event::EventId;
-    use sluice_simulator::senders::{Traffic, TrafficSettings};
+    use sluice_simulator::traffic::{Traffic, TrafficSettings};
 
-    use crate::stage::{Leads, LeadsTo};
+    use crate::harness::{Leads, LeadsTo};
 
     #[test]
     fn the_first_run_sees_what_every_other_run_reads() {
@@ -98,7 +103,7 @@ mod tests {
             let (first, later) = (seen(), seen());
             assert_eq!(first, later);
             assert!(first.contains(&format!("ledger://events/{}/raw", event.id)), "{first}");
-            assert!(new.body.at_hand.take().is_none(), "the first run has taken it");
+            assert!(new.body.decoded.take().is_none(), "the first run has taken it");
         }
     }
 }

@@ -10,7 +10,7 @@ use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::key::{KeyDigest, TENANT};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
-use sluice_ledger::{Begin, Begun, JobRecord, Ledger, Mark, Note, Options};
+use sluice_ledger::{Begin, BeginResult, JobRecord, Ledger, LedgerOptions, Mark, StepResult};
 use sluice_server::root_key;
 
 use crate::fixture::{World, lead_of};
@@ -42,13 +42,13 @@ enum Point {
 }
 
 async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::EventId, point: Point) {
-    let clock: sluice_ledger::Clock = Arc::new(|| Time::from(jiff::Timestamp::now()));
+    let clock: sluice_ledger::ClockFn = Arc::new(|| Time::from(jiff::Timestamp::now()));
     let data = world.settings().data;
-    let options = Options::quiet(clock.clone()).with_root_key(root_key::find(&data).unwrap());
+    let options = LedgerOptions::quiet(clock.clone()).with_root_key(root_key::find(&data).unwrap());
     let ledger = Ledger::open(&data, options).unwrap();
     let key = |step: &str| EffectKey::new(event, "to-sink", step);
     if point != Point::Accepted {
-        let note = Note {
+        let note = StepResult {
             job: job.id,
             n: 0,
             step: 1,
@@ -62,7 +62,7 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
         let mark = Mark {
             store: "default".into(),
             key: KeyDigest::new(TENANT, "mark:default", "website:ada"),
-            near: vec![],
+            adjacent: vec![],
             event,
             expires_at: Time(clock().0 + 2_700_000),
             note,
@@ -82,7 +82,7 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
             destination: "sink".into(),
             at: clock(),
         };
-        assert_eq!(ledger.begin(begin).await.unwrap(), Begun::Go);
+        assert_eq!(ledger.begin(begin).await.unwrap(), BeginResult::Go);
     }
     ledger.close().await;
 }
@@ -108,9 +108,9 @@ async fn crash_at(with: &str, point: Point) -> (String, String, u64) {
 }
 
 async fn record(world: &World, id: JobId) -> JobRecord {
-    let clock: sluice_ledger::Clock = Arc::new(|| Time::from(jiff::Timestamp::now()));
+    let clock: sluice_ledger::ClockFn = Arc::new(|| Time::from(jiff::Timestamp::now()));
     let data = world.settings().data;
-    let options = Options::quiet(clock).with_root_key(root_key::find(&data).unwrap());
+    let options = LedgerOptions::quiet(clock).with_root_key(root_key::find(&data).unwrap());
     let ledger = Ledger::open(&data, options).unwrap();
     let job = ledger.job(id).await.unwrap().unwrap();
     ledger.close().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_server::intake;
 use sluice_server::maintain;
-use sluice_server::run::{Node, Settings};
+use sluice_server::run::{Node, NodeSettings};
 use sluice_simulator::{Salesforce, SalesforceSettings, Sink, SinkSettings};
 
 pub const SECRET: &str = "spine-test-secret";
@@ -120,19 +120,19 @@ destinations:
         world
     }
 
-    pub fn settings(&self) -> Settings {
-        Settings {
+    pub fn settings(&self) -> NodeSettings {
+        NodeSettings {
             config: self.directory.path().to_owned(),
             data: self.directory.path().join(".sluice"),
             intake: "127.0.0.1:0".parse().unwrap(),
             admin: "127.0.0.1:0".parse().unwrap(),
             admin_token: None,
-            door: intake::Settings {
+            door: intake::IntakeSettings {
                 body_timeout: Duration::from_millis(300),
                 head_timeout: Duration::from_millis(300),
                 ..Default::default()
             },
-            keep: maintain::Settings::default(),
+            keep: maintain::RetentionSettings::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{CallKind, Fault, FaultKind, FaultPlan, Match, Millis, PlanError};
 use crate::locked;
-use crate::seed::Dice;
+use crate::rng::SeededRng;
 
 /// What the injector knows of a call when it decides.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl State {
 
     fn decide(&mut self, call: &Call<'_>, elapsed: Duration) -> Decision {
         let targeted = self.plan.calls.contains(&call.kind);
-        let mut dice = Dice::stream(self.plan.seed, self.calls);
+        let mut dice = SeededRng::stream(self.plan.seed, self.calls);
         self.calls += u64::from(targeted);
 
         let latency = self.plan.latency.filter(|_| targeted).map_or(Duration::ZERO, |millis| draw(&mut dice, millis));
@@ -138,7 +138,7 @@ impl State {
         Some(outage.fault.clone())
     }
 
-    fn drawn(&self, call: &Call<'_>, dice: &mut Dice) -> Option<Fault> {
+    fn drawn(&self, call: &Call<'_>, dice: &mut SeededRng) -> Option<Fault> {
         if dice.fraction() * 100.0 >= self.plan.percent {
             return None;
         }
@@ -165,7 +165,7 @@ impl Match {
     }
 }
 
-fn draw(dice: &mut Dice, millis: Millis) -> Duration {
+fn draw(dice: &mut SeededRng, millis: Millis) -> Duration {
     Duration::from_millis(dice.within(millis.min_ms..=millis.max_ms))
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::truth::Fate;
-use crate::perform::Told;
+use crate::apply_fault::ReplyTruth;
 
 /// One data call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,14 +57,14 @@ impl CallLog {
     }
 
     /// Enters what became of a call, if it is still kept.
-    pub(crate) fn settle(&mut self, number: u64, fate: Fate, told: Told) {
+    pub(crate) fn settle(&mut self, number: u64, fate: Fate, told: ReplyTruth) {
         let forgotten = self.forgotten();
         let place = number.checked_sub(forgotten + 1).and_then(|place| usize::try_from(place).ok());
         let Some(call) = place.and_then(|place| self.calls.get_mut(place)) else { return };
         call.applied = fate == Fate::Applied;
         call.status = match told {
-            Told::Truth(status) | Told::Untruth(status) => Some(status.as_u16()),
-            Told::Nothing => None,
+            ReplyTruth::Truth(status) | ReplyTruth::Untruth(status) => Some(status.as_u16()),
+            ReplyTruth::Nothing => None,
         };
     }
 
@@ -88,9 +88,9 @@ mod tests {
         let mut log = CallLog::new(2);
         let numbers: Vec<u64> = ["a", "b", "c"].map(|trace| log.enter("PATCH", Some(trace))).into();
         assert_eq!(numbers, [1, 2, 3]);
-        log.settle(1, Fate::Applied, Told::Truth(StatusCode::CREATED));
-        log.settle(2, Fate::Applied, Told::Nothing);
-        log.settle(3, Fate::Unchanged, Told::Untruth(StatusCode::BAD_GATEWAY));
+        log.settle(1, Fate::Applied, ReplyTruth::Truth(StatusCode::CREATED));
+        log.settle(2, Fate::Applied, ReplyTruth::Nothing);
+        log.settle(3, Fate::Unchanged, ReplyTruth::Untruth(StatusCode::BAD_GATEWAY));
         let told = |call: &SeenCall| (call.number, call.applied, call.status);
         assert_eq!(log.page(0, 9).iter().map(told).collect::<Vec<_>>(), [(2, true, None), (3, false, Some(502))]);
         assert_eq!(log.page(2, 9).iter().map(told).collect::<Vec<_>>(), [(3, false, Some(502))]);

@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use super::errors::ApiError;
 use super::schema::{Field, FieldKind};
-use super::store::{Store, text_of};
+use super::store::{FakeStore, text_of};
 
 const EMAIL_LENGTH_MAX: usize = 80;
 const READ_ONLY: [&str; 5] = ["Id", "CreatedDate", "LastModifiedDate", "SystemModstamp", "IsDeleted"];
@@ -22,7 +22,11 @@ pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
 }
 
 /// The fields of a body under the org's spelling, with every value in the form it is stored in.
-pub(crate) fn fields(store: &Store, object: &str, body: Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
+pub(crate) fn fields(
+    store: &FakeStore,
+    object: &str,
+    body: Map<String, Value>,
+) -> Result<Map<String, Value>, ApiError> {
     let (object, schema) = store.object(object)?;
     let mut checked = Map::new();
     for (name, value) in body {
@@ -46,7 +50,7 @@ pub(crate) fn fields(store: &Store, object: &str, body: Map<String, Value>) -> R
     Ok(checked)
 }
 
-fn value_for(store: &Store, name: &str, field: &Field, value: Value) -> Result<Value, ApiError> {
+fn value_for(store: &FakeStore, name: &str, field: &Field, value: Value) -> Result<Value, ApiError> {
     if value.is_null() {
         return Ok(Value::Null);
     }
@@ -124,7 +128,7 @@ fn looks_like_mail(address: &str) -> bool {
 }
 
 /// The id of the record that `{"External_Id__c": "123"}` names.
-fn referenced(store: &Store, target: &str, by: &Map<String, Value>) -> Result<Value, ApiError> {
+fn referenced(store: &FakeStore, target: &str, by: &Map<String, Value>) -> Result<Value, ApiError> {
     let mut named = by.iter().filter(|(field, _)| field.as_str() != "attributes");
     let (Some((field, value)), None) = (named.next(), named.next()) else {
         return Err(ApiError::bad("INVALID_FIELD", format!("Exactly one field must name the {target}")));
@@ -150,7 +154,7 @@ mod tests {
     use serde_json::json;
 
     fn check(object: &str, body: Value) -> Result<Value, &'static str> {
-        let mut store = Store::new(Schema::default(), 10);
+        let mut store = FakeStore::new(Schema::default(), 10);
         let account = json!({"Name": "Kraal", "External_Id__c": "k-1"});
         store.create("Account", account.as_object().unwrap().clone()).unwrap();
         fields(&store, object, body.as_object().unwrap().clone()).map(Value::Object).map_err(|error| error.code)

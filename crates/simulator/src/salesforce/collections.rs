@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::check;
 use super::errors::ApiError;
-use super::org::{ApiCall, Key, Org};
-use super::store::{Action, Change, text_of};
+use super::org::{ApiCall, FakeKey, Org};
+use super::store::{Change, WriteKind, text_of};
 use super::truth::Writer;
-use crate::reply::Reply;
+use crate::reply::FakeReply;
 
 const RECORDS_MAX: usize = 200;
 
@@ -40,8 +40,13 @@ impl ApiCall {
 
 impl Org {
     /// Always 200 when the call can be read; each record has its own result, in order.
-    pub(crate) fn upsert_collection(&mut self, call: &ApiCall, object: &str, field: &str) -> Result<Reply, ApiError> {
-        let Key { object, field, .. } = self.key([object, field, ""])?;
+    pub(crate) fn upsert_collection(
+        &mut self,
+        call: &ApiCall,
+        object: &str,
+        field: &str,
+    ) -> Result<FakeReply, ApiError> {
+        let FakeKey { object, field, .. } = self.key([object, field, ""])?;
         let mut body = check::parse(&call.body)?;
         let all_or_none = body.get("allOrNone").and_then(Value::as_bool).unwrap_or(false);
         let Some(Value::Array(records)) = body.shift_remove("records") else {
@@ -74,10 +79,10 @@ impl Org {
         }
         let entries: Vec<Value> =
             results.iter().map(|result| result.as_ref().map_or_else(ApiError::entry, done)).collect();
-        Ok(Reply::json(StatusCode::OK, &entries))
+        Ok(FakeReply::json(StatusCode::OK, &entries))
     }
 
-    fn member_key(&self, object: &str, field: &str, record: Value) -> Result<(Key, Map<String, Value>), ApiError> {
+    fn member_key(&self, object: &str, field: &str, record: Value) -> Result<(FakeKey, Map<String, Value>), ApiError> {
         let Value::Object(mut fields) = record else {
             return Err(ApiError::bad("JSON_PARSER_ERROR", "A record is required to be a JSON object"));
         };
@@ -92,10 +97,10 @@ impl Org {
             let message = format!("{field} not specified");
             return Err(ApiError::bad("MISSING_ARGUMENT", message).on([field]));
         };
-        Ok((Key { object: object.to_owned(), field: field.to_owned(), value }, fields))
+        Ok((FakeKey { object: object.to_owned(), field: field.to_owned(), value }, fields))
     }
 
-    fn roll_back(&mut self, results: Vec<Result<(Key, Change), ApiError>>) -> Reply {
+    fn roll_back(&mut self, results: Vec<Result<(FakeKey, Change), ApiError>>) -> FakeReply {
         let message =
             "Record rolled back because not all records were valid and the request was using AllOrNone header";
         let rolled_back = ApiError::bad("ALL_OR_NONE_OPERATION_ROLLED_BACK", message);
@@ -110,10 +115,10 @@ impl Org {
             });
         }
         entries.reverse();
-        Reply::json(StatusCode::OK, &entries)
+        FakeReply::json(StatusCode::OK, &entries)
     }
 }
 
-fn done((_, change): &(Key, Change)) -> Value {
-    json!({"id": change.id, "success": true, "errors": [], "created": change.action == Action::Created})
+fn done((_, change): &(FakeKey, Change)) -> Value {
+    json!({"id": change.id, "success": true, "errors": [], "created": change.action == WriteKind::Created})
 }

@@ -5,57 +5,57 @@ use serde_json::json;
 
 use super::shared::Shared;
 use crate::faults::FaultPlan;
-use crate::reply::Reply;
+use crate::reply::FakeReply;
 use crate::uri;
 
 const PAGE_DEFAULT: usize = 1_000;
 const PAGE_MAX: usize = 10_000;
 
 /// `path` is what follows `/sim`.
-pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, body: &[u8]) -> Reply {
+pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, body: &[u8]) -> FakeReply {
     let wanted = |name: &str| uri::form_value(query, name);
     let limit = wanted("limit").and_then(|limit| limit.parse().ok()).unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
     match (method.as_str(), path) {
-        ("GET", "/truth") => Reply::json(StatusCode::OK, &shared.truth()),
+        ("GET", "/truth") => FakeReply::json(StatusCode::OK, &shared.truth()),
         ("GET", "/records") => match wanted("object") {
             Some(object) => {
                 let after = wanted("after").unwrap_or_default();
-                Reply::json(StatusCode::OK, &shared.records_page(&object, &after, limit))
+                FakeReply::json(StatusCode::OK, &shared.records_page(&object, &after, limit))
             }
             None => refusal("say which: /sim/records?object=Lead"),
         },
         ("GET", "/writes") => {
             let after = wanted("after").and_then(|after| after.parse().ok()).unwrap_or(0);
-            Reply::json(StatusCode::OK, &shared.writes_page(after, wanted("external_id").as_deref(), limit))
+            FakeReply::json(StatusCode::OK, &shared.writes_page(after, wanted("external_id").as_deref(), limit))
         }
         ("GET", "/calls") => {
             let after = wanted("after").and_then(|after| after.parse().ok()).unwrap_or(0);
-            Reply::json(StatusCode::OK, &shared.calls_page(after, limit))
+            FakeReply::json(StatusCode::OK, &shared.calls_page(after, limit))
         }
         ("GET", "/external-ids") => match (wanted("object"), wanted("field")) {
-            (Some(object), Some(field)) => Reply::json(StatusCode::OK, &shared.external_ids(&object, &field)),
+            (Some(object), Some(field)) => FakeReply::json(StatusCode::OK, &shared.external_ids(&object, &field)),
             _ => refusal("say which: /sim/external-ids?object=Lead&field=External_Lead_Id__c"),
         },
         ("POST", "/faults") => {
             let plan = serde_json::from_slice::<FaultPlan>(body).map_err(|error| error.to_string());
             match plan.and_then(|plan| shared.injector.replace(plan).map_err(|error| error.to_string())) {
-                Ok(()) => Reply::empty(StatusCode::NO_CONTENT),
+                Ok(()) => FakeReply::empty(StatusCode::NO_CONTENT),
                 Err(error) => refusal(&error),
             }
         }
         ("POST", "/expire-tokens") => {
             shared.org().tokens.expire_all();
-            Reply::empty(StatusCode::NO_CONTENT)
+            FakeReply::empty(StatusCode::NO_CONTENT)
         }
         ("POST", "/new-day") => {
             shared.org().api_usage = 0;
-            Reply::empty(StatusCode::NO_CONTENT)
+            FakeReply::empty(StatusCode::NO_CONTENT)
         }
         ("POST", "/reset") => {
             shared.reset();
-            Reply::empty(StatusCode::NO_CONTENT)
+            FakeReply::empty(StatusCode::NO_CONTENT)
         }
-        _ => Reply::json(
+        _ => FakeReply::json(
             StatusCode::NOT_FOUND,
             &json!({"error": "no such order", "known": [
                 "GET /sim/truth", "GET /sim/records?object=&after=&limit=", "GET /sim/writes?after=&external_id=&limit=",
@@ -66,6 +66,6 @@ pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, 
     }
 }
 
-fn refusal(error: &str) -> Reply {
-    Reply::json(StatusCode::BAD_REQUEST, &json!({"error": error}))
+fn refusal(error: &str) -> FakeReply {
+    FakeReply::json(StatusCode::BAD_REQUEST, &json!({"error": error}))
 }

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use crate::reply::Reply;
+use crate::reply::FakeReply;
 
 /// One refusal: a status, a code that callers decide on, and a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl ApiError {
     }
 
     /// The array that answers a single call.
-    pub(crate) fn reply(&self) -> Reply {
+    pub(crate) fn reply(&self) -> FakeReply {
         let mut error = json!({"message": self.message, "errorCode": self.code});
         if !self.fields.is_empty() {
             error["fields"] = json!(self.fields);
         }
-        Reply::json(self.status, &json!([error]))
+        FakeReply::json(self.status, &json!([error]))
     }
 
     /// The entry for one record of a collection, where the code is called `statusCode`.

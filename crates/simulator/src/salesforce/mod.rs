@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub use calls::SeenCall;
 pub use schema::{Field, FieldKind, Object, Schema};
-pub use store::{Action, Record};
+pub use store::{Record, WriteKind};
 pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteCounts, Writer};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
@@ -34,9 +34,9 @@ use crate::serve::{ANY_PORT, Server};
 use calls::CallLog;
 use org::Org;
 use shared::Shared;
-use store::Store;
+use store::FakeStore;
 use tokens::Tokens;
-use truth::Books;
+use truth::WriteLog;
 
 /// How an org is set up.
 #[derive(Debug, Clone)]
@@ -93,8 +93,8 @@ impl Salesforce {
         let injector =
             Injector::new(settings.faults).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let org = Org {
-            store: Store::new(settings.schema, settings.records_max),
-            books: Books::new(settings.writes_kept_max),
+            store: FakeStore::new(settings.schema, settings.records_max),
+            books: WriteLog::new(settings.writes_kept_max),
             seen: CallLog::new(settings.calls_kept_max),
             tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime),
             api_usage: 0,

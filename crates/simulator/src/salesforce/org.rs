@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use super::calls::CallLog;
 use super::check;
 use super::errors::ApiError;
-use super::store::{Action, Change, Record, Store};
+use super::store::{Change, FakeStore, Record, WriteKind};
 use super::tokens::Tokens;
-use super::truth::{Books, ExternalId, Fate, Write, Writer};
-use crate::perform::Refusal;
-use crate::reply::Reply;
+use super::truth::{ExternalId, Fate, Write, WriteLog, Writer};
+use crate::apply_fault::Refusal;
+use crate::reply::FakeReply;
 use crate::uri;
 
 /// From this version on an update by upsert answers 200 with a body; before, 204 without.
@@ -44,8 +44,8 @@ pub(crate) struct ApiCall {
 
 #[derive(Debug)]
 pub(crate) struct Org {
-    pub(crate) store: Store,
-    pub(crate) books: Books,
+    pub(crate) store: FakeStore,
+    pub(crate) books: WriteLog,
     pub(crate) seen: CallLog,
     pub(crate) tokens: Tokens,
     pub(crate) api_usage: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Org {
 
 impl Org {
     /// Does what a call asks for, and says whether anything changed.
-    pub(crate) fn answer(&mut self, call: &ApiCall) -> (Reply, Fate) {
+    pub(crate) fn answer(&mut self, call: &ApiCall) -> (FakeReply, Fate) {
         let written = self.books.written();
         let reply = self.route(call).unwrap_or_else(|error| error.reply());
         let fate = if self.books.written() == written { Fate::Unchanged } else { Fate::Applied };
@@ -63,7 +63,7 @@ impl Org {
     }
 
     /// Refuses a call without doing it.
-    pub(crate) fn refuse(&mut self, call: &ApiCall, refusal: Refusal) -> Reply {
+    pub(crate) fn refuse(&mut self, call: &ApiCall, refusal: Refusal) -> FakeReply {
         let error = match refusal {
             Refusal::TooManyRequests => {
                 ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", "Too many requests")
@@ -84,27 +84,27 @@ impl Org {
         // A collection reports what befell its records inside a 200.
         let of_records = matches!(refusal, Refusal::LockRow | Refusal::DuplicateValue);
         let reply = match call.collection_length() {
-            Some(length) if of_records => Reply::json(StatusCode::OK, &vec![error.entry(); length]),
+            Some(length) if of_records => FakeReply::json(StatusCode::OK, &vec![error.entry(); length]),
             _ => error.reply(),
         };
         self.signed(call, reply)
     }
 
     /// What a read answers when it finds nothing.
-    pub(crate) fn absent(&self, call: &ApiCall) -> Reply {
+    pub(crate) fn absent(&self, call: &ApiCall) -> FakeReply {
         let reply = match call.segments.first().map(String::as_str) {
-            Some("query") => Reply::json(StatusCode::OK, &json!({"totalSize": 0, "done": true, "records": []})),
+            Some("query") => FakeReply::json(StatusCode::OK, &json!({"totalSize": 0, "done": true, "records": []})),
             _ => ApiError::not_found().reply(),
         };
         self.signed(call, reply)
     }
 
-    fn signed(&self, call: &ApiCall, reply: Reply) -> Reply {
+    fn signed(&self, call: &ApiCall, reply: FakeReply) -> FakeReply {
         let usage = format!("api-usage={}/{}", self.api_usage, self.api_limit);
         reply.with(LIMIT_INFO, &usage).with(REQUEST_ID, &call.request_id)
     }
 
-    fn route(&mut self, call: &ApiCall) -> Result<Reply, ApiError> {
+    fn route(&mut self, call: &ApiCall) -> Result<FakeReply, ApiError> {
         let Some(version) = call.version else { return Ok(self.list_versions()) };
         if !call.token.as_deref().is_some_and(|token| self.tokens.is_valid(token)) {
             return Err(ApiError::invalid_session());
@@ -156,33 +156,33 @@ impl Org {
         }
     }
 
-    fn create(&mut self, call: &ApiCall, object: &str) -> Result<Reply, ApiError> {
+    fn create(&mut self, call: &ApiCall, object: &str) -> Result<FakeReply, ApiError> {
         let body = check::parse(&call.body)?;
         let fields = check::fields(&self.store, object, body)?;
         let change = self.store.create(object, fields)?;
         let reply = json!({"id": change.id, "success": true, "errors": []});
         self.enter(call, &change, None, Writer::Caller);
-        Ok(Reply::json(StatusCode::CREATED, &reply))
+        Ok(FakeReply::json(StatusCode::CREATED, &reply))
     }
 
-    fn update(&mut self, call: &ApiCall, object: &str, id: &str) -> Result<Reply, ApiError> {
+    fn update(&mut self, call: &ApiCall, object: &str, id: &str) -> Result<FakeReply, ApiError> {
         let (object, _) = self.store.object(object)?;
         let object = object.to_owned();
         let fields = check::fields(&self.store, &object, check::parse(&call.body)?)?;
         let change = self.store.update(&object, id, fields)?;
         self.enter(call, &change, None, Writer::Caller);
-        Ok(Reply::empty(StatusCode::NO_CONTENT))
+        Ok(FakeReply::empty(StatusCode::NO_CONTENT))
     }
 
-    fn delete(&mut self, call: &ApiCall, object: &str, id: &str) -> Result<Reply, ApiError> {
+    fn delete(&mut self, call: &ApiCall, object: &str, id: &str) -> Result<FakeReply, ApiError> {
         let (object, _) = self.store.object(object)?;
         let object = object.to_owned();
         let change = self.store.delete(&object, id)?;
         self.enter(call, &change, None, Writer::Caller);
-        Ok(Reply::empty(StatusCode::NO_CONTENT))
+        Ok(FakeReply::empty(StatusCode::NO_CONTENT))
     }
 
-    fn upsert(&mut self, call: &ApiCall, version: u32, path: [&str; 3]) -> Result<Reply, ApiError> {
+    fn upsert(&mut self, call: &ApiCall, version: u32, path: [&str; 3]) -> Result<FakeReply, ApiError> {
         let key = self.key(path)?;
         let body = check::parse(&call.body)?;
         if let Some(field) = body.keys().find(|name| name.eq_ignore_ascii_case(&key.field)) {
@@ -198,18 +198,18 @@ impl Org {
             return Err(ApiError::not_found());
         }
         let change = self.put(&key, body)?;
-        let created = change.action == Action::Created;
+        let created = change.action == WriteKind::Created;
         let id = change.id.clone();
         self.enter(call, &change, Some(&key), Writer::Caller);
         if !created && version < UPSERT_BODY_SINCE {
-            return Ok(Reply::empty(StatusCode::NO_CONTENT));
+            return Ok(FakeReply::empty(StatusCode::NO_CONTENT));
         }
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok(Reply::json(status, &json!({"id": id, "success": true, "errors": [], "created": created})))
+        Ok(FakeReply::json(status, &json!({"id": id, "success": true, "errors": [], "created": created})))
     }
 
     /// Creates the record of a key, or updates the only one there is.
-    pub(crate) fn put(&mut self, key: &Key, mut body: Map<String, Value>) -> Result<Change, ApiError> {
+    pub(crate) fn put(&mut self, key: &FakeKey, mut body: Map<String, Value>) -> Result<Change, ApiError> {
         match self.store.find(&key.object, &key.field, &key.value) {
             [] => {
                 body.insert(key.field.clone(), Value::String(key.value.clone()));
@@ -229,11 +229,11 @@ impl Org {
     }
 
     /// The object and the external-id field of a path, under the org's spelling.
-    pub(crate) fn key(&self, [object, field, value]: [&str; 3]) -> Result<Key, ApiError> {
+    pub(crate) fn key(&self, [object, field, value]: [&str; 3]) -> Result<FakeKey, ApiError> {
         let (object, schema) = self.store.object(object)?;
         let known = schema.field(field).filter(|(_, rule)| rule.external_id);
         let (field, _) = known.ok_or_else(|| ApiError::no_external_id_field(field))?;
-        Ok(Key { object: object.to_owned(), field: field.to_owned(), value: value.trim().to_owned() })
+        Ok(FakeKey { object: object.to_owned(), field: field.to_owned(), value: value.trim().to_owned() })
     }
 
     fn by_external_id(&self, version: u32, path: [&str; 3]) -> Result<Found, ApiError> {
@@ -271,7 +271,7 @@ impl Org {
     }
 
     /// Writes a change into the books. Only changes that will not be undone belong there.
-    pub(crate) fn enter(&mut self, call: &ApiCall, change: &Change, key: Option<&Key>, writer: Writer) {
+    pub(crate) fn enter(&mut self, call: &ApiCall, change: &Change, key: Option<&FakeKey>, writer: Writer) {
         let external_id = match key {
             Some(key) => Some(ExternalId { field: key.field.clone(), value: key.value.clone() }),
             None => self.store.external_id(change).map(|(field, value)| ExternalId { field, value }),
@@ -291,7 +291,7 @@ impl Org {
 
 /// The address of a record by external id.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct FakeKey {
     pub(crate) object: String,
     pub(crate) field: String,
     pub(crate) value: String,
@@ -300,27 +300,27 @@ pub(crate) struct Key {
 #[derive(Debug)]
 enum Found {
     One(String),
-    Several(Reply),
+    Several(FakeReply),
 }
 
-fn several(version: u32, object: &str, ids: &[String]) -> Reply {
+fn several(version: u32, object: &str, ids: &[String]) -> FakeReply {
     let urls: Vec<String> = ids.iter().map(|id| record_url(version, object, id)).collect();
-    Reply::json(StatusCode::MULTIPLE_CHOICES, &urls)
+    FakeReply::json(StatusCode::MULTIPLE_CHOICES, &urls)
 }
 
 pub(crate) fn record_url(version: u32, object: &str, id: &str) -> String {
     format!("/services/data/v{version}.0/sobjects/{object}/{id}")
 }
 
-fn resources(version: u32) -> Reply {
+fn resources(version: u32) -> FakeReply {
     let path = |name: &str| format!("/services/data/v{version}.0/{name}");
     let names = ["sobjects", "query", "limits", "composite"];
     let resources: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), path(name).into())).collect();
-    Reply::json(StatusCode::OK, &resources)
+    FakeReply::json(StatusCode::OK, &resources)
 }
 
 /// The record the way a read shows it: every field of the object, with null where there is no value.
-pub(crate) fn shown(store: &Store, version: u32, object: &str, record: &Record, only: Option<&[String]>) -> Value {
+pub(crate) fn shown(store: &FakeStore, version: u32, object: &str, record: &Record, only: Option<&[String]>) -> Value {
     let date = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%S.%3f+0000").to_string();
     let mut all = Map::new();
     all.insert("Id".to_owned(), record.id.clone().into());

@@ -9,7 +9,7 @@ use super::org::{ApiCall, Org, shown};
 use super::schema::{Field, FieldKind, Object};
 use super::soql::{self, Condition, Query};
 use super::store::{Record, text_of};
-use crate::reply::Reply;
+use crate::reply::FakeReply;
 use crate::uri;
 
 /// Records in one page of a query.
@@ -17,39 +17,39 @@ const PAGE_RECORDS: usize = 2_000;
 const SYSTEM_FIELDS: [&str; 5] = ["Id", "IsDeleted", "CreatedDate", "LastModifiedDate", "SystemModstamp"];
 
 impl Org {
-    pub(crate) fn list_versions(&self) -> Reply {
+    pub(crate) fn list_versions(&self) -> FakeReply {
         let version = |number: u32| json!({"label": format!("Release {number}"), "url": format!("/services/data/v{number}.0"), "version": format!("{number}.0")});
-        Reply::json(StatusCode::OK, &self.versions.clone().map(version).collect::<Vec<Value>>())
+        FakeReply::json(StatusCode::OK, &self.versions.clone().map(version).collect::<Vec<Value>>())
     }
 
-    pub(crate) fn limits(&self) -> Reply {
+    pub(crate) fn limits(&self) -> FakeReply {
         let remaining = self.api_limit.saturating_sub(self.api_usage);
-        Reply::json(StatusCode::OK, &json!({"DailyApiRequests": {"Max": self.api_limit, "Remaining": remaining}}))
+        FakeReply::json(StatusCode::OK, &json!({"DailyApiRequests": {"Max": self.api_limit, "Remaining": remaining}}))
     }
 
-    pub(crate) fn describe(&self, object: &str) -> Result<Reply, ApiError> {
+    pub(crate) fn describe(&self, object: &str) -> Result<FakeReply, ApiError> {
         let (name, schema) = self.store.object(object)?;
         let fields: Vec<Value> = schema.fields.iter().map(|(name, field)| described(name, field)).collect();
         let described = json!({"name": name, "keyPrefix": schema.key_prefix, "createable": true, "updateable": true, "fields": fields});
-        Ok(Reply::json(StatusCode::OK, &described))
+        Ok(FakeReply::json(StatusCode::OK, &described))
     }
 
-    pub(crate) fn read(&self, call: &ApiCall, version: u32, object: &str, id: &str) -> Result<Reply, ApiError> {
+    pub(crate) fn read(&self, call: &ApiCall, version: u32, object: &str, id: &str) -> Result<FakeReply, ApiError> {
         let (name, schema) = self.store.object(object)?;
         let record = self.store.get(name, id)?;
         let only = uri::form_value(&call.query, "fields")
             .map(|list| list.split(',').map(|field| spelled(name, schema, field.trim())).collect::<Result<Vec<_>, _>>())
             .transpose()?;
-        Ok(Reply::json(StatusCode::OK, &shown(&self.store, version, name, record, only.as_deref())))
+        Ok(FakeReply::json(StatusCode::OK, &shown(&self.store, version, name, record, only.as_deref())))
     }
 
-    pub(crate) fn query(&self, call: &ApiCall, version: u32) -> Result<Reply, ApiError> {
+    pub(crate) fn query(&self, call: &ApiCall, version: u32) -> Result<FakeReply, ApiError> {
         let text = uri::form_value(&call.query, "q").ok_or_else(|| soql::malformed("the query is missing"))?;
         self.run(&text, version, 0)
     }
 
     /// The locator carries the query itself, so that nothing has to be remembered between pages.
-    pub(crate) fn query_more(&self, locator: &str, version: u32) -> Result<Reply, ApiError> {
+    pub(crate) fn query_more(&self, locator: &str, version: u32) -> Result<FakeReply, ApiError> {
         let parsed = locator.split_once('-').and_then(|(query, offset)| {
             let text = String::from_utf8(HEXLOWER.decode(query.as_bytes()).ok()?).ok()?;
             Some((text, offset.parse().ok()?))
@@ -60,7 +60,7 @@ impl Org {
         self.run(&text, version, offset)
     }
 
-    fn run(&self, text: &str, version: u32, offset: usize) -> Result<Reply, ApiError> {
+    fn run(&self, text: &str, version: u32, offset: usize) -> Result<FakeReply, ApiError> {
         let query = soql::parse(text)?;
         let Some((object, schema)) = self.store.schema.object(&query.object) else {
             return Err(ApiError::bad("INVALID_TYPE", format!("sObject type '{}' is not supported.", query.object)));
@@ -70,7 +70,7 @@ impl Org {
         found.truncate(query.limit.unwrap_or(usize::MAX));
         let total = found.len();
         if query.fields.is_empty() {
-            return Ok(Reply::json(StatusCode::OK, &json!({"totalSize": total, "done": true, "records": []})));
+            return Ok(FakeReply::json(StatusCode::OK, &json!({"totalSize": total, "done": true, "records": []})));
         }
         let page = found.into_iter().skip(offset).take(PAGE_RECORDS);
         let records: Vec<Value> =
@@ -81,7 +81,7 @@ impl Org {
             let locator = HEXLOWER.encode(text.as_bytes());
             answer["nextRecordsUrl"] = format!("/services/data/v{version}.0/query/{locator}-{end}").into();
         }
-        Ok(Reply::json(StatusCode::OK, &answer))
+        Ok(FakeReply::json(StatusCode::OK, &answer))
     }
 
     fn matching<'a>(&'a self, object: &str, schema: &Object, query: &Query) -> Result<Vec<&'a Record>, ApiError> {

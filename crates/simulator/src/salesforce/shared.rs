@@ -18,9 +18,9 @@ use super::errors::ApiError;
 use super::org::{ApiCall, Org};
 use super::store::Record;
 use super::truth::{Fate, Truth, Write, WriteCounts};
+use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, perform};
 use crate::faults::{Call, CallKind, Injector};
-use crate::perform::{Refusal, Target, Told, perform};
-use crate::reply::{Hangup, Payload, Reply};
+use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
 use crate::{locked, uri};
 
@@ -89,12 +89,12 @@ impl Shared {
     }
 
     /// Counts a call that no address of the API can take.
-    fn misdirected(&self, parts: &Parts, error: &ApiError) -> Reply {
+    fn misdirected(&self, parts: &Parts, error: &ApiError) -> FakeReply {
         let mut org = self.org();
         org.books.calls.received += 1;
         let number = org.seen.enter(parts.method.as_str(), traceparent(parts));
-        org.seen.settle(number, Fate::Unchanged, Told::Truth(error.status));
-        org.books.settle(Fate::Unchanged, Told::Truth(error.status));
+        org.seen.settle(number, Fate::Unchanged, ReplyTruth::Truth(error.status));
+        org.books.settle(Fate::Unchanged, ReplyTruth::Truth(error.status));
         drop(org);
         self.changed.send_replace(());
         error.reply()
@@ -109,7 +109,7 @@ impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
         let Some(body) = read_body(body, BODY_BYTES_MAX).await? else {
-            return Ok(Reply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
         };
         let path = parts.uri.path();
         if let Some(order) = path.strip_prefix("/sim") {
@@ -223,8 +223,8 @@ struct Visit {
     fate: Fate,
 }
 
-impl Target for Visit {
-    fn apply(&mut self) -> Reply {
+impl FakeTarget for Visit {
+    fn apply(&mut self) -> FakeReply {
         let mut org = self.shared.org();
         match &self.errand {
             Errand::Data(call) => {
@@ -232,7 +232,7 @@ impl Target for Visit {
                 self.fate = fate;
                 reply
             }
-            Errand::Token(call) if call.method != Method::POST => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
+            Errand::Token(call) if call.method != Method::POST => FakeReply::empty(StatusCode::METHOD_NOT_ALLOWED),
             Errand::Token(call) => {
                 let answer = org.tokens.answer(&call.form, call.basic.as_deref(), &call.instance_url);
                 org.books.calls.tokens_issued += u64::from(answer.is_ok());
@@ -241,7 +241,7 @@ impl Target for Visit {
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> Reply {
+    fn refuse(&mut self, refusal: Refusal) -> FakeReply {
         match &self.errand {
             Errand::Data(call) => self.shared.org().refuse(call, refusal),
             Errand::Token(_) => {
@@ -251,15 +251,15 @@ impl Target for Visit {
                     Refusal::ServerUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable"),
                     _ => (StatusCode::BAD_REQUEST, "invalid_grant"),
                 };
-                Reply::json(status, &json!({"error": error, "error_description": "authentication failure"}))
+                FakeReply::json(status, &json!({"error": error, "error_description": "authentication failure"}))
             }
         }
     }
 
-    fn absent(&mut self) -> Reply {
+    fn absent(&mut self) -> FakeReply {
         match &self.errand {
             Errand::Data(call) => self.shared.org().absent(call),
-            Errand::Token(_) => Reply::empty(StatusCode::NOT_FOUND),
+            Errand::Token(_) => FakeReply::empty(StatusCode::NOT_FOUND),
         }
     }
 
@@ -270,7 +270,7 @@ impl Target for Visit {
         }
     }
 
-    fn settle(&mut self, told: Told) {
+    fn settle(&mut self, told: ReplyTruth) {
         if let Some(number) = self.number {
             let mut org = self.shared.org();
             org.books.settle(self.fate, told);

@@ -22,7 +22,7 @@ pub struct Record {
 /// What a write did to a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum WriteKind {
     Created,
     Updated,
     Deleted,
@@ -33,29 +33,29 @@ pub enum Action {
 pub(crate) struct Change {
     pub(crate) object: String,
     pub(crate) id: String,
-    pub(crate) action: Action,
+    pub(crate) action: WriteKind,
     before: Option<Record>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct FakeStore {
     pub(crate) schema: Schema,
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, FakeTable>,
     created: u64,
     records_max: u64,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct FakeTable {
     records: BTreeMap<String, Record>,
     /// Per indexed field: the form of the value that is compared, and the records that hold it.
     index: HashMap<String, HashMap<String, Vec<String>>>,
     deleted: HashSet<String>,
 }
 
-impl Store {
-    pub(crate) fn new(schema: Schema, records_max: u64) -> Store {
-        Store { schema, tables: BTreeMap::new(), created: 0, records_max }
+impl FakeStore {
+    pub(crate) fn new(schema: Schema, records_max: u64) -> FakeStore {
+        FakeStore { schema, tables: BTreeMap::new(), created: 0, records_max }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -119,7 +119,7 @@ impl Store {
         let now = Timestamp::now();
         let record = Record { id: id.clone(), created_at: now, modified_at: now, fields };
         self.put(&name, record);
-        Ok(Change { object: name, id, action: Action::Created, before: None })
+        Ok(Change { object: name, id, action: WriteKind::Created, before: None })
     }
 
     /// Changes the given fields of a record; a null takes the value away.
@@ -146,23 +146,23 @@ impl Store {
         let id = before.id.clone();
         self.take(&name, &id);
         self.put(&name, after);
-        Ok(Change { object: name, id, action: Action::Updated, before: Some(before) })
+        Ok(Change { object: name, id, action: WriteKind::Updated, before: Some(before) })
     }
 
     pub(crate) fn delete(&mut self, object: &str, id: &str) -> Result<Change, ApiError> {
         let id = self.get(object, id)?.id.clone();
         let before = self.take(object, &id);
         self.tables.entry(object.to_owned()).or_default().deleted.insert(id.clone());
-        Ok(Change { object: object.to_owned(), id, action: Action::Deleted, before })
+        Ok(Change { object: object.to_owned(), id, action: WriteKind::Deleted, before })
     }
 
     /// Takes a change back. Several are taken back last first.
     pub(crate) fn undo(&mut self, change: Change) {
         match change.action {
-            Action::Deleted => {
+            WriteKind::Deleted => {
                 self.tables.entry(change.object.clone()).or_default().deleted.remove(&change.id);
             }
-            Action::Created | Action::Updated => {
+            WriteKind::Created | WriteKind::Updated => {
                 self.take(&change.object, &change.id);
             }
         }
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn ids_are_eighteen_characters_with_the_known_check_letters() {
         assert_eq!(long_id("001A0000006Vm9u"), "001A0000006Vm9uIAC");
-        let mut store = Store::new(Schema::default(), 10);
+        let mut store = FakeStore::new(Schema::default(), 10);
         let change = store.create("Lead", lead("a")).unwrap();
         assert_eq!(change.id.len(), 18);
         assert!(change.id.starts_with("00Q"));
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_unique_value_has_one_holder_in_any_case_of_letters() {
-        let mut store = Store::new(Schema::default(), 10);
+        let mut store = FakeStore::new(Schema::default(), 10);
         let first = store.create("Lead", lead("Abc")).unwrap();
         assert_eq!(store.find("Lead", "External_Lead_Id__c", "aBC"), std::slice::from_ref(&first.id));
         let error = store.create("Lead", lead("abc")).unwrap_err();
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn undoing_in_reverse_restores_every_record_and_index() {
-        let mut store = Store::new(Schema::default(), 10);
+        let mut store = FakeStore::new(Schema::default(), 10);
         let kept = store.create("Lead", lead("kept")).unwrap();
         let before: Vec<Record> = store.records("Lead").cloned().collect();
         let changes = [
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn required_values_cannot_be_missing_or_taken_away() {
-        let mut store = Store::new(Schema::default(), 10);
+        let mut store = FakeStore::new(Schema::default(), 10);
         let error = store.create("Lead", fields(json!({"LastName": "x"}))).unwrap_err();
         assert_eq!((error.code, error.fields), ("REQUIRED_FIELD_MISSING", vec!["Company".to_owned()]));
         let id = store.create("Lead", lead("a")).unwrap().id;
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_full_org_refuses_new_records() {
-        let mut store = Store::new(Schema::default(), 1);
+        let mut store = FakeStore::new(Schema::default(), 1);
         store.create("Lead", lead("a")).unwrap();
         assert_eq!(store.create("Lead", lead("b")).unwrap_err().code, "STORAGE_LIMIT_EXCEEDED");
     }

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::reply::Reply;
+use crate::reply::FakeReply;
 use crate::uri;
 
 /// The oldest token goes when one more is handed out.
@@ -48,7 +48,7 @@ impl Tokens {
     }
 
     /// Answers a token call that asks for it in the right way.
-    pub(crate) fn answer(&mut self, form: &str, basic: Option<&str>, instance_url: &str) -> Result<Reply, Refused> {
+    pub(crate) fn answer(&mut self, form: &str, basic: Option<&str>, instance_url: &str) -> Result<FakeReply, Refused> {
         match uri::form_value(form, "grant_type").as_deref() {
             Some("client_credentials") => {}
             Some(_) => return Err(refusal("unsupported_grant_type", "grant type not supported")),
@@ -75,7 +75,7 @@ impl Tokens {
             "token_type": "Bearer",
             "issued_at": Timestamp::now().as_millisecond().to_string(),
         });
-        Ok(Reply::json(StatusCode::OK, &body))
+        Ok(FakeReply::json(StatusCode::OK, &body))
     }
 }
 
@@ -94,9 +94,9 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    pub(crate) fn reply(&self) -> Reply {
+    pub(crate) fn reply(&self) -> FakeReply {
         let body = json!({"error": self.error, "error_description": self.description});
-        Reply::json(StatusCode::BAD_REQUEST, &body)
+        FakeReply::json(StatusCode::BAD_REQUEST, &body)
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::store::Action;
+use super::store::WriteKind;
+use crate::apply_fault::ReplyTruth;
 use crate::faults::FaultKind;
-use crate::perform::Told;
 
 /// The org at one moment, in figures.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub struct Write {
     pub object: String,
     pub record_id: String,
     pub external_id: Option<ExternalId>,
-    pub action: Action,
+    pub action: WriteKind,
     pub writer: Writer,
 }
 
@@ -136,7 +136,7 @@ pub(crate) enum Fate {
 
 /// Keeps the figures while writes happen, so that asking for them costs the same however long the run.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct WriteLog {
     pub(crate) calls: CallCounts,
     objects: BTreeMap<String, ObjectBook>,
     writes: VecDeque<Write>,
@@ -150,9 +150,9 @@ struct ObjectBook {
     external_ids: HashMap<String, HashMap<String, WriteCounts>>,
 }
 
-impl Books {
-    pub(crate) fn new(writes_kept_max: usize) -> Books {
-        Books {
+impl WriteLog {
+    pub(crate) fn new(writes_kept_max: usize) -> WriteLog {
+        WriteLog {
             calls: CallCounts::default(),
             objects: BTreeMap::new(),
             writes: VecDeque::new(),
@@ -162,16 +162,16 @@ impl Books {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Books::new(self.writes_kept_max);
+        *self = WriteLog::new(self.writes_kept_max);
     }
 
     /// Enters a change; its number is given here.
     pub(crate) fn enter(&mut self, mut write: Write) {
         let book = self.objects.entry(write.object.clone()).or_default();
         let count = |created: &mut u64, updated: &mut u64, deleted: &mut u64| match write.action {
-            Action::Created => *created += 1,
-            Action::Updated => *updated += 1,
-            Action::Deleted => *deleted += 1,
+            WriteKind::Created => *created += 1,
+            WriteKind::Updated => *updated += 1,
+            WriteKind::Deleted => *deleted += 1,
         };
         let truth = &mut book.truth;
         count(&mut truth.created, &mut truth.updated, &mut truth.deleted);
@@ -196,18 +196,18 @@ impl Books {
     }
 
     /// Enters the end of a data call.
-    pub(crate) fn settle(&mut self, fate: Fate, told: Told) {
+    pub(crate) fn settle(&mut self, fate: Fate, told: ReplyTruth) {
         let calls = &mut self.calls;
         let applied = fate == Fate::Applied;
         let (seen, refused) = match told {
-            Told::Truth(status) => (true, !status.is_success()),
-            Told::Untruth(status) => (false, !status.is_success()),
-            Told::Nothing => (false, false),
+            ReplyTruth::Truth(status) => (true, !status.is_success()),
+            ReplyTruth::Untruth(status) => (false, !status.is_success()),
+            ReplyTruth::Nothing => (false, false),
         };
         calls.settled += 1;
         calls.applied += u64::from(applied);
         calls.applied_unseen += u64::from(applied && !seen);
-        calls.cut += u64::from(told == Told::Nothing);
+        calls.cut += u64::from(told == ReplyTruth::Nothing);
         calls.refused += u64::from(refused && !applied);
     }
 
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use hyper::StatusCode;
 
-    fn write(value: &str, action: Action) -> Write {
+    fn write(value: &str, action: WriteKind) -> Write {
         Write {
             number: 0,
             at: Timestamp::UNIX_EPOCH,
@@ -255,16 +255,16 @@ mod tests {
 
     #[test]
     fn doubled_effects_show_in_the_figures() {
-        let mut books = Books::new(3);
+        let mut books = WriteLog::new(3);
         for (value, action) in [
-            ("once", Action::Created),
-            ("again", Action::Created),
-            ("again", Action::Updated),
-            ("double", Action::Created),
-            ("double", Action::Created),
-            ("remade", Action::Created),
-            ("remade", Action::Deleted),
-            ("remade", Action::Created),
+            ("once", WriteKind::Created),
+            ("again", WriteKind::Created),
+            ("again", WriteKind::Updated),
+            ("double", WriteKind::Created),
+            ("double", WriteKind::Created),
+            ("remade", WriteKind::Created),
+            ("remade", WriteKind::Deleted),
+            ("remade", WriteKind::Created),
         ] {
             books.enter(write(value, action));
         }
@@ -287,11 +287,11 @@ mod tests {
 
     #[test]
     fn a_call_can_be_applied_and_cut_but_not_applied_and_refused() {
-        let mut books = Books::new(0);
-        books.settle(Fate::Applied, Told::Nothing);
-        books.settle(Fate::Applied, Told::Untruth(StatusCode::BAD_GATEWAY));
-        books.settle(Fate::Unchanged, Told::Truth(StatusCode::BAD_REQUEST));
-        books.settle(Fate::Applied, Told::Truth(StatusCode::CREATED));
+        let mut books = WriteLog::new(0);
+        books.settle(Fate::Applied, ReplyTruth::Nothing);
+        books.settle(Fate::Applied, ReplyTruth::Untruth(StatusCode::BAD_GATEWAY));
+        books.settle(Fate::Unchanged, ReplyTruth::Truth(StatusCode::BAD_REQUEST));
+        books.settle(Fate::Applied, ReplyTruth::Truth(StatusCode::CREATED));
         let CallCounts { settled, applied, applied_unseen, refused, cut, .. } = books.calls;
         assert_eq!((settled, applied, applied_unseen, refused, cut), (4, 3, 2, 1, 1));
     }

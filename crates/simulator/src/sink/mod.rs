@@ -3,7 +3,7 @@
 //! Any request is answered 200 `{"ok":true}`. Below `/resource/{id}` it stores what it is given, so that an effect
 //! can be read back. Behind `/sim/…` it answers questions and takes orders about itself.
 
-mod books;
+mod request_log;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub use books::{KeyCounts, Received, SinkTruth};
+pub use request_log::{KeyCounts, Received, SinkTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};

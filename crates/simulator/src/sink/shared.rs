@@ -12,11 +12,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::books::{Books, KeyAnswer, KeyCounts, Received, SinkTruth, fingerprint};
+use super::request_log::{KeyAnswer, KeyCounts, Received, RequestLog, SinkTruth, fingerprint};
 use super::{KeyPolicy, SinkSettings};
+use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, perform};
 use crate::faults::{Call, CallKind, FaultPlan, Injector};
-use crate::perform::{Refusal, Target, Told, perform};
-use crate::reply::{Hangup, Payload, Reply};
+use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
 use crate::{locked, uri};
 
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     settings: SinkSettings,
     pub(crate) injector: Injector,
     counts: Counts,
-    books: Mutex<Books>,
+    books: Mutex<RequestLog>,
     resources: Mutex<HashMap<String, Bytes>>,
     /// Told of every call that arrives and of every call that is settled.
     pub(crate) changed: watch::Sender<()>,
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> MutexGuard<'_, RequestLog> {
         locked(&self.books)
     }
 
@@ -113,7 +113,7 @@ impl Shared {
 
     pub(crate) fn reset(&self) {
         self.counts.all().iter().for_each(|counter| counter.store(0, Ordering::Release));
-        *self.books() = Books::default();
+        *self.books() = RequestLog::default();
         locked(&self.resources).clear();
         self.injector.forget_counts();
         self.changed.send_replace(());
@@ -147,50 +147,50 @@ impl Shared {
     }
 
     /// The answer to a request that no key has answered, and its effect.
-    fn serve(&self, method: &Method, path: &str, body: &Bytes) -> Reply {
+    fn serve(&self, method: &Method, path: &str, body: &Bytes) -> FakeReply {
         let Some(id) = path.strip_prefix("/resource/").filter(|id| !id.is_empty()) else {
-            return Reply::of(StatusCode::OK, JSON, OK);
+            return FakeReply::of(StatusCode::OK, JSON, OK);
         };
         let id = uri::decode(id);
         let mut resources = locked(&self.resources);
         let exists = resources.contains_key(&id);
         match (method.as_str(), exists) {
-            ("GET" | "HEAD", true) => Reply::of(StatusCode::OK, JSON, resources[&id].clone()),
+            ("GET" | "HEAD", true) => FakeReply::of(StatusCode::OK, JSON, resources[&id].clone()),
             ("DELETE", true) => {
                 resources.remove(&id);
-                Reply::empty(StatusCode::NO_CONTENT)
+                FakeReply::empty(StatusCode::NO_CONTENT)
             }
             ("GET" | "HEAD" | "DELETE", false) => not_found(),
-            ("POST", true) => Reply::json(StatusCode::CONFLICT, &json!({"error": "the resource exists"})),
+            ("POST", true) => FakeReply::json(StatusCode::CONFLICT, &json!({"error": "the resource exists"})),
             ("PUT" | "POST", false) if resources.len() >= self.settings.resources_max => {
-                Reply::json(StatusCode::INSUFFICIENT_STORAGE, &json!({"error": "no room for another resource"}))
+                FakeReply::json(StatusCode::INSUFFICIENT_STORAGE, &json!({"error": "no room for another resource"}))
             }
             ("PUT" | "POST", _) => {
                 resources.insert(id, body.clone());
-                Reply::of(if exists { StatusCode::OK } else { StatusCode::CREATED }, JSON, OK)
+                FakeReply::of(if exists { StatusCode::OK } else { StatusCode::CREATED }, JSON, OK)
             }
-            _ => Reply::empty(StatusCode::METHOD_NOT_ALLOWED),
+            _ => FakeReply::empty(StatusCode::METHOD_NOT_ALLOWED),
         }
     }
 
-    fn control(&self, method: &Method, order: &str, body: &[u8]) -> Reply {
+    fn control(&self, method: &Method, order: &str, body: &[u8]) -> FakeReply {
         match (method.as_str(), order) {
-            ("GET", "/truth") => Reply::json(StatusCode::OK, &self.truth()),
-            ("GET", "/keys") => Reply::json(StatusCode::OK, &self.keys()),
-            ("GET", "/paths") => Reply::json(StatusCode::OK, &self.paths()),
-            ("GET", "/requests") => Reply::json(StatusCode::OK, &self.requests_kept()),
+            ("GET", "/truth") => FakeReply::json(StatusCode::OK, &self.truth()),
+            ("GET", "/keys") => FakeReply::json(StatusCode::OK, &self.keys()),
+            ("GET", "/paths") => FakeReply::json(StatusCode::OK, &self.paths()),
+            ("GET", "/requests") => FakeReply::json(StatusCode::OK, &self.requests_kept()),
             ("POST", "/faults") => {
                 let plan = serde_json::from_slice::<FaultPlan>(body).map_err(|error| error.to_string());
                 match plan.and_then(|plan| self.injector.replace(plan).map_err(|error| error.to_string())) {
-                    Ok(()) => Reply::empty(StatusCode::NO_CONTENT),
-                    Err(error) => Reply::json(StatusCode::BAD_REQUEST, &json!({"error": error})),
+                    Ok(()) => FakeReply::empty(StatusCode::NO_CONTENT),
+                    Err(error) => FakeReply::json(StatusCode::BAD_REQUEST, &json!({"error": error})),
                 }
             }
             ("POST", "/reset") => {
                 self.reset();
-                Reply::empty(StatusCode::NO_CONTENT)
+                FakeReply::empty(StatusCode::NO_CONTENT)
             }
-            _ => Reply::json(
+            _ => FakeReply::json(
                 StatusCode::NOT_FOUND,
                 &json!({"error": "no such order", "known": [
                     "GET /sim/truth", "GET /sim/keys", "GET /sim/paths", "GET /sim/requests",
@@ -201,15 +201,15 @@ impl Shared {
     }
 }
 
-fn not_found() -> Reply {
-    Reply::json(StatusCode::NOT_FOUND, &json!({"error": "no such resource"}))
+fn not_found() -> FakeReply {
+    FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "no such resource"}))
 }
 
 impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
         let Some(body) = read_body(body, self.settings.body_bytes_max).await? else {
-            return Ok(Reply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
         };
         let path = parts.uri.path();
         if let Some(order) = path.strip_prefix("/sim/").map(|_| &path["/sim".len()..]) {
@@ -241,8 +241,8 @@ struct Visit {
     applied: bool,
 }
 
-impl Target for Visit {
-    fn apply(&mut self) -> Reply {
+impl FakeTarget for Visit {
+    fn apply(&mut self) -> FakeReply {
         let shared = &self.shared;
         let (method, path) = (&self.parts.method, self.parts.uri.path());
         let key = self.key.as_deref().filter(|_| shared.settings.remembered_max > 0 && self.kind == CallKind::Write);
@@ -263,7 +263,7 @@ impl Target for Visit {
                 }
                 KeyAnswer::Mismatch => {
                     let problem = json!({"title": "Idempotency-Key is already used", "status": 422});
-                    return Reply::json(StatusCode::UNPROCESSABLE_ENTITY, &problem);
+                    return FakeReply::json(StatusCode::UNPROCESSABLE_ENTITY, &problem);
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Target for Visit {
         reply
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> Reply {
+    fn refuse(&mut self, refusal: Refusal) -> FakeReply {
         let (status, error) = match refusal {
             Refusal::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too many requests"),
             Refusal::RequestLimitExceeded => (StatusCode::FORBIDDEN, "request limit exceeded"),
@@ -285,10 +285,10 @@ impl Target for Visit {
             Refusal::DuplicateValue => (StatusCode::CONFLICT, "duplicate"),
             Refusal::InvalidSession => (StatusCode::UNAUTHORIZED, "unauthorized"),
         };
-        Reply::json(status, &json!({"error": error}))
+        FakeReply::json(status, &json!({"error": error}))
     }
 
-    fn absent(&mut self) -> Reply {
+    fn absent(&mut self) -> FakeReply {
         not_found()
     }
 
@@ -296,12 +296,12 @@ impl Target for Visit {
         self.parts.uri.to_string()
     }
 
-    fn settle(&mut self, told: Told) {
+    fn settle(&mut self, told: ReplyTruth) {
         let counts = &self.shared.counts;
         let (seen, refused) = match told {
-            Told::Truth(status) => (true, !status.is_success()),
-            Told::Untruth(status) => (false, !status.is_success()),
-            Told::Nothing => (false, false),
+            ReplyTruth::Truth(status) => (true, !status.is_success()),
+            ReplyTruth::Untruth(status) => (false, !status.is_success()),
+            ReplyTruth::Nothing => (false, false),
         };
         if self.applied {
             add(&counts.applied);
@@ -312,7 +312,7 @@ impl Target for Visit {
         if refused && !self.applied {
             add(&counts.refused);
         }
-        if told == Told::Nothing {
+        if told == ReplyTruth::Nothing {
             add(&counts.cut);
         }
         add(&counts.settled);

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::SlackSettings;
+use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, perform};
 use crate::faults::{Call, CallKind, FaultKind, Injector};
-use crate::perform::{Refusal, Target, Told, perform};
-use crate::reply::{Hangup, Payload, Reply};
+use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
 use crate::{locked, uri};
 
@@ -47,11 +47,11 @@ pub struct SlackTruth {
 pub(super) struct Shared {
     pub(super) settings: SlackSettings,
     pub(super) injector: Injector,
-    books: Mutex<Books>,
+    books: Mutex<MessageLog>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct MessageLog {
     truth: SlackTruth,
     messages: Vec<SlackMessage>,
     refusals: VecDeque<&'static str>,
@@ -151,7 +151,7 @@ impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
         let Some(body) = read_body(body, BODY_BYTES_MAX).await? else {
-            return Ok(Reply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
         };
         let path = parts.uri.path().to_owned();
         let method = path.strip_prefix("/api/").unwrap_or("webhook").to_owned();
@@ -176,8 +176,8 @@ struct Visit {
 }
 
 impl Visit {
-    fn webhook(&mut self) -> Reply {
-        let text = |status, text: &'static str| Reply::of(status, "text/plain", text);
+    fn webhook(&mut self) -> FakeReply {
+        let text = |status, text: &'static str| FakeReply::of(status, "text/plain", text);
         let hook = self.parts.uri.path().strip_prefix("/services/").unwrap_or_default();
         if hook != self.shared.settings.webhook {
             return text(StatusCode::NOT_FOUND, "no_service");
@@ -193,8 +193,8 @@ impl Visit {
     }
 }
 
-impl Target for Visit {
-    fn apply(&mut self) -> Reply {
+impl FakeTarget for Visit {
+    fn apply(&mut self) -> FakeReply {
         if self.method == "webhook" {
             return self.webhook();
         }
@@ -214,10 +214,10 @@ impl Target for Visit {
             (None, true, _) => Err("unknown_method"),
         };
         let body = answered.unwrap_or_else(|error| json!({"ok": false, "error": error}));
-        Reply::json(StatusCode::OK, &body)
+        FakeReply::json(StatusCode::OK, &body)
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> Reply {
+    fn refuse(&mut self, refusal: Refusal) -> FakeReply {
         let (status, error) = match refusal {
             Refusal::TooManyRequests | Refusal::RequestLimitExceeded => (StatusCode::TOO_MANY_REQUESTS, "ratelimited"),
             Refusal::ServerError | Refusal::LockRow => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
@@ -225,19 +225,19 @@ impl Target for Visit {
             Refusal::DuplicateValue => (StatusCode::OK, "duplicate_message_not_found"),
             Refusal::InvalidSession => (StatusCode::OK, "invalid_auth"),
         };
-        Reply::json(status, &json!({"ok": false, "error": error}))
+        FakeReply::json(status, &json!({"ok": false, "error": error}))
     }
 
-    fn absent(&mut self) -> Reply {
-        Reply::json(StatusCode::OK, &json!({"ok": true, "messages": [], "has_more": false}))
+    fn absent(&mut self) -> FakeReply {
+        FakeReply::json(StatusCode::OK, &json!({"ok": true, "messages": [], "has_more": false}))
     }
 
     fn address(&self) -> String {
         self.parts.uri.to_string()
     }
 
-    fn settle(&mut self, told: Told) {
-        if self.stored && !matches!(told, Told::Truth(_)) {
+    fn settle(&mut self, told: ReplyTruth) {
+        if self.stored && !matches!(told, ReplyTruth::Truth(_)) {
             locked(&self.shared.books).truth.unseen += 1;
         }
     }

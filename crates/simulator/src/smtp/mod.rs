@@ -4,14 +4,14 @@
 //! [`Step`], and whose keys are the recipient and the Message-ID, as far as they are known by then. Nothing is applied
 //! before the final dot, which is the step [`Step::Dot`].
 
-mod books;
+mod mailbox;
 mod session;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub use books::{SmtpMessage, SmtpTruth};
+pub use mailbox::{SmtpMessage, SmtpTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};
@@ -19,7 +19,7 @@ use session::Shared;
 
 /// A step of the conversation, as a fault plan names it by [`Step::as_str`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum FakeStep {
     /// The connection was made; the greeting is due.
     Connect,
     Ehlo,
@@ -34,32 +34,32 @@ pub enum Step {
     Dot,
 }
 
-impl Step {
+impl FakeStep {
     /// Every step.
-    pub const ALL: [Step; 9] = [
-        Step::Connect,
-        Step::Ehlo,
-        Step::StartTls,
-        Step::Auth,
-        Step::Mail,
-        Step::Rcpt,
-        Step::Data,
-        Step::Content,
-        Step::Dot,
+    pub const ALL: [FakeStep; 9] = [
+        FakeStep::Connect,
+        FakeStep::Ehlo,
+        FakeStep::StartTls,
+        FakeStep::Auth,
+        FakeStep::Mail,
+        FakeStep::Rcpt,
+        FakeStep::Data,
+        FakeStep::Content,
+        FakeStep::Dot,
     ];
 
     /// The method in a fault plan.
     pub fn as_str(self) -> &'static str {
         match self {
-            Step::Connect => "CONNECT",
-            Step::Ehlo => "EHLO",
-            Step::StartTls => "STARTTLS",
-            Step::Auth => "AUTH",
-            Step::Mail => "MAIL",
-            Step::Rcpt => "RCPT",
-            Step::Data => "DATA",
-            Step::Content => "CONTENT",
-            Step::Dot => "DOT",
+            FakeStep::Connect => "CONNECT",
+            FakeStep::Ehlo => "EHLO",
+            FakeStep::StartTls => "STARTTLS",
+            FakeStep::Auth => "AUTH",
+            FakeStep::Mail => "MAIL",
+            FakeStep::Rcpt => "RCPT",
+            FakeStep::Data => "DATA",
+            FakeStep::Content => "CONTENT",
+            FakeStep::Dot => "DOT",
         }
     }
 }

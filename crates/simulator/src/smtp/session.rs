@@ -12,8 +12,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-use super::books::{Books, SmtpMessage, SmtpTruth};
-use super::{Encryption, SmtpSettings, Step};
+use super::mailbox::{Mailbox, SmtpMessage, SmtpTruth};
+use super::{Encryption, FakeStep, SmtpSettings};
 use crate::faults::{Call, CallKind, Fault, Injector, Moment};
 use crate::locked;
 use crate::serve::Connections;
@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub(super) injector: Injector,
     pub(super) certificate: String,
     acceptor: TlsAcceptor,
-    books: Mutex<Books>,
+    books: Mutex<Mailbox>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -59,7 +59,7 @@ impl Shared {
     }
 
     /// What the plan orders at this step.
-    async fn decide(&self, step: Step, keys: &[&str]) -> Act {
+    async fn decide(&self, step: FakeStep, keys: &[&str]) -> Act {
         let method = step.as_str();
         let decision = self.injector.decide(&Call { kind: CallKind::Write, method, path: method, keys });
         if !decision.latency.is_zero() {
@@ -146,7 +146,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
     }
 
     async fn greet_and_run(mut self) -> io::Result<Option<S>> {
-        match self.ordered(Step::Connect, &[]).await? {
+        match self.ordered(FakeStep::Connect, &[]).await? {
             true => self.say("220 simulator ESMTP").await?,
             false => return Ok(None),
         }
@@ -162,7 +162,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
             let go = match word.as_str() {
                 "EHLO" => self.hello().await?,
                 "STARTTLS" if !self.encrypted && self.shared.settings.encryption == Encryption::StartTls => {
-                    if self.ordered(Step::StartTls, &[]).await? {
+                    if self.ordered(FakeStep::StartTls, &[]).await? {
                         self.say("220 go ahead").await?;
                         return Ok(Some(self.stream));
                     }
@@ -190,7 +190,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
 
     /// Carries out what the plan orders at a step. `false`: the honest answer is not due any more. When the connection is
     /// to end, that is an error.
-    async fn ordered(&mut self, step: Step, keys: &[&str]) -> io::Result<bool> {
+    async fn ordered(&mut self, step: FakeStep, keys: &[&str]) -> io::Result<bool> {
         match self.shared.decide(step, keys).await {
             Act::Go => Ok(true),
             Act::Say(code) | Act::ApplyAndSay(code) => self.say(&format!("{code} on order")).await.map(|()| false),
@@ -207,7 +207,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
     }
 
     async fn hello(&mut self) -> io::Result<bool> {
-        if !self.ordered(Step::Ehlo, &[]).await? {
+        if !self.ordered(FakeStep::Ehlo, &[]).await? {
             return Ok(true);
         }
         let mut offers = vec!["simulator", "8BITMIME", "ENHANCEDSTATUSCODES"];
@@ -227,7 +227,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
     }
 
     async fn log_in(&mut self, line: &str) -> io::Result<bool> {
-        if !self.ordered(Step::Auth, &[]).await? {
+        if !self.ordered(FakeStep::Auth, &[]).await? {
             return Ok(true);
         }
         let decoded = |text: &str| BASE64.decode(text.trim().as_bytes()).unwrap_or_default();
@@ -257,7 +257,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
 
     async fn sender(&mut self, line: &str) -> io::Result<bool> {
         let from = path_of(line);
-        if self.ordered(Step::Mail, &[&from]).await? {
+        if self.ordered(FakeStep::Mail, &[&from]).await? {
             (self.from, self.to) = (Some(from), Vec::new());
             self.say("250 2.1.0 Ok").await?;
         }
@@ -266,7 +266,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
 
     async fn recipient(&mut self, line: &str) -> io::Result<bool> {
         let to = path_of(line);
-        if self.ordered(Step::Rcpt, &[&to]).await? {
+        if self.ordered(FakeStep::Rcpt, &[&to]).await? {
             self.to.push(to);
             self.say("250 2.1.5 Ok").await?;
         }
@@ -274,7 +274,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
     }
 
     async fn content(&mut self) -> io::Result<bool> {
-        if !self.ordered(Step::Data, &[]).await? {
+        if !self.ordered(FakeStep::Data, &[]).await? {
             return Ok(true);
         }
         self.say("354 End data with <CR><LF>.<CR><LF>").await?;
@@ -284,7 +284,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
             let Some(line) = self.raw_line().await? else { return Ok(false) };
             if !begun {
                 begun = true;
-                if !self.ordered(Step::Content, &[]).await? {
+                if !self.ordered(FakeStep::Content, &[]).await? {
                     return Ok(false);
                 }
             }
@@ -300,7 +300,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Talk<'a, S> {
         let mut message = SmtpMessage::parse(from, to, &content, self.encrypted);
         let id = message.header("Message-ID").unwrap_or_default().to_owned();
         let keys: Vec<&str> = message.to.iter().map(String::as_str).chain([id.as_str()]).collect();
-        let act = self.shared.decide(Step::Dot, &keys).await;
+        let act = self.shared.decide(FakeStep::Dot, &keys).await;
         let applies = matches!(act, Act::Go | Act::ApplyAndSay(_) | Act::ApplyAndBabble | Act::ApplyAndHangUp(_));
         message.told = act == Act::Go;
         if applies {

@@ -4,7 +4,7 @@ use sluice_domain::config::Config;
 use sluice_domain::flow::Flow;
 use sluice_domain::unit::{format_duration, plural};
 
-use super::Subject;
+use super::LedgerUsage;
 use crate::config::{Difference, FieldDifference};
 
 /// What to know about one change before it is made.
@@ -12,7 +12,7 @@ pub(super) fn notes(
     difference: &Difference,
     before: Option<&Config>,
     after: &Config,
-    subject: &Subject,
+    subject: &LedgerUsage,
 ) -> Vec<String> {
     let name = difference.thing.1.as_str();
     match difference.thing.0.as_str() {
@@ -30,7 +30,7 @@ fn flow_of<'a>(config: Option<&'a Config>, name: &str) -> Option<&'a Flow> {
     config?.flows.get(name).map(|flow| &**flow)
 }
 
-fn flow(before: Option<&Flow>, after: Option<&Flow>, subject: &Subject) -> Vec<String> {
+fn flow(before: Option<&Flow>, after: Option<&Flow>, subject: &LedgerUsage) -> Vec<String> {
     let route = |flow: &Flow| format!("{} {}", flow.method, flow.path);
     let mut notes = vec![];
     match (before, after) {
@@ -87,7 +87,7 @@ fn proof(flow: &Flow) -> String {
     }
 }
 
-fn lately(flow: &Flow, subject: &Subject) -> String {
+fn lately(flow: &Flow, subject: &LedgerUsage) -> String {
     match subject.accepted.get(&flow.source) {
         Some(count) if *count > 0 => {
             format!("; {} has sent {} in the last 7 days", flow.source, plural(*count, "event"))
@@ -96,7 +96,7 @@ fn lately(flow: &Flow, subject: &Subject) -> String {
     }
 }
 
-fn worker(difference: &Difference, name: &str, subject: &Subject) -> Vec<String> {
+fn worker(difference: &Difference, name: &str, subject: &LedgerUsage) -> Vec<String> {
     let (live, parked) = (subject.pinned.iter().filter(|record| record.worker == name))
         .fold((0, 0), |(live, parked), record| (live + record.live, parked + record.parked));
     if !difference.after || live + parked == 0 {

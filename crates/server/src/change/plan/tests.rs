@@ -3,7 +3,7 @@ use std::sync::Arc;
 use sluice_domain::verify::SecretValue;
 
 use super::*;
-use crate::change::strand::reached;
+use crate::change::stranded::reached;
 use crate::config::{SecretSource, compile};
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ fn read(text: &str) -> (Files, Arc<Config>) {
     (files, Arc::new(config))
 }
 
-fn planned(edits: &[(&str, &str)], subject: impl FnOnce(&Config) -> Subject) -> Plan {
+fn planned(edits: &[(&str, &str)], subject: impl FnOnce(&Config) -> LedgerUsage) -> Plan {
     let mut text = TEXT.to_owned();
     for (old, new) in edits {
         assert_eq!(text.matches(old).count(), 1, "{old}");
@@ -64,7 +64,7 @@ fn planned(edits: &[(&str, &str)], subject: impl FnOnce(&Config) -> Subject) -> 
 }
 
 /// Three live jobs and two dead letters of the revision in force.
-fn busy(config: &Config) -> Subject {
+fn busy(config: &Config) -> LedgerUsage {
     let record = |dead: Option<&str>, live, parked| PinnedRecord {
         revision: config.revision.0.clone(),
         worker: "to-crm".into(),
@@ -73,7 +73,7 @@ fn busy(config: &Config) -> Subject {
         live,
         parked,
     };
-    Subject {
+    LedgerUsage {
         pinned: vec![record(None, 3, 0), record(Some("leads-dlq"), 0, 2)],
         reached: reached(config),
         accepted: BTreeMap::from([("leads".to_owned(), 40)]),
@@ -81,7 +81,7 @@ fn busy(config: &Config) -> Subject {
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
-    let fields = |change: &ChangeView| {
+    let fields = |change: &PlanChange| {
         let head = format!("{} {} {}", change.change, change.kind, change.name);
         let mut lines = vec![head];
         let none = || "-".to_owned();
@@ -170,22 +170,22 @@ fn what_jobs_still_need_is_not_taken_away_unnoticed() {
     ];
     assert_eq!(gone(&planned(&queue, busy)), [("queue leads".to_owned(), 3, 2), ("queue leads-dlq".to_owned(), 0, 2)]);
     // Nobody needs it: then it may go.
-    assert_eq!(gone(&planned(&moved, |_| Subject::default())), []);
+    assert_eq!(gone(&planned(&moved, |_| LedgerUsage::default())), []);
 }
 
 #[test]
 fn the_hash_holds_for_as_long_as_the_plan_says_the_same() {
     let edit = [("rate: 10/s", "rate: 2/s")];
-    let (quiet, now_busy) = (planned(&edit, |_| Subject::default()), planned(&edit, busy));
+    let (quiet, now_busy) = (planned(&edit, |_| LedgerUsage::default()), planned(&edit, busy));
     assert_eq!(quiet.plan, now_busy.plan, "how many jobs there are is no part of it");
     assert_ne!(quiet.plan, planned(&[("rate: 10/s", "rate: 3/s")], busy).plan);
     let moved = [("destination: partner", "destination: other"), ("partner: {type", "other: {type")];
-    assert_ne!(planned(&moved, busy).plan, planned(&moved, |_| Subject::default()).plan, "what it strands is");
-    let hash = Hash::parse(&quiet.plan).unwrap();
+    assert_ne!(planned(&moved, busy).plan, planned(&moved, |_| LedgerUsage::default()).plan, "what it strands is");
+    let hash = PlanHash::parse(&quiet.plan).unwrap();
     assert_eq!(hash.to_string(), quiet.plan);
     assert!(quiet.running.starts_with(&hash.running) && quiet.new.starts_with(&hash.new));
     for wrong in ["", "abc", "12345678-12345678", "12345678-12345678-12345678901g", &format!("{}-1", quiet.plan)] {
-        assert_eq!(Hash::parse(wrong), None, "{wrong}");
+        assert_eq!(PlanHash::parse(wrong), None, "{wrong}");
     }
 }
 

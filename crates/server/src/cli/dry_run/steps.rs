@@ -8,7 +8,7 @@ use sluice_connectors::Call;
 use sluice_domain::action::Action;
 use sluice_domain::event::EventId;
 use sluice_domain::job::EffectKey;
-use sluice_domain::policy::{Known, Verdict};
+use sluice_domain::policy::{ContactFacts, RuleResult};
 use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
@@ -20,8 +20,8 @@ use super::Cover;
 use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
-use crate::live::Live;
-use crate::work::{Rehearsed, filled, items, rehearse, scope_of};
+use crate::revisions::LoadedRevision;
+use crate::work::{DryRunOutput, dry_run, filled, items, scope_of};
 
 /// Stands for the trace that an accepted event would be given.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
@@ -32,7 +32,7 @@ pub(super) fn event_id(prepared: &Prepared<'_>) -> EventId {
 }
 
 /// What a job would do.
-pub(super) fn job(live: &Live, prepared: &Prepared<'_>, job: &NewJob, now: Time, cover: Cover) -> JobReport {
+pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, now: Time, cover: Cover) -> JobReport {
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
@@ -44,7 +44,7 @@ pub(super) fn job(live: &Live, prepared: &Prepared<'_>, job: &NewJob, now: Time,
         }
     };
     let secrets = Covered::new(&live.secrets);
-    let mut rehearsal = Rehearsal { live, worker, scope, secrets, event: event_id(prepared), now, cover };
+    let mut rehearsal = DryRun { live, worker, scope, secrets, event: event_id(prepared), now, cover };
     let mut would_run = BTreeSet::new();
     for step in &worker.steps {
         let report_of_step = rehearsal.step(step, &would_run);
@@ -61,8 +61,8 @@ pub(super) fn job(live: &Live, prepared: &Prepared<'_>, job: &NewJob, now: Time,
     report
 }
 
-struct Rehearsal<'a> {
-    live: &'a Live,
+struct DryRun<'a> {
+    live: &'a LoadedRevision,
     worker: &'a Worker,
     scope: Scope,
     secrets: Covered,
@@ -71,7 +71,7 @@ struct Rehearsal<'a> {
     cover: Cover,
 }
 
-impl Rehearsal<'_> {
+impl DryRun<'_> {
     fn step(&mut self, step: &Step, would_run: &BTreeSet<String>) -> StepReport {
         if step.announces.is_some() {
             self.scope.set("approval", self.question(step));
@@ -135,9 +135,9 @@ impl Rehearsal<'_> {
         if report.problem.is_some() {
             return report;
         }
-        if with_needs.is_empty() && step.action.is_inner() {
+        if with_needs.is_empty() && step.action.is_internal() {
             match self.inside(step) {
-                Ok(Rehearsed { output, assumed }) => {
+                Ok(DryRunOutput { output, assumed }) => {
                     self.scope.set_step_output(&step.id, output.clone());
                     report.output = Some(self.cover.value(&output));
                     report.assumed = assumed;
@@ -188,13 +188,13 @@ impl Rehearsal<'_> {
             let Some(policy) = self.live.config.policies.get(&**name) else { continue };
             let of_policy = |problem: TemplateProblem| format!("policy `{name}`: {problem}");
             let contact = policy.contact(&self.scope).map_err(of_policy)?;
-            let verdicts = policy.verdicts(&self.scope, contact.as_ref(), &Known::default(), self.now);
+            let verdicts = policy.verdicts(&self.scope, contact.as_ref(), &ContactFacts::default(), self.now);
             for (rule, verdict) in verdicts.map_err(of_policy)? {
                 let (verdict, detail) = match verdict {
-                    Verdict::Passed(detail) => ("passes", detail),
-                    Verdict::Refused(detail) => ("refuses", detail),
-                    Verdict::Later(until, detail) => ("waits", format!("{detail}, until {until}")),
-                    Verdict::Counted(cap) => (
+                    RuleResult::Passed(detail) => ("passes", detail),
+                    RuleResult::Refused(detail) => ("refuses", detail),
+                    RuleResult::Later(until, detail) => ("waits", format!("{detail}, until {until}")),
+                    RuleResult::Counted(cap) => (
                         "passes",
                         format!("at most {} in {}; none was counted for this", cap.max, format_duration(cap.window)),
                     ),
@@ -207,9 +207,9 @@ impl Rehearsal<'_> {
     }
 
     /// What a step that stays inside would come to.
-    fn inside(&self, step: &Step) -> Result<Rehearsed, String> {
+    fn inside(&self, step: &Step) -> Result<DryRunOutput, String> {
         let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
-        rehearse(self.live, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
+        dry_run(self.live, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
     }
 
     /// The steps whose outputs the message of a step reads.

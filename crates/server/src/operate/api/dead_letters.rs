@@ -7,7 +7,7 @@ use sluice_domain::job::JobState;
 use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{JobsQuery, moment};
-use super::{Answer, Asked, Body, LIMIT};
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
 use crate::operate::operator::{Operator, Selection};
 use crate::operate::view;
 
@@ -15,8 +15,8 @@ use crate::operate::view;
 #[utoipa::path(get, path = "/api/v1/dead-letters", params(JobsQuery), responses((status = 200, body = view::List<view::JobView>)))]
 pub(super) async fn dead_letters(
     State(operator): State<Operator>,
-    Asked(query): Asked<JobsQuery>,
-) -> Answer<view::List<view::JobView>> {
+    QueryParams(query): QueryParams<JobsQuery>,
+) -> ApiResult<view::List<view::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
     Ok(Json(operator.jobs(query.filter(vec![JobState::Dead, JobState::Unknown])?, after, limit).await?))
 }
@@ -34,14 +34,14 @@ pub(super) struct TopQuery {
 #[utoipa::path(get, path = "/api/v1/dead-letters/top", params(TopQuery), responses((status = 200, body = Vec<view::ReasonView>)))]
 pub(super) async fn dead_reasons(
     State(operator): State<Operator>,
-    Asked(query): Asked<TopQuery>,
-) -> Answer<Vec<view::ReasonView>> {
+    QueryParams(query): QueryParams<TopQuery>,
+) -> ApiResult<Vec<view::ReasonView>> {
     let since = moment(query.since.as_deref().unwrap_or("1h"))?;
     Ok(Json(operator.dead_reasons(since, query.limit.unwrap_or(10)).await?))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-pub(super) struct DropOrder {
+pub(super) struct DropRequest {
     /// Which jobs.
     #[serde(flatten)]
     selection: Selection,
@@ -56,7 +56,10 @@ pub(super) struct DropOrder {
 }
 
 /// Give dead or parked jobs up.
-#[utoipa::path(post, path = "/api/v1/dead-letters/drop", request_body = DropOrder, responses((status = 200, body = view::Acted)))]
-pub(super) async fn drop_jobs(State(operator): State<Operator>, Body(order): Body<DropOrder>) -> Answer<view::Acted> {
+#[utoipa::path(post, path = "/api/v1/dead-letters/drop", request_body = DropRequest, responses((status = 200, body = view::BulkResult)))]
+pub(super) async fn drop_jobs(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<DropRequest>,
+) -> ApiResult<view::BulkResult> {
     Ok(Json(operator.drop_jobs(&order.selection, &order.actor, &order.reason, order.dry_run).await?))
 }

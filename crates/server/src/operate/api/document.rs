@@ -2,7 +2,7 @@
 
 use utoipa::OpenApi;
 
-use super::{dead_letters, events, jobs, node, pauses, places};
+use super::{dead_letters, endpoints, events, jobs, node, pauses};
 use crate::operate::{approvals, change, guards, keys};
 
 #[derive(OpenApi)]
@@ -22,9 +22,9 @@ use crate::operate::{approvals, change, guards, keys};
         dead_letters::dead_reasons,
         dead_letters::drop_jobs,
         jobs::replay,
-        places::sources,
-        places::source,
-        places::destinations,
+        endpoints::sources,
+        endpoints::source,
+        endpoints::destinations,
         pauses::pauses,
         pauses::pause,
         pauses::resume,

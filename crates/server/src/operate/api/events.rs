@@ -5,9 +5,9 @@ use axum::extract::{Path, State};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Answer, Asked, LIMIT};
+use super::{ApiResult, LIMIT, QueryParams};
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::questions::Reveal;
+use crate::operate::queries::Reveal;
 use crate::operate::view;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -27,8 +27,8 @@ pub(super) struct EventsQuery {
 #[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = 200, body = view::List<view::EventView>)))]
 pub(super) async fn events(
     State(operator): State<Operator>,
-    Asked(query): Asked<EventsQuery>,
-) -> Answer<view::List<view::EventView>> {
+    QueryParams(query): QueryParams<EventsQuery>,
+) -> ApiResult<view::List<view::EventView>> {
     Ok(Json(operator.events(query.source, query.r#type, query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
@@ -48,8 +48,8 @@ pub(super) struct EventQuery {
 pub(super) async fn event(
     State(operator): State<Operator>,
     Path(id): Path<String>,
-    Asked(query): Asked<EventQuery>,
-) -> Answer<view::EventDetail> {
+    QueryParams(query): QueryParams<EventQuery>,
+) -> ApiResult<view::EventDetail> {
     if !query.reveal.unwrap_or(false) {
         return Ok(Json(operator.event(&id, None).await?));
     }

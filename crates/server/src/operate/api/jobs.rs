@@ -6,11 +6,11 @@ use serde::Deserialize;
 use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
 use sluice_domain::unit;
-use sluice_ledger::{JobFilter, Verdict};
+use sluice_ledger::{JobFilter, Resolution};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, Asked, Body, LIMIT};
-use crate::operate::operator::{OperateError, Operator, ReplayOrder};
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
+use crate::operate::operator::{OperateError, Operator, ReplayRequest};
 use crate::operate::view;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -79,21 +79,21 @@ pub(super) fn moment(text: &str) -> Result<Time, OperateError> {
 #[utoipa::path(get, path = "/api/v1/jobs", params(JobsQuery), responses((status = 200, body = view::List<view::JobView>)))]
 pub(super) async fn jobs(
     State(operator): State<Operator>,
-    Asked(query): Asked<JobsQuery>,
-) -> Answer<view::List<view::JobView>> {
+    QueryParams(query): QueryParams<JobsQuery>,
+) -> ApiResult<view::List<view::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
     Ok(Json(operator.jobs(query.filter(vec![])?, after, limit).await?))
 }
 
 /// One job with its effects and attempts.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, body = view::JobDetail), (status = 404)))]
-pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>) -> Answer<view::JobDetail> {
+pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<view::JobDetail> {
     Ok(Json(operator.job(&id).await?))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResolveOrder {
+pub(super) struct ResolveRequest {
     /// `happened` or `did-not-happen`.
     verdict: String,
     /// How you know.
@@ -104,22 +104,25 @@ pub(super) struct ResolveOrder {
 }
 
 /// Say what became of an effect whose outcome is unknown; its job goes on from there.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveOrder, responses((status = 200, body = view::JobDetail)))]
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveRequest, responses((status = 200, body = view::JobDetail)))]
 pub(super) async fn resolve(
     State(operator): State<Operator>,
     Path(id): Path<String>,
-    Body(order): Body<ResolveOrder>,
-) -> Answer<view::JobDetail> {
+    JsonBody(order): JsonBody<ResolveRequest>,
+) -> ApiResult<view::JobDetail> {
     let verdict = match order.verdict.as_str() {
-        "happened" => Verdict::Happened,
-        "did-not-happen" => Verdict::DidNotHappen,
+        "happened" => Resolution::Happened,
+        "did-not-happen" => Resolution::NotHappened,
         other => return Err(OperateError::Invalid(format!("`{other}` is no verdict; say happened or did-not-happen"))),
     };
     Ok(Json(operator.resolve(&id, verdict, &order.actor, &order.reason).await?))
 }
 
 /// Bring jobs back to life, with their own keys.
-#[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayOrder, responses((status = 200, body = view::Acted)))]
-pub(super) async fn replay(State(operator): State<Operator>, Body(order): Body<ReplayOrder>) -> Answer<view::Acted> {
+#[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayRequest, responses((status = 200, body = view::BulkResult)))]
+pub(super) async fn replay(
+    State(operator): State<Operator>,
+    JsonBody(order): JsonBody<ReplayRequest>,
+) -> ApiResult<view::BulkResult> {
     Ok(Json(operator.replay(order).await?))
 }

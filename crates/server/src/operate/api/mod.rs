@@ -2,11 +2,11 @@
 
 mod dead_letters;
 mod document;
+mod endpoints;
 mod events;
 mod jobs;
 mod node;
 mod pauses;
-mod places;
 
 use std::net::SocketAddr;
 
@@ -28,16 +28,20 @@ pub use document::openapi;
 
 /// The admin listener, ready to be opened.
 #[derive(Debug)]
-pub struct Window {
+pub struct AdminServer {
     listener: TcpListener,
     operator: Operator,
     token: Option<SecretValue>,
 }
 
-impl Window {
+impl AdminServer {
     /// Takes the address.
-    pub async fn bind(address: SocketAddr, operator: Operator, token: Option<SecretValue>) -> std::io::Result<Window> {
-        Ok(Window { listener: TcpListener::bind(address).await?, operator, token })
+    pub async fn bind(
+        address: SocketAddr,
+        operator: Operator,
+        token: Option<SecretValue>,
+    ) -> std::io::Result<AdminServer> {
+        Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token })
     }
 
     /// Where it listens.
@@ -69,9 +73,9 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/dead-letters/top", get(dead_letters::dead_reasons))
         .route("/dead-letters/drop", post(dead_letters::drop_jobs))
         .route("/replays", post(jobs::replay))
-        .route("/sources", get(places::sources))
-        .route("/sources/{name}", get(places::source))
-        .route("/destinations", get(places::destinations))
+        .route("/sources", get(endpoints::sources))
+        .route("/sources/{name}", get(endpoints::source))
+        .route("/destinations", get(endpoints::destinations))
         .route("/pauses", get(pauses::pauses))
         .route("/pause", post(pauses::pause))
         .route("/resume", post(pauses::resume))
@@ -152,31 +156,31 @@ impl IntoResponse for OperateError {
     }
 }
 
-pub(super) type Answer<T> = Result<Json<T>, OperateError>;
+pub(super) type ApiResult<T> = Result<Json<T>, OperateError>;
 
 /// A body that is read with a clear word about what is wrong in it.
-pub(super) struct Body<T>(pub T);
+pub(super) struct JsonBody<T>(pub T);
 
-impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<S> for Body<T> {
+impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<S> for JsonBody<T> {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Response> {
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, Response> {
         match Json::<T>::from_request(request, state).await {
-            Ok(Json(body)) => Ok(Body(body)),
+            Ok(Json(body)) => Ok(JsonBody(body)),
             Err(rejection) => Err(problem(rejection.status(), "body-invalid", &rejection.body_text())),
         }
     }
 }
 
 /// A query that is read with a clear word about what is wrong in it.
-pub(super) struct Asked<T>(pub T);
+pub(super) struct QueryParams<T>(pub T);
 
-impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Asked<T> {
+impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for QueryParams<T> {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut axum::http::request::Parts, state: &S) -> Result<Asked<T>, Response> {
+    async fn from_request_parts(parts: &mut axum::http::request::Parts, state: &S) -> Result<QueryParams<T>, Response> {
         match Query::<T>::from_request_parts(parts, state).await {
-            Ok(Query(query)) => Ok(Asked(query)),
+            Ok(Query(query)) => Ok(QueryParams(query)),
             Err(rejection) => Err(problem(StatusCode::BAD_REQUEST, "query-invalid", &rejection.body_text())),
         }
     }

@@ -8,19 +8,19 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use super::{Answer, Asked, LIMIT, problem};
+use super::{ApiResult, LIMIT, QueryParams, problem};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::view;
 
 /// The node at a glance.
 #[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = view::Status)))]
-pub(super) async fn status(State(operator): State<Operator>) -> Answer<view::Status> {
+pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<view::Status> {
     Ok(Json(operator.status().await?))
 }
 
 /// Read the configuration again; one with mistakes does not replace the one in force.
 #[utoipa::path(post, path = "/api/v1/reload", responses((status = 200), (status = 422)))]
-pub(super) async fn reload(State(operator): State<Operator>) -> Answer<serde_json::Value> {
+pub(super) async fn reload(State(operator): State<Operator>) -> ApiResult<serde_json::Value> {
     let (revision, changed) = operator.reload("api").await?;
     Ok(Json(json!({ "revision": revision, "changed": changed })))
 }
@@ -38,8 +38,8 @@ pub(super) struct AuditQuery {
 #[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = view::List<view::AuditView>)))]
 pub(super) async fn audit(
     State(operator): State<Operator>,
-    Asked(query): Asked<AuditQuery>,
-) -> Answer<view::List<view::AuditView>> {
+    QueryParams(query): QueryParams<AuditQuery>,
+) -> ApiResult<view::List<view::AuditView>> {
     Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 

@@ -5,19 +5,19 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Answer, Body};
+use super::{ApiResult, JsonBody};
 use crate::operate::operator::Operator;
 use crate::operate::view;
 
 /// What is paused.
 #[utoipa::path(get, path = "/api/v1/pauses", responses((status = 200, body = Vec<view::PauseView>)))]
-pub(super) async fn pauses(State(operator): State<Operator>) -> Answer<Vec<view::PauseView>> {
+pub(super) async fn pauses(State(operator): State<Operator>) -> ApiResult<Vec<view::PauseView>> {
     Ok(Json(operator.pauses().await?))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PauseOrder {
+pub(super) struct PauseRequest {
     /// `destination:NAME`, `worker:NAME`, `playbook:NAME`, `queue:NAME`, `source:NAME` or `replays`.
     target: String,
     /// Why.
@@ -29,21 +29,21 @@ pub(super) struct PauseOrder {
 }
 
 /// Stop a source, a worker or a destination until it is resumed.
-#[utoipa::path(post, path = "/api/v1/pause", request_body = PauseOrder, responses((status = 200, body = Vec<view::PauseView>)))]
+#[utoipa::path(post, path = "/api/v1/pause", request_body = PauseRequest, responses((status = 200, body = Vec<view::PauseView>)))]
 pub(super) async fn pause(
     State(operator): State<Operator>,
-    Body(order): Body<PauseOrder>,
-) -> Answer<Vec<view::PauseView>> {
+    JsonBody(order): JsonBody<PauseRequest>,
+) -> ApiResult<Vec<view::PauseView>> {
     operator.pause(&order.target, &order.actor, &order.reason).await?;
     Ok(Json(operator.pauses().await?))
 }
 
 /// Let it go on.
-#[utoipa::path(post, path = "/api/v1/resume", request_body = PauseOrder, responses((status = 200, body = Vec<view::PauseView>)))]
+#[utoipa::path(post, path = "/api/v1/resume", request_body = PauseRequest, responses((status = 200, body = Vec<view::PauseView>)))]
 pub(super) async fn resume(
     State(operator): State<Operator>,
-    Body(order): Body<PauseOrder>,
-) -> Answer<Vec<view::PauseView>> {
+    JsonBody(order): JsonBody<PauseRequest>,
+) -> ApiResult<Vec<view::PauseView>> {
     operator.resume(&order.target, &order.actor).await?;
     Ok(Json(operator.pauses().await?))
 }

@@ -101,7 +101,7 @@ impl EventView {
                     id: job.id.to_string(),
                     worker: job.worker.to_string(),
                     state: job.state.to_string(),
-                    attempts: job.tries,
+                    attempts: job.attempts_total,
                 })
                 .collect(),
         }

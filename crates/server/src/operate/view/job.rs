@@ -163,7 +163,7 @@ impl JobView {
             state: job.state.to_string(),
             step: job.step,
             attempts: job.attempts,
-            tries: job.tries,
+            tries: job.attempts_total,
             due_at: job.due_at.to_string(),
             updated_at: job.updated_at.to_string(),
             finished_at: job.finished_at.map(|at| at.to_string()),

@@ -11,8 +11,8 @@ pub use self::event::{EventDetail, EventView, JobBrief};
 pub(super) use self::event::{preview, show};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
-pub use super::advice::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 pub use super::clash::{ChangeView, ClashView, VariantView};
+pub use super::key_ttl_advice::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 
 /// A stretch of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -26,20 +26,20 @@ pub struct List<T> {
 
 /// What a replay or a drop came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct Acted {
+pub struct BulkResult {
     /// Jobs that were asked for.
     pub matched: u64,
     /// Jobs that were changed; with `dry_run`, those that would be.
     pub changed: u64,
     /// Jobs that were left alone, with the reason.
-    pub left: Vec<Left>,
+    pub skipped: Vec<SkippedJob>,
     /// Whether nothing was changed because it was only tried.
     pub dry_run: bool,
 }
 
 /// A job that was left alone.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Left {
+pub struct SkippedJob {
     /// Which.
     pub job: String,
     /// Why.

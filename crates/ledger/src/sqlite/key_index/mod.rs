@@ -1,0 +1,352 @@
+//! Who owns a key: an event its idempotency key, a contact the digest of who it is. One index for each, in tables of its own.
+//!
+//! A unique index over random keys is the one random write that an accept would make, and it is what limits an embedded
+//! store: every insert touches another page. So there is none. The newest keys are in memory; they are durable in the
+//! rows of events and contacts, from which they are rebuilt at start. Older ones lie in sorted runs that are written in slices
+//! between batches and found through a filter each. Runs of one size are merged into a larger one, so that the
+//! number of filters to ask stays small, and a run whose events have all been pruned is dropped whole. Not earlier: a key
+//! that is used again after its lifetime must find its last owner, to get another generation than that one.
+//!
+//! The single writer thread is the constraint: it alone looks a key up and takes it, in the order of its batches.
+//! Nothing here decides by itself: a hit is a candidate, and the event row with the whole key has the last word.
+
+mod filter;
+mod run;
+mod tables;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use run::{KeyEntry, Run, RunWriter};
+use rusqlite::{Connection, params};
+pub(super) use tables::{CONTACTS, EVENTS, Tables};
+
+/// Keys held in memory before they are frozen into a run. About 9 MiB.
+pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;
+/// The same for contacts, of which there are fewer.
+pub(super) const RECENT_CONTACTS_MAX: usize = 64 * 1024;
+/// Runs of one level before they are merged into one of the next.
+const MERGE_RUNS: usize = 8;
+/// Runs of this level are not merged further: whole runs can then still expire.
+const LEVEL_MAX: i64 = 2;
+/// Entries that one slice of upkeep writes: a few milliseconds.
+const SLICE_ENTRIES: usize = 8 * 1024;
+
+/// Prefixes are digests: they are their own hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only u64 keys are hashed")
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+type ByPrefix<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
+
+#[derive(Debug, Default)]
+struct Memtable {
+    map: ByPrefix<i64>,
+    /// Further events under a prefix that is taken: a later generation, or two keys that begin alike.
+    more: ByPrefix<Vec<i64>>,
+    len: usize,
+}
+
+impl Memtable {
+    fn insert(&mut self, prefix: u64, ord: i64) {
+        match self.map.entry(prefix) {
+            std::collections::hash_map::Entry::Vacant(slot) => {
+                slot.insert(ord);
+            }
+            std::collections::hash_map::Entry::Occupied(_) => self.more.entry(prefix).or_default().push(ord),
+        }
+        self.len += 1;
+    }
+
+    fn remove(&mut self, prefix: u64, ord: i64) {
+        if self.map.get(&prefix) == Some(&ord) {
+            self.map.remove(&prefix);
+        } else if let Some(more) = self.more.get_mut(&prefix) {
+            more.retain(|other| *other != ord);
+        }
+        self.len -= 1;
+    }
+
+    fn find(&self, prefix: u64, found: &mut Vec<i64>) {
+        found.extend(self.map.get(&prefix));
+        found.extend(self.more.get(&prefix).into_iter().flatten());
+    }
+}
+
+#[derive(Debug)]
+struct Frozen {
+    entries: Vec<KeyEntry>,
+    written: usize,
+    writer: RunWriter,
+}
+
+#[derive(Debug)]
+struct Merge {
+    inputs: Vec<Input>,
+    writer: RunWriter,
+}
+
+#[derive(Debug)]
+struct Input {
+    run: i64,
+    next_page: usize,
+    page: std::collections::VecDeque<KeyEntry>,
+}
+
+/// Every key that is remembered.
+#[derive(Debug)]
+pub(super) struct KeyIndex {
+    tables: &'static Tables,
+    recent: Memtable,
+    frozen: Option<Frozen>,
+    runs: Vec<Run>,
+    merge: Option<Merge>,
+    /// Runs that no longer count, whose pages are still to be deleted.
+    doomed: Vec<(i64, i64)>,
+    /// Whether events went away since the runs were last looked at.
+    pruned: bool,
+    next_run: i64,
+    recent_max: usize,
+}
+
+impl KeyIndex {
+    /// Reads the runs and rebuilds the newest keys from the rows. Writes nothing, so that it works on a full disk too.
+    pub fn load(connection: &Connection, tables: &'static Tables, recent_max: usize) -> rusqlite::Result<KeyIndex> {
+        let runs = Run::load(connection, tables)?;
+        let in_runs = runs.iter().map(|run| run.last_ord).max().unwrap_or(0);
+        let mut recent = Memtable::default();
+        let mut statement = connection.prepare(tables.rows_after)?;
+        let mut rows = statement.query([in_runs])?;
+        while let Some(row) = rows.next()? {
+            let key: [u8; 16] = row.get(1)?;
+            let id: [u8; 16] = row.get(2)?;
+            let ord = row.get(0)?;
+            recent.insert(prefix(&key), ord);
+            if id != key {
+                recent.insert(prefix(&id), ord);
+            }
+        }
+        let with_pages = runs_with_pages(connection, tables)?;
+        let next_run = runs.iter().map(|run| run.run).chain(with_pages.iter().copied()).max().unwrap_or(0) + 1;
+        // Left over from a run that was never finished, or not yet swept away.
+        let doomed =
+            with_pages.into_iter().filter(|page| runs.iter().all(|run| run.run != *page)).map(|run| (run, 0)).collect();
+        Ok(KeyIndex {
+            tables,
+            recent,
+            frozen: None,
+            runs,
+            merge: None,
+            doomed,
+            pruned: true,
+            next_run,
+            recent_max: recent_max.max(1),
+        })
+    }
+
+    /// The events that may have this key (or this id), newest last. The event row decides.
+    pub fn candidates(&self, connection: &Connection, prefix: u64) -> rusqlite::Result<Vec<i64>> {
+        let mut found = Vec::new();
+        self.recent.find(prefix, &mut found);
+        if let Some(frozen) = &self.frozen {
+            let from = frozen.entries.partition_point(|entry| entry.0 < prefix);
+            found.extend(frozen.entries[from..].iter().take_while(|entry| entry.0 == prefix).map(|entry| entry.1));
+        }
+        for run in &self.runs {
+            run.find(connection, self.tables, prefix, &mut found)?;
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// A key has found its owner.
+    pub fn insert(&mut self, prefix: u64, ord: i64) {
+        self.recent.insert(prefix, ord);
+    }
+
+    /// Events have been pruned: perhaps a run has none left.
+    pub fn note_pruned(&mut self) {
+        self.pruned = true;
+    }
+
+    /// The transaction that gave the key its owner was rolled back.
+    pub fn forget(&mut self, prefix: u64, ord: i64) {
+        self.recent.remove(prefix, ord);
+    }
+
+    /// How many keys are held in memory.
+    #[cfg(test)]
+    pub fn recent_len(&self) -> usize {
+        self.recent.len
+    }
+
+    /// Whether [`Keys::tend`] has something to do.
+    pub fn wants_tending(&self) -> bool {
+        self.frozen.is_some()
+            || self.merge.is_some()
+            || !self.doomed.is_empty()
+            || self.recent.len >= self.recent_max
+            || self.mergeable().is_some()
+            || (self.pruned && !self.runs.is_empty())
+    }
+
+    /// One slice of upkeep, inside a transaction of its own. Should that fail to commit, load anew.
+    pub fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if self.frozen.is_none() && self.recent.len >= self.recent_max {
+            self.freeze();
+        }
+        if self.frozen.is_some() {
+            return self.write_frozen(connection);
+        }
+        if self.pruned && self.merge.is_none() {
+            if let Some(at) = self.run_without_events(connection)? {
+                let run = self.runs.remove(at);
+                return self.doom(connection, &run);
+            }
+            self.pruned = false;
+        }
+        if let Some((run, page)) = self.doomed.pop() {
+            let upto = page + 512;
+            connection.execute(&self.tables.delete_pages, params![(run << 32) | page, (run << 32) | upto])?;
+            let rest = params![(run << 32) | upto, (run + 1) << 32];
+            let left: bool = connection.query_row(&self.tables.has_pages, rest, |row| row.get(0))?;
+            if left {
+                self.doomed.push((run, upto));
+            }
+            return Ok(());
+        }
+        if self.merge.is_none()
+            && let Some(level) = self.mergeable()
+        {
+            self.start_merge(level);
+        }
+        self.go_on_merging(connection)
+    }
+
+    fn run_without_events(&self, connection: &Connection) -> rusqlite::Result<Option<usize>> {
+        for (at, run) in self.runs.iter().enumerate() {
+            let mut has_events = connection.prepare_cached(self.tables.has_rows)?;
+            if !has_events.query_row([run.first_ord, run.last_ord], |row| row.get::<_, bool>(0))? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    fn mergeable(&self) -> Option<i64> {
+        (0..LEVEL_MAX).find(|level| self.runs.iter().filter(|run| run.level == *level).count() >= MERGE_RUNS)
+    }
+
+    fn freeze(&mut self) {
+        let recent = std::mem::take(&mut self.recent);
+        let more = recent.more.into_iter().flat_map(|(prefix, ords)| ords.into_iter().map(move |ord| (prefix, ord)));
+        let mut entries: Vec<KeyEntry> = recent.map.into_iter().chain(more).collect();
+        entries.sort_unstable();
+        let writer = RunWriter::new(self.tables, self.take_run(), 0, entries.len());
+        self.frozen = Some(Frozen { entries, written: 0, writer });
+    }
+
+    fn take_run(&mut self) -> i64 {
+        self.next_run += 1;
+        self.next_run - 1
+    }
+
+    fn write_frozen(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(mut frozen) = self.frozen.take() else { return Ok(()) };
+        let upto = (frozen.written + SLICE_ENTRIES).min(frozen.entries.len());
+        for entry in &frozen.entries[frozen.written..upto] {
+            frozen.writer.push(connection, *entry)?;
+        }
+        frozen.written = upto;
+        if upto == frozen.entries.len() {
+            // Of the entries themselves: a rolled-back batch had higher places, and those are given out again.
+            let ords = || frozen.entries.iter().map(|entry| entry.1);
+            let (first_ord, last_ord) = (ords().min().unwrap_or(0), ords().max().unwrap_or(0));
+            self.runs.push(frozen.writer.finish(connection, first_ord, last_ord)?);
+        } else {
+            self.frozen = Some(frozen);
+        }
+        Ok(())
+    }
+
+    fn start_merge(&mut self, level: i64) {
+        let inputs: Vec<&Run> = self.runs.iter().filter(|run| run.level == level).take(MERGE_RUNS).collect();
+        let capacity = inputs.iter().map(|run| run.entries).sum();
+        let inputs = inputs.iter().map(|run| Input { run: run.run, next_page: 0, page: Default::default() }).collect();
+        let writer = RunWriter::new(self.tables, self.take_run(), level + 1, capacity);
+        self.merge = Some(Merge { inputs, writer });
+    }
+
+    fn go_on_merging(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(mut merge) = self.merge.take() else { return Ok(()) };
+        for _ in 0..SLICE_ENTRIES {
+            for input in &mut merge.inputs {
+                if let Some(run) = self.runs.iter().find(|run| run.run == input.run)
+                    && input.page.is_empty()
+                    && input.next_page < run.pages()
+                {
+                    input.page.extend(run.read_page(connection, self.tables, input.next_page)?);
+                    input.next_page += 1;
+                }
+            }
+            let smallest =
+                merge.inputs.iter_mut().filter(|input| !input.page.is_empty()).min_by_key(|input| input.page[0]);
+            let Some(entry) = smallest.and_then(|input| input.page.pop_front()) else {
+                return self.finish_merge(connection, merge);
+            };
+            merge.writer.push(connection, entry)?;
+        }
+        self.merge = Some(merge);
+        Ok(())
+    }
+
+    /// The merged run takes the place of its inputs, in one transaction.
+    fn finish_merge(&mut self, connection: &Connection, merge: Merge) -> rusqlite::Result<()> {
+        let is_input = |run: &Run| merge.inputs.iter().any(|input| input.run == run.run);
+        let first_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.first_ord).min().unwrap_or(0);
+        let last_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.last_ord).max().unwrap_or(0);
+        let merged = merge.writer.finish(connection, first_ord, last_ord)?;
+        let (inputs, kept) = std::mem::take(&mut self.runs).into_iter().partition::<Vec<_>, _>(is_input);
+        self.runs = kept;
+        self.runs.push(merged);
+        inputs.iter().try_for_each(|run| self.doom(connection, run))
+    }
+
+    fn doom(&mut self, connection: &Connection, run: &Run) -> rusqlite::Result<()> {
+        connection.execute(&self.tables.delete_run, [run.run])?;
+        connection.execute(&self.tables.delete_index, [run.run])?;
+        self.doomed.push((run.run, 0));
+        Ok(())
+    }
+}
+
+/// Every run that has pages, by one look-up each.
+fn runs_with_pages(connection: &Connection, tables: &Tables) -> rusqlite::Result<Vec<i64>> {
+    let mut next = connection.prepare(&tables.next_page)?;
+    let mut runs = Vec::new();
+    let mut from = 0i64;
+    while let Some(page) = next.query_row([from], |row| row.get::<_, Option<i64>>(0))? {
+        runs.push(page >> 32);
+        from = ((page >> 32) + 1) << 32;
+    }
+    Ok(runs)
+}
+
+/// The part of a key or an id that is looked up.
+pub(super) fn prefix(key: &[u8; 16]) -> u64 {
+    u64::from_be_bytes(key[..8].try_into().expect("eight of sixteen bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use std::collections::HashMap;
+
+use super::*;
+use sluice_domain::random::Random;
+
+fn open() -> Connection {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch(include_str!("../sql/0001_ledger.sql")).unwrap();
+    connection
+}
+
+/// An event whose key begins with its place.
+fn insert_event(connection: &Connection, ord: i64) {
+    let mut key = [0u8; 16];
+    key[..8].copy_from_slice(&(ord as u64).to_be_bytes());
+    connection
+        .execute(
+            "INSERT INTO event (ord, id, key, generation, key_text, flow, source, event_type, received_at, persisted_at,
+                                expires_at, revision, trace, fingerprint, first_job, jobs)
+             VALUES (?1, ?2, ?2, 0, x'', '', '', '', 0, 0, 0, '', '', x'', 0, 0)",
+            params![ord, key],
+        )
+        .unwrap();
+}
+
+fn count_pages(connection: &Connection) -> i64 {
+    connection.query_row("SELECT count(*) FROM key_page", [], |row| row.get(0)).unwrap()
+}
+
+fn tend(keys: &mut KeyIndex, connection: &Connection) {
+    while keys.wants_tending() {
+        keys.compact_slice(connection).unwrap();
+    }
+}
+
+#[test]
+fn every_key_is_found_wherever_it_lies_and_no_other_is() {
+    let connection = open();
+    let mut keys = KeyIndex::load(&connection, &EVENTS, 500).unwrap();
+    // There are no event rows here.
+    keys.pruned = false;
+    let mut random = Random::seeded(11);
+    let mut truth: HashMap<u64, Vec<i64>> = HashMap::new();
+    for ord in 1..=60_000i64 {
+        // Now and then the same prefix again: a later generation of a key.
+        let prefix = if ord % 97 == 0 { *truth.keys().next().unwrap() } else { random.next_u64() };
+        keys.insert(prefix, ord);
+        truth.entry(prefix).or_default().push(ord);
+        if ord % 500 == 0 {
+            for _ in 0..random.below(4) {
+                keys.compact_slice(&connection).unwrap();
+            }
+        }
+        if ord % 7_001 == 0 {
+            for (prefix, ords) in truth.iter().take(300) {
+                assert_eq!(&keys.candidates(&connection, *prefix).unwrap(), ords);
+            }
+        }
+    }
+    tend(&mut keys, &connection);
+    for (prefix, ords) in &truth {
+        assert_eq!(&keys.candidates(&connection, *prefix).unwrap(), ords);
+    }
+    for _ in 0..10_000 {
+        assert!(keys.candidates(&connection, random.next_u64()).unwrap().is_empty());
+    }
+    assert!(keys.runs.len() < 2 * MERGE_RUNS + 3, "{} runs", keys.runs.len());
+    assert!(keys.recent_len() < 500);
+    let again = Run::load(&connection, &EVENTS).unwrap();
+    assert_eq!(again.len(), keys.runs.len());
+    let mut found = Vec::new();
+    let (prefix, ords) = truth.iter().next().unwrap();
+    again.iter().for_each(|run| run.find(&connection, &EVENTS, *prefix, &mut found).unwrap());
+    assert!(found.iter().all(|ord| ords.contains(ord)));
+}
+
+#[test]
+fn a_run_is_dropped_whole_once_its_events_are_pruned_and_not_before() {
+    let connection = open();
+    let mut keys = KeyIndex::load(&connection, &EVENTS, 100).unwrap();
+    for n in 1..=100i64 {
+        insert_event(&connection, n);
+        keys.insert((n as u64) << 50, n);
+    }
+    tend(&mut keys, &connection);
+    connection.execute("DELETE FROM event WHERE ord <> 50", []).unwrap();
+    keys.note_pruned();
+    tend(&mut keys, &connection);
+    assert_eq!(keys.candidates(&connection, 50 << 50).unwrap(), [50]);
+    connection.execute("DELETE FROM event", []).unwrap();
+    keys.note_pruned();
+    tend(&mut keys, &connection);
+    assert!(keys.candidates(&connection, 50 << 50).unwrap().is_empty());
+    assert_eq!(count_pages(&connection), 0);
+}
+
+#[test]
+fn pages_of_a_run_that_was_never_finished_are_swept_away() {
+    let connection = open();
+    let mut keys = KeyIndex::load(&connection, &EVENTS, 20_000).unwrap();
+    for n in 0..20_000u64 {
+        keys.insert(n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n as i64);
+    }
+    keys.compact_slice(&connection).unwrap();
+    assert!(count_pages(&connection) > 0);
+    let mut keys = KeyIndex::load(&connection, &EVENTS, 20_000).unwrap();
+    assert_eq!(keys.runs.len(), 0);
+    let left_over = keys.doomed[0].0;
+    assert!(keys.take_run() > left_over, "a new run must not meet the pages of the old one");
+    tend(&mut keys, &connection);
+    assert_eq!(count_pages(&connection), 0);
+}
+
+#[test]
+fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
+    let connection = open();
+    let mut keys = KeyIndex::load(&connection, &EVENTS, 3).unwrap();
+    for ord in 1..=9i64 {
+        keys.insert(ord as u64, ord);
+    }
+    (4..=9).for_each(|ord| keys.forget(ord as u64, ord));
+    for ord in 1..=9 {
+        insert_event(&connection, ord);
+    }
+    tend(&mut keys, &connection);
+    let reloaded = KeyIndex::load(&connection, &EVENTS, 100).unwrap();
+    assert_eq!(reloaded.runs[0].last_ord, 3);
+    for ord in 1..=9 {
+        assert_eq!(reloaded.candidates(&connection, ord as u64).unwrap(), [ord]);
+    }
+}
+
+#[test]
+fn a_rolled_back_key_is_forgotten() {
+    let connection = open();
+    let mut keys = KeyIndex::load(&connection, &EVENTS, 1_000).unwrap();
+    keys.insert(5, 1);
+    keys.insert(5, 2);
+    keys.forget(5, 2);
+    assert_eq!(keys.candidates(&connection, 5).unwrap(), [1]);
+    keys.forget(5, 1);
+    assert!(keys.candidates(&connection, 5).unwrap().is_empty());
+}

@@ -1,0 +1,43 @@
+//! The jobs of a commit, as they are announced once it is made.
+
+use std::sync::Arc;
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::JobId;
+use sluice_domain::time::Time;
+
+use crate::record::{EventRecord, JobRecord, NewEvent, NewJobNotice};
+
+/// Where an event stands that a batch has let in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InsertedEvent {
+    pub ord: i64,
+    pub id: EventId,
+    pub generation: u32,
+    /// Who or what it is about, as the ledger knows it.
+    pub entity: u64,
+    pub first_job: JobId,
+    pub variant_of: Option<i64>,
+}
+
+impl InsertedEvent {
+    /// The jobs of this event, which was persisted at this time, of those workers that somebody wants to hear of.
+    pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<NewJobNotice> {
+        let jobs = (self.first_job.0..).zip(&event.jobs).filter(|(_, job)| wants(&job.worker));
+        let jobs: Vec<JobRecord> = jobs
+            .map(|(id, job)| JobRecord { ord: self.ord, entity: self.entity, ..event.queued(job, JobId(id), now) })
+            .collect();
+        if jobs.is_empty() {
+            return vec![];
+        }
+        let record = Arc::new(EventRecord {
+            seq: self.ord,
+            generation: self.generation,
+            persisted_at: now,
+            first_job: self.first_job,
+            variant_of: self.variant_of,
+            ..event.record(self.id)
+        });
+        jobs.into_iter().map(|job| NewJobNotice { job, event: record.clone(), body: event.body.clone() }).collect()
+    }
+}

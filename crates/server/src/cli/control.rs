@@ -1,0 +1,181 @@
+//! `sluice pause`, `resume`, `reload` and `audit`.
+
+use serde_json::{Value, json};
+
+use super::lists::Paging;
+use super::node_access::NodeArgs;
+use super::print::{self, Format, ago, hint};
+use super::selection::Actor;
+use super::table::{Cell, Column, Table};
+use super::{CliError, exit};
+use crate::operate::view::{AuditView, List, PauseView};
+
+/// Hold a source, a worker or a destination; survives restarts
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Jobs of a paused worker or destination wait and lose no attempt. Senders of a paused source get 503 and repeat later.\n\n\
+Examples:\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice pause worker:lead-to-crm --reason \"mapping is wrong\"\n  sluice pause source:website --reason \"form is being spammed\""
+)]
+pub(super) struct Pause {
+    /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
+    target: String,
+    /// Why; stands in the audit trail
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    actor: Actor,
+    /// Print JSON, as the admin API answers: everything that is paused now
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+/// Let something go on that was paused
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  sluice resume destination:crm")]
+pub(super) struct Resume {
+    /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
+    target: String,
+    #[command(flatten)]
+    actor: Actor,
+    /// Print JSON, as the admin API answers: everything that is paused now
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+/// Make the node read its configuration again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "A configuration with a mistake never replaces the one in force; the mistakes are printed.")]
+pub(super) struct Reload {
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+/// See who did what, when and why
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  sluice audit --limit 5")]
+pub(super) struct Audit {
+    #[command(flatten)]
+    paging: Paging,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+impl Pause {
+    pub fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |desk| {
+            let order = json!({ "target": self.target, "reason": self.reason, "actor": self.actor.name() });
+            let answer = desk.post("/pause", &order).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let text = format!(
+                "{} is paused.\n{}",
+                self.target,
+                hint(&format!("Let it go on: sluice resume {}", self.target))
+            );
+            print::print(&(text + &others(&answer, &self.target)?))
+        })
+    }
+}
+
+impl Resume {
+    pub fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |desk| {
+            let before: Vec<PauseView> = print::understood(&desk.get("/pauses", &[]).await?)?;
+            let answer = desk.post("/resume", &json!({ "target": self.target, "actor": self.actor.name() })).await?;
+            if self.json {
+                return print::json(&answer);
+            }
+            let was = before.iter().any(|pause| pause.target == self.target);
+            let text = format!("{} {}.\n", self.target, if was { "goes on" } else { "was not paused" });
+            print::print(&(text + &others(&answer, &self.target)?))
+        })
+    }
+}
+
+/// What else is paused.
+fn others(answer: &Value, target: &str) -> Result<String, CliError> {
+    let pauses: Vec<PauseView> = print::understood(answer)?;
+    let others: Vec<&PauseView> = pauses.iter().filter(|pause| pause.target != target).collect();
+    if others.is_empty() {
+        return Ok(String::new());
+    }
+    let mut table =
+        Table::new([Column::Cut("ALSO PAUSED"), Column::Whole("SINCE"), Column::Cut("BY"), Column::Cut("WHY")]);
+    for pause in others {
+        table.row([
+            Cell::from(pause.target.as_str()),
+            ago(&pause.at).into(),
+            pause.actor.as_str().into(),
+            pause.reason.as_str().into(),
+        ]);
+    }
+    Ok(table.render())
+}
+
+impl Reload {
+    pub fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |desk| {
+            if desk.is_offline() {
+                let message =
+                    "no node runs, so there is nothing to reload; `sluice up` reads the configuration when it starts";
+                return Err(CliError::new(exit::UNAVAILABLE, message));
+            }
+            let answer = desk.post("/reload", &json!({})).await?;
+            if self.format.json {
+                return print::json(&answer);
+            }
+            let revision = answer.get("revision").and_then(Value::as_str).unwrap_or_default();
+            print::print(&match answer.get("changed").and_then(Value::as_bool) {
+                Some(true) => {
+                    format!("Configuration {revision} is in force. Jobs that were accepted before keep theirs.")
+                }
+                _ => format!("Nothing has changed; configuration {revision} stays in force."),
+            })
+        })
+    }
+}
+
+impl Audit {
+    pub fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |desk| {
+            let answer = desk.get("/audit", &self.paging.query()).await?;
+            let Some(list) = self.format.read::<List<AuditView>>(&answer)? else { return Ok(()) };
+            if list.items.is_empty() {
+                return print::print("The audit trail is empty: nobody has changed anything yet.");
+            }
+            let mut table = Table::new([
+                Column::Number("#"),
+                Column::Whole("WHEN"),
+                Column::Cut("WHO"),
+                Column::Cut("WHAT"),
+                Column::Cut("TO"),
+                Column::Cut("WHY"),
+            ]);
+            for line in &list.items {
+                table.row([
+                    Cell::from(line.id.to_string()),
+                    ago(&line.at).into(),
+                    line.actor.as_str().into(),
+                    line.action.as_str().into(),
+                    line.object.as_str().into(),
+                    line.detail.as_str().into(),
+                ]);
+            }
+            let mut text = table.render();
+            text.push_str(&hint("\nWhole lines, with exact times: sluice audit --json"));
+            if let Some(next) = &list.next {
+                text.push_str(&hint(&format!("There are more: --after {next}")));
+            }
+            print::print(&text)
+        })
+    }
+}

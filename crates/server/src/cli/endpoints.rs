@@ -1,0 +1,163 @@
+//! `sluice sources` and `sluice destinations`: where events come from and where effects go.
+
+use serde_json::Value;
+
+use super::lists::footer;
+use super::node_access::NodeArgs;
+use super::print::{self, Format, ago, hint, style_of, styled};
+use super::table::{Cell, Column, Table, state};
+use super::{CliError, source};
+use crate::operate::view::{DestinationView, SourceView};
+
+/// See who sends, what was accepted, repeated and refused
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Counts are of the last 7 days; refusals are the latest since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   how it repeats itself, and how long its keys must live\n  sluice pause source:website --reason \"their retries run wild\""
+)]
+pub(super) struct Sources {
+    #[command(subcommand)]
+    command: Option<SourcesCommand>,
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SourcesCommand {
+    /// One source: how often and how late it repeats itself, what was refused, its limits
+    Show(source::Show),
+}
+
+/// See destinations and the gates in front of them
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  sluice destinations\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice resume destination:crm"
+)]
+pub(super) struct Destinations {
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    reach: NodeArgs,
+}
+
+impl Sources {
+    pub fn run(self) -> Result<(), CliError> {
+        if let Some(SourcesCommand::Show(show)) = self.command {
+            return show.run();
+        }
+        self.reach.run(async |desk| {
+            let answer = desk.get("/sources", &[]).await?;
+            let Some(sources) = self.format.read::<Vec<SourceView>>(&answer)? else { return Ok(()) };
+            if sources.is_empty() {
+                return print::print(
+                    "No sources: this configuration has no flows, or it has mistakes (`sluice check`).",
+                );
+            }
+            print::print(&told_sources(&sources))
+        })
+    }
+}
+
+fn told_sources(sources: &[SourceView]) -> String {
+    let mut table = Table::new([
+        Column::Cut("SOURCE"),
+        Column::Cut("FLOW"),
+        Column::Cut("ROUTE"),
+        Column::Cut("VERIFIED BY"),
+        Column::Number("ACCEPTED"),
+        Column::Number("REPEATS"),
+        Column::Number("CLASHES"),
+        Column::Number("REFUSED"),
+    ]);
+    for source in sources {
+        for (place, flow) in source.flows.iter().enumerate() {
+            let name = if place == 0 { source.name.as_str() } else { "" };
+            let mut row = [name, &flow.name, &flow.route, &flow.verify].map(Cell::from).to_vec();
+            if place == 0 {
+                let refused: u64 = source.refused.values().sum();
+                row.extend([source.accepted, source.duplicates, source.clashes, refused].map(Cell::from));
+            }
+            table.row(row);
+        }
+    }
+    let mut text = table.render();
+    for source in sources {
+        let refused: Vec<String> = source.refused.iter().map(|(code, count)| format!("{count} {code}")).collect();
+        if !refused.is_empty() {
+            text.push_str(&format!("{} refused: {}\n", source.name, refused.join(", ")));
+        }
+        for (code, _) in source.refused_lately.iter().filter(|(_, lately)| lately.jump) {
+            let word = styled("a jump", style_of("dead"));
+            text.push_str(&format!("{}: {word} in {code}: sluice sources show {}\n", source.name, source.name));
+        }
+        if source.paused {
+            text.push_str(&format!(
+                "{} is paused; its senders are told to come back: sluice resume source:{}\n",
+                source.name, source.name
+            ));
+        }
+        if source.clashes > 0 {
+            text.push_str(&hint(&format!(
+                "{}: a clash is a repeat of a key with another content; the first one stands.",
+                source.name
+            )));
+        }
+    }
+    text + &footer(None, "sluice sources show SOURCE; its events: sluice events --source SOURCE")
+}
+
+impl Destinations {
+    pub fn run(self) -> Result<(), CliError> {
+        self.reach.run(async |desk| {
+            let answer = desk.get("/destinations", &[]).await?;
+            let Some(destinations) = self.format.read::<Vec<DestinationView>>(&answer)? else { return Ok(()) };
+            if destinations.is_empty() {
+                return print::print(
+                    "No destinations: this configuration names none, or it has mistakes (`sluice check`).",
+                );
+            }
+            let mut text = told_destinations(&destinations);
+            if desk.is_offline() {
+                text.push_str(&hint("No node runs, so no gate is in force."));
+            }
+            print::print(&text)
+        })
+    }
+}
+
+fn told_destinations(destinations: &[DestinationView]) -> String {
+    let mut table = Table::new([
+        Column::Cut("DESTINATION"),
+        Column::Cut("TYPE"),
+        Column::Whole("BREAKER"),
+        Column::Number("IN FLIGHT"),
+        Column::Number("ALLOWED"),
+        Column::Number("MAX"),
+        Column::Cut("HELD BACK BY"),
+    ]);
+    for destination in destinations {
+        let gate = destination.gate.as_ref();
+        let member = |name: &str| gate.and_then(|gate| gate.get(name));
+        let word = |name: &str| member(name).and_then(Value::as_str).unwrap_or_default();
+        let count = |name: &str| member(name).and_then(Value::as_u64).map_or(Cell::from("-"), Cell::from);
+        let held = match (word("paused"), word("open_until"), word("not_before")) {
+            ("auth", ..) => "paused: it refused our credentials".to_owned(),
+            ("operator", ..) => "paused by an operator".to_owned(),
+            (_, until, _) if !until.is_empty() => format!("its failures, until {}", ago(until)),
+            (_, _, until) if !until.is_empty() => format!("its own wish, until {}", ago(until)),
+            _ => String::new(),
+        };
+        table.row([
+            Cell::from(destination.name.as_str()),
+            destination.kind.as_str().into(),
+            if gate.is_some() { state(word("breaker")) } else { "-".into() },
+            count("in_flight"),
+            count("concurrency"),
+            count("concurrency_max"),
+            held.into(),
+        ]);
+    }
+    table.render() + &footer(None, "sluice destinations --json; its failures: sluice jobs --state retrying,waiting")
+}

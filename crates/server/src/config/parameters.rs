@@ -1,0 +1,236 @@
+//! `with:` against the catalogue of actions.
+
+use serde_json::Value;
+use sluice_domain::action::{Action, Parameter, ParameterType};
+use sluice_domain::key::names_a_moment;
+use sluice_domain::template::Template;
+use sluice_domain::unit;
+
+use super::diagnostics::Report;
+use super::expression::{Visible, template};
+use super::node::{Span, YamlEntry, YamlKind, YamlNode};
+use super::problem::did_you_mean;
+
+/// Parameters that decide how an effect is treated before any event is there: no template can fill them.
+pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "repeat", "policy"];
+
+/// The bodies of a request, of which it has one.
+pub(super) const BODIES: [&str; 3] = ["json", "form", "text"];
+
+/// What an effect of a class is recognised by.
+pub(super) const MEANS: [(&str, &str); 2] = [("keyed", "idempotency_header"), ("verifiable", "verify")];
+
+/// Parameters that are maps with keys of their own.
+pub(super) const INNER_KEYS: [(Action, &str, [&str; 2]); 2] = [
+    (Action::HttpRequest, "verify", ["url", "headers"]),
+    (Action::ApprovalRequest, "slack", ["destination", "channel"]),
+];
+
+/// Parameters of which one must be there.
+pub(super) fn one_needed(action: Action) -> &'static [&'static str] {
+    match action {
+        Action::EmailSend => &["text", "html"],
+        Action::SlackPost => &["text", "blocks"],
+        Action::StoreSetnx => &["ttl_seconds", "ttl"],
+        _ => &[],
+    }
+}
+
+/// Whether the text of a value is made when the step runs.
+pub(super) fn is_filled_in(node: &YamlNode) -> bool {
+    node.text().is_some_and(|text| text.contains("{{") || text.contains("${secrets."))
+}
+
+/// Reads and checks the parameters; `destination` is somebody else's.
+pub(super) fn read(
+    report: Report<'_>,
+    action: Action,
+    node: Option<&YamlNode>,
+    with_span: Span,
+    action_span: Span,
+    visible: Visible<'_>,
+) -> Option<Template> {
+    let spec = action.spec();
+    let empty = YamlNode { span: action_span, kind: YamlKind::Map(vec![]) };
+    let node = node.unwrap_or(&empty);
+    let Some(entries) = node.entries() else {
+        report
+            .error(node.span, "wrong-type", format!("`with` is a map, and this is {}", node.describe()))
+            .hint(format!("its keys are {}", list(spec.parameters)));
+        return None;
+    };
+    let mut meant = vec![];
+    for entry in entries.iter().filter(|entry| entry.key != "destination") {
+        match spec.parameters.iter().find(|parameter| parameter.name == entry.key) {
+            Some(parameter) => check_shape(report, &entry.value, parameter),
+            None => {
+                let names = spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
+                let near = did_you_mean(&entry.key, names);
+                meant.extend(near);
+                let hint = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("its parameters are {}", list(spec.parameters)),
+                };
+                let message = format!("{} has no parameter `{}`", spec.name, entry.key);
+                report.error(entry.key_span, "unknown-parameter", message).hint(hint);
+            }
+        }
+    }
+    let at = if entries.is_empty() { action_span } else { with_span };
+    for parameter in spec.parameters.iter().filter(|parameter| parameter.required) {
+        if node.get(parameter.name).is_none_or(YamlNode::is_null) && !meant.contains(&parameter.name) {
+            report
+                .error(at, "missing-parameter", format!("{} needs the parameter `{}`", spec.name, parameter.name))
+                .hint(parameter.about);
+        }
+    }
+    let needed = one_needed(action);
+    if !needed.is_empty() && needed.iter().all(|name| node.get(name).is_none()) {
+        report.error(at, "missing-parameter", format!("there is neither `{}`", needed.join("` nor `")));
+    }
+    match action {
+        Action::HttpRequest => check_http(report, node),
+        Action::ComputeDedupKey => check_fields(report, node),
+        _ => {}
+    }
+    for (_, name, keys) in INNER_KEYS.into_iter().filter(|(of, _, _)| *of == action) {
+        check_keys(report, node.get(name), name, keys);
+    }
+    let taken = |entry: &&YamlEntry| entry.key != "destination" && !is_verbatim(action, &entry.key);
+    let rest = entries.iter().filter(taken).cloned().collect();
+    let read = template(report, &YamlNode { span: node.span, kind: YamlKind::Map(rest) }, visible)?;
+    let Template::Map(mut parameters) = read else { return Some(read) };
+    for entry in entries.iter().filter(|entry| is_verbatim(action, &entry.key)) {
+        parameters.push((entry.key.clone(), Template::Literal(entry.value.to_value())));
+    }
+    Some(Template::Map(parameters))
+}
+
+/// A program has braces and dollar signs of its own.
+pub(super) fn is_verbatim(action: Action, name: &str) -> bool {
+    action == Action::Script && name == "script"
+}
+
+fn list(parameters: &[Parameter]) -> String {
+    parameters.iter().map(|parameter| parameter.name).collect::<Vec<_>>().join(", ")
+}
+
+/// What the value of a parameter must be, in words.
+pub(super) fn describe(shape: &ParameterType) -> String {
+    match shape {
+        ParameterType::Text => "text".into(),
+        ParameterType::Flag => "true or false".into(),
+        ParameterType::OneOf(words) => super::table::ValueType::OneOf(words).describe(),
+        ParameterType::Map => "a map of names to values".into(),
+        ParameterType::Any => "anything".into(),
+        ParameterType::Duration => "a duration such as 10s".into(),
+        ParameterType::Numbers => "a list of whole numbers".into(),
+        ParameterType::Texts => "text, or a list of texts".into(),
+        ParameterType::Number => "a number above zero".into(),
+    }
+}
+
+/// Says that no template can fill this in.
+pub(super) fn decided_before(report: Report<'_>, span: Span, name: &str) {
+    report.error(
+        span,
+        "expression-not-here",
+        format!("`{name}` is decided before any event is there, so {{{{ … }}}} has no value here"),
+    );
+}
+
+fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
+    let filled_in = is_filled_in(node);
+    let value = node.to_value();
+    let good = match &parameter.shape {
+        _ if filled_in && DECIDED_BEFORE.contains(&parameter.name) => {
+            return decided_before(report, node.span, parameter.name);
+        }
+        ParameterType::Any => true,
+        ParameterType::Map => node.entries().is_some() || filled_in,
+        ParameterType::Numbers => node.items().is_some_and(|items| items.iter().all(|item| item.to_value().is_u64())),
+        ParameterType::Texts if node.items().is_some() => {
+            node.items().is_some_and(|items| items.iter().all(|item| item.text().is_some()))
+        }
+        _ if filled_in => true,
+        ParameterType::Text | ParameterType::Texts => node.text().is_some(),
+        ParameterType::Number => value.as_f64().is_some_and(|number| number > 0.0),
+        ParameterType::Flag => value.is_boolean(),
+        ParameterType::OneOf(words) => node.text().is_some_and(|text| words.contains(&text)),
+        ParameterType::Duration => match node.text().map(unit::duration) {
+            Some(Err(problem)) => {
+                report.error(node.span, "bad-value", format!("`{}`: {problem}", parameter.name));
+                return;
+            }
+            found => found.is_some(),
+        },
+    };
+    if good {
+        return;
+    }
+    let written = match &value {
+        Value::String(text) if text.len() <= 60 => format!("`{text}`"),
+        _ => node.describe().to_owned(),
+    };
+    let message = format!("`{}` must be {}, and this is {written}", parameter.name, describe(&parameter.shape));
+    let reported = report.error(node.span, "wrong-type", message);
+    if let (ParameterType::OneOf(words), Some(text)) = (&parameter.shape, node.text()) {
+        reported.meant(text, words.iter().copied(), "");
+    }
+}
+
+/// A key in stretches of time needs a moment.
+fn check_fields(report: Report<'_>, node: &YamlNode) {
+    let Some(fields) = node.get("fields").and_then(YamlNode::items) else { return };
+    let is_moment = |field: &YamlNode| field.text().is_some_and(|name| name.contains("{{") || names_a_moment(name));
+    if let Some(width) = node.get("bucket_minutes")
+        && !fields.iter().any(is_moment)
+    {
+        report
+            .warning(
+                width.span,
+                "no-moment",
+                "no field is named like a moment, and only a moment is cut into stretches",
+            )
+            .hint("add the field that says when it happened, such as timestamp or occurred_at");
+    }
+}
+
+/// What the catalogue cannot say: parameters that exclude or need one another.
+fn check_http(report: Report<'_>, node: &YamlNode) {
+    let bodies = node.entries().unwrap_or_default().iter().filter(|entry| BODIES.contains(&entry.key.as_str()));
+    if let Some(second) = bodies.clone().nth(1) {
+        report
+            .error(second.key_span, "exclusive-keys", "a request has one body: `json`, `form` or `text`")
+            .hint("keep one of them");
+    }
+    let Some(class) = node.get("class") else { return check_verify(report, node) };
+    for (word, means) in MEANS {
+        if class.text() == Some(word) && node.get(means).is_none() {
+            report
+                .error(class.span, "class-without-means", format!("a {word} effect needs `{means}`"))
+                .hint(format!("add `{means}`, or leave `class` out"));
+        }
+    }
+    check_verify(report, node);
+}
+
+fn check_verify(report: Report<'_>, node: &YamlNode) {
+    let Some(verify) = node.get("verify").filter(|verify| verify.entries().is_some()) else { return };
+    if verify.get("url").is_none() {
+        report.error(verify.span, "missing-parameter", "`verify` needs `url`, which answers 2xx or 404");
+    }
+}
+
+/// The keys of a parameter that is a map of its own.
+fn check_keys(report: Report<'_>, node: Option<&YamlNode>, name: &str, keys: [&str; 2]) {
+    for entry in node.and_then(YamlNode::entries).unwrap_or_default() {
+        if !keys.contains(&entry.key.as_str()) {
+            report.error(entry.key_span, "unknown-parameter", format!("`{name}` has no key `{}`", entry.key)).meant(
+                &entry.key,
+                keys,
+                &format!("its keys are {} and {}", keys[0], keys[1]),
+            );
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! From a request to its events: verify, read, trim, key, map. Nothing here waits or writes.
+
+use std::sync::Arc;
+
+use hyper::{HeaderMap, StatusCode};
+use serde::Serializer;
+use serde_json::Value;
+use sluice_domain::event::{Event, EventId, EventOrigin, MappingProblem};
+use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnMismatch};
+use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
+use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::payload;
+use sluice_domain::schema::Mismatch;
+use sluice_domain::template::{Scope, TemplateProblem};
+use sluice_domain::time::Time;
+use sluice_domain::verify::{self, HeaderSource, Verified};
+use sluice_domain::worker::Worker;
+use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
+
+use super::answer::HttpProblem;
+use super::body;
+use crate::revisions::LoadedRevision;
+
+pub use sluice_domain::key::TENANT;
+
+/// Headers as the verifiers read them.
+pub(super) struct Headers<'a>(pub &'a HeaderMap);
+
+impl HeaderSource for Headers<'_> {
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.0.get(name).map(|value| value.as_bytes())
+    }
+}
+
+/// Headers that prove who the sender is. They are never stored.
+const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
+
+/// The code of an event about nobody. It is a reason to wait for a person, never an answer.
+const IDENTITY_MISSING: &str = "identity-missing";
+
+/// An event of a request, read and understood.
+#[derive(Debug)]
+pub struct Prepared<'f> {
+    /// The key and how it was found.
+    pub key: DerivedKey,
+    /// The event.
+    pub event: Event,
+    /// The steps that send it to a queue.
+    pub queues: Vec<&'f Enqueue>,
+    /// What the sender said, without what is never stored.
+    pub payload: Value,
+    /// What is written.
+    pub new: NewEvent,
+}
+
+impl Prepared<'_> {
+    /// Its key and what is written, with the event at hand for its first run.
+    pub fn into_new(self) -> (String, NewEvent) {
+        if let Some(event) = self.event.as_read() {
+            self.new.body.decoded.put(event);
+        }
+        (self.key.text, self.new)
+    }
+}
+
+/// What is known of a request beside its head and body.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestMeta<'a> {
+    /// When.
+    pub received_at: Time,
+    /// Which secret proved where it comes from.
+    pub verified_by: Option<&'a str>,
+    /// The trace that it belongs to.
+    pub trace: &'a str,
+}
+
+/// Turns a verified request that carries one event into what is written to the ledger.
+pub fn prepare<'f>(
+    live: &LoadedRevision,
+    flow: &'f Flow,
+    headers: &HeaderMap,
+    body: &[u8],
+    arrival: RequestMeta<'_>,
+) -> Result<Prepared<'f>, HttpProblem> {
+    let mut all = prepare_all(live, flow, headers, body, arrival)?;
+    match all.len() {
+        0 => Err(HttpProblem::new(StatusCode::BAD_REQUEST, "events-missing", "the body holds no event")),
+        _ => Ok(all.swap_remove(0)),
+    }
+}
+
+/// Turns a verified request into what is written to the ledger: every event that it carries, in its order.
+pub fn prepare_all<'f>(
+    live: &LoadedRevision,
+    flow: &'f Flow,
+    headers: &HeaderMap,
+    body: &[u8],
+    arrival: RequestMeta<'_>,
+) -> Result<Vec<Prepared<'f>>, HttpProblem> {
+    let payload = body::read(flow, headers, body)?;
+    let kept = kept_headers(flow, headers);
+    let request = Request { live, flow, arrival };
+    match &flow.body.events {
+        None => Ok(vec![request.event(kept, payload.value, payload.text.as_deref())?]),
+        Some(lists) => {
+            let events = payload::split(payload.value, lists).map_err(body::problem)?;
+            events.into_iter().map(|event| request.event(kept.clone(), event, None)).collect()
+        }
+    }
+}
+
+/// Checks where a request comes from, on the bytes as they arrived. Answers what is known of it then.
+pub(super) fn verify_request<'v>(
+    flow: &'v Flow,
+    request: &verify::Request<'_>,
+    now: Time,
+) -> Result<Option<Verified<'v>>, HttpProblem> {
+    let Some(verifier) = &flow.verify else { return Ok(None) };
+    match verify::verify(verifier, request, now.to_jiff()) {
+        Ok(verified) => Ok(Some(verified)),
+        Err(refusal) => Err(HttpProblem::new(StatusCode::UNAUTHORIZED, refusal.code(), refusal.to_string())),
+    }
+}
+
+struct Request<'a, 'f> {
+    live: &'a LoadedRevision,
+    flow: &'f Flow,
+    arrival: RequestMeta<'a>,
+}
+
+/// Why an event is not as it should be: how an operator sorts it, and what the sender hears if it is refused.
+type Flaw = (FailureClass, HttpProblem);
+
+impl<'f> Request<'_, 'f> {
+    /// Whether what is wrong with an event is a person's business rather than the sender's.
+    fn keeps_flawed(&self) -> bool {
+        match self.flow.admission.on_mismatch {
+            OnMismatch::Reject => false,
+            OnMismatch::Quarantine => true,
+            OnMismatch::AsItCame => self.flow.body.events.is_some(),
+        }
+    }
+
+    fn event(&self, headers: Arc<str>, mut payload: Value, text: Option<&[u8]>) -> Result<Prepared<'f>, HttpProblem> {
+        let flow = self.flow;
+        let mut trimmed = false;
+        for path in &flow.body.dropped {
+            trimmed |= path.remove(&mut payload);
+        }
+        let raw = match text {
+            Some(text) if !trimmed => text.to_vec(),
+            _ => payload.to_string().into_bytes(),
+        };
+        let fingerprint = key::fingerprint_digest(&payload, &flow.idempotency.volatile);
+        let mut flaw = self.mismatch(&payload);
+        let mut scope = Scope::new();
+        let kept = headers.clone();
+        scope.set_later("headers", move || {
+            serde_json::from_str(&kept).map_err(|error| TemplateProblem(format!("the headers cannot be read: {error}")))
+        });
+        scope.set("body", payload);
+        let context = KeyContext { source: &flow.source, mapping: &flow.event };
+        let key = match key::derive(&flow.idempotency.strategies, &scope, context) {
+            Ok(key) => key,
+            // Alone, a request without a key is the sender's mistake to mend; among others it must not hold them up.
+            Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
+                flaw = flaw.or(Some((FailureClass::Mapping, key_problem(&problem))));
+                let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
+                DerivedKey::of_content(text, &flow.idempotency.strategies)
+            }
+            Err(problem) => return Err(key_problem(&problem)),
+        };
+        let digest = KeyDigest::new(TENANT, &flow.name, &key.text);
+        let id = EventId::new(digest, 0);
+        let origin =
+            EventOrigin { source: &flow.source, idempotency_key: &key.text, id, received_at: self.arrival.received_at };
+        let event = match flow.event.apply(&scope, origin) {
+            Ok(event) => event,
+            Err(problem) => {
+                flaw = flaw.or(Some((FailureClass::Mapping, mapping_problem(&problem))));
+                flow.event.unmapped(&scope, origin)
+            }
+        };
+        if let Some((_, problem)) = flaw.as_ref().filter(|_| !self.keeps_flawed()) {
+            return Err(problem.clone());
+        }
+        if flaw.is_none() && flow.admission.requires_identity() && !event.has_identity() {
+            let names: Vec<&str> = flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
+            let detail = format!("nothing says who this is about: {} is empty", names.join(", "));
+            let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
+            flaw = Some((FailureClass::Identity, problem));
+        }
+        let queues = match self.queues(&mut scope, &event) {
+            Ok(queues) => queues,
+            Err(problem) if flaw.is_none() && !self.keeps_flawed() => return Err(problem),
+            Err(problem) => {
+                flaw = flaw.or(Some((FailureClass::Mapping, problem)));
+                flow.enqueue.iter().collect()
+            }
+        };
+        let body = EventBody {
+            headers: headers.to_string(),
+            raw,
+            normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
+            ..EventBody::default()
+        };
+        let quarantine =
+            flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
+        let new =
+            self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
+        let payload = scope.take("body").unwrap_or_default();
+        Ok(Prepared { key, event, queues, payload, new })
+    }
+
+    fn new_event(&self, parts: Parts<'_>) -> NewEvent {
+        let Request { live, flow, arrival } = self;
+        let Parts { key, digest, event, queues, fingerprint, body, quarantine } = parts;
+        let near = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
+        NewEvent {
+            key: digest,
+            key_text: key.text.clone(),
+            expires_at: arrival.received_at + flow.idempotency.ttl,
+            flow: Arc::from(flow.name.as_str()),
+            source: Arc::from(flow.source.as_str()),
+            event_type: event.event_type.clone(),
+            entity: event.entity(),
+            received_at: arrival.received_at,
+            occurred_at: event.occurred_at,
+            verified_by: arrival.verified_by.map(str::to_owned),
+            revision: live.revision.clone(),
+            trace: arrival.trace.to_owned(),
+            fingerprint,
+            body: Arc::new(body),
+            jobs: jobs(live, queues, &event.event_type),
+            adjacent_keys: key.near.iter().map(near).collect(),
+            clash: match flow.idempotency.on_clash {
+                OnClash::Drop => ClashPolicy::Drop,
+                OnClash::Update => ClashPolicy::Update,
+                OnClash::Quarantine => ClashPolicy::Quarantine,
+            },
+            content_window: match flow.idempotency.second_net {
+                ContentDedup::Off => None,
+                ContentDedup::Always(window) => Some(window),
+                ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::SECOND_NET),
+            },
+            quarantine,
+            contact: event.contact(),
+        }
+    }
+
+    fn mismatch(&self, payload: &Value) -> Option<Flaw> {
+        let mismatches = self.flow.admission.schema.as_ref()?.check(payload);
+        if mismatches.is_empty() {
+            return None;
+        }
+        let version = &self.flow.event.schema_version;
+        let places: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
+        let detail = format!("the body does not match the schema of version {version}: {}", places.join("; "));
+        Some((FailureClass::Mapping, HttpProblem::new(StatusCode::BAD_REQUEST, "schema-mismatch", detail)))
+    }
+
+    fn queues(&self, scope: &mut Scope, event: &Event) -> Result<Vec<&'f Enqueue>, HttpProblem> {
+        let flow = self.flow;
+        if flow.enqueue.iter().any(|enqueue| enqueue.condition.is_some()) {
+            scope.set("event", event.to_scope());
+        }
+        let mut queues = Vec::with_capacity(flow.enqueue.len());
+        for enqueue in &flow.enqueue {
+            let holds = match &enqueue.condition {
+                None => true,
+                Some(condition) => condition.holds(scope).map_err(|problem| {
+                    let detail = format!("step `{}`: {problem}", enqueue.step);
+                    HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "condition-failed", detail)
+                })?,
+            };
+            if holds {
+                queues.push(enqueue);
+            }
+        }
+        Ok(queues)
+    }
+}
+
+/// One job for each worker of these queues, and one for each playbook of this type of event.
+fn jobs(live: &LoadedRevision, queues: &[&Enqueue], event_type: &str) -> Vec<NewJob> {
+    let by_queue = queues.iter().flat_map(|enqueue| live.config.consumers(&enqueue.queue));
+    let mut jobs: Vec<NewJob> = Vec::new();
+    for worker in by_queue.chain(live.config.playbooks(event_type)) {
+        let job = job_for(worker);
+        if worker.on.is_none() || !jobs.contains(&job) {
+            jobs.push(job);
+        }
+    }
+    jobs
+}
+
+/// A job of this worker.
+pub fn job_for(worker: &Worker) -> NewJob {
+    NewJob {
+        worker: Arc::from(worker.name.as_str()),
+        queue: Arc::from(worker.queue.as_str()),
+        dead_letter_queue: worker.retry.dead_letter_queue.clone(),
+    }
+}
+
+struct Parts<'p> {
+    key: &'p DerivedKey,
+    digest: KeyDigest,
+    event: &'p Event,
+    queues: &'p [&'p Enqueue],
+    fingerprint: [u8; 16],
+    body: EventBody,
+    quarantine: Option<Quarantine>,
+}
+
+/// The headers that are kept, as a JSON object. Of several with one name the last counts.
+fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
+    let kept = headers.keys().filter_map(|name| {
+        let text = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+        let name = name.as_str();
+        let secret = SECRET_HEADERS.contains(&name) || flow.body.dropped_headers.iter().any(|dropped| dropped == name);
+        (!secret).then_some((name, text))
+    });
+    let mut json = Vec::with_capacity(512);
+    serde_json::Serializer::new(&mut json).collect_map(kept).expect("texts have a JSON form");
+    Arc::from(String::from_utf8(json).expect("JSON is UTF-8"))
+}
+
+fn key_problem(problem: &KeyProblem) -> HttpProblem {
+    let code = match problem {
+        KeyProblem::Missing(_) => "idempotency-key-missing",
+        KeyProblem::TooLong(_) => "idempotency-key-too-long",
+        KeyProblem::Expression(_) => "idempotency-key-failed",
+    };
+    HttpProblem::new(StatusCode::BAD_REQUEST, code, problem.to_string())
+}
+
+fn mapping_problem(problem: &MappingProblem) -> HttpProblem {
+    let code = match problem {
+        MappingProblem::Missing(_) => "field-missing",
+        MappingProblem::Expression { .. } | MappingProblem::Value { .. } => "field-invalid",
+    };
+    HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, code, problem.to_string())
+}

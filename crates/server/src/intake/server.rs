@@ -1,0 +1,456 @@
+//! The door: the only listener that faces the outside.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_domain::flow::Flow;
+use sluice_domain::key::KeyDigest;
+use sluice_domain::mask;
+use sluice_domain::time::Time;
+use sluice_domain::verify::{self, Success};
+use sluice_ledger::{Acceptance, NewEvent};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+use super::IntakeContext;
+use super::answer::{self, HttpProblem};
+use super::prepare::{Headers, Prepared, RequestMeta, prepare_all, verify_request};
+use super::problems::{ledger_problem, no_flow, rate_limited, too_large, unavailable};
+use super::refused::Refused;
+use super::slack;
+use crate::observe::metrics::SourceLabels;
+use crate::revisions::LoadedRevision;
+
+/// Bounds of the door.
+#[derive(Clone, Debug)]
+pub struct IntakeSettings {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// For the head of a request, and between two requests.
+    pub head_timeout: Duration,
+    /// For the body of a request.
+    pub body_timeout: Duration,
+    /// Bytes of bodies that are being read or wait for their commit, over all connections.
+    pub body_bytes_in_flight_max: usize,
+}
+
+impl Default for IntakeSettings {
+    fn default() -> IntakeSettings {
+        IntakeSettings {
+            connections_max: 4_096,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(15),
+            body_bytes_in_flight_max: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// The door, ready to be opened.
+#[derive(Debug)]
+pub struct IntakeServer {
+    listener: TcpListener,
+    context: IntakeContext,
+    settings: IntakeSettings,
+}
+
+struct Shared {
+    context: IntakeContext,
+    settings: IntakeSettings,
+    body_bytes: AtomicUsize,
+}
+
+impl IntakeServer {
+    /// Takes the address.
+    pub async fn bind(
+        address: SocketAddr,
+        context: IntakeContext,
+        settings: IntakeSettings,
+    ) -> std::io::Result<IntakeServer> {
+        Ok(IntakeServer { listener: TcpListener::bind(address).await?, context, settings })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until told to stop; then what is being answered is finished.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let permits = Arc::new(Semaphore::new(self.settings.connections_max));
+        let shared =
+            Arc::new(Shared { context: self.context, settings: self.settings, body_bytes: AtomicUsize::new(0) });
+        loop {
+            // No more connections are taken than there are places: the rest wait in the system's queue.
+            let Ok(permit) = permits.clone().acquire_owned().await else { break };
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of file handles, most likely: they come back when connections end.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let _ = stream.set_nodelay(true);
+            let (shared, mut stop) = (shared.clone(), stop.clone());
+            tokio::spawn(async move {
+                let head_timeout = shared.settings.head_timeout;
+                let service = service_fn(move |request| {
+                    let shared = shared.clone();
+                    async move { Ok::<_, Infallible>(shared.answer(request, peer).await) }
+                });
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(head_timeout)
+                    .max_buf_size(64 * 1024)
+                    .serve_connection(TokioIo::new(stream), service);
+                let mut connection = std::pin::pin!(connection);
+                let stopped = async {
+                    let _ = stop.wait_for(|stop| *stop).await;
+                };
+                tokio::select! {
+                    _ = connection.as_mut() => {}
+                    () = stopped => {
+                        connection.as_mut().graceful_shutdown();
+                        let _ = connection.await;
+                    }
+                }
+                drop(permit);
+            });
+        }
+        // Every place is free again once the last connection has ended.
+        let places = u32::try_from(shared.settings.connections_max).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(Duration::from_secs(20), permits.acquire_many(places)).await;
+    }
+}
+
+impl Shared {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+        let started = Instant::now();
+        let live = self.context.revisions.current();
+        let path = request.uri().path();
+        let Some(flow) = find_flow(&live, request.method(), path) else {
+            if let Some(destination) = slack::destination_of(request.method(), path).map(str::to_owned) {
+                let taken = slack::take(&self.context, &live, &destination, request, self.settings.body_timeout).await;
+                let code = taken.as_ref().map_or_else(|problem| problem.code, |_| "interaction");
+                self.context.metrics.intake("", code, started.elapsed());
+                return taken.unwrap_or_else(|problem| problem.response());
+            }
+            let problem = no_flow(&live, request.method(), path);
+            self.context.metrics.intake("", problem.code, started.elapsed());
+            return problem.response();
+        };
+        let flow = flow.clone();
+        match self.take(&live, &flow, request, peer).await {
+            Ok((outcome, response)) => {
+                self.context.metrics.intake(&flow.source, outcome, started.elapsed());
+                response
+            }
+            Err(problem) => {
+                self.context.metrics.intake(&flow.source, problem.code, started.elapsed());
+                self.refuse(&flow, peer, &problem);
+                problem.response()
+            }
+        }
+    }
+
+    async fn take(
+        &self,
+        live: &LoadedRevision,
+        flow: &Flow,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Result<(&'static str, Response<Full<Bytes>>), HttpProblem> {
+        let received_at = self.context.clock.wall();
+        self.admit(flow, peer, &request)?;
+        let (head, body) = request.into_parts();
+        let body = self.read(flow, body).await?;
+        let (prepared, proof) = match self.understand(live, flow, &head, &body.bytes, received_at)? {
+            ParsedRequest::Greeting(answer) => return Ok(("handshake", answer)),
+            ParsedRequest::Events(prepared, proof) => (prepared, proof),
+        };
+        if let Some(token) = &proof {
+            self.check_token(flow, token, &prepared, received_at)?;
+        }
+        self.note_unknown(flow, &prepared);
+        let bytes = body.bytes.len() as u64;
+        let (keys, events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
+        let reasons: Vec<Option<String>> = events
+            .iter()
+            .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
+            .collect();
+        let accepted = match <[NewEvent; 1]>::try_from(events) {
+            Ok([event]) => self.context.ledger.accept(event).await.map(|acceptance| vec![acceptance]),
+            Err(events) => self.context.ledger.accept_all(events).await,
+        };
+        let accepted = accepted.map_err(|error| ledger_problem(&error))?;
+        let outcome = self.count(flow, &accepted);
+        if outcome != "duplicate" {
+            self.context.metrics.intake_bytes.inc_by(bytes);
+        }
+        let answers = accepted.iter().zip(&keys).zip(&reasons).map(|((acceptance, key), reason)| answer::EventResult {
+            acceptance,
+            key,
+            reason: reason.as_deref(),
+        });
+        let status = success(flow);
+        Ok((
+            outcome,
+            if flow.body.events.is_some() { answer::several(status, answers) } else { answer::one(status, answers) },
+        ))
+    }
+
+    /// A proof that covers no more than itself could be put onto another event: it counts for one only.
+    fn check_token(&self, flow: &Flow, token: &str, prepared: &[Prepared<'_>], now: Time) -> Result<(), HttpProblem> {
+        let event = prepared.first().map_or(KeyDigest([0; 16]), |prepared| prepared.new.key);
+        if self.context.proofs.take(&flow.name, token, event, now) {
+            return Ok(());
+        }
+        Err(HttpProblem::new(
+            StatusCode::UNAUTHORIZED,
+            "proof-replayed",
+            "the proof of this request has come with another event before; it proves nothing about this one",
+        ))
+    }
+
+    fn note_unknown(&self, flow: &Flow, prepared: &[Prepared<'_>]) {
+        let unknown: Vec<&str> =
+            prepared.iter().flat_map(|prepared| flow.admission.unknown_fields(&prepared.payload)).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let labels = SourceLabels { source: flow.source.clone() };
+        self.context.metrics.unknown_fields.get_or_create(&labels).inc_by(unknown.len() as u64);
+        for name in self.context.unknown.news(&flow.name, unknown) {
+            tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "neither the schema nor the mapping knows this field; it is ignored");
+        }
+    }
+
+    /// Counts what became of a request's events. Answers the word for the whole.
+    fn count(&self, flow: &Flow, accepted: &[Acceptance]) -> &'static str {
+        let labels = || SourceLabels { source: flow.source.clone() };
+        let mut outcome = if accepted.is_empty() { "accepted" } else { "duplicate" };
+        for acceptance in accepted {
+            match acceptance {
+                Acceptance::Accepted(accepted) => {
+                    outcome = "accepted";
+                    if accepted.quarantined {
+                        self.context.metrics.quarantined.get_or_create(&labels()).inc();
+                    }
+                }
+                Acceptance::Duplicate(first) => {
+                    self.context.metrics.duplicates.get_or_create(&labels()).inc();
+                    if first.clash {
+                        self.context.metrics.clashes.get_or_create(&labels()).inc();
+                        tracing::warn!(source = %flow.source, event = %first.id, "a repeat of this key has another content; the first one stands");
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Verifies first, on the bytes as they arrived, and only then reads what they say.
+    fn understand<'f>(
+        &self,
+        live: &LoadedRevision,
+        flow: &'f Flow,
+        head: &Parts,
+        body: &[u8],
+        received_at: Time,
+    ) -> Result<ParsedRequest<'f>, HttpProblem> {
+        let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let headers = Headers(&head.headers);
+        let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
+        if let Some(verifier) = &flow.verify
+            && let Some(greeting) = verify::handshake(verifier, &raw, received_at.to_jiff())
+        {
+            let status = StatusCode::from_u16(greeting.status).unwrap_or(StatusCode::OK);
+            let content_type = greeting.content_type.unwrap_or("text/plain");
+            return Ok(ParsedRequest::Greeting(answer::raw(status, content_type, Bytes::from(greeting.body))));
+        }
+        if head.method.as_str() != flow.method {
+            return Err(no_flow(live, &head.method, head.uri.path()));
+        }
+        let verified = verify_request(flow, &raw, received_at)?;
+        let verified_by = verified.as_ref().and_then(|verified| verified.secret);
+        if let Some((name, limit)) = verified_by.and_then(|name| Some((name, *flow.secret_limits.get(name)?)))
+            && let Err(wait) =
+                self.context.limits.take(&format!("{}#{name}", flow.source), limit, self.context.clock.now())
+        {
+            return Err(rate_limited(&format!("the holder of `{name}`"), limit, wait));
+        }
+        let trace = head
+            .headers
+            .get("traceparent")
+            .and_then(|value| value.to_str().ok())
+            .and_then(trace_of)
+            .map_or_else(|| self.context.traces.fresh(), str::to_owned);
+        let arrival = RequestMeta { received_at, verified_by, trace: &trace };
+        let prepared = prepare_all(live, flow, &head.headers, body, arrival)?;
+        Ok(ParsedRequest::Events(prepared, verified.and_then(|verified| verified.replay_token)))
+    }
+
+    /// Everything that can be decided before the body is read.
+    fn admit(&self, flow: &Flow, peer: SocketAddr, request: &Request<Incoming>) -> Result<(), HttpProblem> {
+        if flow.verify.is_none() && !peer.ip().to_canonical().is_loopback() {
+            return Err(HttpProblem::new(
+                StatusCode::FORBIDDEN,
+                "unverified-source",
+                "this flow verifies nobody, so it answers callers on this machine only; give it a verify: section",
+            ));
+        }
+        if self.context.paused.load().contains(&flow.source) {
+            return Err(unavailable(
+                "source-paused",
+                "this source is paused; the event is not lost if you send it again",
+                60,
+            ));
+        }
+        if let Some(limit) = flow.rate_limit
+            && let Err(wait) = self.context.limits.take(&flow.source, limit, self.context.clock.now())
+        {
+            return Err(rate_limited("this source", limit, wait));
+        }
+        if self.context.ledger.is_overloaded()
+            || self.body_bytes.load(Ordering::Relaxed) > self.settings.body_bytes_in_flight_max
+        {
+            return Err(unavailable(
+                "overloaded",
+                "more is arriving than can be written down; try again in a moment",
+                2,
+            ));
+        }
+        let length = request.body().size_hint().lower();
+        if length > flow.body_bytes_max {
+            return Err(too_large(flow).closing());
+        }
+        Ok(())
+    }
+
+    async fn read(&self, flow: &Flow, body: Incoming) -> Result<BodyPermit<'_>, HttpProblem> {
+        let limit = usize::try_from(flow.body_bytes_max).unwrap_or(usize::MAX);
+        let reading = Limited::new(body, limit).collect();
+        match tokio::time::timeout(self.settings.body_timeout, reading).await {
+            Ok(Ok(collected)) => {
+                let bytes = collected.to_bytes();
+                self.body_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+                Ok(BodyPermit { bytes, shared: self })
+            }
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(flow).closing()),
+            Ok(Err(_)) => Err(HttpProblem::new(
+                StatusCode::BAD_REQUEST,
+                "body-incomplete",
+                "the connection ended before the whole body was there; nothing was stored",
+            )
+            .closing()),
+            Err(_) => Err(HttpProblem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "body-timeout",
+                format!("the body did not arrive within {:?}; nothing was stored", self.settings.body_timeout),
+            )
+            .closing()),
+        }
+    }
+
+    fn refuse(&self, flow: &Flow, peer: SocketAddr, problem: &HttpProblem) {
+        let at = self.context.clock.wall();
+        let refused = Refused {
+            at,
+            source: flow.source.clone(),
+            address: peer.ip().to_string(),
+            code: problem.code,
+            detail: problem.detail.clone(),
+        };
+        tracing::debug!(source = %flow.source, code = problem.code, address = %peer.ip(), "refused: {}", problem.detail);
+        if let Some(count) = self.context.refusals.note(refused)
+            && problem.status == StatusCode::UNAUTHORIZED
+        {
+            let (ledger, source, code) = (self.context.ledger.clone(), flow.source.clone(), problem.code);
+            let detail = format!("{code} from {}, {count} since the last line", peer.ip());
+            tokio::spawn(async move {
+                if let Err(error) = ledger.audit(at, "intake", "refuse", &format!("source:{source}"), &detail).await {
+                    tracing::warn!(%error, "a refusal could not be written to the audit trail");
+                }
+            });
+        }
+    }
+}
+
+/// What a verified request turned out to be.
+enum ParsedRequest<'f> {
+    /// A handshake, and its answer.
+    Greeting(Response<Full<Bytes>>),
+    /// Its events, and the proof that must not come with another one.
+    Events(Vec<Prepared<'f>>, Option<String>),
+}
+
+/// A body, counted for as long as it is held.
+struct BodyPermit<'a> {
+    bytes: Bytes,
+    shared: &'a Shared,
+}
+
+impl Drop for BodyPermit<'_> {
+    fn drop(&mut self) {
+        self.shared.body_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// The flow at this path. One whose method is another is found too if it verifies its sender, since handshakes come by GET.
+fn find_flow<'a>(live: &'a LoadedRevision, method: &Method, path: &str) -> Option<&'a Arc<Flow>> {
+    let mut at_path = live.config.flows.values().filter(|flow| flow.path == path);
+    let first = at_path.next()?;
+    let exact = std::iter::once(first).chain(at_path).find(|flow| flow.method == method.as_str());
+    exact.or_else(|| (method == Method::GET && first.verify.is_some()).then_some(first))
+}
+
+/// Some senders take nothing but a 200 for a yes.
+fn success(flow: &Flow) -> StatusCode {
+    match flow.success {
+        Success::Exactly200 => StatusCode::OK,
+        Success::Any2xx => StatusCode::ACCEPTED,
+    }
+}
+
+/// The trace id of a W3C `traceparent`.
+fn trace_of(header: &str) -> Option<&str> {
+    let trace = header.trim().split('-').nth(1)?;
+    let valid = trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (valid && trace.bytes().any(|byte| byte != b'0')).then_some(trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_trace_is_followed() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert_eq!(trace_of(good), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
+        for wrong in [
+            "",
+            "00",
+            "00-xyz-1-1",
+            "00-00000000000000000000000000000000-1-1",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-1-1",
+        ] {
+            assert_eq!(trace_of(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! One source: how it repeats itself, and how long its keys have to live for that.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sluice_domain::duplicate_stats::DuplicateStats;
+use sluice_domain::flow::{Flow, RateLimit};
+use sluice_domain::unit::format_duration;
+use sluice_domain::verify::preset;
+use utoipa::ToSchema;
+
+use super::operator::{OperateError, Operator};
+use super::view::SourceView;
+use crate::config::did_you_mean;
+
+/// A source with what is known about its repeats.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SourceDetail {
+    /// The source.
+    #[serde(flatten)]
+    pub source: SourceView,
+    /// How it repeats itself, and what follows from it.
+    pub keys: KeyAdvice,
+    /// How often it may send.
+    pub limits: Vec<LimitView>,
+}
+
+/// How a source repeats itself, and what follows from it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct KeyAdvice {
+    /// Repeats since the ledger was made.
+    pub repeats: u64,
+    /// Of a hundred requests that were taken in the last 7 days, so many were repeats; absent when there were none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub percent_of_requests: Option<f64>,
+    /// Those that came when their key had expired: each became a new event.
+    pub after_expiry: u64,
+    /// How many came how late.
+    pub lateness: Vec<LatenessView>,
+    /// Half of them came within this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p50: Option<String>,
+    /// 99 % of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p99: Option<String>,
+    /// 99.9 % of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p999: Option<String>,
+    /// The lifetime that covers 99.9 % of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lifetime_wanted: Option<String>,
+    /// Each flow's lifetime against that.
+    pub lifetimes: Vec<LifetimeView>,
+}
+
+/// How many repeats came so late.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LatenessView {
+    /// At most so long after the first, and later than the line before says.
+    pub within: String,
+    /// How many.
+    pub repeats: u64,
+}
+
+/// How long a flow's keys live, and whether that is enough.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LifetimeView {
+    /// The flow.
+    pub flow: String,
+    /// How long its keys live.
+    pub lifetime: String,
+    /// The part of the repeats that this covers, in percent; absent when there were none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub percent_covered: Option<f64>,
+    /// How long the sender is known to repeat an event by itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retry_horizon: Option<String>,
+    /// Whether it covers 99.9 % of the repeats and what the sender is known to do.
+    pub enough: bool,
+    /// The same in words.
+    pub advice: String,
+}
+
+/// How often a source, or the holder of one of its secrets, may send.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LimitView {
+    /// The flow.
+    pub flow: String,
+    /// Whose limit it is: the source's, or that of the secret with this name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub secret: Option<String>,
+    /// `100/m`
+    pub rate: String,
+    /// How many at once when it has been quiet.
+    pub burst: u32,
+}
+
+impl Operator {
+    /// One source with what is known about its repeats.
+    pub async fn source(&self, name: &str) -> Result<SourceDetail, OperateError> {
+        let mut sources = self.sources().await?;
+        let Some(place) = sources.iter().position(|source| source.name == name) else {
+            let names = sources.iter().map(|source| source.name.as_str());
+            let hint = did_you_mean(name, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(OperateError::NotFound(format!("there is no source `{name}`{hint}")));
+        };
+        let source = sources.swap_remove(place);
+        let repeats = self.ledger.repeats(name.to_owned()).await?;
+        let live = self.revisions.current();
+        let flows: Vec<&Flow> =
+            live.config.flows.values().map(AsRef::as_ref).filter(|flow| flow.source == name).collect();
+        let keys = advice(&repeats, source.accepted, source.duplicates, &flows);
+        let limits = flows.iter().flat_map(|flow| limits(flow)).collect();
+        Ok(SourceDetail { source, keys, limits })
+    }
+}
+
+fn advice(repeats: &DuplicateStats, accepted: u64, duplicates: u64, flows: &[&Flow]) -> KeyAdvice {
+    let text = |duration: Option<Duration>| duration.map(rounded);
+    let mut lateness: Vec<LatenessView> = Vec::new();
+    for (within, count) in &repeats.lateness {
+        let within = rounded(*within);
+        match lateness.last_mut() {
+            Some(last) if last.within == within => last.repeats += count,
+            _ => lateness.push(LatenessView { within, repeats: *count }),
+        }
+    }
+    KeyAdvice {
+        repeats: repeats.repeats,
+        percent_of_requests: percent(duplicates, accepted + duplicates),
+        after_expiry: repeats.after_expiry,
+        lateness,
+        p50: text(repeats.p50),
+        p99: text(repeats.p99),
+        p999: text(repeats.p999),
+        lifetime_wanted: repeats.suggested_ttl.map(format_duration),
+        lifetimes: flows.iter().map(|flow| lifetime(repeats, flow)).collect(),
+    }
+}
+
+fn lifetime(repeats: &DuplicateStats, flow: &Flow) -> LifetimeView {
+    let ttl = flow.idempotency.ttl;
+    let scheme = flow.verify.as_ref().map(|verifier| verifier.scheme());
+    let horizon = scheme.and_then(|scheme| preset(scheme).retry_horizon).filter(|horizon| !horizon.is_zero());
+    let covered = percent(repeats.caught_within(ttl), repeats.repeats);
+    let wanted = repeats.suggested_ttl.into_iter().chain(horizon).max();
+    let enough = wanted.is_none_or(|wanted| ttl >= wanted);
+    let lives = format!("key lifetime {}", format_duration(ttl));
+    let mut advice = match (covered, repeats.suggested_ttl) {
+        (Some(covered), Some(suggested)) => {
+            let covers = format!("{lives} covers {covered} % of the repeats seen");
+            if ttl >= suggested {
+                format!("{covers}; {} would cover 99.9 %", format_duration(suggested))
+            } else {
+                format!("{covers}; 99.9 % needs {}", format_duration(suggested))
+            }
+        }
+        _ => format!("{lives}; no repeat was seen yet"),
+    };
+    if let Some(horizon) = horizon {
+        advice.push_str(&format!("; the sender is known to repeat an event for {}", format_duration(horizon)));
+    }
+    if let Some(wanted) = wanted.filter(|_| !enough) {
+        advice.push_str(&format!(": set `idempotency.ttl: {}` or more", format_duration(wanted)));
+    }
+    LifetimeView {
+        flow: flow.name.clone(),
+        lifetime: format_duration(ttl),
+        percent_covered: covered,
+        retry_horizon: horizon.map(format_duration),
+        enough,
+        advice,
+    }
+}
+
+/// To a tenth, and never up to a hundred.
+fn percent(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| (part as f64 * 1000.0 / all as f64).floor() / 10.0)
+}
+
+/// A bound in the two largest units that it has; nobody needs the rest of a bucket's edge.
+fn rounded(duration: Duration) -> String {
+    let seconds = duration.as_millis().div_ceil(1000) as u64;
+    let unit = match seconds {
+        0..60 => 1,
+        60..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    format_duration(Duration::from_secs(seconds.div_ceil(unit) * unit))
+}
+
+fn limits(flow: &Flow) -> Vec<LimitView> {
+    let view = |secret: Option<&String>, limit: &RateLimit| LimitView {
+        flow: flow.name.clone(),
+        secret: secret.cloned(),
+        rate: format!("{}/{}", limit.rate.count, format_duration(limit.rate.per)),
+        burst: limit.burst,
+    };
+    let own = flow.rate_limit.iter().map(|limit| view(None, limit));
+    own.chain(flow.secret_limits.iter().map(|(secret, limit)| view(Some(secret), limit))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_short_and_never_below_the_truth() {
+        let text = |millis: u64| rounded(Duration::from_millis(millis));
+        assert_eq!([0, 900, 61_001, 3_600_001, 104_857_599].map(text), ["0s", "1s", "1m2s", "1h1m", "1d6h"]);
+    }
+
+    #[test]
+    fn all_but_one_is_not_a_hundred_percent() {
+        assert_eq!(percent(9_999, 10_000), Some(99.9));
+        assert_eq!((percent(3, 3), percent(0, 0)), (Some(100.0), None));
+    }
+}

@@ -1,0 +1,159 @@
+//! Workers that run by the clock: each moment of a schedule is an event of its own, accepted once.
+//!
+//! The key of a firing is the worker and the moment, so the ledger decides whether it is the first: a restart, a clock that
+//! jumps or a second look cannot fire twice. What was missed while nothing ran is made up for by the newest moment alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use sluice_domain::cron::Schedule;
+use sluice_domain::event::{Audit, Event, EventId};
+use sluice_domain::key::{self, KeyDigest, TENANT};
+use sluice_domain::time::Time;
+use sluice_domain::worker::Worker;
+use sluice_ledger::{Acceptance, ClashPolicy, EventBody, Ledger, NewEvent};
+use tokio::sync::watch;
+
+use super::pauses;
+use crate::clock::Clock;
+use crate::intake::job_for;
+use crate::revisions::{LoadedRevision, Revisions};
+
+/// The source of events that the clock brings.
+pub const SOURCE: &str = "schedule";
+/// Their type.
+pub const EVENT_TYPE: &str = "schedule.fired";
+/// However far the next moment is: the wall clock may jump, and the configuration may change.
+const LOOK_AGAIN_MAX: Duration = Duration::from_secs(15);
+/// A key must outlive every look at its moment.
+const KEY_LIFE_MIN: Duration = Duration::from_secs(7 * 86_400);
+
+/// Fires what is due until it is told to stop.
+pub async fn run(ledger: Ledger, revisions: Revisions, clock: Clock, mut stop: watch::Receiver<bool>) {
+    let mut firing = CronRunner { ledger, clock: clock.clone(), known: BTreeMap::new() };
+    loop {
+        let live = revisions.current();
+        let next = match firing.fire_due(&live).await {
+            Ok(next) => next,
+            Err(sluice_ledger::Error::Failed) => return,
+            Err(error) => {
+                tracing::warn!(%error, "a scheduled worker could not be started; trying again");
+                None
+            }
+        };
+        let wait = next.map_or(LOOK_AGAIN_MAX, |next| next.since(clock.wall())).min(LOOK_AGAIN_MAX);
+        tokio::select! {
+            () = tokio::time::sleep(wait.max(Duration::from_millis(10))) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+struct CronRunner {
+    ledger: Ledger,
+    clock: Clock,
+    /// Of each worker: its schedule, since when it has had it, and the moment that was fired last.
+    known: BTreeMap<String, (Schedule, Time, Option<Time>)>,
+}
+
+impl CronRunner {
+    /// Fires what is due. Answers the next moment of any worker.
+    async fn fire_due(&mut self, live: &LoadedRevision) -> Result<Option<Time>, sluice_ledger::Error> {
+        let scheduled: Vec<(&Arc<Worker>, &Schedule)> =
+            live.config.workers.values().filter_map(|worker| Some((worker, worker.schedule.as_ref()?))).collect();
+        if scheduled.is_empty() {
+            return Ok(None);
+        }
+        let paused = pauses::workers(&live.config, &self.ledger.pauses().await?);
+        let mut nearest: Option<Time> = None;
+        for (worker, schedule) in scheduled {
+            let now = self.clock.wall();
+            if let Some(next) = schedule.next(now) {
+                nearest = Some(nearest.map_or(next, |nearest| nearest.min(next)));
+            }
+            let (since, fired) = self.since(worker, schedule, now).await?;
+            let due = schedule.last(now).filter(|slot| *slot > since && Some(*slot) != fired);
+            if let Some(slot) = due.filter(|_| !paused.contains(&worker.name)) {
+                let event = event(live, worker, schedule, slot, now);
+                if let Acceptance::Accepted(accepted) = self.ledger.accept(event).await? {
+                    tracing::info!(worker = %worker.name, event = %accepted.id, %slot, "a scheduled worker is due");
+                }
+                if let Some(known) = self.known.get_mut(&worker.name) {
+                    known.2 = Some(slot);
+                }
+            }
+        }
+        Ok(nearest)
+    }
+
+    async fn since(
+        &mut self,
+        worker: &Worker,
+        schedule: &Schedule,
+        now: Time,
+    ) -> Result<(Time, Option<Time>), sluice_ledger::Error> {
+        if let Some((known, since, fired)) = self.known.get(&worker.name)
+            && known == schedule
+        {
+            return Ok((*since, *fired));
+        }
+        let since = self.ledger.schedule(worker.name.clone(), schedule.text().to_owned(), now).await?;
+        self.known.insert(worker.name.clone(), (schedule.clone(), since, None));
+        Ok((since, None))
+    }
+}
+
+/// The event that a moment is.
+fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time, now: Time) -> NewEvent {
+    let key_text = format!("schedule:{}:{slot}", worker.name);
+    let flow = format!("schedule:{}", worker.name);
+    let digest = KeyDigest::new(TENANT, &flow, &key_text);
+    let body = json!({ "worker": worker.name, "slot": slot });
+    let normalized = Event {
+        schema_version: "1.0".into(),
+        event_id: key_text.clone(),
+        event_type: EVENT_TYPE.into(),
+        source: SOURCE.into(),
+        occurred_at: Some(slot),
+        idempotency_key: key_text.clone(),
+        identity: Map::new(),
+        attributes: body.as_object().cloned().unwrap_or_default(),
+        routing: Map::new(),
+        audit: Audit {
+            received_at: now,
+            raw_event_ref: format!("ledger://events/{}/raw", EventId::new(digest, 0)),
+            mapping_version: "1".into(),
+        },
+    };
+    let gap = schedule.next(slot).map_or(Duration::ZERO, |next| next.since(slot));
+    NewEvent {
+        key: digest,
+        expires_at: slot + (gap * 3).max(KEY_LIFE_MIN),
+        flow: Arc::from(flow.as_str()),
+        source: Arc::from(SOURCE),
+        event_type: EVENT_TYPE.into(),
+        // One firing of a worker after the other, never two at once.
+        entity: KeyDigest::new(TENANT, SOURCE, &worker.name).prefix(),
+        received_at: now,
+        occurred_at: Some(slot),
+        verified_by: None,
+        revision: live.revision.clone(),
+        trace: data_encoding::HEXLOWER.encode(&digest.0),
+        fingerprint: key::fingerprint_digest(&body, &[]),
+        body: Arc::new(EventBody {
+            headers: Value::Object(Map::new()).to_string(),
+            raw: body.to_string().into_bytes(),
+            normalized: serde_json::to_string(&normalized).expect("an event has a JSON form"),
+            ..EventBody::default()
+        }),
+        jobs: vec![job_for(worker)],
+        adjacent_keys: vec![],
+        clash: ClashPolicy::Drop,
+        content_window: None,
+        quarantine: None,
+        contact: None,
+        key_text,
+    }
+}

@@ -1,0 +1,210 @@
+//! The real ledger beside the simulated one: it is given every operation that became durable, and must answer and hold the same.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::JobId;
+use sluice_domain::time::Time;
+use sluice_ledger::memory::{Op, Reply, Store};
+use sluice_ledger::{Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
+
+use super::invariants::Invariant;
+
+/// Operations that gather before they are written at the latest.
+const GATHERED_MAX: usize = 512;
+/// So few that keys are moved out of memory and merged all the time.
+const RECENT_KEYS_MAX: usize = 64;
+/// So few that the log is reset again and again.
+const WAL_PAGES_MAX: u64 = 400;
+const PAGE: u32 = 5_000;
+
+/// Where the real ledger lies.
+pub trait Ground: Send {
+    /// The data directory.
+    fn directory(&self) -> &Path;
+    /// The process dies, while the ledger is open: what was not synced may be gone.
+    fn crash(&mut self);
+}
+
+/// A directory of its own, where the process is stopped and started, and the system lives on.
+pub fn scratch() -> std::io::Result<Box<dyn Ground>> {
+    Ok(Box::new(Scratch(tempfile::tempdir()?)))
+}
+
+struct Scratch(tempfile::TempDir);
+
+impl Ground for Scratch {
+    fn directory(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn crash(&mut self) {}
+}
+
+pub(super) struct ShadowLedger {
+    ground: Box<dyn Ground>,
+    runtime: tokio::runtime::Runtime,
+    ledger: Option<Ledger>,
+    clock: Arc<AtomicI64>,
+    gathered: Vec<(Op, Reply)>,
+    at: Time,
+    /// What events are called there: names are made with a key that only the ledger on disk has.
+    names: BTreeMap<EventId, EventId>,
+}
+
+impl fmt::Debug for ShadowLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Twin").field("gathered", &self.gathered.len()).finish_non_exhaustive()
+    }
+}
+
+impl ShadowLedger {
+    /// A new ledger.
+    pub fn new(ground: std::io::Result<Box<dyn Ground>>) -> Result<ShadowLedger, String> {
+        let ground = ground.map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let mut twin = ShadowLedger {
+            ground,
+            runtime,
+            ledger: None,
+            clock: Arc::default(),
+            gathered: Vec::new(),
+            at: Time(0),
+            names: BTreeMap::new(),
+        };
+        twin.open()?;
+        Ok(twin)
+    }
+
+    fn open(&mut self) -> Result<Ledger, String> {
+        if let Some(ledger) = &self.ledger {
+            return Ok(ledger.clone());
+        }
+        let clock = self.clock.clone();
+        let options = sluice_ledger::LedgerOptions {
+            recent_keys_max: Some(RECENT_KEYS_MAX),
+            wal_pages_max: Some(WAL_PAGES_MAX),
+            root_key: RootKey::parse(&"5a".repeat(32)).ok(),
+            ..sluice_ledger::LedgerOptions::quiet(Arc::new(move || Time(clock.load(Ordering::SeqCst))))
+        };
+        let ledger = Ledger::open(self.ground.directory(), options).map_err(|error| error.to_string())?;
+        Ok(self.ledger.insert(ledger).clone())
+    }
+
+    /// An operation became durable at this time, and this was the answer.
+    pub fn wrote(&mut self, at: Time, op: Op, reply: &Reply) -> Result<(), String> {
+        if at != self.at || self.gathered.len() >= GATHERED_MAX {
+            self.flush()?;
+        }
+        self.at = at;
+        self.gathered.push((op, reply.clone()));
+        Ok(())
+    }
+
+    /// Writes what has gathered, and compares.
+    pub fn flush(&mut self) -> Result<(), String> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let ledger = self.open()?;
+        self.clock.store(self.at.0, Ordering::SeqCst);
+        let gathered = std::mem::take(&mut self.gathered);
+        let replies = self.runtime.block_on(ledger.perform(gathered.iter().map(|(op, _)| op.clone()).collect()));
+        for ((op, expected), reply) in gathered.into_iter().zip(replies) {
+            let found = reply.map_err(|error| format!("{op:?} failed: {error}"))?;
+            let ((wanted_name, wanted), (name, found)) = (unnamed(expected), unnamed(found));
+            let same_name = match (wanted_name, name) {
+                (Some(wanted), Some(name)) => *self.names.entry(wanted).or_insert(name) == name,
+                (wanted, name) => wanted == name,
+            };
+            if !same_name || found != wanted {
+                return Err(format!("{op:?} was answered\n{name:?} {found}, and in memory\n{wanted_name:?} {wanted}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The process dies. Everything that was answered is there afterwards.
+    pub fn crash(&mut self) -> Result<(), String> {
+        self.flush()?;
+        self.ground.crash();
+        if let Some(ledger) = self.ledger.take() {
+            self.runtime.block_on(ledger.close());
+        }
+        self.open().map(drop)
+    }
+
+    /// Both hold the same, and the file is whole.
+    pub fn compare(&mut self, store: &Store, revisions: Vec<Arc<str>>) -> Result<(), String> {
+        self.crash()?;
+        let ledger = self.open()?;
+        let differs = self.runtime.block_on(async {
+            keep(&ledger, revisions).await?;
+            difference(&ledger, store).await
+        });
+        if let Some(differs) = differs.map_err(|error| error.to_string())? {
+            return Err(differs);
+        }
+        let inspector = Inspector::open(self.ground.directory()).map_err(|error| error.to_string())?;
+        let found = inspector.verify(|_, _| {}).map_err(|error| error.to_string())?;
+        // Keys of effects are made from the names of events, which the simulation has others for.
+        match found.broken.iter().find(|broken| broken.number != Invariant::StableKeys.number()) {
+            Some(broken) => Err(format!("{}: {}", broken.invariant, broken.row)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An answer in words, and apart from it the name of the event that it is about. Entities too are others on disk: keyed digests.
+fn unnamed(mut reply: Reply) -> (Option<EventId>, String) {
+    let name = match &mut reply {
+        Reply::Accepted(accepted) => Some(std::mem::replace(&mut accepted.id, EventId([0; 16]))),
+        Reply::Duplicate(duplicate) => {
+            duplicate.jobs.iter_mut().for_each(|job| job.entity = 0);
+            Some(std::mem::replace(&mut duplicate.id, EventId([0; 16])))
+        }
+        _ => None,
+    };
+    (name, format!("{reply:?}"))
+}
+
+/// The simulation does not write revisions down; a node does.
+async fn keep(ledger: &Ledger, revisions: Vec<Arc<str>>) -> Result<(), Error> {
+    for hash in revisions {
+        let (files, actor, reason) = ("[]".to_owned(), "simulation".to_owned(), String::new());
+        ledger.keep_revision(NewRevision { hash, files, actor, reason, at: Time(0) }).await?;
+    }
+    Ok(())
+}
+
+/// What one holds and the other does not.
+async fn difference(ledger: &Ledger, store: &Store) -> Result<Option<String>, Error> {
+    let (mut after, mut jobs) = (JobId(0), 0);
+    loop {
+        let ids = ledger.matching_jobs(JobFilter::default(), after, PAGE).await?;
+        let Some(last) = ids.last() else { break };
+        after = *last;
+        jobs += ids.len() as u64;
+        for id in ids {
+            let nobody = |job: JobRecord| JobRecord { entity: 0, ..job };
+            let (found, wanted) = (ledger.job(id).await?.map(nobody), store.job(id).cloned().map(nobody));
+            if found != wanted {
+                return Ok(Some(format!("{id} is {found:?}, and in memory {wanted:?}")));
+            }
+            let effects = ledger.effects(id).await?;
+            let found: BTreeMap<_, _> = effects.iter().map(|effect| (effect.key.0, effect.state)).collect();
+            let wanted: BTreeMap<_, _> = store.effect_states(id).map(|effect| (effect.key.0, effect.state)).collect();
+            if found != wanted {
+                return Ok(Some(format!("the effects of {id} are {found:?}, and in memory {wanted:?}")));
+            }
+        }
+    }
+    let found = (ledger.event_count().await?, jobs);
+    let wanted = (store.event_count(), store.jobs().count() as u64);
+    Ok((found != wanted).then(|| format!("{found:?} events and jobs, and in memory {wanted:?}")))
+}
