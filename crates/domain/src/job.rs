@@ -11,6 +11,11 @@ use crate::event::EventId;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct JobId(pub i64);
 
+/// Number of an ownership of jobs: a new one for each process that opens the ledger. What an owner writes carries its term, so
+/// that a write of an older owner is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Term(pub u32);
+
 impl JobId {
     /// Reads `job_17` or `17`.
     pub fn parse(text: &str) -> Option<JobId> {

@@ -53,6 +53,7 @@ pub enum Mutant {
     CapIgnored,
     ItemsShareOneKey,
     PaceForgetsVerification,
+    UndoForgotten,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -64,7 +65,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Every other one.
-    pub const ALL: [Mutant; 47] = [
+    pub const ALL: [Mutant; 48] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -112,6 +113,7 @@ impl Mutant {
         Mutant::CapIgnored,
         Mutant::ItemsShareOneKey,
         Mutant::PaceForgetsVerification,
+        Mutant::UndoForgotten,
     ];
 
     /// Whether this mistake is being made on this thread.

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use crate::time::Time;
 
+/// Policy name and failure code of an effect that safe mode holds.
+pub const SAFE_MODE_HOLDS: &str = "safe-mode";
+
 /// What a worker does otherwise in safe mode, and when it goes there by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SafeMode {

@@ -12,6 +12,7 @@ use crate::random::Random;
 use crate::retry::RetryPolicy;
 use crate::settle::{AttemptContext, NextAction, unsure};
 use crate::time::Time;
+use crate::worker::LaneOrder;
 
 /// Where a job stands after a run.
 #[derive(Clone, Debug)]
@@ -32,6 +33,10 @@ pub struct JobUpdate {
     pub dead_letter_queue: Option<String>,
     /// What came of it, if it is finished.
     pub result: Option<Arc<Value>>,
+    /// Destination that the job calls next; empty if internal steps come first, or none is left.
+    pub destination: Arc<str>,
+    /// Whether jobs of one entity keep their order there.
+    pub order: LaneOrder,
 }
 
 /// Where a run has brought a job, before the decision is applied to it.
@@ -105,6 +110,8 @@ impl JobPosition<'_> {
             failure: None,
             dead_letter_queue: None,
             result: None,
+            destination: Arc::default(),
+            order: LaneOrder::Fifo,
         }
     }
 
@@ -167,12 +174,8 @@ pub struct Interrupted<'a> {
     pub resend_allowed: bool,
     /// The step's policy.
     pub policy: &'a RetryPolicy,
-    /// The step.
-    pub step: u32,
     /// Attempts before the one that was interrupted.
     pub attempts: u32,
-    /// Where the job lies should it die.
-    pub dead_letter_queue: Option<&'a str>,
     /// The steady clock's time: schedules are kept by it.
     pub now: Time,
     /// The wall clock's time.
@@ -180,14 +183,7 @@ pub struct Interrupted<'a> {
 }
 
 /// Decides about an attempt that nobody saw the end of, by the same rules as after a time-out. The attempt counts, so that a
-/// job that kills the process every time ends as a dead letter.
-pub fn interrupted(interrupted: Interrupted<'_>, random: &mut Random) -> JobUpdate {
-    let (next, attempts) = interrupted_next(interrupted, random);
-    let outputs = Outputs::default();
-    Interrupted { ..interrupted }.standing(attempts, &outputs).after(next)
-}
-
-/// The decision alone, and the attempts with this one.
+/// job that kills the process every time ends as a dead letter. Answers with the attempts, this one included.
 pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (NextAction, u32) {
     let failure = Failure::new(
         FailureClass::Poison,
@@ -207,21 +203,6 @@ pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (N
     (next, attempts)
 }
 
-impl<'a> Interrupted<'a> {
-    /// Where the job stands before the decision is applied to it.
-    pub fn standing(&self, attempts: u32, outputs: &'a Outputs) -> JobPosition<'a> {
-        JobPosition {
-            step: self.step,
-            steps: u32::MAX,
-            more_items: false,
-            attempts,
-            dead_letter_queue: self.dead_letter_queue,
-            outputs,
-            at: self.at,
-        }
-    }
-}
-
 /// What a run of a job draws its chances from: another stream for each try.
 pub fn run_seed(job: JobId, tries: u32, received_at: Time) -> u64 {
     (job.0 as u64) ^ (u64::from(tries) << 40) ^ (received_at.0 as u64)
@@ -232,7 +213,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn standing(outputs: &Outputs) -> JobPosition<'_> {
+    fn position(outputs: &Outputs) -> JobPosition<'_> {
         JobPosition {
             step: 1,
             steps: 3,
@@ -253,20 +234,20 @@ mod tests {
         let mut outputs = Outputs::default();
         outputs.put(&"a".into(), json!(7).into());
         let advance = || NextAction::Advance { result: json!(7).into() };
-        let next = standing(&outputs).after(advance());
+        let next = position(&outputs).after(advance());
         assert_eq!((next.state, next.step, next.attempts, next.due_at), (JobState::Queued, 2, 0, Time(50)));
-        let last = JobPosition { step: 2, ..standing(&outputs) }.after(advance());
+        let last = JobPosition { step: 2, ..position(&outputs) }.after(advance());
         assert_eq!((last.state, last.step, last.result), (JobState::Succeeded, 3, Some(json!(7).into())));
         let nothing = Outputs::default();
         let skip = NextAction::Skip { reason: "no change".into() };
-        let noop = JobPosition { step: 2, ..standing(&nothing) }.after(skip);
+        let noop = JobPosition { step: 2, ..position(&nothing) }.after(skip);
         assert_eq!((noop.state, noop.result), (JobState::Noop, None));
     }
 
     #[test]
     fn what_failed_keeps_its_step_and_its_reason() {
         let outputs = Outputs::default();
-        let after = |next| standing(&outputs).after(next);
+        let after = |next| position(&outputs).after(next);
         let retry = after(NextAction::Retry { due: Time(99), failure: failure() });
         assert_eq!((retry.state, retry.step, retry.attempts, retry.due_at), (JobState::Retrying, 1, 2, Time(99)));
         let verify = after(NextAction::Verify { due: Time(99), failure: failure() });
@@ -294,17 +275,11 @@ mod tests {
     fn an_interrupted_attempt_follows_its_class_and_counts() {
         let policy = RetryPolicy::standard();
         let after = |effect, attempts| {
-            let case = Interrupted {
-                effect,
-                resend_allowed: false,
-                policy: &policy,
-                step: 0,
-                attempts,
-                dead_letter_queue: None,
-                now: Time(10),
-                at: Time(20),
-            };
-            let next = interrupted(case, &mut Random::seeded(1));
+            let case =
+                Interrupted { effect, resend_allowed: false, policy: &policy, attempts, now: Time(10), at: Time(20) };
+            let (next, attempts) = interrupted_next(case, &mut Random::seeded(1));
+            let outputs = Outputs::default();
+            let next = JobPosition { attempts, ..position(&outputs) }.after(next);
             (next.state, next.verifying, next.attempts)
         };
         assert_eq!(after(Some(EffectClass::Natural), 0), (JobState::Retrying, false, 1));

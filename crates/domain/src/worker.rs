@@ -9,7 +9,9 @@ use crate::job::EffectKey;
 use crate::mutant::Mutant;
 use crate::outcome::EffectClass;
 use crate::random::Random;
+use crate::record::NewJob;
 use crate::retry::RetryPolicy;
+use crate::run::StepRoute;
 use crate::safe_mode::SafeMode;
 use crate::template::{Expression, Template};
 use crate::time::Time;
@@ -139,6 +141,16 @@ pub enum LaneOrder {
 }
 
 impl Worker {
+    /// A new job of this worker. Its internal steps run first; the caller sets a better route where it knows one.
+    pub fn new_job(&self) -> NewJob {
+        NewJob {
+            worker: Arc::from(self.name.as_str()),
+            queue: Arc::from(self.queue.as_str()),
+            dead_letter_queue: self.retry.dead_letter_queue.clone(),
+            route: StepRoute::internal(),
+        }
+    }
+
     /// The policy for the step in this place.
     pub fn retry_for(&self, place: u32) -> &RetryPolicy {
         self.step_at(place).and_then(|step| step.retry.as_ref()).unwrap_or(&self.retry)

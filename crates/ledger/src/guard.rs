@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
-use sluice_domain::job::{EffectKey, JobId};
+use sluice_domain::approval::{ApprovalId, ApprovalState};
+use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
-use sluice_domain::outcome::EffectClass;
+pub use sluice_domain::ops::{ApprovalRecord, CappedBeginResult, DecideApproval, RequestApproval, SetConsent, Skip};
 use sluice_domain::policy::{CapReservation, ContactFacts};
 use sluice_domain::time::Time;
 
-use crate::op::{Begin, Op, Reply, Settlement};
+use crate::op::{Begin, Op, Reply};
 use crate::view::Snapshot;
 use crate::{BeginResult, Error, Ledger, Page};
 
@@ -54,44 +53,6 @@ pub enum GuardReply {
     Decided(Vec<(ApprovalId, Decided)>),
 }
 
-/// An effect that does not happen.
-#[derive(Clone, Debug)]
-pub struct Skip {
-    /// The job.
-    pub job: JobId,
-    /// The number of its last try; a note of an older run is refused.
-    pub n: u32,
-    /// The place of the step.
-    pub step: u32,
-    /// Its name.
-    pub step_id: Arc<str>,
-    /// The effect's name for ever.
-    pub key: EffectKey,
-    /// How a repeat would be treated.
-    pub class: EffectClass,
-    /// What is not done.
-    pub action: &'static str,
-    /// Where.
-    pub destination: Arc<str>,
-    /// Why.
-    pub result: Value,
-    /// When.
-    pub at: Time,
-}
-
-/// Somebody agreed or withdrew. What was said last counts, whenever it arrives.
-#[derive(Clone, Debug)]
-pub struct SetConsent {
-    /// Who.
-    pub contact: KeyDigest,
-    /// To what.
-    pub purpose: Arc<str>,
-    /// Yes or no.
-    pub granted: bool,
-    /// When it was said.
-    pub at: Time,
-}
-
 /// These contacts must not be written to.
 #[derive(Clone, Debug)]
 pub struct Suppress {
@@ -122,46 +83,6 @@ pub struct Unsuppress {
     pub at: Time,
 }
 
-/// Ask a person. A question that was asked before is not asked again.
-#[derive(Clone, Debug)]
-pub struct RequestApproval {
-    /// Names the question.
-    pub id: ApprovalId,
-    /// The job that waits for the answer.
-    pub job: JobId,
-    /// Its worker.
-    pub worker: Arc<str>,
-    /// The step that asks.
-    pub step_id: Arc<str>,
-    /// What is asked, in one line.
-    pub title: String,
-    /// And in more words.
-    pub summary: String,
-    /// When the default answer counts.
-    pub expires_at: Time,
-    /// The default answer.
-    pub default: Choice,
-    /// When.
-    pub at: Time,
-    /// How the job waits, as long as there is no answer: written in the same commit, so that no answer comes in between.
-    pub waits: Option<Settlement>,
-}
-
-/// An answer, to one question or to many.
-#[derive(Clone, Debug)]
-pub struct DecideApproval {
-    /// The questions.
-    pub ids: Vec<ApprovalId>,
-    /// The answer.
-    pub choice: Choice,
-    /// Who.
-    pub actor: String,
-    /// Why.
-    pub reason: String,
-    /// When.
-    pub at: Time,
-}
-
 /// What became of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decided {
@@ -173,39 +94,6 @@ pub enum Decided {
     Conflict(Box<ApprovalRecord>),
     /// There is no such question.
     Unknown,
-}
-
-/// A question to a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApprovalRecord {
-    /// Its place among all, ascending.
-    pub n: i64,
-    /// Its name.
-    pub id: ApprovalId,
-    /// The job that waits.
-    pub job: JobId,
-    /// Its worker.
-    pub worker: String,
-    /// The step that asks.
-    pub step_id: String,
-    /// What is asked, in one line.
-    pub title: String,
-    /// And in more words.
-    pub summary: String,
-    /// When it was asked.
-    pub asked_at: Time,
-    /// When the default answer counts.
-    pub expires_at: Time,
-    /// The default answer.
-    pub default: Choice,
-    /// Where it stands.
-    pub state: ApprovalState,
-    /// When it was answered.
-    pub decided_at: Option<Time>,
-    /// By whom.
-    pub decided_by: Option<String>,
-    /// Why.
-    pub reason: Option<String>,
 }
 
 /// Which questions.
@@ -270,15 +158,6 @@ pub struct SuppressionRecord {
     pub actor: String,
     /// Why.
     pub reason: String,
-}
-
-/// Whether an attempt under caps may be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CappedBeginResult {
-    /// As without caps.
-    Begun(BeginResult),
-    /// There is no place under the cap in this place of the list.
-    Refused(usize),
 }
 
 impl Ledger {

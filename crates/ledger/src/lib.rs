@@ -4,10 +4,8 @@
 //! a repeat of it does no harm. That many callers are grouped into one commit is the driver's own business.
 
 pub mod bench;
-mod decoded_event;
 mod error;
 mod guard;
-mod interrupted;
 pub mod memory;
 mod op;
 mod queries;
@@ -26,16 +24,15 @@ use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
-pub use decoded_event::DecodedEvent;
 pub use error::Error;
 pub use guard::{
     ApprovalFilter, ApprovalRecord, CappedBeginResult, DecideApproval, Decided, GuardOp, GuardReply, RequestApproval,
     SafeModeRecord, SetConsent, SetSafeMode, Skip, Suppress, SuppressionRecord, Unsuppress,
 };
-pub use interrupted::InterruptedEffect;
 pub use op::{
-    Acceptance, Accepted, AttemptSettlement, Begin, ChargeResult, DropJobs, Duplicate, EffectSettlement, JobUpdate,
-    Mark, Marked, MatchedBy, NewRevision, Prune, Replay, Resolution, Resolve, RetryCharge, Settlement, StepResult,
+    Acceptance, Accepted, AttemptSettlement, Begin, BeginResult, ChargeResult, DropJobs, Duplicate, EffectSettlement,
+    Fence, JobUpdate, Mark, Marked, MatchedBy, NewRevision, Prune, Replay, Resolution, Resolve, RetryCharge,
+    Settlement, StepResult,
 };
 use op::{Op, Reply, Rotate, Rotation};
 pub use record::*;
@@ -78,7 +75,7 @@ pub struct LedgerOptions {
     /// says no first and looks into the ledger then finds every job that was not announced.
     pub wants_new_jobs: Box<dyn Fn(&str) -> bool + Send>,
     /// Called from the writer with the jobs of each commit that are to be announced, in order.
-    pub on_new_jobs: Box<dyn Fn(Vec<NewJobNotice>) + Send>,
+    pub on_new_jobs: Box<dyn Fn(Vec<LoadedJob>) + Send>,
     /// Called once when the file can no longer be trusted; the process should end.
     pub on_fatal: Box<dyn Fn(&str) + Send>,
     /// How many of the newest keys are held in memory; the default when left out. Small values are for tests.
@@ -114,17 +111,6 @@ impl LedgerOptions {
     pub fn with_root_key(self, root_key: RootKey) -> LedgerOptions {
         LedgerOptions { root_key: Some(root_key), ..self }
     }
-}
-
-/// Whether an attempt may be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BeginResult {
-    /// It is written down: go.
-    Go,
-    /// The effect was applied before.
-    AlreadyApplied,
-    /// The job has moved on without this attempt.
-    Stale,
 }
 
 /// The ledger.

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, EffectState, JobId};
-use sluice_domain::key::KeyDigest;
-use sluice_domain::outcome::{EffectClass, Failure};
+use sluice_domain::job::JobId;
+pub use sluice_domain::ops::{
+    AttemptSettlement, Begin, BeginResult, ChargeResult, EffectSettlement, Fence, Mark, Marked, RetryCharge,
+    Settlement, StepResult,
+};
 use sluice_domain::time::Time;
 pub use sluice_domain::transition::JobUpdate;
 
 use crate::guard::{GuardOp, GuardReply};
-use crate::record::{AttemptKind, EventSeq, JobRecord, NewEvent};
+use crate::record::{EventSeq, JobRecord, NewEvent};
 use crate::seal::RootKey;
 
 /// Something to write.
@@ -95,124 +97,6 @@ pub enum Op {
     Close,
 }
 
-/// An attempt is about to be made: the effect is written down before it is done.
-#[derive(Clone, Debug)]
-pub struct Begin {
-    /// The job.
-    pub job: JobId,
-    /// The number of this try among all of the job.
-    pub n: u32,
-    /// The place of the step.
-    pub step: u32,
-    /// Its name.
-    pub step_id: Arc<str>,
-    /// The effect's name for ever.
-    pub key: EffectKey,
-    /// How a repeat is treated.
-    pub class: EffectClass,
-    /// What is done.
-    pub action: &'static str,
-    /// Where.
-    pub destination: Arc<str>,
-    /// When.
-    pub at: Time,
-}
-
-/// An attempt has ended, and this is what comes next.
-#[derive(Clone, Debug)]
-pub struct Settlement {
-    /// The job.
-    pub job: JobId,
-    /// The try that ended; a settlement of an older one is refused.
-    pub n: u32,
-    /// What became of the effect; `None` if the step had none or it was not touched.
-    pub effect: Option<EffectSettlement>,
-    /// For the record; `None` if nothing was tried.
-    pub attempt: Option<AttemptSettlement>,
-    /// Where the job stands now.
-    pub next: JobUpdate,
-    /// When.
-    pub at: Time,
-}
-
-/// A retry that counts against the budget of the job's contact. It is counted and checked in the transaction that settles the
-/// job, over all jobs of the worker about the same entity.
-#[derive(Clone, Debug)]
-pub struct RetryCharge {
-    /// How many may count at once.
-    pub retries: u32,
-    /// Until when this one counts.
-    pub until: Time,
-    /// Where the job stands if none is left.
-    pub otherwise: JobUpdate,
-}
-
-/// What became of a settlement that needs a retry of the budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChargeResult {
-    /// It is written.
-    Settled,
-    /// There was none left, and the other way is written.
-    Exhausted,
-    /// The job has moved on without this attempt; nothing was written.
-    Stale,
-}
-
-/// What became of an effect.
-#[derive(Clone, Debug)]
-pub struct EffectSettlement {
-    /// Its name for ever.
-    pub key: EffectKey,
-    /// The place of its step in the revision that the job runs under.
-    pub step: u32,
-    /// Where it stands now.
-    pub state: EffectState,
-    /// What the destination said.
-    pub result: Option<Arc<Value>>,
-    /// Reads that did not find it, since the last attempt.
-    pub absent_reads: u32,
-    /// Reads in all, since the last attempt.
-    pub reads: u32,
-}
-
-/// How an attempt ended, for the record.
-#[derive(Clone, Debug)]
-pub struct AttemptSettlement {
-    /// The name of the step.
-    pub step_id: Arc<str>,
-    /// A call or a read.
-    pub kind: AttemptKind,
-    /// When it started.
-    pub started_at: Time,
-    /// The outcome's word.
-    pub outcome: &'static str,
-    /// What went wrong.
-    pub failure: Option<Failure>,
-}
-
-/// What a step that stays inside has come to. It is kept as a finished effect of the job; the first one counts.
-#[derive(Clone, Debug)]
-pub struct StepResult {
-    /// The job.
-    pub job: JobId,
-    /// The number of its last try; a note of an older run is refused.
-    pub n: u32,
-    /// The place of the step.
-    pub step: u32,
-    /// Its name.
-    pub step_id: Arc<str>,
-    /// Its name for ever.
-    pub key: EffectKey,
-    /// What is done.
-    pub action: &'static str,
-    /// Where it stands: applied, or skipped.
-    pub state: EffectState,
-    /// What it came to.
-    pub result: Value,
-    /// When.
-    pub at: Time,
-}
-
 /// A revision of the configuration that comes into force.
 #[derive(Clone, Debug)]
 pub struct NewRevision {
@@ -226,42 +110,6 @@ pub struct NewRevision {
     pub reason: String,
     /// When.
     pub at: Time,
-}
-
-/// Set a mark, unless another has set it. What came of it is kept like a [`Note`], whose result is replaced.
-#[derive(Clone, Debug)]
-pub struct Mark {
-    /// The step that sets it: it owns the mark, in every run of its job.
-    pub note: StepResult,
-    /// Marks of one store know nothing of another's.
-    pub store: String,
-    /// What is marked.
-    pub key: KeyDigest,
-    /// More keys under which a mark counts as set: the neighbouring time buckets.
-    pub adjacent: Vec<KeyDigest>,
-    /// The event of the job.
-    pub event: EventId,
-    /// Until when.
-    pub expires_at: Time,
-}
-
-/// Whether a mark is the one who asked's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marked {
-    /// Whether it is.
-    pub set: bool,
-    /// The event whose job owns it, if it is not.
-    pub owner: Option<EventId>,
-}
-
-impl Marked {
-    /// As the step's output.
-    pub fn output(self) -> Value {
-        match self.owner {
-            None => serde_json::json!({ "set": self.set }),
-            Some(owner) => serde_json::json!({ "set": self.set, "owner_event": owner }),
-        }
-    }
 }
 
 /// Bring jobs back to life, with the same keys.

@@ -83,7 +83,7 @@ impl Simulation {
     /// Sets the mark of the entity, unless another job has.
     pub(super) fn mark(&mut self, run: SimRun, key: EffectKey) {
         let note = self.note_of(&run, "once", key, EffectState::Applied);
-        let Some(event) = self.store.event_head(run.job.ord) else { return };
+        let Some(event) = self.store.event_head(run.job.seq) else { return };
         let mark = Mark {
             store: "chats".to_owned(),
             key: KeyDigest::new(TENANT, "mark:chats", &run.job.entity.to_string()),

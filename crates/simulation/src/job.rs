@@ -31,7 +31,7 @@ impl Job {
     pub fn of(record: &JobRecord, plan: &SimPlan) -> Job {
         Job {
             id: record.id,
-            ord: record.ord,
+            ord: record.seq,
             worker: plan.worker(&record.worker),
             revision: plan.revision_number(&record.revision),
             entity: record.entity,

@@ -138,7 +138,7 @@ impl Simulation {
         for event in self.store.event_heads() {
             events += 1;
             jobs_of_events += u64::from(event.jobs);
-            let jobs = self.store.jobs_of(event.ord).filter(|job| job.ord == event.ord).count() as u32;
+            let jobs = self.store.jobs_of(event.ord).filter(|job| job.seq == event.ord).count() as u32;
             if jobs != event.jobs {
                 self.checker.fail(now, Invariant::AtomicAccept, About::Nothing, || {
                     format!("{} has {jobs} of its {} jobs", event.id, event.jobs)

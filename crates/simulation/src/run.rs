@@ -85,7 +85,7 @@ impl Simulation {
         let slot = slot(&job, place);
         self.trace.note(self.now, "run", About::Job(id), u64::from(job.tries));
         self.checker.started(self.now, slot);
-        let Some(event) = self.store.event_head(job.ord) else { return };
+        let Some(event) = self.store.event_head(job.seq) else { return };
         let run = SimRun {
             slot,
             end: None,
@@ -111,7 +111,7 @@ impl Simulation {
 
     /// From the step where the job stands to the next one that reaches out.
     pub(super) fn go_on(&mut self, mut run: SimRun) {
-        let Some(event) = self.store.event_head(run.job.ord).map(|event| event.id) else { return };
+        let Some(event) = self.store.event_head(run.job.seq).map(|event| event.id) else { return };
         let (entity, worker) = (run.job.entity, run.slot.worker);
         loop {
             let Some(step) = self.worker_plan(&run).steps.get(run.job.step as usize) else {
@@ -261,7 +261,7 @@ impl Simulation {
     fn call(&mut self, slot: u32) {
         let Some(run) = self.run(slot) else { return };
         let (id, n, key, place, item) = (run.job.id, run.job.tries, run.key, run.job.step as usize, run.item);
-        let (entity, ord) = (run.job.entity, run.job.ord);
+        let (entity, ord) = (run.job.entity, run.job.seq);
         let Some(run) = self.node.as_ref().and_then(|node| node.runs[slot as usize].as_ref()) else { return };
         let step = self.worker_plan(run).steps[place].clone();
         self.look_at_call(id, n, key, &step, item);

@@ -8,6 +8,7 @@
 //! a time and first come first served; the head of a lane runs when it is due, its worker has a free slot and the gate
 //! of the destination ([`gate`]) lets it. A job that failed for now keeps the head of its lane.
 
+pub mod backlog;
 mod backlog_window;
 pub mod gate;
 mod protocol;

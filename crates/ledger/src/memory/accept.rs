@@ -178,7 +178,7 @@ impl Store {
         for job in &jobs {
             self.last_job += 1;
             let record = JobRecord {
-                ord,
+                seq: ord,
                 state,
                 finished_at: quarantine.is_some().then_some(now),
                 failure: quarantine.as_ref().map(|quarantine| quarantine.failure.clone()),

@@ -160,7 +160,7 @@ impl Store {
     }
 
     pub(super) fn settle(&mut self, settlement: Settlement) -> Reply {
-        let Settlement { job: id, n, effect, attempt, next, at } = settlement;
+        let Settlement { job: id, n, fence, effect, attempt, next, at } = settlement;
         let Some(job) = self.jobs.get_mut(&id) else { return Reply::Stale };
         let current = job.record.attempts_total == n && job.record.state.is_live();
         if !current && !Mutant::LateResponseAccepted.is_on() {
@@ -173,6 +173,7 @@ impl Store {
         (record.verifying, record.failure, record.dead_letter_queue) =
             (next.verifying, next.failure, next.dead_letter_queue);
         (record.result, record.updated_at) = (next.result, at);
+        (record.destination, record.order, record.term) = (next.destination, next.order, fence.owner);
         record.finished_at = (!next.state.is_live()).then_some(at);
         let worker = record.worker.clone();
         let mut given_back = None;

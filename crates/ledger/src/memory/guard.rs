@@ -120,6 +120,7 @@ impl Store {
                 let begin = Begin {
                     job: skip.job,
                     n: skip.n,
+                    fence: skip.fence,
                     step: skip.step,
                     step_id: skip.step_id,
                     key,

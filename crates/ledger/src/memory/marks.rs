@@ -27,12 +27,12 @@ impl Store {
     }
 
     pub(super) fn mark(&mut self, mark: Mark) -> Reply {
-        if self.noting(&mark.note).is_none() {
+        if self.noting(&mark.result).is_none() {
             return Reply::Stale;
         }
         let marked = self.set_mark(&mark);
-        let Some(job) = self.noting(&mark.note) else { return Reply::Stale };
-        let note = mark.note;
+        let Some(job) = self.noting(&mark.result) else { return Reply::Stale };
+        let note = mark.result;
         match job.effects.iter_mut().find(|effect| effect.begin.key == note.key) {
             Some(kept) => {
                 (kept.begin.step, kept.begin.n, kept.last_at) = (note.step, note.n, note.at);
@@ -45,17 +45,18 @@ impl Store {
 
     fn set_mark(&mut self, mark: &Mark) -> Marked {
         for key in std::iter::once(mark.key).chain(mark.adjacent.iter().copied()) {
-            let found = self.marks.get(&(mark.store.clone(), key.0)).filter(|found| found.expires_at > mark.note.at);
+            let found = self.marks.get(&(mark.store.clone(), key.0)).filter(|found| found.expires_at > mark.result.at);
             match found {
                 Some(_) if Mutant::MarkSetTwice.is_on() => {}
-                Some(found) if found.owner == mark.note.key && !Mutant::MarkForgetsItsOwner.is_on() => {
+                Some(found) if found.owner == mark.result.key && !Mutant::MarkForgetsItsOwner.is_on() => {
                     return Marked { set: true, owner: None };
                 }
                 Some(found) => return Marked { set: false, owner: Some(found.event) },
                 None => {}
             }
         }
-        let row = MarkRow { owner: mark.note.key, event: mark.event, job: mark.note.job, expires_at: mark.expires_at };
+        let row =
+            MarkRow { owner: mark.result.key, event: mark.event, job: mark.result.job, expires_at: mark.expires_at };
         self.marks.insert((mark.store.clone(), mark.key.0), row);
         Marked { set: true, owner: None }
     }
@@ -67,6 +68,7 @@ fn row_of(note: StepResult, result: Value) -> EffectRow {
         begin: Begin {
             job: note.job,
             n: note.n,
+            fence: note.fence,
             step: note.step,
             step_id: note.step_id,
             key: note.key,

@@ -9,7 +9,7 @@ use sluice_domain::time::Time;
 
 use super::{JobRow, Store};
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewJobNotice, PauseRecord,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, LoadedJob, PauseRecord,
     PinnedRecord, RevisionRecord, SourceDayCounts,
 };
 use crate::sqlite::{JobFilter, Page, Reason};
@@ -115,7 +115,7 @@ impl Store {
 
     /// The jobs of an event.
     pub fn jobs_of_event(&self, event: &EventRecord) -> Vec<JobRecord> {
-        let jobs = self.jobs.from(&event.first_job).take_while(|job| job.record.ord == event.seq);
+        let jobs = self.jobs.from(&event.first_job).take_while(|job| job.record.seq == event.seq);
         jobs.map(|job| job.record.clone()).collect()
     }
 
@@ -165,7 +165,7 @@ impl Store {
         newest_first
             .filter(|job| page.after.is_none_or(|after| job.id.0 < after) && self.matches(job, filter))
             .take(page.limit as usize)
-            .filter_map(|job| Some((job.clone(), self.events.get(&job.ord)?.record())))
+            .filter_map(|job| Some((job.clone(), self.events.get(&job.seq)?.record())))
             .collect()
     }
 
@@ -183,7 +183,7 @@ impl Store {
             && is(&filter.worker, Some(&job.worker))
             && is(&filter.queue, Some(&job.queue))
             && is(&filter.dead_letter_queue, job.dead_letter_queue.as_deref())
-            && is(&filter.source, self.events.get(&job.ord).map(|event| &*event.new.source))
+            && is(&filter.source, self.events.get(&job.seq).map(|event| &*event.new.source))
             && is(&filter.class, failure.map(|failure| failure.class.as_str()))
             && is(&filter.code, failure.map(|failure| failure.code.as_str()))
             && filter.since.is_none_or(|since| job.updated_at >= since)
@@ -259,11 +259,17 @@ impl Store {
     }
 
     /// A job as it is announced when it has become durable.
-    pub(super) fn fresh(&self, ord: EventSeq) -> Vec<NewJobNotice> {
+    pub(super) fn fresh(&self, ord: EventSeq) -> Vec<LoadedJob> {
         let Some(event) = self.events.get(&ord) else { return vec![] };
         let record = Arc::new(event.record());
         let jobs = event.job_ids().filter_map(|id| self.job(id));
-        jobs.map(|job| NewJobNotice { job: job.clone(), event: record.clone(), body: event.new.body.clone() }).collect()
+        jobs.map(|job| LoadedJob {
+            job: job.clone(),
+            event: record.clone(),
+            body: event.new.body.clone(),
+            effects: vec![],
+        })
+        .collect()
     }
 }
 

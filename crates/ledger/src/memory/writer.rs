@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Store;
 use crate::op::{Acceptance, Accepted, Op, Reply};
-use crate::record::NewJobNotice;
+use crate::record::LoadedJob;
 use crate::sqlite::Submission;
 use crate::submission_queue::BatchReceiver;
 use crate::{Error, LedgerOptions, Stats};
@@ -109,6 +109,6 @@ impl Shared {
 }
 
 /// The jobs of an event that are to be done now.
-fn announced(store: &Store, accepted: &Accepted) -> Vec<NewJobNotice> {
+fn announced(store: &Store, accepted: &Accepted) -> Vec<LoadedJob> {
     if accepted.quarantined { vec![] } else { store.fresh(accepted.seq) }
 }

@@ -26,9 +26,9 @@ impl Batch<'_, '_> {
     }
 
     pub fn mark(&mut self, mark: &Mark) -> rusqlite::Result<Reply> {
-        let Some(sealer) = self.sealer_of_run(&mark.note)? else { return Ok(Reply::Stale) };
+        let Some(sealer) = self.sealer_of_run(&mark.result)? else { return Ok(Reply::Stale) };
         let marked = self.set_mark(mark)?;
-        self.write_note(include_str!("sql/replace_note.sql"), &mark.note, &marked.output(), &sealer)?;
+        self.write_note(include_str!("sql/replace_note.sql"), &mark.result, &marked.output(), &sealer)?;
         Ok(Reply::Marked(marked))
     }
 
@@ -36,12 +36,12 @@ impl Batch<'_, '_> {
         for key in std::iter::once(&mark.key).chain(&mark.adjacent) {
             let found: Option<([u8; 16], [u8; 16])> = self
                 .cached(include_str!("sql/mark.sql"))?
-                .query_row(params![mark.store, self.mark_key(*key), mark.note.at.0], |row| {
+                .query_row(params![mark.store, self.mark_key(*key), mark.result.at.0], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })
                 .optional()?;
             match found {
-                Some((owner, _)) if owner == mark.note.key.0 => return Ok(Marked { set: true, owner: None }),
+                Some((owner, _)) if owner == mark.result.key.0 => return Ok(Marked { set: true, owner: None }),
                 Some((_, event)) => return Ok(Marked { set: false, owner: Some(EventId(event)) }),
                 None => {}
             }
@@ -49,11 +49,11 @@ impl Batch<'_, '_> {
         self.cached(include_str!("sql/set_mark.sql"))?.execute(params![
             mark.store,
             self.mark_key(mark.key),
-            mark.note.key.0,
+            mark.result.key.0,
             mark.event.0,
-            mark.note.job.0,
+            mark.result.job.0,
             mark.expires_at.0,
-            mark.note.at.0
+            mark.result.at.0
         ])?;
         Ok(Marked { set: true, owner: None })
     }

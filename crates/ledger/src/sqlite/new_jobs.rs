@@ -6,7 +6,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
 
-use crate::record::{EventRecord, JobRecord, NewEvent, NewJobNotice};
+use crate::record::{EventRecord, JobRecord, LoadedJob, NewEvent};
 
 /// Where an event stands that a batch has let in.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,10 @@ pub(super) struct InsertedEvent {
 
 impl InsertedEvent {
     /// The jobs of this event, which was persisted at this time, of those workers that somebody wants to hear of.
-    pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<NewJobNotice> {
+    pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<LoadedJob> {
         let jobs = (self.first_job.0..).zip(&event.jobs).filter(|(_, job)| wants(&job.worker));
         let jobs: Vec<JobRecord> = jobs
-            .map(|(id, job)| JobRecord { ord: self.ord, entity: self.entity, ..event.queued(job, JobId(id), now) })
+            .map(|(id, job)| JobRecord { seq: self.ord, entity: self.entity, ..event.queued(job, JobId(id), now) })
             .collect();
         if jobs.is_empty() {
             return vec![];
@@ -38,6 +38,8 @@ impl InsertedEvent {
             variant_of: self.variant_of,
             ..event.record(self.id)
         });
-        jobs.into_iter().map(|job| NewJobNotice { job, event: record.clone(), body: event.body.clone() }).collect()
+        jobs.into_iter()
+            .map(|job| LoadedJob { job, event: record.clone(), body: event.body.clone(), effects: vec![] })
+            .collect()
     }
 }

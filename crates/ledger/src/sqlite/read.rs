@@ -190,7 +190,7 @@ pub(crate) fn list_jobs(
         .query_map(params_from_iter(values), |row| reader.job(row))?
         .collect::<rusqlite::Result<_>>()?;
     let mut event = reader.prepare_cached(include_str!("sql/event.sql"))?;
-    jobs.into_iter().map(|job| event.query_row([job.ord], |row| reader.event(row)).map(|event| (job, event))).collect()
+    jobs.into_iter().map(|job| event.query_row([job.seq], |row| reader.event(row)).map(|event| (job, event))).collect()
 }
 
 pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page) -> (String, Vec<Sql>) {

@@ -184,7 +184,7 @@ impl Reader<'_> {
         let id = row.get(0)?;
         Ok(JobRecord {
             id: JobId(id),
-            ord: row.get(1)?,
+            seq: row.get(1)?,
             worker: text(row, 2)?,
             queue: text(row, 3)?,
             revision: text(row, 4)?,
@@ -193,6 +193,9 @@ impl Reader<'_> {
             step: row.get(7)?,
             attempts: row.get(8)?,
             attempts_total: row.get(9)?,
+            destination: Arc::default(),
+            order: sluice_domain::worker::LaneOrder::Fifo,
+            term: sluice_domain::job::Term::default(),
             due_at: time(row, 10)?,
             verifying: row.get(11)?,
             created_at: time(row, 12)?,

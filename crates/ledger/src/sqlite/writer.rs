@@ -24,7 +24,7 @@ use super::reserve_file::ReserveFile;
 use super::statements::Statements;
 use super::{PAGE_BYTES, Role, open};
 use crate::op::{Acceptance, Accepted, Op, Reply};
-use crate::record::{NewEvent, NewJobNotice};
+use crate::record::{LoadedJob, NewEvent};
 use crate::submission_queue::BatchReceiver;
 use crate::{ClockFn, Error, LedgerOptions, Stats};
 
@@ -50,7 +50,7 @@ pub(crate) struct Submission {
 /// Called once when the file can no longer be trusted.
 pub(crate) type Fatal = Box<dyn Fn(&str) + Send>;
 /// Called with the jobs of each commit.
-type OnNewJobs = Box<dyn Fn(Vec<NewJobNotice>) + Send>;
+type OnNewJobs = Box<dyn Fn(Vec<LoadedJob>) + Send>;
 /// Whether the jobs of a worker are among them.
 type WantsFresh = Box<dyn Fn(&str) -> bool + Send>;
 

@@ -40,7 +40,7 @@ pub async fn a_new_event_is_kept_whole<D: Driver>() {
             (job.state, job.step, job.attempts, job.attempts_total, job.replays),
             (JobState::Queued, 0, 0, 0, 0)
         );
-        assert_eq!((job.ord, &*job.revision, job.finished_at), (accepted.seq, "r1", None));
+        assert_eq!((job.seq, &*job.revision, job.finished_at), (accepted.seq, "r1", None));
         assert_eq!(job.due_at, START + Duration::from_millis(40));
     }
 }
@@ -219,7 +219,7 @@ pub async fn jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read
     }
     for fresh in &announced {
         assert_eq!(fixture.read(fresh.job.id).await, fresh.job);
-        let (event, _) = fixture.ledger.events(vec![fresh.job.ord]).await.unwrap().remove(0);
+        let (event, _) = fixture.ledger.events(vec![fresh.job.seq]).await.unwrap().remove(0);
         assert_eq!(event, *fresh.event);
     }
     let of = |worker: &str| announced.iter().filter(|fresh| &*fresh.job.worker == worker).count();
@@ -242,7 +242,7 @@ pub async fn jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_a
     assert_eq!(fresh.len(), 2);
     for fresh in &fresh {
         assert_eq!(fixture.read(fresh.job.id).await, fresh.job);
-        let (event, body) = fixture.ledger.events(vec![fresh.job.ord]).await.unwrap().remove(0);
+        let (event, body) = fixture.ledger.events(vec![fresh.job.seq]).await.unwrap().remove(0);
         assert_eq!((&event, body.as_ref()), (&*fresh.event, Some(&*fresh.body)));
     }
     fixture.gate.open();

@@ -9,7 +9,7 @@ use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
     Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, BeginResult, ClockFn, Duplicate, EffectSettlement,
-    EventRecord, JobRecord, JobUpdate, Ledger, LedgerOptions, NewEvent, NewJobNotice, Page, Settlement,
+    EventRecord, JobRecord, JobUpdate, Ledger, LedgerOptions, LoadedJob, NewEvent, Page, Settlement,
 };
 
 use crate::given::{START, event, root_key};
@@ -108,7 +108,7 @@ pub struct Fixture<D: Driver> {
     pub clock: StillClock,
     pub gate: Arc<Gate>,
     /// Every job that was announced, in order, each batch on its own.
-    pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<NewJobNotice>>,
+    pub announced: tokio::sync::mpsc::UnboundedReceiver<Vec<LoadedJob>>,
     /// Workers whose jobs nobody wants to hear of.
     pub unwanted: Arc<Mutex<HashSet<String>>>,
     recent_keys_max: Option<usize>,

@@ -23,7 +23,7 @@ fn from(source: &str, key: &str, worker: &str) -> NewEvent {
 async fn ids<D: Driver>(fixture: &Fixture<D>, filter: JobFilter) -> Vec<i64> {
     let listed = fixture.ledger.list_jobs(filter.clone(), ALL).await.unwrap();
     let mut ids: Vec<i64> = listed.iter().map(|(job, _)| job.id.0).collect();
-    assert!(listed.iter().all(|(job, event)| job.ord == event.seq));
+    assert!(listed.iter().all(|(job, event)| job.seq == event.seq));
     assert!(ids.is_sorted_by(|newer, older| newer > older), "newest first: {ids:?}");
     ids.reverse();
     let matching = fixture.ledger.matching_jobs(filter, JobId(0), 1000).await.unwrap();

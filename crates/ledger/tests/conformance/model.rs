@@ -134,7 +134,7 @@ impl Model {
             step: job.step + steps,
             attempts: 0,
             replays: job.replays + 1,
-            ord: job.ord,
+            ord: job.seq,
             tries: job.tries,
         };
         1
@@ -298,7 +298,7 @@ impl<D: Driver> Run<D> {
         assert_eq!(listed.len(), self.model.jobs.len());
         for (job, event) in listed {
             let found = ModelJob {
-                ord: job.ord,
+                ord: job.seq,
                 state: job.state,
                 step: job.step,
                 attempts: job.attempts,
@@ -306,7 +306,7 @@ impl<D: Driver> Run<D> {
                 replays: job.replays,
             };
             assert_eq!(found, self.model.jobs[&job.id.0], "{}", job.id);
-            assert_eq!(event.generation, self.model.events[&job.ord].generation);
+            assert_eq!(event.generation, self.model.events[&job.seq].generation);
             assert_eq!(job.finished_at.is_none(), job.state.is_live());
             let effects = ledger.effects(job.id).await.unwrap();
             let found = effects.first().map(|effect| (effect.state, effect.attempts));

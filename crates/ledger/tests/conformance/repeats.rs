@@ -137,7 +137,7 @@ pub async fn variants_go_with_the_body_of_their_event<D: Driver>() {
     fixture.repeat(saying("a", 2)).await;
     let prune = Prune { bodies_before: Time::NEVER, events_before: Time(0), rows_max: 100, at: START };
     assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (1, false));
-    assert!(fixture.ledger.variants(job.ord).await.unwrap().kept.is_empty());
+    assert!(fixture.ledger.variants(job.seq).await.unwrap().kept.is_empty());
 }
 
 pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
@@ -147,7 +147,7 @@ pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
     let update = fixture.accept_event(clashing("a", 2, ClashPolicy::Update)).await;
     assert_eq!((update.variant_of, update.quarantined), (Some(first.id), false));
     assert_ne!(update.id, first.id);
-    assert_eq!(fixture.announced.recv().await.unwrap()[0].job.ord, update.seq);
+    assert_eq!(fixture.announced.recv().await.unwrap()[0].job.seq, update.seq);
     let record = fixture.event(&update).await;
     assert_eq!((record.variant_of, record.key_text.as_str()), (Some(first.seq), "a"));
     assert_eq!(fixture.ledger.find_event(update.id).await.unwrap().unwrap().seq, update.seq);
@@ -207,7 +207,7 @@ pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<
         ..JobFilter::default()
     };
     let (job, _) = fixture.ledger.list_jobs(filter, Page { after: None, limit: 10 }).await.unwrap().remove(0);
-    assert_eq!((job.ord, job.failure, job.finished_at), (accepted.seq, Some(failure), Some(START)));
+    assert_eq!((job.seq, job.failure, job.finished_at), (accepted.seq, Some(failure), Some(START)));
     assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
     let replay = Replay { jobs: vec![job.id], actor: "ann".into(), reason: "mapped".into(), revision: None, at: START };
     assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);

@@ -98,7 +98,7 @@ pub async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
     assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), (0, false));
     for job in &kept {
         assert_eq!(fixture.read(job.id).await, *job);
-        assert_eq!(bodies(&fixture, &[job.ord]).await, [true], "{}", job.state);
+        assert_eq!(bodies(&fixture, &[job.seq]).await, [true], "{}", job.state);
     }
     assert_eq!(fixture.ledger.effects(kept[4].id).await.unwrap().len(), 1);
     assert_eq!(fixture.ledger.attempts(kept[4].id).await.unwrap().len(), 1);
@@ -118,7 +118,7 @@ pub async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>(
     assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), (6, false));
     for job in gone {
         assert_eq!(fixture.ledger.job(job.id).await.unwrap(), None);
-        assert!(fixture.ledger.events(vec![job.ord]).await.unwrap().is_empty());
+        assert!(fixture.ledger.events(vec![job.seq]).await.unwrap().is_empty());
         assert!(fixture.ledger.effects(job.id).await.unwrap().is_empty());
         assert!(fixture.ledger.attempts(job.id).await.unwrap().is_empty());
     }

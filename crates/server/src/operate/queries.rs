@@ -109,7 +109,7 @@ impl Operator {
         let job = self.job_record(id).await?;
         let (event, body) = self
             .ledger
-            .events(vec![job.ord])
+            .events(vec![job.seq])
             .await?
             .pop()
             .ok_or_else(|| OperateError::NotFound(format!("the event of {id} is gone")))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_domain::hash::Map;
 use sluice_domain::job::JobId;
-use sluice_ledger::{EventBody, EventRecord, JobRecord, NewJobNotice};
+use sluice_ledger::{EventBody, EventRecord, JobRecord, LoadedJob};
 
 use super::StepRoute;
 use crate::work::RunInput;
@@ -32,8 +32,8 @@ pub(super) struct JobCache {
 
 impl JobCache {
     /// Jobs that have just been accepted.
-    pub fn offer(&mut self, fresh: impl IntoIterator<Item = (NewJobNotice, Arc<str>)>) {
-        for (NewJobNotice { job, event, body }, destination) in fresh {
+    pub fn offer(&mut self, fresh: impl IntoIterator<Item = (LoadedJob, Arc<str>)>) {
+        for (LoadedJob { job, event, body }, destination) in fresh {
             if self.body_bytes >= AT_HAND_BYTES_MAX {
                 body.decoded.take();
             }

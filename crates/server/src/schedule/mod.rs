@@ -22,7 +22,7 @@ use sluice_domain::random::Random;
 use sluice_domain::schedule::gate::GateChange;
 use sluice_domain::schedule::{Input, PauseTarget, PendingJob, Scheduler, SchedulerAction, SchedulerView};
 use sluice_domain::time::Time;
-use sluice_ledger::{JobRecord, NewJobNotice};
+use sluice_ledger::{JobRecord, LoadedJob};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::observe::metrics::GateLabels;
@@ -42,7 +42,7 @@ pub struct SchedulerHandle {
 
 #[derive(Debug)]
 enum Message {
-    Fresh(Vec<NewJobNotice>),
+    Fresh(Vec<LoadedJob>),
     Loaded(Arc<str>, Result<(Vec<JobRecord>, bool), sluice_ledger::Error>),
     Finished(JobId, RunEnd),
     Reconfigured,
@@ -81,7 +81,7 @@ impl SchedulerHandle {
     }
 
     /// These jobs are durable.
-    pub fn fresh(&self, jobs: Vec<NewJobNotice>) {
+    pub fn fresh(&self, jobs: Vec<LoadedJob>) {
         self.send(Message::Fresh(jobs));
     }
 
@@ -320,7 +320,7 @@ impl Loop {
     fn start_with_events(&self, jobs: Vec<(JobRecord, Arc<str>)>) {
         let (context, handle) = (self.context.clone(), self.handle.clone());
         tokio::spawn(async move {
-            let ords = jobs.iter().map(|(job, _)| job.ord).collect();
+            let ords = jobs.iter().map(|(job, _)| job.seq).collect();
             let events: std::collections::HashMap<i64, _> = match context.ledger.events(ords).await {
                 Ok(events) => {
                     events.into_iter().map(|(event, body)| (event.seq, (Arc::new(event), body.map(Arc::new)))).collect()
@@ -331,7 +331,7 @@ impl Loop {
                 }
             };
             for (job, destination) in jobs {
-                match events.get(&job.ord) {
+                match events.get(&job.seq) {
                     Some((event, Some(body))) => {
                         let order = RunInput { job, event: event.clone(), body: body.clone(), destination };
                         start(context.clone(), handle.clone(), order);

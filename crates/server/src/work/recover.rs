@@ -50,7 +50,7 @@ async fn settle_interrupted(context: &WorkContext, job: JobRecord) -> Result<(),
     let effect = effects.iter().find(|effect| effect.state == EffectState::Intent);
     let place = effect.map_or(job.step, |effect| effect.step);
     let step = worker.as_ref().and_then(|worker| worker.step_at(place));
-    let event = context.ledger.events(vec![job.ord]).await?.pop();
+    let event = context.ledger.events(vec![job.seq]).await?.pop();
     let at = context.clock.wall();
     let standard = RetryPolicy::standard();
     let dead_letter_queue = match (&pinned, &worker) {

@@ -68,7 +68,7 @@ pub(super) async fn messages(ledger: &Ledger, kept: &Value) -> Result<Value, slu
     let mut bytes = 0;
     for id in ids {
         let Some(job) = ledger.job(id).await? else { continue };
-        let Some((event, body)) = ledger.events(vec![job.ord]).await?.pop() else { continue };
+        let Some((event, body)) = ledger.events(vec![job.seq]).await?.pop() else { continue };
         bytes += body.as_ref().map_or(0, EventBody::bytes);
         messages.push(message(&job, &event, body.filter(|_| bytes <= BODY_BYTES_MAX).as_ref()));
     }

@@ -1,0 +1,374 @@
+//! Events, jobs and effects as the ledger stores them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::event::{Event, EventId};
+use crate::job::{EffectKey, EffectState, JobId, JobState, Term};
+use crate::key::{KeyDigest, TENANT};
+use crate::outcome::{EffectClass, Failure};
+use crate::run::StepRoute;
+use crate::time::Time;
+use crate::worker::LaneOrder;
+
+/// Sequence number of an event: the order of acceptance.
+pub type EventSeq = i64;
+
+/// An event that is to be accepted.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Digest of the idempotency key: decides whether the event is a duplicate.
+    pub key: KeyDigest,
+    pub key_text: String,
+    /// End of the key's lifetime.
+    pub expires_at: Time,
+    pub flow: Arc<str>,
+    pub source: Arc<str>,
+    pub event_type: String,
+    /// Digest of the person or thing that the event is about.
+    pub entity: u64,
+    pub received_at: Time,
+    /// By the sender's own clock.
+    pub occurred_at: Option<Time>,
+    /// Name of the secret that verified the request.
+    pub verified_by: Option<String>,
+    /// Configuration that the event is accepted under.
+    pub revision: Arc<str>,
+    pub trace: String,
+    /// Fingerprint of the content without its volatile fields.
+    pub fingerprint: [u8; 16],
+    pub body: Arc<EventBody>,
+    /// One job for each worker.
+    pub jobs: Vec<NewJob>,
+    /// Keys of the adjacent time buckets: their owner owns this key too.
+    pub adjacent_keys: Vec<KeyDigest>,
+    pub clash: ClashPolicy,
+    /// How long an event of this flow with the same content is a duplicate, whatever its key.
+    pub content_window: Option<Duration>,
+    pub quarantine: Option<Quarantine>,
+    /// Digest of the person whose data the body holds, if known.
+    pub contact: Option<KeyDigest>,
+}
+
+/// The parts of a [`NewEvent`] that do not follow from its normalized form.
+#[derive(Debug)]
+pub struct EventDraft<'a> {
+    pub flow: &'a str,
+    pub source: &'a Arc<str>,
+    pub expires_at: Time,
+    pub revision: &'a Arc<str>,
+    pub trace: &'a str,
+    pub fingerprint: [u8; 16],
+    /// Stored headers as a JSON object.
+    pub headers: String,
+    pub raw: Vec<u8>,
+    pub event: &'a Event,
+    pub jobs: Vec<NewJob>,
+}
+
+impl EventDraft<'_> {
+    /// Where the request of an event with this key is found.
+    pub fn raw_event_ref(flow: &str, key: &str) -> String {
+        raw_event_ref(EventId::new(KeyDigest::new(TENANT, flow, key), 0))
+    }
+}
+
+/// Where the request of an event is found.
+pub fn raw_event_ref(id: EventId) -> String {
+    format!("ledger://events/{id}/raw")
+}
+
+/// What is done with a duplicate whose content differs from the first event's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClashPolicy {
+    /// Stored and shown; nothing is done with it.
+    #[default]
+    Drop,
+    /// Accepted as an event of its own.
+    Update,
+    /// Accepted as an event of its own whose jobs are quarantined.
+    Quarantine,
+}
+
+/// Why the jobs of an event are dead letters from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    pub failure: Failure,
+}
+
+/// The request as it arrived, and the normalized event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventBody {
+    /// Stored headers as a JSON object.
+    pub headers: String,
+    pub raw: Vec<u8>,
+    /// The normalized event as JSON.
+    pub normalized: String,
+    pub decoded: DecodedEvent,
+}
+
+impl EventBody {
+    /// Approximate size in memory and on disk.
+    pub fn bytes(&self) -> usize {
+        self.headers.len() + self.raw.len() + self.normalized.len()
+    }
+}
+
+/// The decoded event of a body, cached until its first run so that the text is not parsed again. Memory only: it is never
+/// stored, a clone has none, and it does not count for equality.
+#[derive(Default)]
+pub struct DecodedEvent(Mutex<Option<Box<Event>>>);
+
+impl DecodedEvent {
+    /// Caches an event. It must equal what its text decodes to.
+    pub fn put(&self, event: Event) {
+        if let Ok(mut cached) = self.0.lock() {
+            *cached = Some(Box::new(event));
+        }
+    }
+
+    pub fn take(&self) -> Option<Event> {
+        self.0.lock().ok()?.take().map(|event| *event)
+    }
+}
+
+impl Clone for DecodedEvent {
+    fn clone(&self) -> DecodedEvent {
+        DecodedEvent::default()
+    }
+}
+
+impl PartialEq for DecodedEvent {
+    fn eq(&self, _: &DecodedEvent) -> bool {
+        true
+    }
+}
+
+impl Eq for DecodedEvent {}
+
+impl fmt::Debug for DecodedEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DecodedEvent")
+    }
+}
+
+/// A job that is accepted with its event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    pub worker: Arc<str>,
+    pub queue: Arc<str>,
+    /// Where a quarantined job lies.
+    pub dead_letter_queue: Option<Arc<str>>,
+    pub route: StepRoute,
+}
+
+impl NewJob {
+    /// A job that runs internal steps first and has no dead-letter queue.
+    pub fn new(worker: &str, queue: &str) -> NewJob {
+        NewJob { worker: worker.into(), queue: queue.into(), dead_letter_queue: None, route: StepRoute::internal() }
+    }
+
+    /// The same with a dead-letter queue.
+    pub fn or_dead_in(self, queue: &str) -> NewJob {
+        NewJob { dead_letter_queue: Some(queue.into()), ..self }
+    }
+
+    /// The same with a route.
+    pub fn routed(self, route: StepRoute) -> NewJob {
+        NewJob { route, ..self }
+    }
+}
+
+impl NewEvent {
+    /// The event of a draft: everything else follows from its normalized form. Verification, duplicates of content and
+    /// quarantine are set by the caller where they differ from the defaults.
+    pub fn new(draft: EventDraft<'_>) -> NewEvent {
+        let event = draft.event;
+        let body = EventBody {
+            headers: draft.headers,
+            raw: draft.raw,
+            normalized: serde_json::to_string(event).expect("an event has a JSON form"),
+            decoded: DecodedEvent::default(),
+        };
+        NewEvent {
+            key: KeyDigest::new(TENANT, draft.flow, &event.idempotency_key),
+            key_text: event.idempotency_key.clone(),
+            expires_at: draft.expires_at,
+            flow: Arc::from(draft.flow),
+            source: draft.source.clone(),
+            event_type: event.event_type.clone(),
+            entity: event.entity(),
+            received_at: event.audit.received_at,
+            occurred_at: event.occurred_at,
+            verified_by: None,
+            revision: draft.revision.clone(),
+            trace: draft.trace.to_owned(),
+            fingerprint: draft.fingerprint,
+            body: Arc::new(body),
+            jobs: draft.jobs,
+            adjacent_keys: vec![],
+            clash: ClashPolicy::Drop,
+            content_window: None,
+            quarantine: None,
+            contact: event.contact(),
+        }
+    }
+
+    /// A job of this event as it is accepted, due at once. The driver sets its sequence number.
+    pub fn queued(&self, job: &NewJob, id: JobId, now: Time) -> JobRecord {
+        JobRecord {
+            id,
+            seq: 0,
+            worker: job.worker.clone(),
+            queue: job.queue.clone(),
+            revision: self.revision.clone(),
+            entity: self.entity,
+            destination: job.route.destination.clone(),
+            order: job.route.order,
+            state: JobState::Queued,
+            step: 0,
+            attempts: 0,
+            attempts_total: 0,
+            term: Term::default(),
+            due_at: now,
+            verifying: false,
+            created_at: now,
+            updated_at: now,
+            finished_at: None,
+            replays: 0,
+            failure: None,
+            dead_letter_queue: None,
+            result: None,
+        }
+    }
+
+    /// This event as the first of its key under this id. The driver sets its sequence number and its jobs.
+    pub fn record(&self, id: EventId) -> EventRecord {
+        EventRecord {
+            seq: 0,
+            id,
+            generation: 0,
+            key_text: self.key_text.clone(),
+            flow: self.flow.clone(),
+            source: self.source.clone(),
+            event_type: self.event_type.clone(),
+            received_at: self.received_at,
+            persisted_at: self.received_at,
+            occurred_at: self.occurred_at,
+            expires_at: self.expires_at,
+            revision: self.revision.clone(),
+            verified_by: self.verified_by.clone(),
+            trace: self.trace.clone(),
+            first_job: JobId(0),
+            jobs: u32::try_from(self.jobs.len()).unwrap_or(u32::MAX),
+            variant_of: None,
+        }
+    }
+}
+
+/// An accepted event without its body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventRecord {
+    pub seq: EventSeq,
+    pub id: EventId,
+    /// Number of expired events that had this key before.
+    pub generation: u32,
+    pub key_text: String,
+    pub flow: Arc<str>,
+    pub source: Arc<str>,
+    pub event_type: String,
+    pub received_at: Time,
+    /// When the event became durable.
+    pub persisted_at: Time,
+    /// By the sender's own clock.
+    pub occurred_at: Option<Time>,
+    /// End of the key's lifetime.
+    pub expires_at: Time,
+    /// Configuration that the event was accepted under.
+    pub revision: Arc<str>,
+    /// Name of the secret that verified the request.
+    pub verified_by: Option<String>,
+    pub trace: String,
+    /// The ids of the event's jobs are consecutive, from this one.
+    pub first_job: JobId,
+    pub jobs: u32,
+    /// The event with the same key and other content that came before.
+    pub variant_of: Option<EventSeq>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRecord {
+    pub id: JobId,
+    /// Sequence number of its event.
+    pub seq: EventSeq,
+    pub worker: Arc<str>,
+    pub queue: Arc<str>,
+    /// Configuration that the job runs under.
+    pub revision: Arc<str>,
+    pub entity: u64,
+    /// Destination that the job calls next; empty if internal steps come first.
+    pub destination: Arc<str>,
+    /// Whether jobs of one entity keep their order there.
+    pub order: LaneOrder,
+    pub state: JobState,
+    /// The next step.
+    pub step: u32,
+    /// Attempts at this step since the last replay: what the retry policy counts.
+    pub attempts: u32,
+    /// Attempts in all, never reset.
+    pub attempts_total: u32,
+    /// Term of the owner that wrote the job last.
+    pub term: Term,
+    /// Not before this time of the steady clock.
+    pub due_at: Time,
+    /// The outcome of the last attempt must be read back first.
+    pub verifying: bool,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub finished_at: Option<Time>,
+    pub replays: u32,
+    /// The last failure.
+    pub failure: Option<Failure>,
+    pub dead_letter_queue: Option<String>,
+    pub result: Option<Arc<Value>>,
+}
+
+impl JobRecord {
+    pub fn route(&self) -> StepRoute {
+        StepRoute { destination: self.destination.clone(), order: self.order }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectRecord {
+    pub job: JobId,
+    pub step: u32,
+    /// Label of the effect: the step's id, with item and round where there are several.
+    pub step_id: String,
+    pub key: EffectKey,
+    pub action: String,
+    pub destination: String,
+    pub class: EffectClass,
+    pub state: EffectState,
+    /// Attempts in all.
+    pub attempts: u32,
+    /// Reads that did not find the effect, since the last attempt.
+    pub absent_reads: u32,
+    /// Reads in all, since the last attempt.
+    pub reads: u32,
+    pub result: Option<Arc<Value>>,
+    pub first_at: Time,
+    pub last_at: Time,
+}
+
+/// Whether an attempt called the destination or read back an earlier call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttemptKind {
+    Call,
+    Read,
+}

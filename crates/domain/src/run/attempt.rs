@@ -1,0 +1,260 @@
+//! One attempt at an external step: the intent, the call, the settlement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::guard::Guarded;
+use super::item::StepItem;
+use super::settle::AttemptResult;
+use super::{CallBatch, Command, DenialKind, JobRun, Recording, RunContext, StepCall, Waiting};
+use crate::job::{EffectState, JobId, Term};
+use crate::mutant::Mutant;
+use crate::ops::{AttemptSettlement, Begin, BeginResult, CappedBeginResult, Skip};
+use crate::outcome::{Failure, FailureClass, Outcome, Readback};
+use crate::policy::{CapReservation, PolicyDenial};
+use crate::record::AttemptKind;
+use crate::settle::{AttemptContext, NextAction, settle, settle_readback};
+use crate::time::Time;
+use crate::transition::{AttemptEnd, attempts_after, must_verify};
+use crate::unit::format_duration;
+use crate::worker::{Queue, Worker};
+
+/// An attempt under way.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    item: StepItem,
+    call: StepCall,
+    caps: Vec<CapReservation>,
+    begin: Option<Begin>,
+    started_at: Time,
+    /// Term that the job carried before the attempt.
+    job_term: Term,
+}
+
+impl JobRun {
+    /// Attempts the step, or reads back how the last attempt ended.
+    pub(super) fn attempt(&mut self, item: StepItem, with: Value, context: RunContext) -> Command {
+        if self.effects.get(item.key).is_some_and(|entry| entry.state.is_final()) {
+            return self.pass_over_finished(&item, context);
+        }
+        if !self.must_verify(&item) {
+            return self.guard(item, with, context);
+        }
+        let call = self.call(&item, with, context);
+        let command = Command::ReadBack(Box::new(call.clone()));
+        let attempt =
+            Attempt { item, call, caps: vec![], begin: None, started_at: context.at, job_term: self.job.term };
+        self.waiting = Waiting::ReadBack(Box::new(attempt));
+        command
+    }
+
+    /// Whether the outcome of an earlier attempt has to be read back before anything else.
+    fn must_verify(&self, item: &StepItem) -> bool {
+        match self.job.replays {
+            0 => self.job.verifying,
+            _ => must_verify(item.step().class, self.effects.get(item.key).map(|entry| entry.state)),
+        }
+    }
+
+    fn call(&self, item: &StepItem, with: Value, context: RunContext) -> StepCall {
+        let step = item.step();
+        let queue = self.config.pinned.as_ref().and_then(|pinned| pinned.config.queues.get(&item.worker.queue));
+        StepCall {
+            job: self.job.id,
+            action: step.action,
+            destination: step.destination.clone(),
+            with,
+            effect_key: item.key,
+            message_key: (*item.label == *step.id).then(|| self.event.key_text.clone()),
+            attempt: self.job.attempts + 1,
+            traceparent: self.traceparent(),
+            timeout: queue.map_or(Queue::VISIBILITY_TIMEOUT, |queue| queue.visibility_timeout),
+            at: context.at,
+        }
+    }
+
+    /// The policies have decided.
+    pub(super) fn guarded(&mut self, item: StepItem, with: Value, guarded: Guarded, context: RunContext) -> Command {
+        match guarded {
+            Guarded::Go(caps) => self.begin(item, with, caps, context),
+            Guarded::Refused(denial) => self.refuse(item, &denial, context),
+            Guarded::Later(until, denial) => self.put_off(until, &denial, context),
+            Guarded::Broken(failure) => self.end_without_attempt(NextAction::Die { failure }, context),
+        }
+    }
+
+    fn begin(&mut self, item: StepItem, with: Value, caps: Vec<CapReservation>, context: RunContext) -> Command {
+        let step = item.step();
+        let begin = Begin {
+            job: self.job.id,
+            n: self.job.attempts_total + 1,
+            fence: self.fence(context),
+            step: item.place,
+            step_id: item.label.clone(),
+            key: item.key,
+            class: step.class,
+            action: step.action.name(),
+            destination: step.destination.clone(),
+            at: context.at,
+        };
+        let waits = step.class.waits_for_intent(self.job.replays) && !Mutant::EffectMarkedAfterInsteadOfBefore.is_on();
+        let waits = waits || !caps.is_empty();
+        let call = self.call(&item, with, context);
+        self.job.attempts_total += 1;
+        let job_term = std::mem::replace(&mut self.job.term, context.term);
+        let attempt =
+            Attempt { item, call, caps: caps.clone(), begin: Some(begin.clone()), started_at: context.at, job_term };
+        if waits {
+            self.waiting = Waiting::Begun(Box::new(attempt));
+            return Command::Begin { begin: Box::new(begin), caps };
+        }
+        let recording = match context.record_first {
+            true => Recording::Before(Box::new(begin)),
+            false => Recording::IfSlow(Box::new(begin)),
+        };
+        self.make_call(attempt, recording)
+    }
+
+    fn make_call(&mut self, attempt: Attempt, recording: Recording) -> Command {
+        let batch = CallBatch { calls: vec![attempt.call.clone()], recording: vec![recording] };
+        self.waiting = Waiting::Called(Box::new(attempt));
+        Command::Call(batch)
+    }
+
+    /// The intent is durable, or was refused.
+    pub(super) fn begun(&mut self, attempt: Attempt, begun: CappedBeginResult, context: RunContext) -> Command {
+        match begun {
+            CappedBeginResult::Begun(BeginResult::Go) => self.make_call(attempt, Recording::Done),
+            // The effects were loaded before this one was finished.
+            CappedBeginResult::Begun(BeginResult::AlreadyApplied | BeginResult::Stale) => self.reload(),
+            CappedBeginResult::Refused(cap) => {
+                self.job.attempts_total -= 1;
+                self.job.term = attempt.job_term;
+                match attempt.caps.get(cap) {
+                    Some(cap) => self.refuse(attempt.item, &cap.refusal(), context),
+                    None => self.reload(),
+                }
+            }
+        }
+    }
+
+    /// The effect does not happen. That is recorded with the reason, and the job goes on behind it.
+    fn refuse(&mut self, item: StepItem, denial: &PolicyDenial, context: RunContext) -> Command {
+        self.notice_denial(denial, DenialKind::Refused);
+        let step = item.step();
+        let result = Arc::new(denial.to_value());
+        let skip = Skip {
+            job: self.job.id,
+            n: self.job.attempts_total,
+            fence: self.fence(context),
+            step: item.place,
+            step_id: item.label.clone(),
+            key: item.key,
+            class: step.class,
+            action: step.action.name(),
+            destination: step.destination.clone(),
+            result: Value::clone(&result),
+            at: context.at,
+        };
+        self.waiting = Waiting::Skipped(item, result, format!("{}: {}", denial.policy, denial.rule));
+        Command::Skip(Box::new(skip))
+    }
+
+    /// The destination has answered, or did not in time.
+    pub(super) fn called(
+        &mut self,
+        attempt: Attempt,
+        outcome: Outcome,
+        recorded: bool,
+        context: RunContext,
+    ) -> Command {
+        let Attempt { item, begin, started_at, .. } = attempt;
+        let settlement = AttemptSettlement {
+            step_id: item.label.clone(),
+            kind: AttemptKind::Call,
+            started_at,
+            outcome: outcome.as_str(),
+            failure: outcome.failure().cloned(),
+        };
+        let end = if matches!(outcome, Outcome::Unsure { .. }) { AttemptEnd::Unsure } else { AttemptEnd::Answered };
+        let worker = item.worker.clone();
+        let attempted = self.attempt_context(&item, &worker, self.job.attempts + 1, context);
+        let (next, health) = settle(attempted, outcome, &mut self.random);
+        let attempts = attempts_after(self.job.attempts, &next);
+        let begin = begin.filter(|_| !recorded);
+        let result = AttemptResult { item, attempt: settlement, reads: (0, 0), end, attempts, health, begin };
+        self.end_attempt(next, result, context)
+    }
+
+    /// The destination was asked how an earlier attempt ended.
+    pub(super) fn was_read_back(&mut self, attempt: Attempt, readback: Readback, context: RunContext) -> Command {
+        let Attempt { item, started_at, .. } = attempt;
+        let (absent, reads) = self.effects.get(item.key).map_or((0, 0), |entry| entry.reads);
+        let reads = (if readback == Readback::Absent { absent + 1 } else { absent }, reads + 1);
+        let (outcome, failure) = match &readback {
+            Readback::Present(_) => ("present", None),
+            Readback::Absent => ("absent", None),
+            Readback::Unreadable(failure) => ("unreadable", Some(failure.clone())),
+        };
+        let step_id = item.label.clone();
+        let settlement = AttemptSettlement { step_id, kind: AttemptKind::Read, started_at, outcome, failure };
+        let (attempts, worker) = (self.job.attempts, item.worker.clone());
+        let attempted = self.attempt_context(&item, &worker, attempts, context);
+        let (next, health) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
+        let end = AttemptEnd::Answered;
+        let result = AttemptResult { item, attempt: settlement, reads, end, attempts, health, begin: None };
+        self.end_attempt(next, result, context)
+    }
+
+    /// The effect is finished already, as after a replay: the job goes on behind it.
+    fn pass_over_finished(&mut self, item: &StepItem, context: RunContext) -> Command {
+        self.keep_attempt_output(item);
+        self.more_items = self.has_more(item);
+        let entry = self.effects.get(item.key).map(|entry| (entry.state, entry.result.clone()));
+        match entry {
+            Some((EffectState::Skipped, Some(result))) => self.settle_skip(result, String::new(), context),
+            _ => {
+                let result = self.effects.output_of(item.step(), item.key).unwrap_or_default();
+                self.end_without_attempt(NextAction::Advance { result }, context)
+            }
+        }
+    }
+
+    fn attempt_context<'p>(
+        &self,
+        item: &StepItem,
+        worker: &'p Worker,
+        attempts: u32,
+        context: RunContext,
+    ) -> AttemptContext<'p> {
+        let step = item.step();
+        AttemptContext {
+            class: step.class,
+            resend_allowed: step.resend_allowed,
+            policy: worker.retry_for(item.place),
+            attempts,
+            now: context.now,
+        }
+    }
+
+    /// The trace of the event continues; each attempt is a span of its own.
+    fn traceparent(&self) -> String {
+        format!("00-{}-{:016x}-01", self.event.trace, span(self.job.id, self.job.attempts_total + 1))
+    }
+}
+
+/// The span id of the n-th attempt of a job.
+pub fn span(job: JobId, n: u32) -> u64 {
+    ((job.0 as u64).rotate_left(20) ^ u64::from(n)).max(1)
+}
+
+/// The failure of an attempt that was given up after its time-out.
+pub fn timed_out(timeout: Duration) -> Failure {
+    Failure::new(
+        FailureClass::Retryable,
+        "attempt-timeout",
+        format!("no answer within {}, the queue's visibility timeout", format_duration(timeout)),
+    )
+}

@@ -1,0 +1,119 @@
+//! The effects of a job, as the ledger has them and as this run changed them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::event::EventId;
+use crate::job::{EffectKey, EffectState};
+use crate::outcome::Failure;
+use crate::record::EffectRecord;
+use crate::time::Time;
+use crate::worker::{OnError, Step, Worker};
+
+/// What a run needs to know of one effect.
+#[derive(Clone, Debug)]
+pub(super) struct EffectEntry {
+    pub state: EffectState,
+    pub result: Option<Arc<Value>>,
+    pub last_at: Time,
+    /// Reads that did not find the effect since the last attempt, and reads in all.
+    pub reads: (u32, u32),
+}
+
+/// The effects of a job by their keys.
+#[derive(Clone, Debug)]
+pub(super) struct JobEffects {
+    event: EventId,
+    worker: Arc<str>,
+    effects: HashMap<EffectKey, EffectEntry, foldhash::fast::FixedState>,
+}
+
+impl JobEffects {
+    pub fn new(event: EventId, worker: &Arc<str>, effects: Vec<EffectRecord>) -> JobEffects {
+        let entry = |effect: EffectRecord| EffectEntry {
+            state: effect.state,
+            result: effect.result,
+            last_at: effect.last_at,
+            reads: (effect.absent_reads, effect.reads),
+        };
+        let effects = effects.into_iter().map(|effect| (effect.key, entry(effect))).collect();
+        JobEffects { event, worker: worker.clone(), effects }
+    }
+
+    /// The effect key of a label.
+    pub fn key(&self, label: &str) -> EffectKey {
+        EffectKey::new(self.event, &self.worker, label)
+    }
+
+    /// The effect key of one item of a step.
+    pub fn item_key(&self, step: &Step, item: usize) -> EffectKey {
+        self.key(&step.label(0, Some(item)))
+    }
+
+    pub fn get(&self, key: EffectKey) -> Option<&EffectEntry> {
+        self.effects.get(&key)
+    }
+
+    pub fn put(&mut self, key: EffectKey, entry: EffectEntry) {
+        self.effects.insert(key, entry);
+    }
+
+    fn is_final(&self, label: &str) -> bool {
+        self.get(self.key(label)).is_some_and(|entry| entry.state.is_final())
+    }
+
+    /// How often the effect of this step was undone. Done again, it is another effect.
+    pub fn round(&self, worker: &Worker, place: usize) -> u32 {
+        let Some(undo) = worker.undo.iter().find(|undo| undo.undoes == Some(place)) else { return 0 };
+        (0..).find(|round| !self.is_final(&undo.label(*round, None))).unwrap_or(0)
+    }
+
+    /// Whether the effect of this step has to be undone: it is applied, or may be.
+    pub fn is_to_undo(&self, worker: &Worker, place: usize) -> bool {
+        let Some(step) = worker.steps.get(place) else { return false };
+        let entry = self.get(self.key(&step.label(self.round(worker, place), None)));
+        entry.is_some_and(|entry| matches!(entry.state, EffectState::Applied | EffectState::Unknown))
+    }
+
+    /// Whether nothing is left to do under this key.
+    pub fn is_finished(&self, step: &Step, key: EffectKey) -> bool {
+        self.get(key).is_some_and(|entry| {
+            entry.state.is_final() || (step.on_error == OnError::Continue && has_error(entry.result.as_deref()))
+        })
+    }
+
+    /// The output of a finished step, from the last round it was done in.
+    pub fn output(&self, worker: &Worker, place: usize, step: &Step) -> Option<Arc<Value>> {
+        let last = self.round(worker, place);
+        let mut keys = (0..=last).rev().map(|round| self.key(&step.label(round, None)));
+        keys.find_map(|key| self.output_of(step, key))
+    }
+
+    /// The output recorded under this key.
+    pub fn output_of(&self, step: &Step, key: EffectKey) -> Option<Arc<Value>> {
+        let entry = self.get(key)?;
+        let output = || Some(entry.result.clone().unwrap_or_default());
+        match entry.state {
+            EffectState::Applied => output(),
+            _ if self.is_finished(step, key) && has_error(entry.result.as_deref()) => output(),
+            _ => None,
+        }
+    }
+
+    /// The outputs of all items of a step; null for those that were passed over.
+    pub fn list(&self, step: &Step, items: usize) -> Value {
+        let of = |item| self.output_of(step, self.item_key(step, item)).as_deref().cloned().unwrap_or_default();
+        Value::Array((0..items).map(of).collect())
+    }
+}
+
+/// The output of a step that failed with `on_error: continue`.
+pub(super) fn error_output(failure: &Failure) -> Value {
+    json!({ "error": failure })
+}
+
+fn has_error(result: Option<&Value>) -> bool {
+    result.is_some_and(|result| result.get("error").is_some())
+}

@@ -1,0 +1,61 @@
+//! A job that was loaded as running: its attempt was interrupted, and nobody saw how it ended.
+
+use std::sync::Arc;
+
+use super::settle::Written;
+use super::{Command, JobRun, RunContext};
+use crate::job::EffectState;
+use crate::ops::{AttemptSettlement, EffectSettlement};
+use crate::random::Random;
+use crate::record::{AttemptKind, EffectRecord};
+use crate::retry::RetryPolicy;
+use crate::transition::{Interrupted, JobUpdate, interrupted_next};
+
+impl JobRun {
+    /// Settles the interrupted attempt by the rules of its effect's class: the same function decides as after a time-out.
+    pub(super) fn settle_interrupted(&mut self, context: RunContext) -> Command {
+        let intent = self.intent.take();
+        // Steps that were passed over before the attempt are not in the job's row: the job stands where the effect was begun.
+        self.job.step = intent.as_ref().map_or(self.job.step, |effect| effect.step);
+        let place = self.job.step;
+        let worker = self.worker.clone();
+        let step = worker.as_ref().and_then(|worker| worker.step_at(place));
+        let standard = RetryPolicy::standard();
+        let interrupted = Interrupted {
+            effect: intent.as_ref().map(|effect| effect.class),
+            resend_allowed: step.is_some_and(|step| step.resend_allowed),
+            policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place)),
+            attempts: self.job.attempts,
+            now: context.now,
+            at: context.at,
+        };
+        let mut random = Random::seeded(self.job.id.0 as u64 ^ context.at.0 as u64);
+        let (next, attempts) = interrupted_next(interrupted, &mut random);
+        let update = self.decided(next, attempts, context.at);
+        let written = intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update));
+        self.settle(update, written, context)
+    }
+}
+
+/// The effect is unknown, and its attempt ends as interrupted.
+fn interrupted_effect(effect: &EffectRecord, update: &JobUpdate) -> Written {
+    Written {
+        effect: Some(EffectSettlement {
+            key: effect.key,
+            step: effect.step,
+            state: EffectState::Unknown,
+            result: None,
+            absent_reads: 0,
+            reads: 0,
+        }),
+        attempt: Some(AttemptSettlement {
+            step_id: Arc::from(effect.step_id.as_str()),
+            kind: AttemptKind::Call,
+            started_at: effect.last_at,
+            outcome: "interrupted",
+            failure: update.failure.clone(),
+        }),
+        begin: None,
+        health: None,
+    }
+}

@@ -1,0 +1,69 @@
+//! Where a job waits next: the destination that it will really call.
+
+use std::sync::Arc;
+
+use super::item::{NextItem, holds};
+use super::{JobRun, StepRoute};
+use crate::template::Scope;
+use crate::time::Time;
+use crate::worker::{Step, Worker};
+
+impl StepRoute {
+    fn of(step: &Step) -> StepRoute {
+        match step.action.is_internal() {
+            true => StepRoute::internal(),
+            false => StepRoute { destination: step.destination.clone(), order: step.order },
+        }
+    }
+}
+
+/// The route of a new job: steps whose condition is false are passed over. A condition that cannot be evaluated is left to the
+/// run, which reports it.
+pub fn first_route(worker: &Worker, scope: &Scope) -> StepRoute {
+    for step in &worker.steps {
+        // A list is evaluated by the run.
+        if step.foreach.is_some() {
+            return StepRoute::of(step);
+        }
+        match holds(step, scope) {
+            Ok(true) => return StepRoute::of(step),
+            Ok(false) => {}
+            Err(_) => return StepRoute::internal(),
+        }
+    }
+    StepRoute::internal()
+}
+
+impl JobRun {
+    /// The route from the step where the job stands; `None` if no step is left to do. Steps that are passed over leave their
+    /// outputs, as in a run.
+    pub(super) fn route_ahead(&mut self, at: Time) -> Option<StepRoute> {
+        let Some(worker) = self.worker.clone() else { return Some(StepRoute::internal()) };
+        let place = self.job.step;
+        let route = self.find_route(&worker, at);
+        self.job.step = place;
+        route
+    }
+
+    fn find_route(&mut self, worker: &Arc<Worker>, at: Time) -> Option<StepRoute> {
+        while let Some(step) = worker.step_at(self.job.step) {
+            match self.next_item(worker, step, at) {
+                Ok(NextItem::Pass(output)) => {
+                    if let Some(output) = output {
+                        self.show(step, Arc::new(output));
+                    }
+                    self.job.step += 1;
+                }
+                Ok(NextItem::Do(_) | NextItem::NotBefore(_)) => return Some(StepRoute::of(step)),
+                Err(_) => return Some(StepRoute::internal()),
+            }
+        }
+        None
+    }
+
+    /// The route of the step where the job stands, whether or not its condition holds.
+    pub(super) fn route_here(&self) -> StepRoute {
+        let step = self.worker.as_ref().and_then(|worker| worker.step_at(self.job.step));
+        step.map_or_else(StepRoute::internal, StepRoute::of)
+    }
+}

@@ -1,0 +1,40 @@
+//! What the scheduler asks of the ledger: live jobs of one worker and destination.
+
+use std::sync::Arc;
+
+use crate::job::JobId;
+use crate::record::JobRecord;
+use crate::time::Time;
+
+/// Asks for live jobs of one worker whose next call goes to one destination (empty: internal steps come first).
+///
+/// A job is *deferred* if it is retrying or waiting with `due_at` later than `due_by`. A fifo job is *blocked* if its lane, the
+/// live jobs with the same destination and entity (for internal steps also the same worker), has an older deferred job.
+/// Deferred and blocked jobs are never part of the answer: they cannot run, and must not occupy memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BacklogQuery {
+    pub worker: Arc<str>,
+    pub destination: Arc<str>,
+    /// Queued and running jobs with a higher id.
+    pub after: JobId,
+    /// Retrying and waiting jobs that are due by this time of the steady clock.
+    pub due_by: Time,
+    /// At most this many of each kind.
+    pub limit: usize,
+}
+
+/// The answer to a [`BacklogQuery`], read in one snapshot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BacklogPage {
+    /// Queued and running jobs beyond `after`, ascending by id.
+    pub queued: Vec<JobRecord>,
+    /// The last id that was looked at: `after` for the next query. Blocked jobs up to here were passed over.
+    pub looked_until: JobId,
+    /// Whether there are queued jobs beyond `looked_until`.
+    pub more_queued: bool,
+    /// Retrying and waiting jobs that are due, ascending by due time, then id.
+    pub due: Vec<JobRecord>,
+    pub more_due: bool,
+    /// The earliest due time after `due_by` of a retrying or waiting job.
+    pub next_due: Option<Time>,
+}
