@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use sluice_connectors::{Connectors, OutboundSettings};
 use sluice_domain::config::Config;
-use sluice_domain::policy::Policy;
-use sluice_domain::worker::Worker;
+use sluice_domain::run::{ConfigRevision, RunConfig};
 use sluice_ledger::Ledger;
 
 use crate::config::{self, Files, SecretStore};
@@ -16,11 +15,11 @@ use crate::config::{self, Files, SecretStore};
 #[derive(Debug)]
 pub struct LoadedRevision {
     /// What it says.
-    pub config: Config,
+    pub config: Arc<Config>,
     /// Names this revision.
     pub revision: Arc<str>,
     /// The secrets that its steps use.
-    pub secrets: SecretStore,
+    pub secrets: Arc<SecretStore>,
     /// Its destinations.
     pub connectors: Connectors,
     /// Every secret that it was read with. Another one makes another `Live` of the same revision.
@@ -33,8 +32,8 @@ impl LoadedRevision {
         let connectors = Connectors::new(config.destinations.values(), &OutboundSettings::default())?;
         Ok(LoadedRevision {
             revision: Arc::from(config.revision.0.as_str()),
-            config,
-            secrets,
+            config: Arc::new(config),
+            secrets: Arc::new(secrets),
             connectors,
             seen: SecretStore::default(),
         })
@@ -43,6 +42,11 @@ impl LoadedRevision {
     /// The same, which remembers every secret that it was read with.
     pub fn read_with(self, seen: SecretStore) -> LoadedRevision {
         LoadedRevision { seen, ..self }
+    }
+
+    /// As a run needs it.
+    pub fn for_run(&self) -> ConfigRevision {
+        ConfigRevision { name: self.revision.clone(), config: self.config.clone(), secrets: self.secrets.clone() }
     }
 
     /// Whether both come from the same files and the same secrets.
@@ -125,33 +129,18 @@ impl Revisions {
         Some(live)
     }
 
-    /// The worker that does the job's steps. Which steps those are is fixed by the revision that the job was accepted
-    /// under; how often a failed one is retried follows the revision in force, so that an operator can change it.
-    pub fn worker(&self, pinned: &LoadedRevision, name: &str) -> Option<Arc<Worker>> {
-        let worker = pinned.config.workers.get(name)?;
-        let current = self.current();
-        match current.config.workers.get(name) {
-            Some(newer) if current.revision != pinned.revision && newer.retry != worker.retry => {
-                Some(Arc::new(Worker { retry: newer.retry.clone(), ..(**worker).clone() }))
-            }
-            _ => Some(worker.clone()),
-        }
+    /// The configuration of a run under this revision, which is compiled from the ledger if need be.
+    pub async fn for_run(&self, revision: &Arc<str>, ledger: &Ledger) -> RunConfig {
+        let pinned = self.get(revision, ledger).await;
+        RunConfig { pinned: pinned.map(|pinned| pinned.for_run()), active: self.current().for_run() }
     }
 
-    /// A policy by its name: the one in force if there is one, so that an operator can change it for jobs that were accepted
-    /// before; else the one that the job was accepted under.
-    pub fn policy(&self, pinned: &LoadedRevision, name: &str) -> Option<Arc<Policy>> {
-        self.current().config.policies.get(name).or_else(|| pinned.config.policies.get(name)).cloned()
-    }
-
-    /// Who reaches this destination: the revision in force if it knows it (its credentials and addresses are the
-    /// ones that work now), else the one that the job was accepted under.
-    pub fn connectors(&self, pinned: &LoadedRevision, destination: &str) -> Connectors {
+    /// The connectors to a destination: of the active revision if it has the destination, else of this one.
+    pub fn connectors(&self, revision: &Arc<str>, destination: &str) -> Connectors {
         let current = self.current();
         if current.config.destinations.contains_key(destination) {
-            current.connectors.clone()
-        } else {
-            pinned.connectors.clone()
+            return current.connectors.clone();
         }
+        self.ready(revision).unwrap_or(current).connectors.clone()
     }
 }

@@ -197,10 +197,6 @@ impl Node {
             safe_modes: safe_modes.clone(),
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
-        let interrupted = work::recover(&context).await?;
-        if interrupted > 0 {
-            tracing::info!(interrupted, "attempts that the last process did not see the end of have been settled");
-        }
         let paused = ledger.pauses().await?;
         let targets = schedule::pauses::targets(&revisions.current().config, &paused);
         let more_workers = ledger.live_workers().await?;

@@ -208,6 +208,11 @@ impl JobRun {
         &self.event
     }
 
+    /// The destination whose slot was taken.
+    pub fn destination(&self) -> &Arc<str> {
+        &self.destination
+    }
+
     /// The steps of the job, with the retry policy of the active revision.
     pub fn worker(&self) -> Option<&Arc<Worker>> {
         self.worker.as_ref()

@@ -36,7 +36,7 @@ use crate::schedule;
 pub use answer::HttpProblem;
 pub use api::{PROBLEMS, describe};
 use limit::RateLimiter;
-pub use prepare::{Prepared, RequestMeta, TENANT, job_for, prepare, prepare_all};
+pub use prepare::{Prepared, RequestMeta, TENANT, prepare, prepare_all};
 use proof_cache::ProofCache;
 use refused::Refusals;
 pub use refused::{Lately, Refused};

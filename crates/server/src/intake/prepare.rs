@@ -10,12 +10,12 @@ use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnM
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::payload;
+use sluice_domain::run::first_route;
 use sluice_domain::schema::Mismatch;
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
-use sluice_domain::worker::Worker;
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
+use sluice_ledger::{ClashPolicy, EventDraft, NewEvent, NewJob, Quarantine};
 
 use super::answer::HttpProblem;
 use super::body;
@@ -198,41 +198,34 @@ impl<'f> Request<'_, 'f> {
                 flow.enqueue.iter().collect()
             }
         };
-        let body = EventBody {
-            headers: headers.to_string(),
-            raw,
-            normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
-            ..EventBody::default()
-        };
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
-        let new =
-            self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
+        let jobs = self.jobs(&queues, &event, &mut scope);
+        let parts = Parts { key: &key, event: &event, jobs, fingerprint, headers: headers.to_string(), raw, quarantine };
+        let new = self.new_event(parts);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
     }
 
     fn new_event(&self, parts: Parts<'_>) -> NewEvent {
         let Request { live, flow, arrival } = self;
-        let Parts { key, digest, event, queues, fingerprint, body, quarantine } = parts;
-        let near = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
-        NewEvent {
-            key: digest,
-            key_text: key.text.clone(),
+        let Parts { key, event, jobs, fingerprint, headers, raw, quarantine } = parts;
+        let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
+        let new = NewEvent::new(EventDraft {
+            flow: &flow.name,
+            source: &Arc::from(flow.source.as_str()),
             expires_at: arrival.received_at + flow.idempotency.ttl,
-            flow: Arc::from(flow.name.as_str()),
-            source: Arc::from(flow.source.as_str()),
-            event_type: event.event_type.clone(),
-            entity: event.entity(),
-            received_at: arrival.received_at,
-            occurred_at: event.occurred_at,
-            verified_by: arrival.verified_by.map(str::to_owned),
-            revision: live.revision.clone(),
-            trace: arrival.trace.to_owned(),
+            revision: &live.revision,
+            trace: arrival.trace,
             fingerprint,
-            body: Arc::new(body),
-            jobs: jobs(live, queues, &event.event_type),
-            adjacent_keys: key.near.iter().map(near).collect(),
+            headers,
+            raw,
+            event,
+            jobs,
+        });
+        NewEvent {
+            verified_by: arrival.verified_by.map(str::to_owned),
+            adjacent_keys: key.near.iter().map(adjacent).collect(),
             clash: match flow.idempotency.on_clash {
                 OnClash::Drop => ClashPolicy::Drop,
                 OnClash::Update => ClashPolicy::Update,
@@ -244,8 +237,26 @@ impl<'f> Request<'_, 'f> {
                 ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::SECOND_NET),
             },
             quarantine,
-            contact: event.contact(),
+            ..new
         }
+    }
+
+    /// One job for each worker of these queues, and one for each playbook of this type of event.
+    fn jobs(&self, queues: &[&Enqueue], event: &Event, scope: &mut Scope) -> Vec<NewJob> {
+        let config = &self.live.config;
+        let by_queue = queues.iter().flat_map(|enqueue| config.consumers(&enqueue.queue));
+        let mut jobs: Vec<NewJob> = Vec::new();
+        for worker in by_queue.chain(config.playbooks(&event.event_type)) {
+            // The route of a worker without conditions needs no scope.
+            if worker.steps.first().is_some_and(|step| step.condition.is_some()) && scope.get("event").is_none() {
+                scope.set("event", event.to_scope());
+            }
+            let job = worker.new_job().routed(first_route(worker, scope));
+            if worker.on.is_none() || !jobs.contains(&job) {
+                jobs.push(job);
+            }
+        }
+        jobs
     }
 
     fn mismatch(&self, payload: &Value) -> Option<Flaw> {
@@ -281,35 +292,13 @@ impl<'f> Request<'_, 'f> {
     }
 }
 
-/// One job for each worker of these queues, and one for each playbook of this type of event.
-fn jobs(live: &LoadedRevision, queues: &[&Enqueue], event_type: &str) -> Vec<NewJob> {
-    let by_queue = queues.iter().flat_map(|enqueue| live.config.consumers(&enqueue.queue));
-    let mut jobs: Vec<NewJob> = Vec::new();
-    for worker in by_queue.chain(live.config.playbooks(event_type)) {
-        let job = job_for(worker);
-        if worker.on.is_none() || !jobs.contains(&job) {
-            jobs.push(job);
-        }
-    }
-    jobs
-}
-
-/// A job of this worker.
-pub fn job_for(worker: &Worker) -> NewJob {
-    NewJob {
-        worker: Arc::from(worker.name.as_str()),
-        queue: Arc::from(worker.queue.as_str()),
-        dead_letter_queue: worker.retry.dead_letter_queue.clone(),
-    }
-}
-
 struct Parts<'p> {
     key: &'p DerivedKey,
-    digest: KeyDigest,
     event: &'p Event,
-    queues: &'p [&'p Enqueue],
+    jobs: Vec<NewJob>,
     fingerprint: [u8; 16],
-    body: EventBody,
+    headers: String,
+    raw: Vec<u8>,
     quarantine: Option<Quarantine>,
 }
 

@@ -290,7 +290,7 @@ impl Operator {
         }
         subject.pinned = pinned;
         let before = self.revisions.get(&Arc::from(Revision::of(running.iter()).0), &self.ledger).await;
-        let side = Side { files: running, config: before.as_ref().map(|live| &live.config) };
+        let side = Side { files: running, config: before.as_ref().map(|live| &*live.config) };
         let plan = plan(side, (&candidate.files, &candidate.live.config), &subject);
         Ok(Plan { warnings, ..plan })
     }

@@ -12,6 +12,7 @@ use sluice_domain::policy::{ContactFacts, RuleResult};
 use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
+use sluice_domain::run::{DryRunOutput, dry_run, fill, items, scope_of};
 use sluice_domain::verify::SecretValue;
 use sluice_domain::worker::{Step, Worker};
 use sluice_ledger::NewJob;
@@ -21,7 +22,6 @@ use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::revisions::LoadedRevision;
-use crate::work::{DryRunOutput, dry_run, filled, items, scope_of};
 
 /// Stands for the trace that an accepted event would be given.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
@@ -36,7 +36,7 @@ pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, 
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
-    let scope = match scope_of(live, &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
+    let scope = match scope_of(&live.for_run(), &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
         Ok(scope) => scope,
         Err(failure) => {
             report.problem = Some(cover.text(&failure.message));
@@ -209,7 +209,7 @@ impl DryRun<'_> {
     /// What a step that stays inside would come to.
     fn inside(&self, step: &Step) -> Result<DryRunOutput, String> {
         let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
-        dry_run(self.live, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
+        dry_run(&self.live.config, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
     }
 
     /// The steps whose outputs the message of a step reads.
@@ -227,7 +227,7 @@ impl DryRun<'_> {
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
         let with = step.with.render(&self.scope, &self.secrets).map(|with| with.unwrap_or(Value::Null));
         let with =
-            with.and_then(|with| filled(&self.live.config.messages, self.worker, step.action, &self.scope, with));
+            with.and_then(|with| fill(&self.live.config.messages, self.worker, step.action, &self.scope, with));
         let with = with.map_err(|problem| problem.to_string())?;
         let key = self.scope.get("event").and_then(|event| event.get("idempotency_key")).and_then(Value::as_str);
         let traceparent = format!("00-{TRACE}-0000000000000001-01");
