@@ -67,6 +67,7 @@ impl JobRun {
             destination: step.destination.clone(),
             with,
             effect_key: item.key,
+            label: item.label.clone(),
             message_key: (*item.label == *step.id).then(|| self.event.key_text.clone()),
             attempt: self.job.attempts + 1,
             traceparent: self.traceparent(),

@@ -128,6 +128,8 @@ pub struct StepCall {
     /// Rendered parameters. They hold secrets and personal data.
     pub with: Value,
     pub effect_key: EffectKey,
+    /// Label of the effect: the step's id, with item and round where there are several.
+    pub label: Arc<str>,
     /// The event's own key where the effect may be known by it; items of a list and repeated rounds have only their own.
     pub message_key: Option<String>,
     /// From 1, since the job was last replayed.
