@@ -107,7 +107,7 @@ fn destinations_are_read_with_their_secrets_inside() {
     let DestinationKind::Smtp(mail) = kind("mail") else { panic!("mail is an smtp") };
     assert_eq!((mail.port, mail.tls, mail.login.as_ref().unwrap().user.as_str()), (587, SmtpTls::StartTls, "ann"));
     let DestinationKind::Slack(chat) = kind("chat") else { panic!("chat is a slack") };
-    assert!(matches!(&chat.way, SlackTransport::Token(token) if token.expose() == "hunter2-SLACK"));
+    assert!(matches!(&chat.transport, SlackTransport::Token(token) if token.expose() == "hunter2-SLACK"));
     assert_eq!(chat.base_url, "https://slack.com/api");
     let DestinationKind::Script(script) = kind("script") else { panic!("script is there without being declared") };
     assert_eq!(script.directory, Path::new("/etc/shop"));

@@ -130,7 +130,7 @@ fn a_question_in_slack_is_a_step_of_its_own_before_the_one_that_waits() {
 #[test]
 fn safe_mode_is_read() {
     let mode = good().workers["cart-recovery"].safe_mode.clone();
-    assert_eq!((mode.lasts, mode.policy.as_deref(), mode.hold), (Duration::from_secs(3600), Some("careful"), false));
+    assert_eq!((mode.duration, mode.policy.as_deref(), mode.hold), (Duration::from_secs(3600), Some("careful"), false));
     assert_eq!(mode.templates["cart_v3"], "cart_short");
     let rate = RateRule { over_percent: 20.0, window: Duration::from_secs(300), calls_min: 20 };
     assert_eq!(mode.when, [Trigger::Breaker("mail".into()), Trigger::ErrorRate(rate)]);

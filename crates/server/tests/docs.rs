@@ -174,7 +174,7 @@ fn problems_of_the_intake() -> BTreeSet<(String, String)> {
             add(400, code);
         }
     }
-    for (between, code) in quoted_after(&compact("crates/domain/src/verify/refusal.rs"), "Refusal::") {
+    for (between, code) in quoted_after(&compact("crates/domain/src/verify/error.rs"), "VerifyError::") {
         if between.ends_with("=>") {
             add(401, code);
         }

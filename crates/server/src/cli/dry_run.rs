@@ -111,11 +111,11 @@ impl Try {
 
     /// The key, and what each of its parts was in this request.
     fn key(&self, flow: &Flow, prepared: &Prepared<'_>) -> KeyReport {
-        let Explanation { strategy, parts, passed_over } = prepared.key.explain(&flow.idempotency.strategies);
+        let Explanation { strategy, parts, skipped } = prepared.key.explain(&flow.idempotency.strategies);
         KeyReport {
             strategy,
             parts: parts.into_iter().map(|PartValue { part, value }| PartReport { from: part, value }).collect(),
-            passed_over,
+            passed_over: skipped,
             text: self.cover().text(&prepared.key.text),
             kept_for: format_duration(flow.idempotency.ttl),
         }

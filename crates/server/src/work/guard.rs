@@ -97,7 +97,7 @@ impl JobRun<'_> {
         };
         let purposes: Vec<Arc<str>> = policy.purposes().cloned().collect();
         let known = match &contact {
-            Some(contact) if policy.asks_suppression() || !purposes.is_empty() => {
+            Some(contact) if policy.reads_suppression() || !purposes.is_empty() => {
                 self.context.ledger.contact_facts(contact.digest(), policy.channel.clone(), purposes).await?
             }
             _ => ContactFacts::default(),

@@ -24,7 +24,7 @@ pub fn scope_of(
     let mut scope = Scope::new();
     // Most steps read the event alone.
     let kept = body.clone();
-    scope.set_later("headers", move || {
+    scope.set_lazy("headers", move || {
         serde_json::from_str(&kept.headers).map_err(|error| TemplateProblem(unreadable("headers", &error)))
     });
     let flow = live.config.flows.get(&*event.flow);
@@ -63,7 +63,7 @@ pub fn scope_of(
                     .map_err(|error| stored(unreadable("normalized event", &error)))?,
             };
             let kept = body.clone();
-            scope.set_later("body", move || {
+            scope.set_lazy("body", move || {
                 serde_json::from_slice(&kept.raw).map_err(|error| TemplateProblem(unreadable("body", &error)))
             });
             normalized

@@ -27,7 +27,7 @@ pub(super) fn perform(step: &Step, with: &Value, scope: &Scope) -> InternalOutco
         },
     };
     match dedup(scope, &fields, width) {
-        Ok(key) => InternalOutcome::Done(json!({ "key": key.text, "near": key.near })),
+        Ok(key) => InternalOutcome::Done(json!({ "key": key.text, "adjacent": key.adjacent })),
         Err(problem) => {
             let message = format!("step `{}`: {problem}", step.id);
             InternalOutcome::Die(Failure::new(FailureClass::Mapping, "dedup-key", message))
@@ -36,10 +36,10 @@ pub(super) fn perform(step: &Step, with: &Value, scope: &Scope) -> InternalOutco
 }
 
 /// The keys beside this one, if an earlier step made it.
-pub(super) fn near(scope: &Scope, key: &str) -> Vec<String> {
+pub(super) fn adjacent(scope: &Scope, key: &str) -> Vec<String> {
     let steps = scope.get("steps").and_then(Value::as_object).into_iter().flatten();
     let mut outputs = steps.map(|(_, step)| &step["output"]);
-    let made = outputs.find(|output| output["key"].as_str() == Some(key) && output["near"].is_array());
-    let near = made.and_then(|output| output["near"].as_array()).into_iter().flatten();
-    near.filter_map(Value::as_str).map(str::to_owned).collect()
+    let made = outputs.find(|output| output["key"].as_str() == Some(key) && output["adjacent"].is_array());
+    let adjacent = made.and_then(|output| output["adjacent"].as_array()).into_iter().flatten();
+    adjacent.filter_map(Value::as_str).map(str::to_owned).collect()
 }

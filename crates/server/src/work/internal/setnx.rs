@@ -31,7 +31,10 @@ pub(super) async fn perform(
     let note = run.note(inside.step, inside.turn, EffectState::Applied, Value::Null);
     let mark = Mark {
         key: KeyDigest::new(TENANT, &scope, &key),
-        adjacent: dedup_key::near(inside.scope, &key).iter().map(|near| KeyDigest::new(TENANT, &scope, near)).collect(),
+        adjacent: dedup_key::adjacent(inside.scope, &key)
+            .iter()
+            .map(|adjacent| KeyDigest::new(TENANT, &scope, adjacent))
+            .collect(),
         store,
         event: run.event.id,
         expires_at: note.at + ttl,
