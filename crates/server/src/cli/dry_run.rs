@@ -26,7 +26,7 @@ use report::{EventReport, KeyReport, PartReport, QueueReport, Report};
 Personal data is masked unless --reveal; secrets are *** always. Exit code 1: it would be refused, kept for a person, or die.\n\n\
 Examples:\n  sluice try website-leads lead.json\n  sluice try /in/website - < lead.json\n  sluice try website-leads lead.json --header 'Idempotency-Key: 42' --json"
 )]
-pub(super) struct Try {
+pub struct Try {
     /// The flow, by its name or its path
     flow: String,
     /// The payload, as JSON or as the form that the sender posts; - reads standard input

@@ -85,19 +85,36 @@ pub fn scope_of(
 mod tests {
     use super::*;
     use sluice_domain::event::EventId;
-    use sluice_simulator::traffic::{Traffic, TrafficSettings};
+    use sluice_domain::time::Time;
 
-    use crate::harness::{Leads, LeadsTo};
+    use crate::config::{EnvironmentThenFiles, Files};
+    use crate::intake::{RequestMeta, prepare};
+
+    const CONFIG: &str = "
+name: leads
+triggers: [{ http: { path: /in, idempotency: { key_from: body.id }, verify: none } }]
+event:
+  type: lead.created
+  identity: { email: \"{{ body.email | lower }}\" }
+  attributes: { company: body.company }
+steps: [{ queue: leads }]
+queues: [leads]
+";
 
     #[test]
-    fn the_first_run_sees_what_every_other_run_reads() {
-        let directory = tempfile::tempdir().unwrap();
-        let leads = Leads::write(directory.path(), LeadsTo::Sink("http://127.0.0.1:1")).unwrap();
-        let live = crate::run::load(&leads.settings()).unwrap().live;
-        let traffic = Traffic::plan(TrafficSettings { leads: 8, ..TrafficSettings::default() });
+    fn later_runs_see_the_same_event_as_the_first_run() {
+        let files = Files::from_texts([("flow.yml", CONFIG)]);
+        let (live, _) = crate::run::ready(&files, &EnvironmentThenFiles::new(".")).unwrap();
+        let flow = &live.config.flows["leads"];
         for n in 0..8 {
-            let new = leads.sender().unwrap().prepare(&traffic.body(n)).unwrap();
-            // Not the first of its key, so it is found elsewhere than was thought at the door.
+            let body = format!(r#"{{"id": "lead-{n}", "email": "Ada{n}@Example.com", "company": "Engines"}}"#);
+            let request = RequestMeta { received_at: Time(1_000), verified_by: None, trace: "" };
+            let headers = hyper::HeaderMap::from_iter([(
+                hyper::header::CONTENT_TYPE,
+                hyper::header::HeaderValue::from_static("application/json"),
+            )]);
+            let new = prepare(&live, flow, &headers, body.as_bytes(), request).unwrap().into_new().1;
+            // Not the first event of its key: its id differs from the one that intake expected.
             let event = new.record(EventId::new(new.key, 1));
             let seen = || scope_of(&live, &event, &new.body, "leads").unwrap().get("event").unwrap().to_string();
             let (first, later) = (seen(), seen());
