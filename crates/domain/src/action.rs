@@ -64,7 +64,7 @@ pub struct Parameter {
     /// The key.
     pub name: &'static str,
     /// What its value may be.
-    pub shape: ParameterType,
+    pub value_type: ParameterType,
     /// Whether it must be there.
     pub required: bool,
     /// One sentence for the reference.
@@ -94,8 +94,8 @@ pub enum ParameterType {
     Number,
 }
 
-const fn parameter(name: &'static str, shape: ParameterType, required: bool, about: &'static str) -> Parameter {
-    Parameter { name, shape, required, about }
+const fn parameter(name: &'static str, value_type: ParameterType, required: bool, about: &'static str) -> Parameter {
+    Parameter { name, value_type, required, about }
 }
 
 impl Action {
@@ -189,7 +189,9 @@ impl Action {
     /// incoming webhook.
     pub fn class_at(self, with: &Value, destination: &DestinationKind) -> EffectClass {
         match destination {
-            DestinationKind::Slack(SlackDestination { way: SlackTransport::Webhook(_), .. }) => EffectClass::Blind,
+            DestinationKind::Slack(SlackDestination { transport: SlackTransport::Webhook(_), .. }) => {
+                EffectClass::Blind
+            }
             _ => self.class(with),
         }
     }
@@ -232,8 +234,9 @@ mod tests {
 
     #[test]
     fn nothing_is_read_back_from_behind_a_webhook() {
-        let at = |way| {
-            let there = DestinationKind::Slack(SlackDestination { base_url: String::new(), way, signing_secret: None });
+        let at = |transport| {
+            let there =
+                DestinationKind::Slack(SlackDestination { base_url: String::new(), transport, signing_secret: None });
             Action::SlackPost.class_at(&json!({"text": "x"}), &there)
         };
         assert_eq!(at(SlackTransport::Webhook("https://hooks.example/x".into())), EffectClass::Blind);

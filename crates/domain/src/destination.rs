@@ -195,7 +195,7 @@ pub struct SlackDestination {
     /// Where its API is, without a slash at the end.
     pub base_url: String,
     /// How messages get there.
-    pub way: SlackTransport,
+    pub transport: SlackTransport,
     /// What Slack signs pressed buttons with.
     pub signing_secret: Option<SecretValue>,
 }

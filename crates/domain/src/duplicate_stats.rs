@@ -1,4 +1,4 @@
-//! How late a source repeats itself, and the lifetime that its keys need for that.
+//! How late a source duplicates itself, and the lifetime that its keys need for that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,11 +30,11 @@ pub fn upper_bound(bucket: u32) -> Duration {
     Duration::from_millis(u64::try_from(end - 1).unwrap_or(u64::MAX))
 }
 
-/// How often so many repeats came so late, and what follows from it.
+/// How often so many duplicates came so late, and what follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DuplicateStats {
     /// Repeats in all, those after expiry among them.
-    pub repeats: u64,
+    pub duplicates: u64,
     /// Those that came when their key had expired: each was taken for a new event.
     pub after_expiry: u64,
     /// How many came at most this late after the first, and later than the line before says.
@@ -57,10 +57,10 @@ impl DuplicateStats {
             *counts.entry(*bucket).or_default() += count;
         }
         counts.retain(|_, count| *count > 0);
-        let repeats = counts.values().sum();
-        let within_permille = |permille: u64| percentile(&counts, repeats, permille);
+        let duplicates = counts.values().sum();
+        let within_permille = |permille: u64| percentile(&counts, duplicates, permille);
         DuplicateStats {
-            repeats,
+            duplicates,
             after_expiry: after_expiry.values().sum(),
             p50: within_permille(500),
             p99: within_permille(990),
@@ -131,7 +131,7 @@ mod tests {
         let within =
             BTreeMap::from([(bucket(Duration::from_secs(2)), 990), (bucket(29 * HOUR), 9), (bucket(100 * HOUR), 1)]);
         let stats = DuplicateStats::new(&within, &BTreeMap::new());
-        assert_eq!((stats.repeats, stats.after_expiry), (1000, 0));
+        assert_eq!((stats.duplicates, stats.after_expiry), (1000, 0));
         assert!(stats.p50.unwrap() < Duration::from_secs(3) && stats.p99 == stats.p50, "{stats:?}");
         let ttl = stats.suggested_ttl.unwrap();
         assert!(ttl > 29 * HOUR && ttl < 37 * HOUR, "{ttl:?}");
@@ -143,7 +143,7 @@ mod tests {
         let within = BTreeMap::from([(bucket(HOUR), 5)]);
         let late = BTreeMap::from([(bucket(72 * HOUR), 5)]);
         let stats = DuplicateStats::new(&within, &late);
-        assert_eq!((stats.repeats, stats.after_expiry, stats.lateness.len()), (10, 5, 2));
+        assert_eq!((stats.duplicates, stats.after_expiry, stats.lateness.len()), (10, 5, 2));
         assert!(stats.suggested_ttl.unwrap() > 72 * HOUR);
     }
 

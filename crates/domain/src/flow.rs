@@ -121,7 +121,7 @@ impl PayloadRules {
 pub enum OnMismatch {
     /// Refused if it came alone; kept for a person if it came with others, so that they need not come again.
     #[default]
-    AsItCame,
+    RejectUnlessBatch,
     /// Refused, together with whatever came with it.
     Reject,
     /// Kept, and its jobs wait for a person.
@@ -138,7 +138,7 @@ pub struct Idempotency {
     /// Fields that may differ between two deliveries of one event.
     pub volatile: Vec<Path>,
     /// For how long the same content is taken for a repeat although its key is another.
-    pub second_net: ContentDedup,
+    pub content_window: ContentDedup,
     /// What is done with a repeat whose content is another.
     pub on_clash: OnClash,
 }
@@ -148,13 +148,13 @@ impl Idempotency {
     /// to repeat an event by itself, and than most people wait before pressing "resend".
     pub const TTL: Duration = Duration::from_secs(30 * 86_400);
     /// For how long the second net looks back, unless the flow says otherwise.
-    pub const SECOND_NET: Duration = Duration::from_secs(15 * 60);
+    pub const CONTENT_WINDOW: Duration = Duration::from_secs(15 * 60);
 }
 
 /// For how long the same content is taken for a repeat although its key is another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentDedup {
-    /// For [`Idempotency::SECOND_NET`], where the key is the content or a fallback. Where it is the first strategy's, the
+    /// For [`Idempotency::CONTENT_WINDOW`], where the key is the content or a fallback. Where it is the first strategy's, the
     /// sender has said what is one and what is two.
     #[default]
     WithoutOwnId,

@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::digest::{DigestContext, write_parts};
 
-pub use dedup::{DedupKey, DedupProblem, dedup, names_a_moment};
+pub use dedup::{DedupKey, DedupProblem, dedup, is_time_field};
 pub use fingerprint::{fingerprint, fingerprint_digest};
 pub use strategy::{
     DerivedKey, Explanation, KEY_BYTES_MAX, KeyContext, KeyPart, KeyProblem, KeyStrategy, PartValue, derive,

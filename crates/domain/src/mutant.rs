@@ -61,7 +61,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Those of the ledger on disk, which the simulation does not have.
-    pub const OF_THE_DISK: [Mutant; 3] =
+    pub const DISK: [Mutant; 3] =
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Every other one.

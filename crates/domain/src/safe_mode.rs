@@ -21,17 +21,23 @@ pub struct SafeMode {
     /// What turns it on.
     pub when: Vec<Trigger>,
     /// For how long a trigger, or a person who does not say, turns it on.
-    pub lasts: Duration,
+    pub duration: Duration,
 }
 
 impl SafeMode {
     /// For how long, unless the worker says otherwise.
-    pub const LASTS: Duration = Duration::from_secs(30 * 60);
+    pub const DEFAULT_DURATION: Duration = Duration::from_secs(30 * 60);
 }
 
 impl Default for SafeMode {
     fn default() -> SafeMode {
-        SafeMode { templates: BTreeMap::new(), policy: None, hold: false, when: vec![], lasts: SafeMode::LASTS }
+        SafeMode {
+            templates: BTreeMap::new(),
+            policy: None,
+            hold: false,
+            when: vec![],
+            duration: SafeMode::DEFAULT_DURATION,
+        }
     }
 }
 

@@ -94,7 +94,7 @@ fn problem() -> Option<String> {
 #[test]
 fn every_mistake_of_the_ledger_on_disk_is_noticed_and_without_one_nothing_is() {
     assert_eq!(problem(), None);
-    for mutant in Mutant::OF_THE_DISK {
+    for mutant in Mutant::DISK {
         let noticed = mutant.while_on_everywhere(problem);
         println!("{mutant:?}: {noticed:?}");
         assert!(noticed.is_some(), "{mutant:?}");

@@ -7,14 +7,10 @@
 //! A folder is a room. Rooms meet in the ledger, or through a handle that the other room's `mod.rs` declares. Only
 //! [`run`] knows every room.
 
-pub mod bench;
 pub mod change;
-pub mod chaos;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod demo;
-pub mod harness;
 pub mod intake;
 pub mod maintain;
 pub mod observe;
@@ -26,5 +22,3 @@ pub mod safe_mode;
 pub mod schedule;
 pub mod unclean_shutdown;
 pub mod work;
-
-//TMP pub use sluice_simulation as simulate;

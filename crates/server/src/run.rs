@@ -145,15 +145,19 @@ pub fn ready(
 }
 
 impl Node {
-    /// Starts every room. When it answers, the node accepts events.
+    /// Starts every component. When it returns, the node accepts events.
     pub async fn start(settings: NodeSettings) -> Result<Node, StartError> {
+        Node::start_with_clock(settings, Clock::start()).await
+    }
+
+    /// Like [`Node::start`], with a clock other than the system's. For fault injection.
+    pub async fn start_with_clock(settings: NodeSettings, clock: Clock) -> Result<Node, StartError> {
         if !settings.admin.ip().is_loopback() && settings.admin_token.is_none() {
             return Err(StartError::AdminOpen(settings.admin));
         }
         let begun = install::finish(&settings.config)?;
         let LoadedConfig { live, files, secrets, warnings } = load(&settings)?;
         warn_of(&warnings);
-        let clock = Clock::start();
         let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::SchedulerHandle::new();
         let (fail, failed) = watch::channel(false);

@@ -87,7 +87,7 @@ impl SafeModes {
 
     /// Unless it is on for longer already.
     async fn turn_on(&self, worker: &Worker, reason: String, now: Time) {
-        let until = now + worker.safe_mode.lasts;
+        let until = now + worker.safe_mode.duration;
         let soon = until - Duration::from_secs(1);
         if self.modes.load().workers.get(&worker.name).is_some_and(|known| *known >= soon) {
             return;

@@ -50,7 +50,7 @@ impl fmt::Debug for Way {
 impl Target {
     /// Prepares a destination, or says which of its keys is wrong.
     pub(crate) fn new(destination: &SlackDestination) -> Result<Target, String> {
-        match &destination.way {
+        match &destination.transport {
             SlackTransport::Webhook(secret) => {
                 let url = Url::parse(secret.expose()).map_err(|_| "webhook_url: is not a URL".to_owned())?;
                 if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -167,7 +167,12 @@ mod tests {
     use super::*;
 
     fn target(way: SlackTransport) -> Target {
-        Target::new(&SlackDestination { base_url: "https://slack.com/api".into(), way, signing_secret: None }).unwrap()
+        Target::new(&SlackDestination {
+            base_url: "https://slack.com/api".into(),
+            transport: way,
+            signing_secret: None,
+        })
+        .unwrap()
     }
 
     #[test]
@@ -218,7 +223,8 @@ mod tests {
             ("", SlackTransport::Webhook("hooks.slack.com/services".into()), "webhook_url: "),
         ] {
             let problem =
-                Target::new(&SlackDestination { base_url: base_url.into(), way, signing_secret: None }).unwrap_err();
+                Target::new(&SlackDestination { base_url: base_url.into(), transport: way, signing_secret: None })
+                    .unwrap_err();
             assert!(problem.starts_with(expected), "{problem}");
         }
     }

@@ -18,7 +18,7 @@ fn with_token(slack: &Slack, token: &str) -> Connectors {
     let way = SlackTransport::Token(token.into());
     connectors([(
         "there",
-        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
+        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), transport: way, signing_secret: None }),
     )])
 }
 
@@ -26,7 +26,7 @@ fn behind_webhook(slack: &Slack) -> Connectors {
     let way = SlackTransport::Webhook(slack.webhook_url().into());
     connectors([(
         "there",
-        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
+        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), transport: way, signing_secret: None }),
     )])
 }
 

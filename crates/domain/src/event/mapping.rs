@@ -141,7 +141,7 @@ impl EventMapping {
             Some(template) => match value("occurred_at", template)? {
                 None | Some(Value::Null) => None,
                 // What is known of a sender in general must not turn away the event that differs.
-                Some(at) if matches!(template, Template::Ways(_)) => read_time(&at),
+                Some(at) if matches!(template, Template::Coalesce(_)) => read_time(&at),
                 Some(at) => Some(read_time(&at).ok_or_else(|| MappingProblem::Value {
                     at: "occurred_at".into(),
                     message: format!("{at} is not a time; RFC 3339 text or a Unix time in seconds or milliseconds is"),

@@ -6,7 +6,7 @@ use super::{Audit, Event};
 
 /// Values in an event that is kept at hand. It bounds the memory that it takes beyond its texts, and stays below the depth to
 /// which JSON is read.
-const AT_HAND_VALUES_MAX: usize = 100;
+const CACHEABLE_VALUES_MAX: usize = 100;
 
 impl Event {
     /// What expressions see as `event`: the fields of the shape, and the members of identity and attributes
@@ -54,8 +54,8 @@ impl Event {
     }
 
     /// The event as it is read again from its JSON text, to be kept at hand instead. `None` if it is too large for that.
-    pub fn as_read(self) -> Option<Event> {
-        let mut left = AT_HAND_VALUES_MAX;
+    pub fn into_cacheable(self) -> Option<Event> {
+        let mut left = CACHEABLE_VALUES_MAX;
         let mut values = self.identity.values().chain(self.attributes.values()).chain(self.routing.values());
         values.all(|value| fits(value, &mut left)).then_some(self)
     }
@@ -153,7 +153,7 @@ mod tests {
         fn an_event_at_hand_is_seen_as_its_text_would_be(event in event()) {
             let text = serde_json::to_string(&event).unwrap();
             let read = Event::scope_of_text(&text, event.audit.raw_event_ref.clone()).unwrap();
-            if let Some(at_hand) = event.as_read() {
+            if let Some(at_hand) = event.into_cacheable() {
                 let seen = at_hand.into_scope();
                 prop_assert_eq!(told(&seen), told(&read));
                 prop_assert_eq!(seen, read);
@@ -182,7 +182,7 @@ mod tests {
             routing: Map::new(),
             audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: String::new() },
         };
-        assert!(of(AT_HAND_VALUES_MAX).as_read().is_some());
-        assert!(of(AT_HAND_VALUES_MAX + 1).as_read().is_none());
+        assert!(of(CACHEABLE_VALUES_MAX).into_cacheable().is_some());
+        assert!(of(CACHEABLE_VALUES_MAX + 1).into_cacheable().is_none());
     }
 }

@@ -1,11 +1,11 @@
-//! A key that a step of a worker makes of an event: the same parts, escapes and stretches of time as in the key of a request.
+//! A key that a step of a worker makes of an event: the same parts, escapes and time buckets as in the key of a request.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::KEY_BYTES_MAX;
-use super::strategy::{Found, is_phone, stretch, stretches};
+use super::strategy::{Found, bucket_label, bucket_starts, is_phone};
 use crate::event::{read_time, scalar};
 use crate::normalize;
 use crate::template::{Expression, Scope};
@@ -17,7 +17,7 @@ pub struct DedupKey {
     /// As a person can read it. Holds no personal data but as a digest.
     pub text: String,
     /// The same in the neighbouring stretch of time.
-    pub near: Vec<String>,
+    pub adjacent: Vec<String>,
 }
 
 /// Why there is no key.
@@ -28,52 +28,50 @@ pub enum DedupProblem {
     Missing(String),
     /// A field has a list or a map for a value.
     #[error("the field `{0}` is a list or a map, and a key is made of single values")]
-    NoScalar(String),
+    NotAScalar(String),
     /// A field should be a moment.
     #[error("the field `{field}` should be a moment, and `{value}` is none")]
-    NoMoment {
+    NotATime {
         /// Its name.
         field: String,
         /// What it says.
         value: String,
     },
-    /// There is nothing to cut into stretches.
-    #[error(
-        "none of the fields is a moment, so nothing can be cut into stretches of time; add one, such as occurred_at"
-    )]
-    NoMomentAtAll,
+    /// There is nothing to cut into buckets.
+    #[error("none of the fields is a moment, so nothing can be cut into time buckets; add one, such as occurred_at")]
+    NoTimeField,
     /// A key over this length is a mistake.
     #[error("the key has {0} bytes; {KEY_BYTES_MAX} are allowed")]
     TooLong(usize),
 }
 
 /// Whether a field of this name is a moment.
-pub fn names_a_moment(field: &str) -> bool {
+pub fn is_time_field(field: &str) -> bool {
     let name = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
     name == "timestamp" || name.ends_with("_at")
 }
 
 enum Part {
     Text(String),
-    Moment(Time),
+    Time(Time),
 }
 
 /// Makes the key of these fields. Only what the sender said counts, never when it arrived: two deliveries of one event
 /// must have one key.
 pub fn dedup(scope: &Scope, fields: &[String], width: Option<Duration>) -> Result<DedupKey, DedupProblem> {
     let parts = fields.iter().map(|field| part(scope, field)).collect::<Result<Vec<_>, _>>()?;
-    let moments = parts.iter().filter(|part| matches!(part, Part::Moment(_))).count();
+    let moments = parts.iter().filter(|part| matches!(part, Part::Time(_))).count();
     if width.is_some() && moments == 0 {
-        return Err(DedupProblem::NoMomentAtAll);
+        return Err(DedupProblem::NoTimeField);
     }
     let text = compose(&parts, width, None);
-    let near = match width {
+    let adjacent = match width {
         Some(_) => (0..moments).map(|moved| compose(&parts, width, Some(moved))).collect(),
         None => vec![],
     };
     match text.len() {
         length if length > KEY_BYTES_MAX => Err(DedupProblem::TooLong(length)),
-        _ => Ok(DedupKey { text, near }),
+        _ => Ok(DedupKey { text, adjacent }),
     }
 }
 
@@ -84,10 +82,10 @@ fn compose(parts: &[Part], width: Option<Duration>, moved: Option<usize>) -> Str
     for part in parts {
         match (part, width) {
             (Part::Text(text), _) => found.push(text.clone()),
-            (Part::Moment(moment), None) => found.push(moment.to_string()),
-            (Part::Moment(moment), Some(width)) => {
-                let (own, neighbour) = stretches(*moment, width);
-                found.push(stretch(if moved == Some(place) { neighbour } else { own }, width));
+            (Part::Time(moment), None) => found.push(moment.to_string()),
+            (Part::Time(moment), Some(width)) => {
+                let (own, neighbour) = bucket_starts(*moment, width);
+                found.push(bucket_label(if moved == Some(place) { neighbour } else { own }, width));
                 place += 1;
             }
         }
@@ -97,16 +95,16 @@ fn compose(parts: &[Part], width: Option<Duration>, moved: Option<usize>) -> Str
 
 fn part(scope: &Scope, field: &str) -> Result<Part, DedupProblem> {
     let value = find(scope, field).ok_or_else(|| DedupProblem::Missing(field.to_owned()))?;
-    if names_a_moment(field) {
-        return read_time(&value).map(Part::Moment).ok_or_else(|| DedupProblem::NoMoment {
+    if is_time_field(field) {
+        return read_time(&value).map(Part::Time).ok_or_else(|| DedupProblem::NotATime {
             field: field.to_owned(),
             value: scalar(&value).unwrap_or_else(|| "a list or a map".to_owned()),
         });
     }
     if let Some(moment) = value.as_str().filter(|text| text.contains('T')).and_then(Time::parse) {
-        return Ok(Part::Moment(moment));
+        return Ok(Part::Time(moment));
     }
-    let text = scalar(&value).ok_or_else(|| DedupProblem::NoScalar(field.to_owned()))?;
+    let text = scalar(&value).ok_or_else(|| DedupProblem::NotAScalar(field.to_owned()))?;
     Ok(Part::Text(if normalize::is_email(&text) {
         normalize::email_hash(&text)
     } else if is_phone(field) {
@@ -130,7 +128,7 @@ fn find(scope: &Scope, field: &str) -> Option<Value> {
     }
     let by_path = || Expression::parse(field).ok()?.evaluate(scope).ok()?.filter(|value| there(&value));
     // The sender's own word for when it happened, under whatever name the flow found it.
-    let occurred = || event.and_then(|event| event.get("occurred_at")).filter(|_| names_a_moment(field)).cloned();
+    let occurred = || event.and_then(|event| event.get("occurred_at")).filter(|_| is_time_field(field)).cloned();
     match field.contains(['.', '[']) {
         true => by_path(),
         false => occurred(),
@@ -166,7 +164,7 @@ mod tests {
         assert_eq!(before.text, "17|s\\|1|2026-11-13T22:40:00Z/5m");
         let (late, next) = (key("2026-11-13T22:44:50Z"), key("2026-11-13T22:45:10Z"));
         assert_ne!(late.text, next.text);
-        assert!(late.near.contains(&next.text) && next.near.contains(&late.text));
+        assert!(late.adjacent.contains(&next.text) && next.adjacent.contains(&late.text));
     }
 
     #[test]

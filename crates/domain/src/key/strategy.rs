@@ -70,7 +70,7 @@ impl KeyPart {
 }
 
 fn reads_phone(expression: &Expression) -> bool {
-    let name = expression.place().and_then(|(_, path)| {
+    let name = expression.as_path().and_then(|(_, path)| {
         path.0.iter().rev().find_map(|segment| match segment {
             Segment::Key(name) => Some(name.as_str()),
             Segment::Index(_) => None,
@@ -133,7 +133,7 @@ pub struct PartValue {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) text: String,
-    near: Vec<String>,
+    adjacent: Vec<String>,
     values: Vec<String>,
 }
 
@@ -162,7 +162,7 @@ impl KeyStrategy {
             KeyStrategy::Header(name) => format!("header:{name}"),
             KeyStrategy::Parts(parts) => join(parts),
             KeyStrategy::Bucket { parts, at, width } => {
-                format!("{} + {} in stretches of {}", join(parts), at.source(), format_duration(*width))
+                format!("{} + {} in buckets of {}", join(parts), at.source(), format_duration(*width))
             }
             KeyStrategy::Fingerprint { .. } => "fingerprint of the content".into(),
         }
@@ -211,9 +211,9 @@ impl KeyStrategy {
                 let Some(moment) = at.evaluate(scope)?.as_ref().and_then(read_time) else {
                     return Ok(Err(at.source().to_owned()));
                 };
-                let (own, neighbour) = stretches(moment, *width);
-                found.near = vec![format!("{}|{}", found.text, stretch(neighbour, *width))];
-                found.push(stretch(own, *width));
+                let (own, neighbour) = bucket_starts(moment, *width);
+                found.adjacent = vec![format!("{}|{}", found.text, bucket_label(neighbour, *width))];
+                found.push(bucket_label(own, *width));
             }
             KeyStrategy::Fingerprint { volatile } => {
                 let Some(body) = scope.get("body").filter(|body| !body.is_null()) else {
@@ -243,12 +243,12 @@ fn add_parts(
 }
 
 /// As it stands in a key: where it starts, and how long it is.
-pub(super) fn stretch(start: Time, width: Duration) -> String {
+pub(super) fn bucket_label(start: Time, width: Duration) -> String {
     format!("{:.0}/{}", start.to_jiff(), format_duration(width))
 }
 
 /// The start of the stretch that a moment lies in, and of the neighbour that it is nearer to.
-pub(super) fn stretches(moment: Time, width: Duration) -> (Time, Time) {
+pub(super) fn bucket_starts(moment: Time, width: Duration) -> (Time, Time) {
     let width = i64::try_from(width.as_millis()).unwrap_or(i64::MAX).max(1);
     let own = moment.0.div_euclid(width) * width;
     let neighbour = if moment.0 - own < width / 2 { own - width } else { own.saturating_add(width) };
@@ -263,7 +263,7 @@ pub struct DerivedKey {
     /// The place in the list of the strategy that applied, from 0; behind the last if none did.
     pub rank: usize,
     /// Keys under which the same event may already be known: the neighbouring stretch of time.
-    pub near: Vec<String>,
+    pub adjacent: Vec<String>,
     /// Whether the key is the content itself, so that it says nothing that the sender meant as an identifier.
     pub by_content: bool,
     /// What it is made of.
@@ -280,25 +280,25 @@ pub struct Explanation {
     /// What the key is made of.
     pub parts: Vec<PartValue>,
     /// The strategies before it, and what each had no value for.
-    pub passed_over: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 impl DerivedKey {
     /// A key by the content alone, where none of the strategies applied.
     pub fn of_content(text: String, strategies: &[KeyStrategy]) -> DerivedKey {
-        let (rank, near, by_content) = (strategies.len(), vec![], true);
-        DerivedKey { text, rank, near, by_content, values: vec![], missing: vec![] }
+        let (rank, adjacent, by_content) = (strategies.len(), vec![], true);
+        DerivedKey { text, rank, adjacent, by_content, values: vec![], missing: vec![] }
     }
 
     /// How these strategies came to it.
     pub fn explain(&self, strategies: &[KeyStrategy]) -> Explanation {
-        let passed_over = strategies.iter().zip(&self.missing);
+        let skipped = strategies.iter().zip(&self.missing);
         let applied = strategies.get(self.rank);
         let parts = applied.map(KeyStrategy::parts).unwrap_or_default().into_iter().zip(&self.values);
         Explanation {
             strategy: applied.unwrap_or(&KeyStrategy::Fingerprint { volatile: vec![] }).describe(),
             parts: parts.map(|(part, value)| PartValue { part, value: mask::text(value).into_owned() }).collect(),
-            passed_over: passed_over
+            skipped: skipped
                 .map(|(strategy, missing)| format!("{}: {missing} has no value", strategy.describe()))
                 .collect(),
         }
@@ -327,12 +327,12 @@ pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>
     let mut missing = Vec::new();
     for (rank, strategy) in strategies.iter().enumerate() {
         match strategy.apply(scope, context)? {
-            Ok(Found { text, near, values }) => {
+            Ok(Found { text, adjacent, values }) => {
                 if text.len() > KEY_BYTES_MAX {
                     return Err(KeyProblem::TooLong(text.len()));
                 }
                 let by_content = matches!(strategy, KeyStrategy::Fingerprint { .. });
-                return Ok(DerivedKey { text, rank, near, by_content, values, missing });
+                return Ok(DerivedKey { text, rank, adjacent, by_content, values, missing });
             }
             Err(part) => missing.push(part),
         }

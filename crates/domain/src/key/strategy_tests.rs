@@ -30,7 +30,7 @@ fn the_first_strategy_that_applies_gives_the_key() {
     let explained = second.explain(&strategies);
     assert_eq!((second.text.as_str(), explained.strategy.as_str()), ("k-1", "header:idempotency-key"));
     assert_eq!(
-        (second.rank, explained.passed_over.as_slice()),
+        (second.rank, explained.skipped.as_slice()),
         (1, &["body.id + body.op: body.op has no value".to_owned()][..])
     );
     let none = find(&strategies[..1], json!({})).unwrap_err();
@@ -61,7 +61,7 @@ fn a_key_is_explained_by_its_parts() {
         shown,
         [("source", "shop"), ("event_type", "lead"), ("event_id", "e-9"), ("email_hash(body.email)", hash.as_str())]
     );
-    assert!(!key.by_content && key.near.is_empty());
+    assert!(!key.by_content && key.adjacent.is_empty());
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn bucket_key(at: &str) -> DerivedKey {
     find(&[strategy], json!({"cart": "c1", "at": at})).unwrap()
 }
 
-/// Whether the second of two is known by the first's key, or by one that is near it.
+/// Whether the second of two is known by the first's key, or by one that is adjacent it.
 fn is_one(first: &str, second: &str) -> bool {
     let (first, second) = (bucket_key(first), bucket_key(second));
-    first.text == second.text || second.near.contains(&first.text)
+    first.text == second.text || second.adjacent.contains(&first.text)
 }
 
 #[test]

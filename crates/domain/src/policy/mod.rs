@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub use quiet_hours::{Quiet, QuietHours, Then, TimeOfDay, zone, zones};
+pub use quiet_hours::{QuietAction, QuietHours, QuietStatus, TimeOfDay, zone, zones};
 
 use crate::event::scalar;
 use crate::key::{KeyDigest, TENANT};
@@ -254,20 +254,20 @@ impl Policy {
     }
 
     /// Whether the ledger's list of suppressed contacts is asked.
-    pub fn asks_suppression(&self) -> bool {
+    pub fn reads_suppression(&self) -> bool {
         self.rules.iter().any(|rule| matches!(rule.kind, RuleKind::Suppression(_)))
     }
 
     /// What each rule says. Nobody's consent, cap or suppression can be known without a contact, so there must be one where a
     /// rule needs it.
-    pub fn verdicts(
+    pub fn rule_results(
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
         known: &ContactFacts,
         now: Time,
     ) -> Result<Vec<(&Rule, RuleResult)>, TemplateProblem> {
-        self.rules.iter().map(|rule| Ok((rule, rule.ask(scope, contact, known, now)?))).collect()
+        self.rules.iter().map(|rule| Ok((rule, rule.evaluate(scope, contact, known, now)?))).collect()
     }
 
     /// Decides. The first rule that refuses is the one that decides; one that says "later" decides only if no other refuses.
@@ -280,7 +280,7 @@ impl Policy {
     ) -> Result<PolicyDecision, TemplateProblem> {
         let refusal = |rule: &Rule, detail| PolicyDenial { policy: self.name.clone(), rule: rule.name.clone(), detail };
         let (mut later, mut caps): (Option<(Time, PolicyDenial)>, Vec<CapReservation>) = (None, vec![]);
-        for (rule, verdict) in self.verdicts(scope, contact, known, now)? {
+        for (rule, verdict) in self.rule_results(scope, contact, known, now)? {
             match verdict {
                 RuleResult::Passed(_) => {}
                 RuleResult::Refused(detail) => return Ok(PolicyDecision::Refused(refusal(rule, detail))),
@@ -306,7 +306,7 @@ impl Policy {
 }
 
 impl Rule {
-    fn ask(
+    fn evaluate(
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
@@ -338,15 +338,15 @@ impl Rule {
                     }
                 }
             }
-            RuleKind::QuietHours(hours) => match hours.ask(scope, now)? {
-                Quiet::Open(zone) => {
+            RuleKind::QuietHours(hours) => match hours.evaluate(scope, now)? {
+                QuietStatus::Inactive(zone) => {
                     RuleResult::Passed(format!("it is not between {} and {} in {zone}", hours.from, hours.to))
                 }
-                Quiet::Closed { until, zone } => {
+                QuietStatus::Active { until, zone } => {
                     let detail = format!("it is between {} and {} in {zone}", hours.from, hours.to);
-                    match hours.then {
-                        Then::Skip => RuleResult::Refused(detail),
-                        Then::Wait => RuleResult::Later(until, detail),
+                    match hours.action {
+                        QuietAction::Skip => RuleResult::Refused(detail),
+                        QuietAction::Wait => RuleResult::Later(until, detail),
                     }
                 }
             },

@@ -63,12 +63,12 @@ pub struct QuietHours {
     /// The zone of contacts that have none.
     pub fallback: TimeZone,
     /// What happens then.
-    pub then: Then,
+    pub action: QuietAction,
 }
 
 /// What happens in quiet hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum QuietAction {
     /// Nothing, now or later.
     Skip,
     /// It waits for their end.
@@ -77,11 +77,11 @@ pub enum Then {
 
 /// Whether it is quiet now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Quiet {
+pub enum QuietStatus {
     /// It is not, in this zone.
-    Open(String),
+    Inactive(String),
     /// It is.
-    Closed {
+    Active {
         /// When it ends.
         until: Time,
         /// In this zone.
@@ -91,7 +91,7 @@ pub enum Quiet {
 
 impl QuietHours {
     /// Whether it is quiet now, where the contact is.
-    pub fn ask(&self, scope: &Scope, now: Time) -> Result<Quiet, TemplateProblem> {
+    pub fn evaluate(&self, scope: &Scope, now: Time) -> Result<QuietStatus, TemplateProblem> {
         let said = match &self.zone {
             Some(expression) => expression.evaluate(scope)?.as_ref().and_then(scalar),
             None => None,
@@ -100,7 +100,7 @@ impl QuietHours {
         Ok(self.at(&zone, now))
     }
 
-    fn at(&self, zone: &TimeZone, now: Time) -> Quiet {
+    fn at(&self, zone: &TimeZone, now: Time) -> QuietStatus {
         let name = zone.iana_name().unwrap_or("UTC").to_owned();
         let local = now.to_jiff().to_zoned(zone.clone());
         let minute = TimeOfDay(local.hour() as u32 * 60 + local.minute() as u32);
@@ -109,13 +109,13 @@ impl QuietHours {
             false => self.from <= minute || minute < self.to,
         };
         if !quiet {
-            return Quiet::Open(name);
+            return QuietStatus::Inactive(name);
         }
         let today = local.date();
         let ends = if minute < self.to { Ok(today) } else { today.tomorrow() };
         // An hour that a change of clocks leaves out ends when the clock has come past it.
         let until = ends.and_then(|day| day.to_datetime(self.to.time()).to_zoned(zone.clone()));
         let until = until.map_or(now, |until| Time::from(until.timestamp()));
-        Quiet::Closed { until: until.max(Time(now.0 + 1)), zone: name }
+        QuietStatus::Active { until: until.max(Time(now.0 + 1)), zone: name }
     }
 }

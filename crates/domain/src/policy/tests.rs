@@ -32,13 +32,13 @@ fn consent(from: ConsentSource, default: ConsentDefault) -> RuleKind {
     RuleKind::Consent { from, default }
 }
 
-fn hours(from: &str, to: &str, then: Then) -> RuleKind {
+fn hours(from: &str, to: &str, action: QuietAction) -> RuleKind {
     RuleKind::QuietHours(QuietHours {
         from: TimeOfDay::parse(from).unwrap(),
         to: TimeOfDay::parse(to).unwrap(),
         zone: Some(expression("event.time_zone")),
         fallback: zone("Europe/Berlin").unwrap(),
-        then,
+        action,
     })
 }
 
@@ -128,7 +128,7 @@ fn a_list_holds_contacts_and_whole_domains() {
 fn quiet_hours_are_those_of_the_contact() {
     // 22:30 in Berlin, 16:30 in New York.
     let late = "2026-11-15T21:30:00Z";
-    let skip = policy(vec![("night", hours("21:00", "08:00", Then::Skip))]);
+    let skip = policy(vec![("night", hours("21:00", "08:00", QuietAction::Skip))]);
     let zone = |zone: &str| json!({"email": "a@b.c", "time_zone": zone});
     assert_eq!(rule_of(&decide(&skip, zone("Europe/Berlin"), &ContactFacts::default(), late)), Some("night"));
     assert_eq!(rule_of(&decide(&skip, zone("America/New_York"), &ContactFacts::default(), late)), None);
@@ -137,7 +137,7 @@ fn quiet_hours_are_those_of_the_contact() {
         Some("night"),
         "the fallback is Berlin"
     );
-    let wait = policy(vec![("night", hours("21:00", "08:00", Then::Wait))]);
+    let wait = policy(vec![("night", hours("21:00", "08:00", QuietAction::Wait))]);
     let PolicyDecision::Later { until, .. } = decide(&wait, zone("Europe/Berlin"), &ContactFacts::default(), late)
     else {
         panic!()
@@ -150,7 +150,7 @@ fn quiet_hours_are_those_of_the_contact() {
     };
     assert_eq!(until, Time::parse("2026-11-16T07:00:00Z").unwrap());
     // The clocks go forward in this night: 02:30 does not exist, and the night is over at 03:30.
-    let spring = policy(vec![("night", hours("22:00", "02:30", Then::Wait))]);
+    let spring = policy(vec![("night", hours("22:00", "02:30", QuietAction::Wait))]);
     let PolicyDecision::Later { until, .. } =
         decide(&spring, zone("Europe/Berlin"), &ContactFacts::default(), "2026-03-29T00:30:00Z")
     else {
@@ -162,7 +162,7 @@ fn quiet_hours_are_those_of_the_contact() {
 #[test]
 fn a_refusal_stands_before_a_wait() {
     let policy = policy(vec![
-        ("night", hours("00:00", "23:59", Then::Wait)),
+        ("night", hours("00:00", "23:59", QuietAction::Wait)),
         ("never", RuleKind::When(expression("event.absent"))),
     ]);
     let decision = decide(&policy, json!({"email": "a@b.c"}), &ContactFacts::default(), NOON);
@@ -183,13 +183,13 @@ proptest! {
     #[test]
     fn a_wait_ends_when_it_is_not_quiet_any_more(from in 0u32..1440, to in 0u32..1440, at in 1_500_000_000_000i64..2_000_000_000_000, place in 0usize..6) {
         let names = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Apia", "UTC"];
-        let hours = QuietHours { from: TimeOfDay(from), to: TimeOfDay(to), zone: None, fallback: zone(names[place]).unwrap(), then: Then::Wait };
+        let hours = QuietHours { from: TimeOfDay(from), to: TimeOfDay(to), zone: None, fallback: zone(names[place]).unwrap(), action: QuietAction::Wait };
         let mut now = Time(at);
         // A change of clocks may put the edge into the quiet hours again, once.
         for round in 0..3 {
-            match hours.ask(&Scope::new(), now).unwrap() {
-                Quiet::Open(_) => break,
-                Quiet::Closed { until, .. } => {
+            match hours.evaluate(&Scope::new(), now).unwrap() {
+                QuietStatus::Inactive(_) => break,
+                QuietStatus::Active { until, .. } => {
                     prop_assert!(until > now && until.0 - now.0 <= 26 * 3_600_000, "{now} {until}");
                     prop_assert!(round < 2, "it never ends");
                     now = until;
@@ -203,7 +203,7 @@ proptest! {
     fn a_refusing_rule_is_never_overruled(place in 0usize..4, passing in proptest::collection::vec(0u8..2, 3)) {
         let mut rules: Vec<(&str, RuleKind)> = passing.iter().map(|kind| match kind {
             0 => ("passes", RuleKind::When(expression("event.email"))),
-            _ => ("later", hours("00:00", "23:59", Then::Wait)),
+            _ => ("later", hours("00:00", "23:59", QuietAction::Wait)),
         }).collect();
         rules.insert(place, ("no", RuleKind::When(expression("event.absent"))));
         let decision = decide(&policy(rules), json!({"email": "a@b.c"}), &ContactFacts::default(), NOON);

@@ -85,7 +85,7 @@ impl Expression {
     }
 
     /// The place that it reads, if it reads one and no more: a root name and the path behind it.
-    pub fn place(&self) -> Option<(&str, &Path)> {
+    pub fn as_path(&self) -> Option<(&str, &Path)> {
         match &self.form {
             Form::Path(root, path) | Form::Call(_, root, path) => Some((root, path)),
             Form::Jinja(_) => None,

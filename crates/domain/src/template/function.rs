@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(value("(body.none ~ '') | email_hash"), None);
         assert!(Expression::parse("email_hash(body.email)").unwrap().is_digest());
         assert!(!Expression::parse("body.email | normalize_email").unwrap().is_digest());
-        assert_eq!(Expression::parse("email_hash(body.email)").unwrap().place().unwrap().0, "body");
+        assert_eq!(Expression::parse("email_hash(body.email)").unwrap().as_path().unwrap().0, "body");
     }
 }

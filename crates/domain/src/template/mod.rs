@@ -35,36 +35,36 @@ pub enum Template {
     /// Names to templates, in the order written. An entry whose value is undefined is left out.
     Map(Vec<(String, Template)>),
     /// What is known of a sender: the first of these ways that is there.
-    Ways(Coalesce),
+    Coalesce(Coalesce),
 }
 
 /// Several ways to find one value, the best first.
 #[derive(Clone, Debug)]
 pub struct Coalesce {
     /// Each is made of parts, in order. It is there if its first part is; others that are missing count as empty.
-    pub ways: Vec<Vec<Expression>>,
+    pub alternatives: Vec<Vec<Expression>>,
     /// What stands between two parts.
-    pub joint: char,
+    pub separator: char,
     /// The value if none is there.
-    pub otherwise: Option<String>,
+    pub fallback: Option<String>,
 }
 
 impl Coalesce {
     fn find(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
-        for way in &self.ways {
-            let [first, rest @ ..] = way.as_slice() else { continue };
+        for alternative in &self.alternatives {
+            let [first, rest @ ..] = alternative.as_slice() else { continue };
             let Some(value) = first.evaluate(scope)? else { continue };
             let Some(mut text) = scalar(&value) else { continue };
             if rest.is_empty() {
                 return Ok(Some(value));
             }
             for part in rest {
-                text.push(self.joint);
+                text.push(self.separator);
                 text.push_str(&part.evaluate(scope)?.as_ref().and_then(scalar).unwrap_or_default());
             }
             return Ok(Some(Value::String(text)));
         }
-        Ok(self.otherwise.clone().map(Value::String))
+        Ok(self.fallback.clone().map(Value::String))
     }
 }
 
@@ -135,7 +135,7 @@ impl Template {
         Ok(Some(match self {
             Template::Literal(value) => value.clone(),
             Template::Expression(expression) => return expression.evaluate(scope),
-            Template::Ways(ways) => return ways.find(scope),
+            Template::Coalesce(coalesce) => return coalesce.find(scope),
             Template::Text(pieces) => {
                 let mut text = String::new();
                 for piece in pieces {
@@ -182,7 +182,7 @@ impl Template {
         match self {
             Template::Literal(_) => {}
             Template::Expression(expression) => visit(expression),
-            Template::Ways(ways) => ways.ways.iter().flatten().for_each(visit),
+            Template::Coalesce(coalesce) => coalesce.alternatives.iter().flatten().for_each(visit),
             Template::Text(pieces) => {
                 for piece in pieces {
                     if let Piece::Expression(expression) = piece {
@@ -204,7 +204,7 @@ impl Template {
 
     fn collect_secrets(&self, names: &mut BTreeSet<String>) {
         match self {
-            Template::Literal(_) | Template::Expression(_) | Template::Ways(_) => {}
+            Template::Literal(_) | Template::Expression(_) | Template::Coalesce(_) => {}
             Template::Text(pieces) => names.extend(pieces.iter().filter_map(|piece| match piece {
                 Piece::Secret(name) => Some(name.clone()),
                 _ => None,

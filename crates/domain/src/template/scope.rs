@@ -46,7 +46,7 @@ impl Scope {
     }
 
     /// Makes a value visible under a root name, which is read when somebody looks.
-    pub fn set_later(
+    pub fn set_lazy(
         &mut self,
         root: &'static str,
         read: impl Fn() -> Result<Value, TemplateProblem> + Send + Sync + 'static,
@@ -118,7 +118,7 @@ mod tests {
         let counted = reads.clone();
         let mut scope = Scope::new();
         scope.set("event", json!({"email": "ada@x.org"}));
-        scope.set_later("body", move || {
+        scope.set_lazy("body", move || {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(json!({"name": "Ada"}))
         });
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_said() {
         let mut scope = Scope::new();
-        scope.set_later("body", || Err(TemplateProblem("the stored body cannot be read".into())));
+        scope.set_lazy("body", || Err(TemplateProblem("the stored body cannot be read".into())));
         for source in ["body.name", "body.name | lower", "body.name ~ 'x'", "sha256(body.name)"] {
             let problem = Expression::parse(source).unwrap().evaluate(&scope).unwrap_err();
             assert!(problem.0.contains("cannot be read"), "{source}: {problem}");

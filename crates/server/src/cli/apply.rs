@@ -20,7 +20,7 @@ use crate::operate::change::AppliedView;
 configuration directory, all or none, so that a restart finds them. Secrets are never sent: the node looks them up itself.\n\n\
 Examples:\n  sluice plan new-config\n  sluice apply new-config --plan 3f9a01c2-77ab12de-90aa31bc44d0 --reason \"the partner allows more\""
 )]
-pub(super) struct Apply {
+pub struct Apply {
     /// The new configuration: a directory or a file; --config when left out
     #[arg(value_name = "DIR")]
     new: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(super) struct Apply {
     after_help = "Shows the plan and asks first. Jobs keep the steps that they were accepted with, here too.\n\n\
 Examples:\n  sluice rollback --reason \"the new mapping loses phone numbers\"\n  sluice rollback 3f9a01c2 --reason \"as on Friday\" --yes"
 )]
-pub(super) struct Rollback {
+pub struct Rollback {
     /// Which revision, or enough of its beginning; the one before the one in force when left out
     revision: Option<String>,
     /// Do not ask

@@ -19,7 +19,7 @@ use crate::operate::view::{BulkResult, List};
     after_help = "The first answer counts. The same answer twice is fine; another one is refused with who decided before.\n\n\
 Examples:\n  sluice approvals\n  sluice approvals show apr_…\n  sluice approvals approve apr_… --reason \"looks right\"\n  sluice approvals reject --filter worker=holiday-promo --reason \"wrong price\"\n  sluice approvals approve --all --reason \"checked ten of them\" --yes"
 )]
-pub(super) struct Approvals {
+pub struct Approvals {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
 
 /// Find every mistake in the configuration
 #[derive(Debug, clap::Args)]
-pub(super) struct Check {
+pub struct Check {
     /// The configuration: a directory or a file
     #[arg(default_value = ".", env = "SLUICE_CONFIG")]
     config: PathBuf,

@@ -16,7 +16,7 @@ use crate::operate::view::{AuditView, List, PauseView};
     after_help = "Jobs of a paused worker or destination wait and lose no attempt. Senders of a paused source get 503 and repeat later.\n\n\
 Examples:\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice pause worker:lead-to-crm --reason \"mapping is wrong\"\n  sluice pause source:website --reason \"form is being spammed\""
 )]
-pub(super) struct Pause {
+pub struct Pause {
     /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
     /// Why; stands in the audit trail
@@ -34,7 +34,7 @@ pub(super) struct Pause {
 /// Let something go on that was paused
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice resume destination:crm")]
-pub(super) struct Resume {
+pub struct Resume {
     /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) struct Resume {
 /// Make the node read its configuration again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "A configuration with a mistake never replaces the one in force; the mistakes are printed.")]
-pub(super) struct Reload {
+pub struct Reload {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(super) struct Reload {
 /// See who did what, when and why
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice audit --limit 5")]
-pub(super) struct Audit {
+pub struct Audit {
     #[command(flatten)]
     paging: Paging,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::operate::view::{JobView, List, ReasonView};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice dlq top --since 1h\n  sluice dlq --class permanent --worker lead-to-crm\n  sluice replay --filter code=timeout --reason \"the CRM is back\"\n  sluice dlq drop job_17 job_18 --reason \"test data\"\n  sluice dlq drop --filter source=website --reason \"spam\" --dry-run"
 )]
-pub(super) struct Dlq {
+pub struct Dlq {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]

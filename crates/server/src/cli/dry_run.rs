@@ -26,7 +26,7 @@ use report::{EventReport, KeyReport, PartReport, QueueReport, Report};
 Personal data is masked unless --reveal; secrets are *** always. Exit code 1: it would be refused, kept for a person, or die.\n\n\
 Examples:\n  sluice try website-leads lead.json\n  sluice try /in/website - < lead.json\n  sluice try website-leads lead.json --header 'Idempotency-Key: 42' --json"
 )]
-pub(super) struct Try {
+pub struct Try {
     /// The flow, by its name or its path
     flow: String,
     /// The payload, as JSON or as the form that the sender posts; - reads standard input
@@ -111,11 +111,11 @@ impl Try {
 
     /// The key, and what each of its parts was in this request.
     fn key(&self, flow: &Flow, prepared: &Prepared<'_>) -> KeyReport {
-        let Explanation { strategy, parts, passed_over } = prepared.key.explain(&flow.idempotency.strategies);
+        let Explanation { strategy, parts, skipped } = prepared.key.explain(&flow.idempotency.strategies);
         KeyReport {
             strategy,
             parts: parts.into_iter().map(|PartValue { part, value }| PartReport { from: part, value }).collect(),
-            passed_over,
+            passed_over: skipped,
             text: self.cover().text(&prepared.key.text),
             kept_for: format_duration(flow.idempotency.ttl),
         }

@@ -15,7 +15,7 @@ use crate::operate::view::{DestinationView, SourceView};
     args_conflicts_with_subcommands = true,
     after_help = "Counts are of the last 7 days; refusals are the latest since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   how it repeats itself, and how long its keys must live\n  sluice pause source:website --reason \"their retries run wild\""
 )]
-pub(super) struct Sources {
+pub struct Sources {
     #[command(subcommand)]
     command: Option<SourcesCommand>,
     #[command(flatten)]
@@ -35,7 +35,7 @@ enum SourcesCommand {
 #[command(
     after_help = "Examples:\n  sluice destinations\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice resume destination:crm"
 )]
-pub(super) struct Destinations {
+pub struct Destinations {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]

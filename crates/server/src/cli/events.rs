@@ -16,7 +16,7 @@ use crate::operate::view::{EventDetail, EventView, List};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves a line in the audit trail)"
 )]
-pub(super) struct Events {
+pub struct Events {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]

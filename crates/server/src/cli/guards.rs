@@ -16,7 +16,7 @@ use crate::operate::guards::{SafeModeView, SuppressedView, SuppressionView};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Contacts are kept as digests: the list shows them masked, and nobody can read them back.\n\n\
 Examples:\n  sluice suppress add ada@example.com --reason \"asked on the phone\"\n  sluice suppress add --file unsubscribed.txt --channel email --reason \"import\"\n  sluice suppress remove ada@example.com --reason \"is back\"\n  sluice suppress list")]
-pub(super) struct SuppressCommand {
+pub struct SuppressCommand {
     #[command(subcommand)]
     command: SuppressAct,
 }
@@ -143,7 +143,7 @@ impl ListSuppressed {
     after_help = "What changes is what a worker's `safe_mode:` says; expressions see `safe_mode`. It ends by itself and survives restarts.\n\n\
 Examples:\n  sluice safe-mode on --worker cart-recovery --for 2h --reason \"partner is throttling us\"\n  sluice safe-mode on --for 30m --reason \"incident 42\"\n  sluice safe-mode off --reason \"over\"\n  sluice safe-mode"
 )]
-pub(super) struct SafeModeCommand {
+pub struct SafeModeCommand {
     #[command(subcommand)]
     command: Option<SafeModeAct>,
     #[command(flatten)]

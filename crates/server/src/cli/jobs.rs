@@ -17,7 +17,7 @@ use crate::operate::view::{FailureView, JobDetail, JobView, List};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice jobs --state retrying,waiting\n  sluice jobs show job_17\n  sluice jobs resolve job_17 --happened --reason \"found it in the CRM\""
 )]
-pub(super) struct Jobs {
+pub struct Jobs {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::operate::keys::KeysView;
 
 /// See and replace the keys that seal the ledger
 #[derive(Debug, clap::Args)]
-pub(super) struct Keys {
+pub struct Keys {
     #[command(subcommand)]
     act: Act,
 }

@@ -8,12 +8,9 @@
 
 mod apply;
 mod approvals;
-mod bench;
-mod chaos;
 mod check;
 mod clash;
 mod control;
-mod demo;
 mod dlq;
 mod dry_run;
 mod endpoints;
@@ -25,14 +22,12 @@ mod keys;
 mod lists;
 mod node_access;
 mod plan;
-mod print;
+pub mod print;
 mod reference;
 mod replay;
 mod revisions;
 mod selection;
 mod send;
-mod sim;
-//TMP mod simulate;
 mod source;
 mod status;
 mod stop;
@@ -42,46 +37,18 @@ mod up;
 mod verify;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 
-use crate::observe::log;
+pub use crate::observe::log;
+pub use node_access::runtime;
+pub use stop::Stop;
+pub use table::pairs;
+pub use up::{Up, duration};
 
-/// Takes every webhook in durably, answers at once, and makes each effect happen exactly once.
-#[derive(Debug, Parser)]
-#[command(name = "sluice", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-    /// What is logged, such as `info`, `warn` or `sluice_server=debug`
-    #[arg(long, env = "SLUICE_LOG", default_value = "info", global = true, hide_default_value = true)]
-    log: String,
-    /// How log lines look
-    #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = log::Format::Text, global = true)]
-    log_format: log::Format,
-}
-
-const AFTER_HELP: &str = "\
-Begin with:
-  sluice check                        every mistake in the configuration, with line and column
-  sluice try website-leads lead.json  what one payload would become; nothing is sent
-  sluice up                           run a node with the configuration of this directory
-  sluice send website-leads lead.json post a payload to it, signed as its sender would
-  sluice status                       how it is doing
-
-Commands find the node of this directory by themselves, and read the ledger when none runs. For a
-node elsewhere set --url or SLUICE_URL, and SLUICE_ADMIN_TOKEN.
-
-Exit codes:
-  0  done
-  1  the answer is no: mistakes found, refused, not found, nothing matched, a check failed
-  2  the arguments make no sense
-  3  the node or the ledger cannot be reached, or has failed
-  4  `plan` only: there are changes, and they can be applied";
-
+// Commands that run a node or operate one. No doc comment: clap would show it as the description of the program.
 #[derive(Debug, Subcommand)]
-enum Command {
+pub enum NodeCommand {
     /// Run a node: intake, workers and the admin API
     Up(up::Up),
     /// Find every mistake in the configuration
@@ -130,30 +97,74 @@ enum Command {
     Audit(control::Audit),
     /// See and replace the keys that seal the ledger
     Keys(keys::Keys),
-    /// Run a simulated Salesforce that fails on order and counts what really happened
-    Sim(sim::Sim),
+}
+
+impl NodeCommand {
+    pub fn run(self) -> Result<(), CliError> {
+        match self {
+            NodeCommand::Up(command) => command.run(),
+            NodeCommand::Check(command) => command.run(),
+            NodeCommand::Try(command) => command.run(),
+            NodeCommand::Send(command) => command.run(),
+            NodeCommand::Templates(command) => command.run(),
+            NodeCommand::Status(command) => command.run(),
+            NodeCommand::Events(command) => command.run(),
+            NodeCommand::Jobs(command) => command.run(),
+            NodeCommand::Dlq(command) => command.run(),
+            NodeCommand::Replay(command) => command.run(),
+            NodeCommand::Sources(command) => command.run(),
+            NodeCommand::Destinations(command) => command.run(),
+            NodeCommand::Pause(command) => command.run(),
+            NodeCommand::Resume(command) => command.run(),
+            NodeCommand::Approvals(command) => command.run(),
+            NodeCommand::Suppress(command) => command.run(),
+            NodeCommand::SafeMode(command) => command.run(),
+            NodeCommand::Reload(command) => command.run(),
+            NodeCommand::Plan(command) => command.run(),
+            NodeCommand::Apply(command) => command.run(),
+            NodeCommand::Rollback(command) => command.run(),
+            NodeCommand::Revisions(command) => command.run(),
+            NodeCommand::Audit(command) => command.run(),
+            NodeCommand::Keys(command) => command.run(),
+        }
+    }
+}
+
+// Commands that describe the program itself. No doc comment: clap would show it as the description of the program.
+#[derive(Debug, Subcommand)]
+pub enum ReferenceCommand {
     /// Print a reference page, or compare one with this build
     Reference(reference::Reference),
     /// Print a script that completes commands and flags in a shell
     Completions(reference::Completions),
-    /// Measure a node on this machine against the machine's own limits
-    Bench(bench::Bench),
-    /// The bare server of a bench
-    #[command(name = crate::bench::BARE_COMMAND, hide = true)]
-    BenchBare(bench::BenchBare),
-    /// Kill a node again and again under load and faults, then check that the books balance
-    Chaos(chaos::Chaos),
-    /// A part of a chaos run
-    #[command(name = crate::chaos::processes::COMMAND, hide = true)]
-    ChaosPart(chaos::ChaosPart),
+}
+
+impl ReferenceCommand {
+    /// `program` is the whole command line, as it is parsed.
+    pub fn run(self, program: clap::Command) -> Result<(), CliError> {
+        match self {
+            ReferenceCommand::Reference(command) => command.run(program),
+            ReferenceCommand::Completions(command) => command.run(program),
+        }
+    }
+}
+
+// Commands that check the ledger of a node. No doc comment: clap would show it as the description of the program.
+#[derive(Debug, Subcommand)]
+pub enum LedgerCommand {
     /// Check that the ledger is whole: every row against what must hold of it
     Verify(verify::Verify),
     /// See what became of everything that was accepted, by day and source
     Balance(verify::Balance),
-//TMP     /// Run the engine against simulated senders, destinations, operators, disks and crashes
-//TMP     Simulate(simulate::Simulate),
-    /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
-    Demo(demo::Demo),
+}
+
+impl LedgerCommand {
+    pub fn run(self) -> Result<(), CliError> {
+        match self {
+            LedgerCommand::Verify(command) => command.run(),
+            LedgerCommand::Balance(command) => command.run(),
+        }
+    }
 }
 
 /// The exit codes that scripts can rely on.
@@ -183,58 +194,6 @@ impl CliError {
     /// With this exit code.
     pub fn new(code: u8, message: impl Into<String>) -> CliError {
         CliError { message: message.into(), code }
-    }
-}
-
-/// Runs the command line.
-pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    log::start(arguments.log_format, &arguments.log);
-    let done = match arguments.command {
-        Command::Up(up) => up.run(),
-        Command::Check(check) => check.run(),
-        Command::Try(command) => command.run(),
-        Command::Send(command) => command.run(),
-        Command::Templates(command) => command.run(),
-        Command::Status(command) => command.run(),
-        Command::Events(command) => command.run(),
-        Command::Jobs(command) => command.run(),
-        Command::Dlq(command) => command.run(),
-        Command::Replay(command) => command.run(),
-        Command::Sources(command) => command.run(),
-        Command::Destinations(command) => command.run(),
-        Command::Pause(command) => command.run(),
-        Command::Resume(command) => command.run(),
-        Command::Approvals(command) => command.run(),
-        Command::Suppress(command) => command.run(),
-        Command::SafeMode(command) => command.run(),
-        Command::Reload(command) => command.run(),
-        Command::Plan(command) => command.run(),
-        Command::Apply(command) => command.run(),
-        Command::Rollback(command) => command.run(),
-        Command::Revisions(command) => command.run(),
-        Command::Audit(command) => command.run(),
-        Command::Keys(command) => command.run(),
-        Command::Sim(command) => command.run(),
-        Command::Reference(command) => command.run(),
-        Command::Completions(command) => command.run(),
-        Command::Bench(bench) => bench.run(),
-        Command::BenchBare(bare) => bare.run(),
-        Command::Chaos(chaos) => chaos.run(),
-        Command::ChaosPart(part) => part.run(),
-        Command::Verify(verify) => verify.run(),
-        Command::Balance(balance) => balance.run(),
-//TMP         Command::Simulate(simulate) => simulate.run(),
-        Command::Demo(demo) => demo.run(),
-    };
-    match done {
-        Ok(()) => ExitCode::from(exit::OK),
-        Err(failed) => {
-            if !failed.message.is_empty() {
-                anstream::eprintln!("{}", failed.message);
-            }
-            ExitCode::from(failed.code)
-        }
     }
 }
 

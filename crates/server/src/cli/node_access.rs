@@ -208,7 +208,7 @@ impl AdminClient {
 }
 
 /// One thread is enough for a command that asks and prints.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+pub fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -23,7 +23,7 @@ use crate::run::StartError;
 Exit codes:\n  0  nothing would change\n  1  mistakes, or jobs still need what would be gone\n  4  there are changes, and they can be applied\n\n\
 Examples:\n  sluice plan\n  sluice plan new-config --url http://10.0.0.5:8081\n  sluice plan . --against ../released"
 )]
-pub(super) struct PlanCommand {
+pub struct PlanCommand {
     /// The new configuration: a directory or a file; --config when left out
     #[arg(value_name = "DIR")]
     new: Option<PathBuf>,

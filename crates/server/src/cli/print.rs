@@ -11,7 +11,7 @@ use super::{CliError, exit};
 pub(super) use sluice_domain::unit::{grouped, plural};
 
 /// Writes a text and ends its last line. Whoever reads may go away (`| head`): that is no failure.
-pub(super) fn print(text: &str) -> Result<(), CliError> {
+pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = anstream::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
@@ -40,7 +40,7 @@ impl Format {
 }
 
 /// Writes a value as indented JSON.
-pub(super) fn json(value: &impl Serialize) -> Result<(), CliError> {
+pub fn json(value: &impl Serialize) -> Result<(), CliError> {
     print(&pretty(value))
 }
 
@@ -106,12 +106,12 @@ pub(super) fn styled(text: &str, style: Style) -> String {
 }
 
 /// A heading over what follows.
-pub(super) fn heading(text: &str) -> String {
+pub fn heading(text: &str) -> String {
     format!("\n{}\n", styled(text, BOLD))
 }
 
 /// What to do next, in the background.
-pub(super) fn hint(text: &str) -> String {
+pub fn hint(text: &str) -> String {
     format!("{}\n", styled(text, DIM))
 }
 

@@ -12,7 +12,7 @@ use super::{CliError, exit};
     after_help = "A filter means dead jobs unless it names other states. It says how many jobs that are and asks, unless --yes.\n\n\
 Examples:\n  sluice replay job_17 --reason \"the field exists now\"\n  sluice replay evt_1a2b… --newest --reason \"mapping mended\"\n  sluice replay --filter code=timeout --filter since=2h --reason \"the CRM is back\"\n  sluice replay --filter worker=lead-to-crm --dry-run"
 )]
-pub(super) struct Replay {
+pub struct Replay {
     #[command(flatten)]
     act: Act,
     /// Run them with the configuration in force, not the one they were accepted under

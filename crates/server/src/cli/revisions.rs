@@ -14,7 +14,7 @@ use crate::operate::view::List;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice revisions\n  sluice revisions show 3f9a01c2"
 )]
-pub(super) struct Revisions {
+pub struct Revisions {
     #[command(subcommand)]
     act: Option<Act>,
     #[command(flatten)]

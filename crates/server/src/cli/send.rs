@@ -14,7 +14,7 @@ use super::{CliError, data_directory, exit, flow};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit code 1 means that the node refused it.\n\n\
 Examples:\n  sluice send website-leads lead.json\n  sluice send website-leads lead.json --times 3      the same event three times: one effect\n  sluice send /in/website - --to http://127.0.0.1:8080 < lead.json")]
-pub(super) struct Send {
+pub struct Send {
     /// The flow, by its name or its path
     flow: String,
     /// The payload, as JSON or as the form that the sender posts; - reads standard input

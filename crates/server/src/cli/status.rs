@@ -9,7 +9,7 @@ use crate::operate::view::Status;
 /// See the node at a glance
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
-pub(super) struct StatusCommand {
+pub struct StatusCommand {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use super::{CliError, exit};
 
 /// Hears of it from the moment that it is made.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }

@@ -130,7 +130,7 @@ pub(super) fn marked(text: &str, state: &str) -> Cell {
 }
 
 /// Labels and values under each other, each line ended. A long value goes on below itself; an empty one is left out.
-pub(super) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<(&str, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     let label_width = pairs.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0) + GAP;
     let mut text = String::new();

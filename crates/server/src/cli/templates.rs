@@ -20,7 +20,7 @@ use crate::revisions::LoadedRevision;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice templates\n  sluice templates preview cart_recovery_v3 scope.json\n  sluice templates preview cart_recovery_v3 cart.json --flow carts --set vars.offer='10 % off'\n  sluice templates preview cart_recovery_v3 scope.json --part html > preview.html"
 )]
-pub(super) struct Templates {
+pub struct Templates {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]

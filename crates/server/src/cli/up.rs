@@ -9,6 +9,7 @@ use tokio::signal::unix::SignalKind;
 
 use super::stop::{self, Stop};
 use super::{CliError, data_directory, exit};
+use crate::clock::Clock;
 use crate::config::{self, Colours};
 use crate::run::{Node, NodeSettings, StartError};
 use crate::{intake, maintain};
@@ -20,7 +21,7 @@ const PATIENCE_WHEN_FAILED: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Stop it with Ctrl-C or SIGTERM: what is under way may end, then the ledger is closed.\n\
 SIGHUP reads the configuration again; so does a change of its files (see --watch).")]
-pub(super) struct Up {
+pub struct Up {
     /// The configuration: a directory or a file
     #[arg(default_value = ".", env = "SLUICE_CONFIG")]
     config: PathBuf,
@@ -50,20 +51,25 @@ pub(super) struct Up {
     watch: bool,
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     sluice_domain::unit::duration(text).map_err(|problem| problem.to_string())
 }
 
 impl Up {
     pub fn run(self) -> Result<(), CliError> {
+        self.run_with_clock(Clock::start())
+    }
+
+    /// Runs the node with a clock other than the system's. For fault injection.
+    pub fn run_with_clock(self, clock: Clock) -> Result<(), CliError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .map_err(|error| CliError::new(exit::UNAVAILABLE, format!("no runtime: {error}")))?;
-        runtime.block_on(self.serve())
+        runtime.block_on(self.serve(clock))
     }
 
-    async fn serve(self) -> Result<(), CliError> {
+    async fn serve(self, clock: Clock) -> Result<(), CliError> {
         let settings = NodeSettings {
             data: data_directory(&self.config, self.data.clone()),
             intake: self.intake,
@@ -78,7 +84,7 @@ impl Up {
             config: self.config.clone(),
         };
         let data = settings.data.clone();
-        let node = Node::start(settings).await.map_err(explain)?;
+        let node = Node::start_with_clock(settings, clock).await.map_err(explain)?;
         let note = NodeNote::write(&data, &node);
         tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "sluice is up");
         let ended = self.wait(&node).await;

@@ -44,7 +44,7 @@ fn unreadable(error: sluice_ledger::Error) -> CliError {
     after_help = "A node may run meanwhile. Nothing is written and nothing that is sealed is opened. Exit code 1 means that a \
 row is not as it must be; the first one of each kind is named."
 )]
-pub(super) struct Verify {
+pub struct Verify {
     #[command(flatten)]
     place: Where,
     /// Print what was found as JSON
@@ -90,7 +90,7 @@ impl Verify {
     after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. What is left over was pruned since, or lost; \
 then the exit code is 1. An event with several jobs counts once, by the worst of them. A node may run meanwhile."
 )]
-pub(super) struct Balance {
+pub struct Balance {
     #[command(flatten)]
     place: Where,
     /// How far back

@@ -52,7 +52,7 @@ pub(super) fn message(
                 .error(slack.span, "no-signing-secret", format!("`{destination}` has no `signing_secret`, so nobody could believe a pressed button"))
                 .hint("add `signing_secret: ${secrets.NAME}` to the destination: it stands in the app's basic information");
         }
-        if matches!(found.way, SlackTransport::Token(_)) && channel.is_none() {
+        if matches!(found.transport, SlackTransport::Token(_)) && channel.is_none() {
             report.error(slack.span, "missing-parameter", "`slack` needs `channel`, the id of a channel");
         }
     }

@@ -148,7 +148,7 @@ pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
         Some(_) => Some(fields.secret("signing_secret")?),
         None => None,
     };
-    Some(SlackDestination { base_url, way, signing_secret })
+    Some(SlackDestination { base_url, transport: way, signing_secret })
 }
 
 fn read_certificate(fields: &Fields<'_, '_>) -> Option<sluice_domain::verify::SecretValue> {

@@ -95,7 +95,7 @@ pub(super) fn read(report: Report<'_>, node: Option<&YamlNode>, flow: &str, name
         on_mismatch: match fields.one_of("on_mismatch") {
             Some("reject") => OnMismatch::Reject,
             Some(_) => OnMismatch::Quarantine,
-            None => OnMismatch::AsItCame,
+            None => OnMismatch::RejectUnlessBatch,
         },
         require_identity: fields.flag("require_identity"),
         known_fields: None,

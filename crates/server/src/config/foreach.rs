@@ -54,7 +54,7 @@ pub(super) static PUT: SectionSpec = SectionSpec {
 /// A list: `step:NAME.path`, or an expression with or without `{{ }}`.
 pub(super) fn foreach(report: Report<'_>, node: &YamlNode, visible: Visible<'_>, pulls: &[String]) -> Option<Foreach> {
     let list = one_expression(report, node, "foreach", visible)?;
-    let pulled_by = list.place().and_then(|(root, path)| match (root, path.0.as_slice()) {
+    let pulled_by = list.as_path().and_then(|(root, path)| match (root, path.0.as_slice()) {
         ("steps", [Segment::Key(step), Segment::Key(output), Segment::Key(messages)])
             if output == "output" && messages == "messages" =>
         {

@@ -258,13 +258,13 @@ fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPa
 
 /// A time in a key tells two deliveries of one event apart, unless it is the event's own.
 fn check_time(report: Report<'_>, span: Span, part: &Expression, known: Known<'_>) {
-    let Some((root, path)) = part.place() else { return };
+    let Some((root, path)) = part.as_path() else { return };
     let Some(Segment::Key(name)) = path.0.last() else { return };
     let lower = name.to_ascii_lowercase();
     let is_time = name.ends_with("At")
         || ["_at", "timestamp", "_time", "_ts", "-timestamp", "-time"].iter().any(|end| lower.ends_with(end))
         || ["ts", "time", "date", "datetime", "now"].contains(&lower.as_str());
-    let own = known.occurred_at.iter().filter_map(Expression::place).any(|place| place == (root, path));
+    let own = known.occurred_at.iter().filter_map(Expression::as_path).any(|place| place == (root, path));
     if is_time && !own {
         report
             .warning(

@@ -60,7 +60,7 @@ impl Known {
     }
 
     fn read(&mut self, expression: &Expression) {
-        match expression.place() {
+        match expression.as_path() {
             Some(("body", path)) => match path.0.first() {
                 Some(Segment::Key(name)) => {
                     self.names.insert(name.clone());

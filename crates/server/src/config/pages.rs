@@ -80,7 +80,7 @@ fn write_action(page: &mut String, action: Action) {
     page.push_str("\n| parameter | value | required | meaning |\n|---|---|---|---|\n");
     for parameter in spec.parameters {
         let required = if parameter.required { "yes" } else { "" };
-        let shape = cell(&parameters::describe(&parameter.shape));
+        let shape = cell(&parameters::describe(&parameter.value_type));
         let _ = writeln!(page, "| `{}` | {shape} | {required} | {} |", parameter.name, cell(parameter.about));
     }
 }

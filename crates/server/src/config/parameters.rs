@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_domain::action::{Action, Parameter, ParameterType};
-use sluice_domain::key::names_a_moment;
+use sluice_domain::key::is_time_field;
 use sluice_domain::template::Template;
 use sluice_domain::unit;
 
@@ -142,7 +142,7 @@ pub(super) fn decided_before(report: Report<'_>, span: Span, name: &str) {
 fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
     let filled_in = is_filled_in(node);
     let value = node.to_value();
-    let good = match &parameter.shape {
+    let good = match &parameter.value_type {
         _ if filled_in && DECIDED_BEFORE.contains(&parameter.name) => {
             return decided_before(report, node.span, parameter.name);
         }
@@ -172,9 +172,9 @@ fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
         Value::String(text) if text.len() <= 60 => format!("`{text}`"),
         _ => node.describe().to_owned(),
     };
-    let message = format!("`{}` must be {}, and this is {written}", parameter.name, describe(&parameter.shape));
+    let message = format!("`{}` must be {}, and this is {written}", parameter.name, describe(&parameter.value_type));
     let reported = report.error(node.span, "wrong-type", message);
-    if let (ParameterType::OneOf(words), Some(text)) = (&parameter.shape, node.text()) {
+    if let (ParameterType::OneOf(words), Some(text)) = (&parameter.value_type, node.text()) {
         reported.meant(text, words.iter().copied(), "");
     }
 }
@@ -182,7 +182,7 @@ fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
 /// A key in stretches of time needs a moment.
 fn check_fields(report: Report<'_>, node: &YamlNode) {
     let Some(fields) = node.get("fields").and_then(YamlNode::items) else { return };
-    let is_moment = |field: &YamlNode| field.text().is_some_and(|name| name.contains("{{") || names_a_moment(name));
+    let is_moment = |field: &YamlNode| field.text().is_some_and(|name| name.contains("{{") || is_time_field(name));
     if let Some(width) = node.get("bucket_minutes")
         && !fields.iter().any(is_moment)
     {

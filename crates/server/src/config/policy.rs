@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::policy::{
-    Cap, ConsentDefault, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, zone,
+    Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, zone,
 };
 use sluice_domain::template::Expression;
 
@@ -230,8 +230,8 @@ fn read_hours(report: Report<'_>, node: &YamlNode) -> Option<QuietHours> {
         Some(node) => Some(one_expression(report, node, "zone")?),
         None => None,
     };
-    let then = if fields.one_of("then") == Some("wait") { Then::Wait } else { Then::Skip };
-    Some(QuietHours { from: from?, to: to?, zone, fallback: fallback?, then })
+    let action = if fields.one_of("then") == Some("wait") { QuietAction::Wait } else { QuietAction::Skip };
+    Some(QuietHours { from: from?, to: to?, zone, fallback: fallback?, action })
 }
 
 fn read_suppression(report: Report<'_>, node: &YamlNode, texts: &BTreeMap<String, String>) -> Option<Suppression> {

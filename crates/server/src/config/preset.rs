@@ -15,24 +15,24 @@ pub(super) fn of(verifier: Option<&Verifier>) -> Option<&'static Preset> {
 /// The event id, type and moment, where the flow does not say where they are.
 pub(super) fn fill(mapping: &mut EventMapping, preset: &Preset, type_written: bool) {
     if !type_written && !preset.event_type.is_empty() {
-        let otherwise = match &mapping.event_type {
+        let fallback = match &mapping.event_type {
             Template::Literal(name) => name.as_str().map(str::to_owned),
             _ => None,
         };
-        mapping.event_type = Template::Ways(ways(preset.event_type.iter().copied(), '.', otherwise));
+        mapping.event_type = Template::Coalesce(coalesce(preset.event_type.iter().copied(), '.', fallback));
     }
     if mapping.source_event_id.is_none() && !preset.event_id.is_empty() {
-        mapping.source_event_id = Some(Template::Ways(ways(preset.event_id.iter().copied(), '|', None)));
+        mapping.source_event_id = Some(Template::Coalesce(coalesce(preset.event_id.iter().copied(), '|', None)));
     }
     if mapping.occurred_at.is_none() && !preset.occurred_at.is_empty() {
         let single = preset.occurred_at.iter().map(|(source, _)| std::slice::from_ref(source));
-        mapping.occurred_at = Some(Template::Ways(ways(single, ' ', None)));
+        mapping.occurred_at = Some(Template::Coalesce(coalesce(single, ' ', None)));
     }
 }
 
-fn ways<'a>(all: impl Iterator<Item = &'a [FieldLocation]>, joint: char, otherwise: Option<String>) -> Coalesce {
-    let ways = all.map(|parts| parts.iter().filter_map(expression).collect()).collect();
-    Coalesce { ways, joint, otherwise }
+fn coalesce<'a>(all: impl Iterator<Item = &'a [FieldLocation]>, separator: char, fallback: Option<String>) -> Coalesce {
+    let alternatives = all.map(|parts| parts.iter().filter_map(expression).collect()).collect();
+    Coalesce { alternatives, separator, fallback }
 }
 
 fn expression(source: &FieldLocation) -> Option<Expression> {
@@ -87,10 +87,12 @@ pub(super) fn own_places(mapping: &EventMapping) -> Vec<Path> {
     for template in [&mapping.source_event_id, &mapping.occurred_at].into_iter().flatten() {
         let single: Vec<&Expression> = match template {
             Template::Expression(expression) => vec![expression],
-            Template::Ways(ways) => ways.ways.iter().filter(|way| way.len() == 1).flatten().collect(),
+            Template::Coalesce(coalesce) => {
+                coalesce.alternatives.iter().filter(|alternative| alternative.len() == 1).flatten().collect()
+            }
             _ => vec![],
         };
-        let in_body = single.into_iter().filter_map(Expression::place).filter(|(root, _)| *root == "body");
+        let in_body = single.into_iter().filter_map(Expression::as_path).filter(|(root, _)| *root == "body");
         places.extend(in_body.map(|(_, path)| path.clone()));
     }
     places
@@ -109,7 +111,7 @@ mod tests {
             let sources = parts.chain(preset.occurred_at.iter().map(|(source, _)| source));
             for source in sources {
                 assert!(
-                    expression(source).and_then(|found| found.place().map(|_| ())).is_some(),
+                    expression(source).and_then(|found| found.as_path().map(|_| ())).is_some(),
                     "{scheme}: {source:?}"
                 );
             }

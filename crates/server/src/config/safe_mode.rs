@@ -63,7 +63,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
     let fields = Fields::open(report, node, &[&SAFE_MODE])?;
     let mut mode = SafeMode { hold: fields.flag("hold").unwrap_or(false), ..SafeMode::default() };
     if let Some(lasts) = fields.duration("for") {
-        mode.lasts = lasts;
+        mode.duration = lasts;
     }
     if let Some((name, span)) = fields.name("policy") {
         policy::check_name(report, span, name, names);

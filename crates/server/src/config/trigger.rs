@@ -220,7 +220,7 @@ fn read_verify(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> Option<Ver
 fn moments(mapping: &EventMapping) -> Vec<Expression> {
     match &mapping.occurred_at {
         Some(Template::Expression(expression)) => vec![expression.clone()],
-        Some(Template::Ways(ways)) => ways.ways.iter().flatten().cloned().collect(),
+        Some(Template::Coalesce(coalesce)) => coalesce.alternatives.iter().flatten().cloned().collect(),
         _ => vec![],
     }
 }
@@ -264,7 +264,8 @@ fn read_idempotency(
         }
     }
     volatile.extend(preset::own_places(mapping));
-    let mut idempotency = Idempotency { strategies, ttl: Idempotency::TTL, volatile, second_net, on_clash };
+    let mut idempotency =
+        Idempotency { strategies, ttl: Idempotency::TTL, volatile, content_window: second_net, on_clash };
     let Some(inner) = inner else { return (idempotency, None) };
     if let Some(store) = inner.text("store")
         && store != "ledger"

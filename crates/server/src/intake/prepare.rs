@@ -56,7 +56,7 @@ pub struct Prepared<'f> {
 impl Prepared<'_> {
     /// Its key and what is written, with the event at hand for its first run.
     pub fn into_new(self) -> (String, NewEvent) {
-        if let Some(event) = self.event.as_read() {
+        if let Some(event) = self.event.into_cacheable() {
             self.new.body.decoded.put(event);
         }
         (self.key.text, self.new)
@@ -137,7 +137,7 @@ impl<'f> Request<'_, 'f> {
         match self.flow.admission.on_mismatch {
             OnMismatch::Reject => false,
             OnMismatch::Quarantine => true,
-            OnMismatch::AsItCame => self.flow.body.events.is_some(),
+            OnMismatch::RejectUnlessBatch => self.flow.body.events.is_some(),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'f> Request<'_, 'f> {
         let mut flaw = self.mismatch(&payload);
         let mut scope = Scope::new();
         let kept = headers.clone();
-        scope.set_later("headers", move || {
+        scope.set_lazy("headers", move || {
             serde_json::from_str(&kept).map_err(|error| TemplateProblem(format!("the headers cannot be read: {error}")))
         });
         scope.set("body", payload);
@@ -225,16 +225,16 @@ impl<'f> Request<'_, 'f> {
         });
         NewEvent {
             verified_by: arrival.verified_by.map(str::to_owned),
-            adjacent_keys: key.near.iter().map(adjacent).collect(),
+            adjacent_keys: key.adjacent.iter().map(adjacent).collect(),
             clash: match flow.idempotency.on_clash {
                 OnClash::Drop => ClashPolicy::Drop,
                 OnClash::Update => ClashPolicy::Update,
                 OnClash::Quarantine => ClashPolicy::Quarantine,
             },
-            content_window: match flow.idempotency.second_net {
+            content_window: match flow.idempotency.content_window {
                 ContentDedup::Off => None,
                 ContentDedup::Always(window) => Some(window),
-                ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::SECOND_NET),
+                ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
             quarantine,
             ..new

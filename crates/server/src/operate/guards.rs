@@ -188,7 +188,7 @@ impl Operator {
         let at = self.clock.wall();
         let lasts = match &order.r#for {
             Some(text) => unit::duration(text).map_err(|problem| OperateError::Invalid(problem.to_string()))?,
-            None => worker.map_or(SafeMode::LASTS, |worker| worker.safe_mode.lasts),
+            None => worker.map_or(SafeMode::DEFAULT_DURATION, |worker| worker.safe_mode.duration),
         };
         let until = order.on.then_some(at + lasts);
         let (actor, reason) = (or_unknown(&order.actor), order.reason.clone());

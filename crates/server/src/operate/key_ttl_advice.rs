@@ -126,7 +126,7 @@ fn advice(repeats: &DuplicateStats, accepted: u64, duplicates: u64, flows: &[&Fl
         }
     }
     KeyAdvice {
-        repeats: repeats.repeats,
+        repeats: repeats.duplicates,
         percent_of_requests: percent(duplicates, accepted + duplicates),
         after_expiry: repeats.after_expiry,
         lateness,
@@ -142,7 +142,7 @@ fn lifetime(repeats: &DuplicateStats, flow: &Flow) -> LifetimeView {
     let ttl = flow.idempotency.ttl;
     let scheme = flow.verify.as_ref().map(|verifier| verifier.scheme());
     let horizon = scheme.and_then(|scheme| preset(scheme).retry_horizon).filter(|horizon| !horizon.is_zero());
-    let covered = percent(repeats.caught_within(ttl), repeats.repeats);
+    let covered = percent(repeats.caught_within(ttl), repeats.duplicates);
     let wanted = repeats.suggested_ttl.into_iter().chain(horizon).max();
     let enough = wanted.is_none_or(|wanted| ttl >= wanted);
     let lives = format!("key lifetime {}", format_duration(ttl));

@@ -188,9 +188,9 @@ impl DryRun<'_> {
             let Some(policy) = self.live.config.policies.get(&**name) else { continue };
             let of_policy = |problem: TemplateProblem| format!("policy `{name}`: {problem}");
             let contact = policy.contact(&self.scope).map_err(of_policy)?;
-            let verdicts = policy.verdicts(&self.scope, contact.as_ref(), &ContactFacts::default(), self.now);
-            for (rule, verdict) in verdicts.map_err(of_policy)? {
-                let (verdict, detail) = match verdict {
+            let results = policy.rule_results(&self.scope, contact.as_ref(), &ContactFacts::default(), self.now);
+            for (rule, result) in results.map_err(of_policy)? {
+                let (verdict, detail) = match result {
                     RuleResult::Passed(detail) => ("passes", detail),
                     RuleResult::Refused(detail) => ("refuses", detail),
                     RuleResult::Later(until, detail) => ("waits", format!("{detail}, until {until}")),

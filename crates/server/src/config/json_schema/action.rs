@@ -70,7 +70,7 @@ fn of_parameter(action: Action, parameter: &Parameter) -> Value {
     let or_filled_in = |other: Value| json!({ "anyOf": [other, { "type": "string", "pattern": pattern::FILLED_IN, "not": not_ended() }] });
     let map = json!({ "allOf": [{ "type": "object" }, any_template()] });
     let inner = INNER_KEYS.iter().find(|(of, name, _)| *of == action && *name == parameter.name);
-    match (&parameter.shape, parameter.name) {
+    match (&parameter.value_type, parameter.name) {
         _ if is_verbatim(action, parameter.name) => program(),
         (_, "runtime") => json!({ "type": "string", "pattern": pattern::RUNTIME }),
         (_, "command") => super::shape::described("a list of texts").unwrap_or_default(),
