@@ -1,4 +1,4 @@
-//! How much goes wrong in a run. Each seed has a weather of its own: some faults often, some never.
+//! How much goes wrong in a run. Each seed has a rates of its own: some faults often, some never.
 
 use sluice_domain::random::Random;
 
@@ -41,9 +41,9 @@ impl FaultRates {
         FaultRates::default()
     }
 
-    /// The weather of a seed under a profile.
+    /// The rates of a seed under a profile.
     pub fn of(profile: Profile, random: &mut Random) -> FaultRates {
-        let mut weather = match profile {
+        let mut rates = match profile {
             Profile::Calm => return FaultRates { sender: 0.1, noop: 0.01, ..FaultRates::default() },
             Profile::Mixed | Profile::Liar => FaultRates::everything(random),
             Profile::Network => FaultRates {
@@ -63,13 +63,13 @@ impl FaultRates {
                 ..FaultRates::everything(random)
             },
         };
-        weather.lies = if profile == Profile::Liar { 0.3 } else { 0.0 };
-        weather
+        rates.lies = if profile == Profile::Liar { 0.3 } else { 0.0 };
+        rates
     }
 
     fn everything(random: &mut Random) -> FaultRates {
         let mut some = |often: f64| if random.chance(0.75) { often * random.unit() } else { 0.0 };
-        let mut weather = FaultRates {
+        let mut rates = FaultRates {
             call_fails: some(0.5),
             noop: some(0.1),
             calls: [true; CALL_FAULTS],
@@ -88,15 +88,15 @@ impl FaultRates {
             crash_idle: some(0.2),
             operators: true,
         };
-        weather.operators = random.chance(0.8);
-        for on in &mut weather.calls {
+        rates.operators = random.chance(0.8);
+        for on in &mut rates.calls {
             *on = random.chance(0.6);
         }
-        weather.calls[random.below(CALL_FAULTS as u64) as usize] = true;
-        weather
+        rates.calls[random.below(CALL_FAULTS as u64) as usize] = true;
+        rates
     }
 
-    /// One of the ways in which calls fail under this weather.
+    /// One of the ways in which calls fail under this rates.
     pub fn pick_call(&self, random: &mut Random) -> usize {
         loop {
             let kind = random.below(CALL_FAULTS as u64) as usize;

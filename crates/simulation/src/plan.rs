@@ -150,6 +150,17 @@ impl SimPlan {
     }
 }
 
+impl SimPlan {
+    /// Activates the steps of an older revision again, as a revision of its own.
+    pub fn roll_back(&mut self, random: &mut Random) {
+        let older = random.below(self.revisions.len() as u64 - 1) as usize;
+        let number = self.revisions.len();
+        let mut revision = self.revisions[older].clone();
+        revision.run.name = Arc::from(format!("r{number}"));
+        self.revisions.push(revision);
+    }
+}
+
 /// The id of the step that an effect label belongs to: without its round and its item.
 pub(super) fn step_of(label: &str) -> &str {
     label.split(['@', '[']).next().unwrap_or(label)

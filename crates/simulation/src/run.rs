@@ -328,7 +328,7 @@ impl Simulation {
             Recording::IfSlow(begin) => Some(begin),
         };
         self.look_at_call(&call, n, &label);
-        let sent = self.destinations.0[facts.destination].call(self.now, &self.weather, &mut self.random);
+        let sent = self.destinations.0[facts.destination].call(self.now, &self.rates, &mut self.random);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
         if let Some(fault) = sent.fault {
             self.coverage.fault(fault);
@@ -369,7 +369,7 @@ impl Simulation {
         let seen = self.checker.job(call.job).effect(&call.label);
         let visible_at = (seen.shown > 0).then_some(seen.visible_at);
         let destination = &self.destinations.0[facts.destination];
-        let (look, fault) = destination.look(self.now, visible_at, &self.weather, &mut self.random);
+        let (look, fault) = destination.look(self.now, visible_at, &self.rates, &mut self.random);
         if let Some(fault) = fault {
             self.happened(fault);
             self.checker.job(call.job).effect(&call.label).denied |= fault == Fault::ReadLies;

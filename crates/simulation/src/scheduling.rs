@@ -151,7 +151,7 @@ impl Simulation {
         else {
             return;
         };
-        let fails = self.random.chance(self.weather.load_fails);
+        let fails = self.random.chance(self.rates.load_fails);
         let (load, ms) = if fails {
             self.happened(Fault::ReadFails);
             (Load::Failed { worker }, LOOK_AGAIN_MS)
