@@ -10,7 +10,7 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint};
 use super::selection::{Act, Verb};
 use super::table::{Cell, Column, Table, state};
-use crate::operate::view::{JobView, List, ReasonView};
+use crate::operate::views::{JobView, List, ReasonView};
 
 /// See dead letters, why they died, and give them up
 #[derive(Debug, clap::Args)]

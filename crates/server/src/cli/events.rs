@@ -8,7 +8,7 @@ use super::print::{self, Format, ago, heading, hint, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, clash};
-use crate::operate::view::{EventDetail, EventView, List};
+use crate::operate::views::{EventDetail, EventView, List};
 
 /// See accepted events
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
-use crate::operate::view::{FailureView, JobDetail, JobView, List};
+use crate::operate::views::{FailureView, JobDetail, JobView, List};
 
 /// See jobs, and say what became of those whose outcome is unknown
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use super::CliError;
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, grouped, hint, plural, style_of, styled};
 use super::table::pairs;
-use crate::operate::view::Status;
+use crate::operate::views::Status;
 
 /// See the node at a glance
 #[derive(Debug, clap::Args)]

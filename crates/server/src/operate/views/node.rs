@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::super::guards::SafeModeView;
+use super::SafeModeView;
 
 /// The node at a glance.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,5 +1,12 @@
 //! What an operator can see.
 
+pub(super) mod approvals;
+pub(super) mod change;
+mod clash;
+mod guards;
+mod key_ttl_advice;
+mod keys;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +19,7 @@ use sluice_domain::verify::Scheme;
 use sluice_ledger::{JobFilter, JobRecord, Page};
 
 use super::operator::{OperateError, Operator, job_id};
-use super::view::{
+use super::views::{
     AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
     PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
