@@ -46,7 +46,7 @@ fn told(status: &Status, desk: &AdminClient) -> String {
             if desk.is_offline() {
                 String::new()
             } else {
-                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_held))
+                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_in_memory))
             },
         ),
     ]);

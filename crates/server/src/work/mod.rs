@@ -117,7 +117,7 @@ pub async fn work(context: &WorkContext, order: RunInput) -> Result<Option<RunRe
         let failure = Failure::new(
             FailureClass::Mapping,
             "revision-lost",
-            "the configuration that this job was accepted under cannot be read any more; replay it with --newest",
+            "the configuration that this job was accepted under cannot be read any more; replay it with --latest-config",
         );
         return run.end_untried(NextAction::Die { failure }).await;
     };

@@ -199,7 +199,7 @@ fn without_a_node_the_ledger_answers() {
     says(&workplace, "offline_status", &run(&["status"]).ok());
     says(&workplace, "offline_destinations", &run(&["destinations"]).ok());
     says(&workplace, "offline_replay", &run(&["replay", "job_2", "--reason", "mended"]).ok());
-    says(&workplace, "offline_replay_newest", &run(&["replay", "job_2", "--newest", "--reason", "mended"]));
+    says(&workplace, "offline_replay_newest", &run(&["replay", "job_2", "--latest-config", "--reason", "mended"]));
     says(&workplace, "offline_reload", &run(&["reload"]));
     run(&["pause", "source:website", "--reason", "over night"]).ok();
     assert_eq!(workplace.json(&["sources", "--json"])[0]["paused"], true);

@@ -37,8 +37,8 @@ pub struct ReplayRequest {
     pub reason: String,
     /// Who asks.
     pub actor: String,
-    /// Run them with the configuration in force instead of the one they were accepted under.
-    pub newest: bool,
+    /// Run the jobs with the active configuration instead of the one they were accepted under.
+    pub latest_config: bool,
     /// Only say what would happen.
     pub dry_run: bool,
 }
@@ -90,7 +90,7 @@ impl Operator {
         }
         let jobs = self.select(&order.selection).await?;
         let mut acted = BulkResult { matched: jobs.len() as u64, dry_run: order.dry_run, ..BulkResult::default() };
-        let revision = order.newest.then(|| self.revisions.current().revision.clone());
+        let revision = order.latest_config.then(|| self.revisions.current().revision.clone());
         let (mut wanted, mut left) = (Vec::new(), Vec::new());
         for id in jobs {
             match self.job_record(id).await?.state {
@@ -165,7 +165,7 @@ impl Operator {
     pub async fn resolve(
         &self,
         id: &str,
-        verdict: Resolution,
+        resolution: Resolution,
         actor: &str,
         reason: &str,
     ) -> Result<JobDetail, OperateError> {
@@ -177,13 +177,8 @@ impl Operator {
                 "{job} is {state}; only a job whose outcome is unknown can be resolved"
             )));
         }
-        let order = Resolve {
-            job,
-            resolution: verdict,
-            actor: or_unknown(actor),
-            reason: reason.to_owned(),
-            at: self.clock.wall(),
-        };
+        let order =
+            Resolve { job, resolution, actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
         let changed = self.ledger.resolve(order).await?;
         self.scheduler.revived(changed);
         self.job(id).await

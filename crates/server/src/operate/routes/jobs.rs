@@ -96,7 +96,7 @@ pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>
 #[serde(deny_unknown_fields)]
 pub(super) struct ResolveRequest {
     /// `happened` or `did-not-happen`.
-    verdict: String,
+    resolution: String,
     /// How you know.
     reason: String,
     /// Who says so.
@@ -111,12 +111,16 @@ pub(super) async fn resolve(
     Path(id): Path<String>,
     JsonBody(order): JsonBody<ResolveRequest>,
 ) -> ApiResult<views::JobDetail> {
-    let verdict = match order.verdict.as_str() {
+    let resolution = match order.resolution.as_str() {
         "happened" => Resolution::Happened,
         "did-not-happen" => Resolution::NotHappened,
-        other => return Err(OperateError::Invalid(format!("`{other}` is no verdict; say happened or did-not-happen"))),
+        other => {
+            return Err(OperateError::Invalid(format!(
+                "`{other}` is not a resolution; use `happened` or `did-not-happen`"
+            )));
+        }
     };
-    Ok(Json(operator.resolve(&id, verdict, &order.actor, &order.reason).await?))
+    Ok(Json(operator.resolve(&id, resolution, &order.actor, &order.reason).await?))
 }
 
 /// Bring jobs back to life, with their own keys.
