@@ -152,7 +152,7 @@ fn told(detail: &EventDetail) -> String {
     } else {
         text.push_str(&heading("Jobs"));
         let mut table =
-            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("TRIES")]);
+            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("ATTEMPTS")]);
         for job in &event.jobs {
             table.row([
                 Cell::from(job.id.as_str()),

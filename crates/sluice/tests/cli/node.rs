@@ -74,7 +74,7 @@ fn json_has_the_shape_of_the_api() {
     let rest = workplace.json(&["jobs", "--json", "--after", next]);
     assert_eq!(rest["items"].as_array().unwrap().len(), 3);
     assert_eq!(names(&workplace.json(&["dlq", "top", "--json"])[0]), "count class code message last_at");
-    assert_eq!(names(&workplace.json(&["replay", "job_2", "--dry-run", "--json"])), "matched changed left dry_run");
+    assert_eq!(names(&workplace.json(&["replay", "job_2", "--dry-run", "--json"])), "matched changed skipped dry_run");
     assert_eq!(workplace.json(&["pause", "worker:notify", "--reason", "x", "--json"])[0]["target"], "worker:notify");
     assert_eq!(workplace.json(&["reload", "--json"])["changed"], false);
 }
