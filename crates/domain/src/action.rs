@@ -198,7 +198,7 @@ impl Action {
 
     /// Whether the author said that an unknown outcome may be sent again.
     pub fn resend_allowed(self, with: &Value) -> bool {
-        with.get("repeat").and_then(Value::as_str) == Some("allowed")
+        with.get("resend").and_then(Value::as_str) == Some("allowed")
     }
 }
 

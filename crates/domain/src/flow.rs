@@ -147,7 +147,7 @@ impl Idempotency {
     /// How long a key is remembered, unless the flow says otherwise. Longer than any sender is known
     /// to repeat an event by itself, and than most people wait before pressing "resend".
     pub const TTL: Duration = Duration::from_secs(30 * 86_400);
-    /// For how long the second net looks back, unless the flow says otherwise.
+    /// Default length of the content window.
     pub const CONTENT_WINDOW: Duration = Duration::from_secs(15 * 60);
 }
 

@@ -60,7 +60,9 @@ impl EffectClass {
 pub enum FailureClass {
     /// Time-out, network, 429, 5xx: it may pass by itself.
     Retryable,
-    /// A conflict, a lock, a duplicate id: a few tries, then a person.
+    /// A conflict, a lock, a duplicate id: retried a few times, then left to an operator. Ledgers of version 0.1 hold it as
+    /// `maybe`.
+    #[serde(alias = "maybe")]
     Conflict,
     /// The destination refuses this content: trying again cannot help.
     Permanent,
@@ -96,7 +98,7 @@ impl FailureClass {
     pub fn as_str(self) -> &'static str {
         match self {
             FailureClass::Retryable => "retryable",
-            FailureClass::Conflict => "maybe",
+            FailureClass::Conflict => "conflict",
             FailureClass::Permanent => "permanent",
             FailureClass::Auth => "auth",
             FailureClass::Mapping => "mapping",
@@ -107,8 +109,11 @@ impl FailureClass {
         }
     }
 
-    /// The class that this word names.
+    /// The class of this name; `maybe`, the former name of `conflict`, is accepted too.
     pub fn parse(word: &str) -> Option<FailureClass> {
+        if word == "maybe" {
+            return Some(FailureClass::Conflict);
+        }
         FailureClass::ALL.into_iter().find(|class| class.as_str() == word)
     }
 }
@@ -213,4 +218,26 @@ pub enum Readback {
     Absent,
     /// The destination could not be asked.
     Unreadable(Failure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflict_is_read_under_its_former_name_and_written_under_the_current_one() {
+        let stored = r#"{"class":"maybe","code":"UNABLE_TO_LOCK_ROW","message":"locked"}"#;
+        let failure: Failure = serde_json::from_str(stored).unwrap();
+        assert_eq!(failure.class, FailureClass::Conflict);
+        assert_eq!(serde_json::to_string(&failure.class).unwrap(), "\"conflict\"");
+        assert_eq!(FailureClass::parse("maybe"), Some(FailureClass::Conflict));
+    }
+
+    #[test]
+    fn stored_name_of_every_class_is_its_displayed_name() {
+        for class in FailureClass::ALL {
+            assert_eq!(serde_json::to_value(class).unwrap(), class.as_str());
+            assert_eq!(FailureClass::parse(class.as_str()), Some(class));
+        }
+    }
 }

@@ -65,7 +65,7 @@ retry:
   jitter: full
   max_delay: 2s
   max_attempts: 200
-  max_attempts_maybe: 200
+  max_attempts_conflict: 200
   retry_after_cap: 100ms
 run:
   - name: upsert

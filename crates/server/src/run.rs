@@ -260,9 +260,9 @@ impl Node {
         }
     }
 
-    /// Stops: first no more requests and no more attempts, then what is under way may end within `patience`, then the
+    /// Stops: first no more requests and no more attempts, then what is under way may end within `shutdown_timeout`, then the
     /// ledger is closed. What did not end in time is settled by the next start.
-    pub async fn stop(self, patience: Duration) {
+    pub async fn stop(self, shutdown_timeout: Duration) {
         let _ = self.stop.send(true);
         self.scheduler.stop();
         let (door, schedule) = (self.door, self.schedule);
@@ -270,7 +270,7 @@ impl Node {
             let _ = door.await;
             let _ = schedule.await;
         };
-        if tokio::time::timeout(patience, drained).await.is_err() {
+        if tokio::time::timeout(shutdown_timeout, drained).await.is_err() {
             tracing::warn!("some attempts did not end in time; the next start settles them");
         }
         let _ = self.stop_admin.send(true);

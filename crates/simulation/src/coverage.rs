@@ -59,6 +59,7 @@ faults! {
     PolicyRefused "policy: an effect is skipped"
     Suppressed "operator: suppresses a contact, or no longer"
     Swept "sweep: a dead letter is requeued by a worker"
+    Rerouted "scheduler: the route of a job is written"
     RollBack "operator: rolls the configuration back"
     Outage "destination: outage"
     OutageEnds "destination: outage ends"

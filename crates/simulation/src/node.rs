@@ -32,6 +32,8 @@ pub(super) enum Waiter {
     Nobody,
     Sender(u32),
     Run(u32),
+    /// The scheduler, for the route of a job.
+    Reroute(JobId),
     Operator(OperatorAction),
 }
 

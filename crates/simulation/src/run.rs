@@ -18,7 +18,7 @@ use sluice_ledger::Replay;
 use super::coverage::Fault;
 use super::destinations::{Answer, LAG_MS_MAX, Look};
 use super::gates::SimSlot;
-use super::node::{RELOAD_AFTER_MS, Waiter, slot_of};
+use super::node::{Waiter, slot_of};
 use super::ops::{SimOp, SimReply};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
@@ -420,29 +420,6 @@ impl Simulation {
     fn messages(&self, jobs: &[JobId]) -> Value {
         let known = jobs.iter().filter(|id| self.store.job(**id).is_some());
         json!({ "messages": known.map(|id| json!({ "job": id })).collect::<Vec<_>>() })
-    }
-
-    /// The ledger's version of a job takes the place of what memory lost. An attempt that was under way is settled first.
-    pub(super) fn reload(&mut self, slot: u32) {
-        let Some(mut sim) = self.take_run(slot) else { return };
-        // What the destination said is lost with the run.
-        (sim.asked_ms, sim.unauthorized, sim.took) = (None, false, None);
-        match self.store.job(sim.slot.job).cloned() {
-            Some(job) if job.state == JobState::Running => self.recover(job, sim.slot),
-            Some(job) => {
-                let route = job.route();
-                sim.result = Some(RunResult::Ended { job, health: None, route, settled: true });
-                self.plan_finished(sim);
-            }
-            None => {}
-        }
-    }
-
-    /// A run has ended with nothing that memory could go by.
-    pub(super) fn plan_reload(&mut self, sim: SimRun) {
-        let epoch = self.epoch;
-        let run = self.keep(sim);
-        self.plan_in(RELOAD_AFTER_MS, SimEvent::Reload { epoch, run });
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
@@ -56,7 +57,16 @@ pub(super) enum SimEvent {
         epoch: u32,
         slot: u32,
     },
-    /// And the scheduler hears of them.
+    /// The backlogs in the ledger are read.
+    FindBacklogs {
+        epoch: u32,
+    },
+    /// A job is read again for the scheduler.
+    ReadAgain {
+        epoch: u32,
+        job: i64,
+    },
+    /// And the scheduler gets them.
     Loaded {
         epoch: u32,
         slot: u32,
@@ -81,11 +91,6 @@ pub(super) enum SimEvent {
     },
     /// A settlement is tried again.
     SettleAgain {
-        epoch: u32,
-        run: u32,
-    },
-    /// A job that memory has lost is loaded again.
-    Reload {
         epoch: u32,
         run: u32,
     },
@@ -280,12 +285,13 @@ impl Simulation {
             SimEvent::Reply { epoch, slot } if epoch == self.epoch => self.reply(slot),
             SimEvent::Load { epoch, slot } if epoch == self.epoch => self.load(slot),
             SimEvent::Loaded { epoch, slot } if epoch == self.epoch => self.loaded(slot),
+            SimEvent::FindBacklogs { epoch } if epoch == self.epoch => self.find_backlogs(),
+            SimEvent::ReadAgain { epoch, job } if epoch == self.epoch => self.read_again(JobId(job)),
             SimEvent::Wake { epoch } if epoch == self.epoch => self.wake(),
             SimEvent::Answered { epoch, run } if epoch == self.epoch => self.answered(run),
             SimEvent::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
             SimEvent::SettleAgain { epoch, run } if epoch == self.epoch => self.settle_again(run),
             SimEvent::RecordSlow { epoch, run } if epoch == self.epoch => self.record_slow(run),
-            SimEvent::Reload { epoch, run } if epoch == self.epoch => self.reload(run),
             SimEvent::Operator => self.operate(),
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),

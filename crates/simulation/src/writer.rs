@@ -236,6 +236,10 @@ impl Simulation {
                 _ => self.coverage.fault(Fault::SenderTurnedAway),
             },
             Waiter::Run(run) => self.replied_to_run(run, reply),
+            Waiter::Reroute(job) => {
+                let written = matches!(reply, Some(SimReply::Settled(ChargeResult::Settled)));
+                self.rerouted(job, written);
+            }
             Waiter::Operator(act) => self.acted(act, reply),
         }
     }

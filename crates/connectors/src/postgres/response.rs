@@ -22,7 +22,7 @@ enum ErrorAction {
     /// Hold back for a while: there is no room.
     Wait,
     /// A few times, then a person.
-    Maybe,
+    Conflict,
     /// Never as it stands.
     Reject(FailureClass),
 }
@@ -48,7 +48,7 @@ static ROWS: &[ErrorRule] = &[
     row("08", ErrorAction::Retry, "the connection failed"),
     row("0A", PERMANENT, BAD_DATA),
     row("22", PERMANENT, BAD_DATA),
-    row("23503", ErrorAction::Maybe, "a row that it refers to is not there, or not yet"),
+    row("23503", ErrorAction::Conflict, "a row that it refers to is not there, or not yet"),
     row("23", PERMANENT, "a constraint of the table refuses it"),
     row("25006", ErrorAction::Retry, "this server only reads, as one does while another takes over"),
     row("28", AUTH, "check the user and the password in the destination's url"),
@@ -73,7 +73,7 @@ static ROWS: &[ErrorRule] = &[
     row("XX", ErrorAction::Retry, "the server failed"),
 ];
 
-static STRANGE: ErrorRule = row("", ErrorAction::Maybe, "the server refuses it");
+static STRANGE: ErrorRule = row("", ErrorAction::Conflict, "the server refuses it");
 
 /// States in which a server may end a session whose COMMIT it has carried out.
 const ENDS_SESSIONS: [&str; 6] = ["08", "40003", "53", "57P", "58", "XX"];
@@ -91,7 +91,7 @@ pub(crate) fn refused(place: &str, stage: Stage, code: &str, message: &str) -> O
     match row.verdict {
         ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: None },
         ErrorAction::Wait => Outcome::Wait { failure: failure(FailureClass::Retryable), after: Some(NO_ROOM) },
-        ErrorAction::Maybe => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
+        ErrorAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: None },
         ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
     }
 }
@@ -148,7 +148,7 @@ mod tests {
             ("23505", "reject permanent"),
             ("23502", "reject permanent"),
             ("23514", "reject permanent"),
-            ("23503", "retry maybe"),
+            ("23503", "retry conflict"),
             ("22001", "reject permanent"),
             ("22P02", "reject permanent"),
             ("42P01", "reject permanent"),
@@ -159,7 +159,7 @@ mod tests {
             ("3D000", "reject permanent"),
             ("P0001", "reject permanent"),
             ("XX000", "retry retryable"),
-            ("99999", "retry maybe"),
+            ("99999", "retry conflict"),
         ];
         for (code, expected) in table {
             let outcome = refused("db/crm", Stage::Open, code, "no");

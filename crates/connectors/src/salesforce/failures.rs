@@ -13,7 +13,7 @@ pub(crate) enum ErrorAction {
     /// Try again.
     Retry,
     /// Try a few times, then leave it to a person.
-    Maybe,
+    Conflict,
     /// Never as it stands.
     Reject(FailureClass),
     /// The record is not there.
@@ -79,7 +79,7 @@ static ROWS: &[ErrorRule] = &[
     code("DUPLICATES_DETECTED", PERMANENT, "a duplicate rule matched; a person decides, or set allow_duplicates"),
     code(
         "DUPLICATE_VALUE",
-        ErrorAction::Maybe,
+        ErrorAction::Conflict,
         "a unique value is taken; if it is this external id, the next try updates that record",
     ),
     saying("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "UNABLE_TO_LOCK_ROW", ErrorAction::Retry, LOCKED),
@@ -117,11 +117,11 @@ static ROWS: &[ErrorRule] = &[
     status(403, 403, AUTH, RIGHTS),
     status(404, 404, ErrorAction::Absent, "there is no such record or object"),
     status(408, 408, ErrorAction::Retry, "it ran into a time limit"),
-    status(409, 409, ErrorAction::Maybe, "it conflicts with another change"),
+    status(409, 409, ErrorAction::Conflict, "it conflicts with another change"),
     status(410, 410, PERMANENT, "this api_version was retired"),
-    status(412, 412, ErrorAction::Maybe, "the record changed meanwhile"),
-    status(420, 420, ErrorAction::Maybe, "the organisation is deleted or expired"),
-    status(423, 425, ErrorAction::Maybe, "it conflicts with another change"),
+    status(412, 412, ErrorAction::Conflict, "the record changed meanwhile"),
+    status(420, 420, ErrorAction::Conflict, "the organisation is deleted or expired"),
+    status(423, 425, ErrorAction::Conflict, "it conflicts with another change"),
     status(429, 429, CONCURRENT_LIMIT, "it asks to slow down"),
     status(400, 499, PERMANENT, BAD_DATA),
     status(500, 599, ErrorAction::Retry, "Salesforce failed"),
@@ -143,7 +143,7 @@ static TOKEN_ROWS: &[ErrorRule] = &[
 
 /// What an answer is not, that fits no row.
 static STRANGE: ErrorRule =
-    code("", ErrorAction::Maybe, "this does not look like an answer of Salesforce; check instance_url");
+    code("", ErrorAction::Conflict, "this does not look like an answer of Salesforce; check instance_url");
 
 impl ErrorRule {
     fn fits(&self, status: u16, code: &str, message: &str) -> bool {
@@ -187,6 +187,6 @@ mod tests {
         assert_eq!(classify(500, "UNABLE_TO_LOCK_ROW", "").verdict, ErrorAction::Retry);
         assert_eq!(classify(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.").verdict, DAILY_LIMIT);
         assert_eq!(classify(503, "REQUIRED_FIELD_MISSING", "").verdict, PERMANENT);
-        assert_eq!(classify(200, "", "<html>").verdict, ErrorAction::Maybe);
+        assert_eq!(classify(200, "", "<html>").verdict, ErrorAction::Conflict);
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn outcome(answer: &HttpResponse, reading: ResponseContext<'_>) -> Ou
             Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked }
         }
         ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
-        ErrorAction::Maybe => Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked },
+        ErrorAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked },
         ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
         // A server that fails knows nothing about what is there.
         ErrorAction::Absent if answer.status >= 500 => {
@@ -123,7 +123,7 @@ pub(crate) fn readback(answer: &HttpResponse, reading: ResponseContext<'_>) -> R
         ErrorAction::Absent | ErrorAction::Wait(_) | ErrorAction::Retry => {
             Readback::Unreadable(failure(FailureClass::Retryable))
         }
-        ErrorAction::Maybe => Readback::Unreadable(failure(FailureClass::Conflict)),
+        ErrorAction::Conflict => Readback::Unreadable(failure(FailureClass::Conflict)),
         ErrorAction::Reject(class) => Readback::Unreadable(failure(class)),
         ErrorAction::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),
     }
@@ -153,7 +153,7 @@ pub(crate) fn token(answer: &HttpResponse, host: &str, now: Time) -> Result<Stri
             Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) }
         }
         ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
-        ErrorAction::Maybe | ErrorAction::Absent => {
+        ErrorAction::Conflict | ErrorAction::Absent => {
             Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked }
         }
         ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },

@@ -92,8 +92,8 @@ async fn every_way_of_salesforce_to_fail_has_its_outcome() {
         (Fault::Gateway { status: 502, moment: Moment::AfterApplying }, "retry retryable http-502"),
         (Fault::ServerUnavailable, "retry retryable SERVER_UNAVAILABLE"),
         (Fault::LockRow, "retry retryable UNABLE_TO_LOCK_ROW"),
-        (Fault::DuplicateValue, "retry maybe DUPLICATE_VALUE"),
-        (Fault::GarbageBody { moment: Moment::AfterApplying }, "retry maybe http-200"),
+        (Fault::DuplicateValue, "retry conflict DUPLICATE_VALUE"),
+        (Fault::GarbageBody { moment: Moment::AfterApplying }, "retry conflict http-200"),
         (Fault::HugeBody { bytes: 1 << 30 }, "retry retryable too-large"),
         (Fault::RedirectLoop, "reject permanent http-302"),
     ];
@@ -193,7 +193,7 @@ async fn a_token_that_cannot_be_had_leaves_the_effect_unsent() {
         (Fault::TimeoutBefore { hold_ms: 60_000 }, "retry retryable timeout"),
         (Fault::CutResponse, "retry retryable truncated"),
         (Fault::TooManyRequests { retry_after: RetryAfter::Seconds(3) }, "wait retryable"),
-        (Fault::GarbageBody { moment: Moment::BeforeApplying }, "retry maybe"),
+        (Fault::GarbageBody { moment: Moment::BeforeApplying }, "retry conflict"),
     ];
     let with = lead("a");
     for (fault, expected) in table {

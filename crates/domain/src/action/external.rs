@@ -39,7 +39,7 @@ pub(super) static HTTP_REQUEST: Spec = Spec {
             "What the destination does with a repeat, when the method does not say it: natural means that a repeat changes nothing.",
         ),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
             "allowed: an unknown outcome is sent again, so the effect may happen twice.",
@@ -124,7 +124,7 @@ pub(super) static EMAIL_SEND: Spec = Spec {
         parameter("html", ParameterType::Text, false, "The body as HTML; beside `text` it is the alternative."),
         parameter("headers", ParameterType::Map, false, "More headers, such as List-Unsubscribe."),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
             "allowed: an unknown outcome is sent again, so the mail may arrive twice.",
@@ -173,7 +173,7 @@ pub(super) static SCRIPT: Spec = Spec {
             "What a repeat does. keyed, when left out: the script uses IDEMPOTENCY_KEY. blind: it does not, so an unknown outcome waits for a person.",
         ),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
             "allowed: an unknown outcome of a blind script is run again, so its effect may happen twice.",
@@ -209,7 +209,7 @@ pub(super) static SLACK_POST: Spec = Spec {
         parameter("blocks", ParameterType::Any, false, "A list of blocks, as Slack defines them."),
         parameter("thread_ts", ParameterType::Text, false, "The message to answer in its thread."),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
             "allowed: an unknown outcome behind a webhook is sent again, so the message may appear twice.",
@@ -240,7 +240,7 @@ pub(super) static SEND_TEMPLATE: Spec = Spec {
         parameter("reply_to", ParameterType::Texts, false, "Where answers go."),
         parameter("headers", ParameterType::Map, false, "More headers, such as List-Unsubscribe."),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
             "allowed: an unknown outcome is sent again, so the message may arrive twice.",

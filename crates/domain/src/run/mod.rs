@@ -311,3 +311,7 @@ impl JobRun {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::Address;
 use crate::{Api, Error};
-use sluice_server::operate::view::{PauseView, ReasonView, Status};
+use sluice_server::operate::views::{PauseView, ReasonView, Status};
 
 /// Deaths that the CRM's faults explain and that no retry policy prevents: it sent a redirect, which is never followed; or
 /// it refused a token and the fresh one as well.

@@ -11,7 +11,7 @@ use super::print::{self, Format, hint};
 use super::selection::Actor;
 use super::{CliError, exit};
 use crate::change::Plan;
-use crate::operate::change::AppliedView;
+use crate::operate::views::AppliedView;
 
 /// Put a planned configuration in force on the running node
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,8 @@ use super::print::{self, Format, ago, hint, moment, plural};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, exit};
-use crate::operate::approvals::ApprovalView;
-use crate::operate::view::{BulkResult, List};
+use crate::operate::views::ApprovalView;
+use crate::operate::views::{BulkResult, List};
 
 /// See questions that wait for a person, and answer them
 #[derive(Debug, clap::Args)]

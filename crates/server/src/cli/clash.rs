@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::print::{heading, moment, plural};
 use super::table::{Cell, Column, Table};
-use crate::operate::view::{ChangeView, ClashView};
+use crate::operate::views::{ChangeView, ClashView};
 
 pub(super) fn told(clash: &ClashView) -> String {
     let mut text = String::new();

@@ -8,7 +8,7 @@ use super::print::{self, Format, ago, hint};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
-use crate::operate::view::{AuditView, List, PauseView};
+use crate::operate::views::{AuditView, List, PauseView};
 
 /// Hold a source, a worker or a destination; survives restarts
 #[derive(Debug, clap::Args)]

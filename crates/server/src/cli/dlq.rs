@@ -10,7 +10,7 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint};
 use super::selection::{Act, Verb};
 use super::table::{Cell, Column, Table, state};
-use crate::operate::view::{JobView, List, ReasonView};
+use crate::operate::views::{JobView, List, ReasonView};
 
 /// See dead letters, why they died, and give them up
 #[derive(Debug, clap::Args)]
@@ -107,7 +107,7 @@ fn told(list: &List<JobView>) -> String {
         Column::Cut("WORKER"),
         Column::Cut("SOURCE"),
         Column::Whole("DIED"),
-        Column::Number("TRIES"),
+        Column::Number("ATTEMPTS"),
         Column::Cut("CODE"),
         Column::Cut("WHAT HAPPENED"),
     ]);
@@ -119,7 +119,7 @@ fn told(list: &List<JobView>) -> String {
             job.worker.as_str().into(),
             job.source.as_str().into(),
             ago(&job.updated_at).into(),
-            job.tries.into(),
+            job.attempts_total.into(),
             failure.map_or("", |failure| &failure.code).into(),
             failure.map_or("", |failure| &failure.message).into(),
         ]);

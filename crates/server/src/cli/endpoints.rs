@@ -7,7 +7,7 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, style_of, styled};
 use super::table::{Cell, Column, Table, state};
 use super::{CliError, source};
-use crate::operate::view::{DestinationView, SourceView};
+use crate::operate::views::{DestinationView, SourceView};
 
 /// See who sends, what was accepted, repeated and refused
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use super::print::{self, Format, ago, heading, hint, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, clash};
-use crate::operate::view::{EventDetail, EventView, List};
+use crate::operate::views::{EventDetail, EventView, List};
 
 /// See accepted events
 #[derive(Debug, clap::Args)]
@@ -152,7 +152,7 @@ fn told(detail: &EventDetail) -> String {
     } else {
         text.push_str(&heading("Jobs"));
         let mut table =
-            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("TRIES")]);
+            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("ATTEMPTS")]);
         for job in &event.jobs {
             table.row([
                 Cell::from(job.id.as_str()),

@@ -10,7 +10,7 @@ use super::print::{self, Format, ago, hint, plural};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
-use crate::operate::guards::{SafeModeView, SuppressedView, SuppressionView};
+use crate::operate::views::{SafeModeView, SuppressedView, SuppressionView};
 
 /// Say whom policies with `suppression` must not write to
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
-use crate::operate::view::{FailureView, JobDetail, JobView, List};
+use crate::operate::views::{FailureView, JobDetail, JobView, List};
 
 /// See jobs, and say what became of those whose outcome is unknown
 #[derive(Debug, clap::Args)]
@@ -58,15 +58,15 @@ pub(super) struct Show {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("verdict").required(true))]
+#[command(group = clap::ArgGroup::new("resolution").required(true))]
 struct Resolve {
     /// The job: job_17
     id: String,
     /// The effect is there: the job goes on with its next step
-    #[arg(long, group = "verdict")]
+    #[arg(long, group = "resolution")]
     happened: bool,
     /// The effect is not there: the step is tried again
-    #[arg(long, group = "verdict")]
+    #[arg(long, group = "resolution")]
     did_not_happen: bool,
     /// How you know; stands in the audit trail
     #[arg(long)]
@@ -115,7 +115,7 @@ fn told_list(list: &List<JobView>) -> String {
         Column::Cut("WORKER"),
         Column::Cut("SOURCE"),
         Column::Cut("TYPE"),
-        Column::Number("TRIES"),
+        Column::Number("ATTEMPTS"),
         Column::Whole("CHANGED"),
         Column::Cut("LAST FAILURE"),
     ]);
@@ -126,7 +126,7 @@ fn told_list(list: &List<JobView>) -> String {
             job.worker.as_str().into(),
             job.source.as_str().into(),
             job.event_type.as_str().into(),
-            job.tries.into(),
+            job.attempts_total.into(),
             ago(&job.updated_at).into(),
             job.failure.as_ref().map(short).unwrap_or_default().into(),
         ]);
@@ -157,8 +157,8 @@ impl Show {
 impl Resolve {
     fn run(self) -> Result<(), CliError> {
         self.reach.run(async |desk| {
-            let verdict = if self.happened { "happened" } else { "did-not-happen" };
-            let order = json!({ "verdict": verdict, "reason": self.reason, "actor": self.actor.name() });
+            let resolution = if self.happened { "happened" } else { "did-not-happen" };
+            let order = json!({ "resolution": resolution, "reason": self.reason, "actor": self.actor.name() });
             let answer = desk.post(&format!("/jobs/{}/resolve", escaped(&self.id)), &order).await?;
             if self.format.json {
                 return print::json(&answer);
@@ -187,7 +187,10 @@ fn told(detail: &JobDetail, desk: &AdminClient) -> String {
         ("changed", moment(&job.updated_at)),
         ("due", if due { moment(&job.due_at) } else { String::new() }),
         ("finished", job.finished_at.as_deref().map(moment).unwrap_or_default()),
-        ("tries", format!("{} in all, {} at this step since it was last replayed", job.tries, job.attempts)),
+        (
+            "attempts",
+            format!("{} in total, {} at this step since it was last replayed", job.attempts_total, job.attempts),
+        ),
         ("replays", if job.replays > 0 { job.replays.to_string() } else { String::new() }),
         ("configuration", job.revision.clone()),
         ("trace", job.trace.clone()),
@@ -204,7 +207,7 @@ fn told(detail: &JobDetail, desk: &AdminClient) -> String {
             Column::Cut("ACTION"),
             Column::Cut("TO"),
             Column::Whole("CLASS"),
-            Column::Number("TRIES"),
+            Column::Number("ATTEMPTS"),
             Column::Whole("EFFECT KEY"),
         ]);
         for effect in &detail.effects {

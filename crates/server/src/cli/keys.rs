@@ -9,7 +9,7 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, hint};
 use super::selection::Actor;
 use super::table::pairs;
-use crate::operate::keys::KeysView;
+use crate::operate::views::KeysView;
 
 /// See and replace the keys that seal the ledger
 #[derive(Debug, clap::Args)]

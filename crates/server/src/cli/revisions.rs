@@ -5,8 +5,8 @@ use super::lists::Paging;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, heading, hint, indented, moment};
 use super::table::{Cell, Column, Table};
-use crate::operate::change::{RevisionDetail, RevisionView};
-use crate::operate::view::List;
+use crate::operate::views::List;
+use crate::operate::views::{RevisionDetail, RevisionView};
 
 /// See every configuration that was in force: when, by whom and why
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
 use crate::config::did_you_mean;
 use crate::operate::Selection;
-use crate::operate::view::BulkResult;
+use crate::operate::views::BulkResult;
 
 /// What `--filter` knows.
 const KEYS: [&str; 9] = ["state", "worker", "queue", "dead_letter_queue", "source", "class", "code", "since", "until"];

@@ -5,7 +5,7 @@ use super::events::escaped;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, heading, hint, style_of, styled};
 use super::table::{Cell, Column, Table, pairs};
-use crate::operate::view::{KeyAdvice, SourceDetail};
+use crate::operate::views::{KeyAdvice, SourceDetail};
 
 /// How many of the refused requests are printed.
 const REFUSALS_SHOWN: usize = 5;

@@ -4,7 +4,7 @@ use super::CliError;
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, grouped, hint, plural, style_of, styled};
 use super::table::pairs;
-use crate::operate::view::Status;
+use crate::operate::views::Status;
 
 /// See the node at a glance
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ fn told(status: &Status, desk: &AdminClient) -> String {
             if desk.is_offline() {
                 String::new()
             } else {
-                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_held))
+                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_in_memory))
             },
         ),
     ]);

@@ -15,7 +15,7 @@ use crate::run::{Node, NodeSettings, StartError};
 use crate::{intake, maintain};
 
 /// How long answers to senders may take when the node stops because its ledger has failed.
-const PATIENCE_WHEN_FAILED: Duration = Duration::from_secs(1);
+const FAILED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run a node: intake, workers and the admin API
 #[derive(Debug, clap::Args)]
@@ -38,8 +38,8 @@ pub struct Up {
     #[arg(long, env = "SLUICE_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
     /// How long attempts that are under way may take to end when the node stops
-    #[arg(long, env = "SLUICE_PATIENCE", default_value = "20s", value_parser = duration)]
-    patience: Duration,
+    #[arg(long, env = "SLUICE_SHUTDOWN_TIMEOUT", default_value = "20s", value_parser = duration)]
+    shutdown_timeout: Duration,
     /// How long bodies of finished events are kept
     #[arg(long, env = "SLUICE_KEEP_BODIES", default_value = "30d", value_parser = duration)]
     keep_bodies: Duration,
@@ -90,8 +90,9 @@ impl Up {
         let ended = self.wait(&node).await;
         tracing::info!("stopping");
         // What is under way when the ledger has failed cannot be written down any more: its end need not be awaited.
-        let patience = if ended.is_ok() { self.patience } else { self.patience.min(PATIENCE_WHEN_FAILED) };
-        node.stop(patience).await;
+        let shutdown_timeout =
+            if ended.is_ok() { self.shutdown_timeout } else { self.shutdown_timeout.min(FAILED_SHUTDOWN_TIMEOUT) };
+        node.stop(shutdown_timeout).await;
         drop(note);
         ended
     }

@@ -36,10 +36,10 @@ pub(super) static DEDUP: SectionSpec = SectionSpec {
     about: "What counts as the same beside the key.",
     keys: &[
         key(
-            "second_net",
+            "content_window",
             ValueType::Described("a duration from 1ms to 2d, or off"),
-            "For so long the same content is taken for a repeat although its key is another. The event's own id and moment do \
-             not count.",
+            "Within this time an event with the same content is a duplicate even if its key differs. The event's own id and \
+             timestamp do not count.",
         )
         .or("15m for requests whose key is the content or a fallback; off for those that carry the sender's own"),
         key("volatile", ValueType::Described("a list of paths into the body"), "Fields that change on a resend and do not count.")
@@ -96,13 +96,13 @@ fn read_events(report: Report<'_>, node: &YamlNode) -> Option<Vec<String>> {
 /// What `dedup:` says.
 #[derive(Default)]
 pub(super) struct Dedup {
-    pub(super) second_net: ContentDedup,
+    pub(super) content_window: ContentDedup,
     pub(super) volatile: Vec<Path>,
     pub(super) on_clash: OnClash,
 }
 
-/// The longest second net: beyond it two equal contents are more likely two events than one.
-pub(super) const SECOND_NET: ValueType = ValueType::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
+/// Beyond two days, equal contents are more likely two events than one.
+pub(super) const CONTENT_WINDOW: ValueType = ValueType::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
 
 /// Reads `dedup:`.
 pub(super) fn read_dedup(report: Report<'_>, node: &YamlNode) -> Dedup {
@@ -114,12 +114,12 @@ pub(super) fn read_dedup(report: Report<'_>, node: &YamlNode) -> Dedup {
         _ => OnClash::Drop,
     };
     dedup.volatile = fields.node("volatile").map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
-    match fields.node("second_net").map(|node| (node, node.text())) {
+    match fields.node("content_window").map(|node| (node, node.text())) {
         // YAML takes a bare `off` for text or for false, as it likes.
-        Some((_, Some("off" | "false"))) => dedup.second_net = ContentDedup::Off,
+        Some((_, Some("off" | "false"))) => dedup.content_window = ContentDedup::Off,
         Some(_) => {
-            if let Some(window) = fields.duration_in("second_net", SECOND_NET) {
-                dedup.second_net = ContentDedup::Always(window);
+            if let Some(window) = fields.duration_in("content_window", CONTENT_WINDOW) {
+                dedup.content_window = ContentDedup::Always(window);
             }
         }
         None => {}

@@ -8,6 +8,7 @@ use super::diagnostics::Report;
 use super::node::{Span, YamlEntry, YamlNode};
 use super::plaintext_secrets::secret_in_file;
 use super::problem::did_you_mean;
+use super::renamed::current_name;
 use super::rule::Holds;
 use super::table::{Absent, KeySpec, SectionSpec, ValueType};
 
@@ -120,8 +121,15 @@ impl<'n, 'r> Fields<'n, 'r> {
                 format!("`{name}` in {title} is not supported by this version yet"),
             );
         } else {
-            let names = self.tables.iter().flat_map(|table| table.keys).map(|key| key.name);
-            let hint = match did_you_mean(name, names) {
+            let names = || self.tables.iter().flat_map(|table| table.keys).map(|key| key.name);
+            if let Some(current) = current_name(name, names()) {
+                self.meant.push(current);
+                self.report
+                    .error(entry.key_span, "renamed-key", format!("`{name}` in {title} is now called `{current}`"))
+                    .hint(format!("write `{current}:` with the same value"));
+                return;
+            }
+            let hint = match did_you_mean(name, names()) {
                 Some(meant) => {
                     self.meant.push(meant);
                     format!("did you mean `{meant}`?")

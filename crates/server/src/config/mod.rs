@@ -35,6 +35,7 @@ mod problem;
 mod queue;
 mod read;
 mod reference;
+mod renamed;
 mod resources;
 mod retry;
 mod rule;

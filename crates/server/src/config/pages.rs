@@ -49,7 +49,7 @@ const ABOUT_ACTIONS: &str = "\
 Made by `sluice reference actions`; do not edit it by hand.
 
 What `run:` (or `uses:`) of a [step](steps.md) may name, and what its `with:` may hold. Values may be [expressions](expressions.md), apart from `class` and
-`repeat`, which are decided before any event is there. What a class is, and what happens when nobody knows whether an effect has happened, is in
+`resend`, which are decided before any event is there. What a class is, and what happens when nobody knows whether an effect has happened, is in
 [Effects](../effects.md).
 ";
 

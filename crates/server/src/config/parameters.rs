@@ -10,9 +10,10 @@ use super::diagnostics::Report;
 use super::expression::{Visible, template};
 use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::problem::did_you_mean;
+use super::renamed::current_name;
 
 /// Parameters that decide how an effect is treated before any event is there: no template can fill them.
-pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "repeat", "policy"];
+pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "resend", "policy"];
 
 /// The bodies of a request, of which it has one.
 pub(super) const BODIES: [&str; 3] = ["json", "form", "text"];
@@ -64,8 +65,14 @@ pub(super) fn read(
         match spec.parameters.iter().find(|parameter| parameter.name == entry.key) {
             Some(parameter) => check_shape(report, &entry.value, parameter),
             None => {
-                let names = spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
-                let near = did_you_mean(&entry.key, names);
+                let names = || spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
+                if let Some(current) = current_name(&entry.key, names()) {
+                    let message = format!("the parameter `{}` of {} is now called `{current}`", entry.key, spec.name);
+                    let hint = format!("write `{current}:` with the same value");
+                    report.error(entry.key_span, "renamed-key", message).hint(hint);
+                    continue;
+                }
+                let near = did_you_mean(&entry.key, names());
                 meant.extend(near);
                 let hint = match near {
                     Some(near) => format!("did you mean `{near}`?"),

@@ -34,7 +34,7 @@ pub(super) static RETRY: SectionSpec = SectionSpec {
         key("max_delay", ValueType::Duration, "No delay is longer.").or("120s"),
         key("max_attempts", ValueType::Count(1, 1000), "Attempts in all, the first one included.").or("7"),
         key(
-            "max_attempts_maybe",
+            "max_attempts_conflict",
             ValueType::Count(1, 1000),
             "Attempts for failures that may pass, such as a conflict or a lock.",
         )
@@ -118,13 +118,16 @@ pub(super) fn read(
         policy.max_attempts = attempts;
         policy.max_attempts_conflict = policy.max_attempts_conflict.min(attempts);
     }
-    if let Some(attempts) = fields.count("max_attempts_maybe") {
+    if let Some(attempts) = fields.count("max_attempts_conflict") {
         policy.max_attempts_conflict = attempts;
         if attempts > policy.max_attempts {
             report.error(
-                fields.key_span("max_attempts_maybe"),
+                fields.key_span("max_attempts_conflict"),
                 "contradiction",
-                format!("`max_attempts_maybe` is {attempts}, more than the {} attempts there are", policy.max_attempts),
+                format!(
+                    "`max_attempts_conflict` is {attempts}, more than the {} attempts there are",
+                    policy.max_attempts
+                ),
             );
         }
     }

@@ -50,7 +50,7 @@ pub(super) static HTTP: SectionSpec = SectionSpec {
             "The largest body that is read, before and after it is decompressed.",
         )
         .or("256KiB"),
-        key("answer", ValueType::OneOf(&["200", "202"]), "The status of a success.")
+        key("success_status", ValueType::OneOf(&["200", "202"]), "The status of a success.")
             .or("what the sender takes for one"),
     ],
     later: &[],
@@ -159,7 +159,7 @@ fn read(report: Report<'_>, node: &YamlNode, event: &ReadEvent) -> Option<Trigge
     let body_bytes_max = fields.size("body_max").unwrap_or(Flow::BODY_BYTES_MAX);
     let rate_limit = fields.node("rate_limit").and_then(|node| read_rate_limit(&fields, node));
     let method = fields.one_of("method").unwrap_or("POST").to_owned();
-    let success = match fields.one_of("answer") {
+    let success = match fields.one_of("success_status") {
         Some("200") => Success::Exactly200,
         Some(_) => Success::Any2xx,
         None => preset.map_or(Success::Any2xx, |preset| preset.success),
@@ -232,7 +232,7 @@ fn read_idempotency(
     mapping: &EventMapping,
 ) -> (Idempotency, Option<Value>) {
     let report = fields.report;
-    let Dedup { second_net, mut volatile, on_clash } =
+    let Dedup { content_window, mut volatile, on_clash } =
         fields.node("dedup").map(|node| body::read_dedup(report, node)).unwrap_or_default();
     volatile.extend(preset.map(|preset| preset::paths(preset.volatile)).unwrap_or_default());
     let section = fields.node("idempotency");
@@ -264,8 +264,7 @@ fn read_idempotency(
         }
     }
     volatile.extend(preset::own_places(mapping));
-    let mut idempotency =
-        Idempotency { strategies, ttl: Idempotency::TTL, volatile, content_window: second_net, on_clash };
+    let mut idempotency = Idempotency { strategies, ttl: Idempotency::TTL, volatile, content_window, on_clash };
     let Some(inner) = inner else { return (idempotency, None) };
     if let Some(store) = inner.text("store")
         && store != "ledger"

@@ -166,7 +166,7 @@ pub struct Inner {
     /// Jobs that run.
     pub in_flight: Gauge,
     /// Jobs in memory.
-    pub jobs_held: Gauge,
+    pub jobs_in_memory: Gauge,
     /// Transactions of the ledger.
     pub ledger_commits: Gauge,
     /// Operations in them.
@@ -215,7 +215,7 @@ impl Metrics {
             depth: Family::default(),
             oldest_seconds: Family::default(),
             in_flight: Gauge::default(),
-            jobs_held: Gauge::default(),
+            jobs_in_memory: Gauge::default(),
             ledger_commits: Gauge::default(),
             ledger_operations: Gauge::default(),
             ledger_queue: Gauge::default(),
@@ -254,7 +254,7 @@ impl Metrics {
         r.register("jobs_live", "Live jobs, by worker and state", inner.depth.clone());
         r.register("oldest_job_seconds", "Age of the oldest live job, by worker", inner.oldest_seconds.clone());
         r.register("jobs_running", "Jobs that run", inner.in_flight.clone());
-        r.register("jobs_held", "Jobs in memory", inner.jobs_held.clone());
+        r.register("jobs_in_memory", "Jobs in memory", inner.jobs_in_memory.clone());
         r.register("ledger_commits", "Transactions of the ledger since the start", inner.ledger_commits.clone());
         r.register("ledger_operations", "Operations in them", inner.ledger_operations.clone());
         r.register("ledger_queue", "Operations that wait for the writer", inner.ledger_queue.clone());

@@ -6,18 +6,13 @@
 //! Never: SQL, connectors.
 //! If the process dies here: an act is whole, with its audit line, or has not happened.
 
-mod api;
-pub mod approvals;
-pub mod change;
-mod clash;
 mod commands;
-pub mod guards;
-mod key_ttl_advice;
-pub mod keys;
 mod operator;
 mod queries;
-pub mod view;
+mod routes;
+pub mod views;
 
-pub use api::{AdminServer, openapi};
-pub use operator::{NodeHandles, OperateError, Operator, ReplayRequest, Selection};
+pub use commands::{ReplayRequest, Selection};
+pub use operator::{NodeHandles, OperateError, Operator};
 pub use queries::Reveal;
+pub use routes::{AdminServer, openapi};

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde::{Deserialize, Serialize};
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
-use sluice_ledger::{EventRecord, JobFilter, JobRecord, Ledger};
-use utoipa::ToSchema;
+use sluice_ledger::{EventRecord, JobRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::config::SecretSource;
@@ -60,34 +58,6 @@ impl OperateError {
             OperateError::Ledger(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
-}
-
-/// Which jobs an act is for: these, or all that match.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Selection {
-    /// These jobs (`job_…`) or all jobs of these events (`evt_…`).
-    pub ids: Vec<String>,
-    /// All jobs that match this filter.
-    #[schema(value_type = Option<Object>)]
-    pub filter: Option<JobFilter>,
-}
-
-/// A replay, as it is asked for.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReplayRequest {
-    /// Which jobs.
-    #[serde(flatten)]
-    pub selection: Selection,
-    /// Why; stands in the audit trail.
-    pub reason: String,
-    /// Who asks.
-    pub actor: String,
-    /// Run them with the configuration in force instead of the one they were accepted under.
-    pub newest: bool,
-    /// Only say what would happen.
-    pub dry_run: bool,
 }
 
 /// Whom an operator's acts are told to.

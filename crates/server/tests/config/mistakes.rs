@@ -184,7 +184,8 @@ mistakes! {
     a_schema_that_is_none: ("type: lead.created", "type: lead.created\n  schema: {type: 5}");
     a_schema_in_no_file: ("type: lead.created", "type: lead.created\n  schema: schemas/lead.json");
     an_identity_that_is_never_mapped: ("  identity:\n    email: body.email\n  required: [identity.email]", "  require_identity: true");
-    a_second_net_without_end: ("      idempotency:", "      dedup: {second_net: 9d, on_clash: merge}\n      idempotency:");
+    a_content_window_without_end: ("      idempotency:", "      dedup: {content_window: 9d, on_clash: merge}\n      idempotency:");
+    former_key_names: ("      idempotency:", "      dedup: {second_net: 15m}\n      answer: 200\n      idempotency:"), ("max_attempts: 7", "max_attempts: 7\n  max_attempts_maybe: 3"), ("method: GET", "method: POST\n      repeat: allowed");
     events_at_no_path: ("      idempotency:", "      body: {events: \"a b\", format: xml}\n      idempotency:");
     a_key_that_is_none: ("key_from: body.id", "key_from: id");
     another_key_in_a_step: ("      name: people\n", "      name: people\n      key_from: body.other\n");

@@ -47,7 +47,7 @@ async fn a_lost_answer_is_not_a_second_record() {
     let jobs = world.settled(&event).await;
     let job = world.job(jobs[0]["id"].as_str().unwrap()).await;
     assert_eq!(job["state"], "succeeded");
-    assert_eq!(job["tries"], 3);
+    assert_eq!(job["attempts_total"], 3);
     let outcomes: Vec<&str> =
         job["attempts_made"].as_array().unwrap().iter().map(|a| a["outcome"].as_str().unwrap()).collect();
     assert_eq!(outcomes, ["unsure", "unsure", "done"]);
@@ -169,7 +169,7 @@ async fn a_blind_effect_with_an_unknown_outcome_waits_for_a_person() {
     let id = jobs[0]["id"].as_str().unwrap();
     let left = world.act("/api/v1/replays", serde_json::json!({ "ids": [id], "reason": "again" })).await;
     assert_eq!(
-        (left.body["changed"].as_u64(), left.body["left"].as_array().map(Vec::len)),
+        (left.body["changed"].as_u64(), left.body["skipped"].as_array().map(Vec::len)),
         (Some(0), Some(1)),
         "{}",
         left.body
@@ -178,7 +178,7 @@ async fn a_blind_effect_with_an_unknown_outcome_waits_for_a_person() {
     let resolved = world
         .act(
             &format!("/api/v1/jobs/{id}/resolve"),
-            serde_json::json!({ "verdict": "happened", "reason": "it is in their log" }),
+            serde_json::json!({ "resolution": "happened", "reason": "it is in their log" }),
         )
         .await;
     assert_eq!(resolved.status, 200, "{}", resolved.body);

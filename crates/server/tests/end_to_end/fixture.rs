@@ -48,7 +48,7 @@ version: 1
 name: to-crm
 consumes: { queue: leads }
 concurrency: 16
-retry: { strategy: exponential, base_delay: 20ms, multiplier: 2, jitter: full, max_delay: 200ms, max_attempts: 30, max_attempts_maybe: 20, retry_after_cap: 100ms, on_exhausted: "dlq:leads-dlq" }
+retry: { strategy: exponential, base_delay: 20ms, multiplier: 2, jitter: full, max_delay: 200ms, max_attempts: 30, max_attempts_conflict: 20, retry_after_cap: 100ms, on_exhausted: "dlq:leads-dlq" }
 run:
   - name: upsert
     run: salesforce.upsert

@@ -93,7 +93,7 @@ async fn a_place_is_given_back_when_nothing_was_sent_and_kept_when_nobody_knows(
     let unknown = shop.settled(&cart("c4", "bob")).await;
     assert_eq!(unknown["state"], "unknown", "{unknown}");
     refused(&shop.settled(&cart("c5", "bob")).await, "daily");
-    let resolve = json!({"verdict": "did-not-happen", "reason": "not in the log"});
+    let resolve = json!({"resolution": "did-not-happen", "reason": "not in the log"});
     let id = unknown["id"].as_str().unwrap();
     assert_eq!(shop.world.act(&format!("/api/v1/jobs/{id}/resolve"), resolve).await.status, 200);
     let sent = until(|| async {

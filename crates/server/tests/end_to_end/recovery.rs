@@ -26,7 +26,7 @@ async fn a_graceful_stop_gives_back_what_waits_and_the_next_start_does_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_outlives_the_patience_is_settled_by_the_next_start() {
+async fn an_attempt_that_outlives_the_shutdown_timeout_is_settled_by_the_next_start() {
     let mut world = World::start().await;
     world.crm.set_faults(FaultPlan::always(Fault::TimeoutAfter { hold_ms: 60_000 })).unwrap();
     let event = world.post(&lead("slow")).await.event();
@@ -42,7 +42,7 @@ async fn an_attempt_that_outlives_the_patience_is_settled_by_the_next_start() {
     let jobs = world.settled(&event).await;
     let job = world.job(jobs[0]["id"].as_str().unwrap()).await;
     assert_eq!(job["state"], "succeeded", "{job}");
-    assert!(job["tries"].as_u64().unwrap() >= 2, "the interrupted attempt is counted: {job}");
+    assert!(job["attempts_total"].as_u64().unwrap() >= 2, "the interrupted attempt is counted: {job}");
     assert_eq!(world.crm.truth().object("Lead").created, 1);
 }
 

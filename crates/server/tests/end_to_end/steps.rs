@@ -188,9 +188,12 @@ async fn one_contact_cannot_take_more_retries_than_its_budget_and_a_restart_does
     world.stop_node().await;
     world.start_node().await;
     let second = only_job(&world, &world.post(&lead_of("b", "ada")).await.event()).await;
-    assert_eq!((second["tries"].as_u64(), second["failure"]["code"].as_str()), (Some(1), Some("retry-budget")));
+    assert_eq!(
+        (second["attempts_total"].as_u64(), second["failure"]["code"].as_str()),
+        (Some(1), Some("retry-budget"))
+    );
     let other = only_job(&world, &world.post(&lead_of("c", "grace")).await.event()).await;
-    assert_eq!(other["tries"], 3, "another contact has a budget of its own: {other}");
+    assert_eq!(other["attempts_total"], 3, "another contact has a budget of its own: {other}");
     let metrics = world.client.get(format!("{}/metrics", world.admin)).send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains("sluice_retry_budget_exhausted_total{worker=\"to-sink\"} 2"), "{metrics}");
 }

@@ -205,13 +205,13 @@ async fn what_fails_once_is_retried_and_what_fails_for_good_is_a_dead_letter_wit
     tutorial.fail(1);
     let event = tutorial.send("transient").await.event();
     let job = tutorial.job(&event).await;
-    assert_eq!((job["state"].as_str(), job["tries"].as_u64()), (Some("succeeded"), Some(2)), "{job}");
+    assert_eq!((job["state"].as_str(), job["attempts_total"].as_u64()), (Some("succeeded"), Some(2)), "{job}");
     assert!(job["result"]["id"].is_number(), "{job}");
 
     tutorial.fail(100);
     let dead = tutorial.send("permanent").await.event();
     let job = tutorial.job(&dead).await;
-    assert_eq!((job["state"].as_str(), job["tries"].as_u64()), (Some("dead"), Some(3)), "{job}");
+    assert_eq!((job["state"].as_str(), job["attempts_total"].as_u64()), (Some("dead"), Some(3)), "{job}");
     assert_eq!(job["dead_letter_queue"], "signups-dlq", "{job}");
     assert!(job["failure"]["message"].as_str().unwrap().contains("forced failure"), "{job}");
     assert_eq!((tutorial.rows("signups").await, tutorial.rows("effects").await), (1, 1));

@@ -37,8 +37,9 @@ async fn mailmunch_story() {
     assert_ne!(post_json(&by_content, "/in", &other).await.event(), first, "another person is another lead");
     assert_eq!(events(&by_content).await, 2);
 
-    let second_net = "idempotency: { key_from: body.delivery }, dedup: { second_net: 15m, volatile: [sent_at] }";
-    let netted = flow(second_net, "{ type: lead, id: body.delivery }").await;
+    let content_window =
+        "idempotency: { key_from: body.delivery }, dedup: { content_window: 15m, volatile: [sent_at] }";
+    let netted = flow(content_window, "{ type: lead, id: body.delivery }").await;
     let first = post_json(&netted, "/in", &delivery(0)).await.event();
     let replay = post_json(&netted, "/in", &delivery(1)).await;
     assert_eq!(replay.event(), first, "the id is new, the content came a moment ago");
@@ -96,8 +97,7 @@ async fn bucket_edge_story() {
     }
     assert_eq!(events(&old).await, 2, "the old way sees two carts");
 
-    let key =
-        "idempotency: { key_from: { fields: [body.customer, event_type], bucket: 5m } }, dedup: { second_net: off }";
+    let key = "idempotency: { key_from: { fields: [body.customer, event_type], bucket: 5m } }, dedup: { content_window: off }";
     let world = flow(key, "{ type: body.event, occurred_at: body.at }").await;
     let first = post_json(&world, "/in", &before).await.event();
     assert_eq!(post_json(&world, "/in", &after).await.event(), first, "a pair that an edge splits is one");

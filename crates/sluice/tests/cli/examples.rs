@@ -146,7 +146,7 @@ async fn lead_routing() {
     std::fs::write(&path, mended).unwrap();
     assert_eq!(stage.workplace.run(&["plan"]).code, 4);
     stage.workplace.run(&["reload"]).ok();
-    let filter = ["--filter", "worker=lead-to-crm", "--newest", "--yes", "--reason", "names are cut now"];
+    let filter = ["--filter", "worker=lead-to-crm", "--latest-config", "--yes", "--reason", "names are cut now"];
     stage.workplace.run(&[&["replay"][..], &filter].concat()).ok();
     stage.workplace.until_settled();
     assert_eq!(stage.states("lead-to-crm"), ["succeeded", "succeeded"]);

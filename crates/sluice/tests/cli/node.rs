@@ -74,7 +74,7 @@ fn json_has_the_shape_of_the_api() {
     let rest = workplace.json(&["jobs", "--json", "--after", next]);
     assert_eq!(rest["items"].as_array().unwrap().len(), 3);
     assert_eq!(names(&workplace.json(&["dlq", "top", "--json"])[0]), "count class code message last_at");
-    assert_eq!(names(&workplace.json(&["replay", "job_2", "--dry-run", "--json"])), "matched changed left dry_run");
+    assert_eq!(names(&workplace.json(&["replay", "job_2", "--dry-run", "--json"])), "matched changed skipped dry_run");
     assert_eq!(workplace.json(&["pause", "worker:notify", "--reason", "x", "--json"])[0]["target"], "worker:notify");
     assert_eq!(workplace.json(&["reload", "--json"])["changed"], false);
 }
@@ -199,7 +199,7 @@ fn without_a_node_the_ledger_answers() {
     says(&workplace, "offline_status", &run(&["status"]).ok());
     says(&workplace, "offline_destinations", &run(&["destinations"]).ok());
     says(&workplace, "offline_replay", &run(&["replay", "job_2", "--reason", "mended"]).ok());
-    says(&workplace, "offline_replay_newest", &run(&["replay", "job_2", "--newest", "--reason", "mended"]));
+    says(&workplace, "offline_replay_newest", &run(&["replay", "job_2", "--latest-config", "--reason", "mended"]));
     says(&workplace, "offline_reload", &run(&["reload"]));
     run(&["pause", "source:website", "--reason", "over night"]).ok();
     assert_eq!(workplace.json(&["sources", "--json"])[0]["paused"], true);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::LedgerCounts;
 use crate::{Api, Error};
-use sluice_server::operate::view::{EventView, List, SourceView, Status};
+use sluice_server::operate::views::{EventView, List, SourceView, Status};
 
 /// Events of one page of the list.
 const PAGE: usize = 500;

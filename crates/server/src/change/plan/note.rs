@@ -107,7 +107,7 @@ fn worker(difference: &Difference, name: &str, subject: &LedgerUsage) -> Vec<Str
     let mut notes = vec![];
     if difference.fields.iter().any(steps) {
         notes.push(format!(
-            "{jobs} keep the steps that they were accepted with; `sluice replay --newest` takes the new ones"
+            "{jobs} keep the steps that they were accepted with; `sluice replay --latest-config` takes the new ones"
         ));
     }
     if difference.fields.iter().any(|field| !steps(field)) {

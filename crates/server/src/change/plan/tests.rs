@@ -143,7 +143,7 @@ fn what_changes_is_told_with_what_it_means() {
             "changed worker to-crm",
             "retry.max_attempts: 5 -> 9",
             "run.look.with.url: https://a.example/{{ body.id }} -> https://b.example/{{ body.id }}",
-            "! jobs that are there (3 live, 2 dead letters) keep the steps that they were accepted with; `sluice replay --newest` takes the new ones",
+            "! jobs that are there (3 live, 2 dead letters) keep the steps that they were accepted with; `sluice replay --latest-config` takes the new ones",
             "! retry numbers and concurrency hold at once, also for jobs that are there (3 live, 2 dead letters)",
         ]
     );

@@ -7,7 +7,7 @@ use sluice_domain::policy::zones;
 use sluice_domain::unit::DURATION_MAX;
 
 use super::{pattern, reference};
-use crate::config::body::SECOND_NET;
+use crate::config::body::CONTENT_WINDOW;
 use crate::config::table::{LASTING, SOME_TIME, ValueType};
 
 /// What a value of this shape may be.
@@ -79,7 +79,7 @@ pub(super) fn described(words: &str) -> Option<Value> {
             let names = json!({ "type": ["string", "number", "boolean"], "pattern": pattern::NAMES });
             json!({ "anyOf": [names, { "type": "array", "maxItems": 0 }] })
         }
-        "a duration from 1ms to 2d, or off" => or_duration(json!(["off", false]), &SECOND_NET),
+        "a duration from 1ms to 2d, or off" => or_duration(json!(["off", false]), &CONTENT_WINDOW),
         "`immediate` or a duration such as 1s" => or_duration(json!(["immediate"]), &ValueType::Duration),
         "a JSON Schema, or the path of a file of this configuration that holds one" => {
             json!({ "anyOf": [{ "type": "string" }, { "$ref": "http://json-schema.org/draft-07/schema#" }] })

@@ -8,15 +8,16 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{JobsQuery, moment};
 use super::{ApiResult, JsonBody, LIMIT, QueryParams};
-use crate::operate::operator::{Operator, Selection};
-use crate::operate::view;
+use crate::operate::commands::Selection;
+use crate::operate::operator::Operator;
+use crate::operate::views;
 
 /// Jobs that failed for good or whose outcome is unknown, newest first.
-#[utoipa::path(get, path = "/api/v1/dead-letters", params(JobsQuery), responses((status = 200, body = view::List<view::JobView>)))]
+#[utoipa::path(get, path = "/api/v1/dead-letters", params(JobsQuery), responses((status = 200, body = views::List<views::JobView>)))]
 pub(super) async fn dead_letters(
     State(operator): State<Operator>,
     QueryParams(query): QueryParams<JobsQuery>,
-) -> ApiResult<view::List<view::JobView>> {
+) -> ApiResult<views::List<views::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
     Ok(Json(operator.jobs(query.filter(vec![JobState::Dead, JobState::Unknown])?, after, limit).await?))
 }
@@ -31,11 +32,11 @@ pub(super) struct TopQuery {
 }
 
 /// Why jobs died, most frequent first.
-#[utoipa::path(get, path = "/api/v1/dead-letters/top", params(TopQuery), responses((status = 200, body = Vec<view::ReasonView>)))]
+#[utoipa::path(get, path = "/api/v1/dead-letters/top", params(TopQuery), responses((status = 200, body = Vec<views::ReasonView>)))]
 pub(super) async fn dead_reasons(
     State(operator): State<Operator>,
     QueryParams(query): QueryParams<TopQuery>,
-) -> ApiResult<Vec<view::ReasonView>> {
+) -> ApiResult<Vec<views::ReasonView>> {
     let since = moment(query.since.as_deref().unwrap_or("1h"))?;
     Ok(Json(operator.dead_reasons(since, query.limit.unwrap_or(10)).await?))
 }
@@ -56,10 +57,10 @@ pub(super) struct DropRequest {
 }
 
 /// Give dead or parked jobs up.
-#[utoipa::path(post, path = "/api/v1/dead-letters/drop", request_body = DropRequest, responses((status = 200, body = view::BulkResult)))]
+#[utoipa::path(post, path = "/api/v1/dead-letters/drop", request_body = DropRequest, responses((status = 200, body = views::BulkResult)))]
 pub(super) async fn drop_jobs(
     State(operator): State<Operator>,
     JsonBody(order): JsonBody<DropRequest>,
-) -> ApiResult<view::BulkResult> {
+) -> ApiResult<views::BulkResult> {
     Ok(Json(operator.drop_jobs(&order.selection, &order.actor, &order.reason, order.dry_run).await?))
 }

@@ -1,35 +1,16 @@
-//! The keys that seal the ledger: what may be told about them, and how they are replaced.
+//! Rotate the encryption keys of the ledger.
 
 use std::path::PathBuf;
 
-use axum::Json;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::api::{ApiResult, JsonBody};
-use super::operator::{OperateError, Operator};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::views::KeysView;
 use crate::root_key::{self, RootKeyError};
 
 /// Contacts whose keys are re-wrapped in one transaction: a few milliseconds.
 const SLICE_ROWS: u32 = 500;
-
-/// What may be told about the keys.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct KeysView {
-    /// The name of the root key; it says nothing about the key.
-    pub root_key: String,
-    /// Where the root key comes from.
-    pub root_key_from: String,
-    /// The version of the tenant's key that new data is sealed with.
-    pub tenant_key_version: u32,
-    /// Since when.
-    pub tenant_key_since: String,
-    /// How many contacts have a key of their own.
-    pub contact_keys: u64,
-    /// How many of those are still wrapped by an older key of the tenant.
-    pub contact_keys_to_rewrap: u64,
-}
 
 /// Which key is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -67,20 +48,6 @@ impl From<RootKeyError> for OperateError {
 }
 
 impl Operator {
-    /// What may be told about the keys.
-    pub async fn keys(&self) -> Result<KeysView, OperateError> {
-        let keys = self.ledger.keys().await?;
-        let newest = keys.tenant.last();
-        Ok(KeysView {
-            root_key: keys.root,
-            root_key_from: root_key::origin(&self.settings.data)?.to_string(),
-            tenant_key_version: newest.map_or(0, |key| key.version),
-            tenant_key_since: newest.map(|key| key.created_at.to_string()).unwrap_or_default(),
-            contact_keys: keys.contacts,
-            contact_keys_to_rewrap: keys.to_rewrap,
-        })
-    }
-
     /// Replaces a key while everything goes on. Payloads are not touched.
     pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
         let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
@@ -98,19 +65,4 @@ impl Operator {
         }
         self.keys().await
     }
-}
-
-/// The keys that seal the ledger.
-#[utoipa::path(get, path = "/api/v1/keys", responses((status = 200, body = KeysView)))]
-pub(super) async fn show(State(operator): State<Operator>) -> ApiResult<KeysView> {
-    Ok(Json(operator.keys().await?))
-}
-
-/// Replace the root key or the tenant's key.
-#[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateRequest, responses((status = 200, body = KeysView)))]
-pub(super) async fn rotate(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<RotateRequest>,
-) -> ApiResult<KeysView> {
-    Ok(Json(operator.rotate_keys(&order).await?))
 }

@@ -1,40 +1,22 @@
-//! Whom not to write to, and safe mode.
+//! Suppress contacts and set safe mode.
 
-use axum::Json;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sluice_domain::job::{JobId, JobState};
-use sluice_domain::mask;
 use sluice_domain::policy::Contact;
 use sluice_domain::safe_mode::SafeMode;
-use sluice_domain::unit;
+use sluice_domain::{mask, unit};
 use sluice_ledger::{JobFilter, SetSafeMode, Suppress, Unsuppress};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use super::api::{ApiResult, JsonBody, QueryParams};
-use super::commands::{need, or_unknown};
-use super::operator::{OperateError, Operator};
+use crate::operate::commands::{need, or_unknown};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::views::SuppressedView;
 use crate::safe_mode::SAFE_MODE_HOLDS;
 
 /// Contacts that one order may name.
 const CONTACTS_MAX: usize = 100_000;
 /// Contacts that are written in one transaction.
 const SLICE: usize = 500;
-
-/// A contact that must not be written to.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct SuppressionView {
-    /// Masked: who it is exactly is kept as a digest only.
-    pub contact: String,
-    /// By which channel; empty means any.
-    pub channel: String,
-    /// Since when.
-    pub at: String,
-    /// Who said so.
-    pub actor: String,
-    /// Why.
-    pub reason: String,
-}
 
 /// Whom not to write to, or to write to again.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -54,30 +36,6 @@ pub struct SuppressRequest {
     /// Who.
     #[serde(default)]
     pub actor: String,
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct SuppressedView {
-    /// So many are on the list now that were not before.
-    pub added: u64,
-    /// So many were taken off it.
-    pub removed: u64,
-}
-
-/// Safe mode of a worker, or of all.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct SafeModeView {
-    /// The worker; null is all of them.
-    pub worker: Option<String>,
-    /// Since when.
-    pub since: String,
-    /// Until when.
-    pub until: String,
-    /// Who turned it on; `sluice` by rule.
-    pub actor: String,
-    /// Why.
-    pub reason: String,
 }
 
 /// Turn safe mode on or off.
@@ -100,19 +58,6 @@ pub struct SafeModeRequest {
 }
 
 impl Operator {
-    /// Whom not to write to, newest first.
-    pub async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionView>, OperateError> {
-        let records = self.ledger.suppressions(limit.clamp(1, 10_000)).await?;
-        let view = |record: sluice_ledger::SuppressionRecord| SuppressionView {
-            contact: record.label,
-            channel: record.channel,
-            at: record.at.to_string(),
-            actor: record.actor,
-            reason: record.reason,
-        };
-        Ok(records.into_iter().map(view).collect())
-    }
-
     /// Changes the list.
     pub async fn suppress(&self, order: SuppressRequest) -> Result<SuppressedView, OperateError> {
         need(&order.reason, "the list is changed for a reason")?;
@@ -153,20 +98,6 @@ impl Operator {
             done.removed += self.ledger.unsuppress(release).await?;
         }
         Ok(done)
-    }
-
-    /// Every safe mode that is on.
-    pub async fn safe_modes(&self) -> Result<Vec<SafeModeView>, OperateError> {
-        let now = self.clock.wall();
-        let on = self.ledger.safe_modes().await?.into_iter().filter(|record| record.until > now);
-        let view = |record: sluice_ledger::SafeModeRecord| SafeModeView {
-            worker: record.worker,
-            since: record.at.to_string(),
-            until: record.until.to_string(),
-            actor: record.actor,
-            reason: record.reason,
-        };
-        Ok(on.map(view).collect())
     }
 
     /// Turns safe mode on or off, with an end.
@@ -213,45 +144,4 @@ impl Operator {
             self.scheduler.woken(woken);
         }
     }
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SuppressionsQuery {
-    /// At most so many.
-    limit: Option<u32>,
-}
-
-/// Whom not to write to, newest first; masked.
-#[utoipa::path(get, path = "/api/v1/suppressions", params(SuppressionsQuery), responses((status = 200, body = Vec<SuppressionView>)))]
-pub(super) async fn suppressions(
-    State(operator): State<Operator>,
-    QueryParams(query): QueryParams<SuppressionsQuery>,
-) -> ApiResult<Vec<SuppressionView>> {
-    Ok(Json(operator.suppressions(query.limit.unwrap_or(100)).await?))
-}
-
-/// Put contacts on the list of those that policies with `suppression` do not write to, or take them off it.
-#[utoipa::path(post, path = "/api/v1/suppressions", request_body = SuppressRequest, responses((status = 200, body = SuppressedView)))]
-pub(super) async fn suppress(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<SuppressRequest>,
-) -> ApiResult<SuppressedView> {
-    Ok(Json(operator.suppress(order).await?))
-}
-
-/// Which workers are in safe mode.
-#[utoipa::path(get, path = "/api/v1/safe-mode", responses((status = 200, body = Vec<SafeModeView>)))]
-pub(super) async fn safe_modes(State(operator): State<Operator>) -> ApiResult<Vec<SafeModeView>> {
-    Ok(Json(operator.safe_modes().await?))
-}
-
-/// Turn safe mode on, with an end, or off.
-#[utoipa::path(post, path = "/api/v1/safe-mode", request_body = SafeModeRequest, responses((status = 200, body = Vec<SafeModeView>)))]
-pub(super) async fn set_safe_mode(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<SafeModeRequest>,
-) -> ApiResult<Vec<SafeModeView>> {
-    operator.set_safe_mode(order).await?;
-    Ok(Json(operator.safe_modes().await?))
 }

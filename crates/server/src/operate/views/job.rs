@@ -36,7 +36,7 @@ pub struct JobView {
     /// Attempts at that step since it was last replayed.
     pub attempts: u32,
     /// Attempts in all.
-    pub tries: u32,
+    pub attempts_total: u32,
     /// Not before.
     pub due_at: String,
     /// When it last changed.
@@ -163,7 +163,7 @@ impl JobView {
             state: job.state.to_string(),
             step: job.step,
             attempts: job.attempts,
-            tries: job.attempts_total,
+            attempts_total: job.attempts_total,
             due_at: job.due_at.to_string(),
             updated_at: job.updated_at.to_string(),
             finished_at: job.finished_at.map(|at| at.to_string()),

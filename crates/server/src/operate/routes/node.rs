@@ -10,11 +10,11 @@ use utoipa::IntoParams;
 
 use super::{ApiResult, LIMIT, QueryParams, problem};
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::view;
+use crate::operate::views;
 
 /// The node at a glance.
-#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = view::Status)))]
-pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<view::Status> {
+#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = views::Status)))]
+pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<views::Status> {
     Ok(Json(operator.status().await?))
 }
 
@@ -35,11 +35,11 @@ pub(super) struct AuditQuery {
 }
 
 /// Who did what and why, newest first.
-#[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = view::List<view::AuditView>)))]
+#[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = views::List<views::AuditView>)))]
 pub(super) async fn audit(
     State(operator): State<Operator>,
     QueryParams(query): QueryParams<AuditQuery>,
-) -> ApiResult<view::List<view::AuditView>> {
+) -> ApiResult<views::List<views::AuditView>> {
     Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 

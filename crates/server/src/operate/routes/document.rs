@@ -2,8 +2,7 @@
 
 use utoipa::OpenApi;
 
-use super::{dead_letters, endpoints, events, jobs, node, pauses};
-use crate::operate::{approvals, change, guards, keys};
+use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, keys, node, pauses};
 
 #[derive(OpenApi)]
 #[openapi(

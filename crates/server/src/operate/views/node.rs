@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::super::guards::SafeModeView;
+use super::SafeModeView;
 
 /// The node at a glance.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -21,7 +21,7 @@ pub struct Status {
     #[schema(value_type = Object)]
     pub jobs: std::collections::BTreeMap<String, u64>,
     /// Jobs in memory.
-    pub jobs_held: u64,
+    pub jobs_in_memory: u64,
     /// Jobs running.
     pub in_flight: u64,
     /// What is paused.

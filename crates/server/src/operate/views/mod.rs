@@ -1,18 +1,28 @@
 //! What operators see. Personal data is masked here, before anything leaves the room.
 
+mod approval;
+mod change;
+mod clash;
 mod event;
+mod guard;
 mod job;
+mod keys;
 mod node;
+mod source;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::approval::ApprovalView;
+pub use self::change::{AppliedView, RevisionDetail, RevisionView};
+pub use self::clash::{ChangeView, ClashView, VariantView};
 pub use self::event::{EventDetail, EventView, JobBrief};
 pub(super) use self::event::{preview, show};
+pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
+pub use self::keys::KeysView;
 pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
-pub use super::clash::{ChangeView, ClashView, VariantView};
-pub use super::key_ttl_advice::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
+pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 
 /// A stretch of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,19 +1,47 @@
-//! What an operator can do. Every act leaves a line in the audit trail.
+//! Replay, drop and resolve jobs.
 
-use std::sync::Arc;
-
+use serde::{Deserialize, Serialize};
 use sluice_domain::job::{JobId, JobState};
-use sluice_domain::schedule::PauseTarget;
-use sluice_ledger::{DropJobs, PauseRecord, Replay, Resolution, Resolve};
+use sluice_ledger::{DropJobs, JobFilter, Replay, Resolution, Resolve};
+use utoipa::ToSchema;
 
-use super::operator::{OperateError, Operator, ReplayRequest, Selection, job_id};
-use super::view::{BulkResult, JobDetail, SkippedJob};
-use crate::{run, schedule};
+use crate::operate::commands::{need, or_unknown};
+use crate::operate::operator::{OperateError, Operator, job_id};
+use crate::operate::views::{BulkResult, JobDetail, SkippedJob};
+use crate::schedule;
 
 /// Jobs that one act may change. More are done in several.
 const ACT_MAX: usize = 100_000;
 /// Jobs that are changed in one transaction.
 const ACT_SLICE: usize = 500;
+
+/// Which jobs an act is for: these, or all that match.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Selection {
+    /// These jobs (`job_…`) or all jobs of these events (`evt_…`).
+    pub ids: Vec<String>,
+    /// All jobs that match this filter.
+    #[schema(value_type = Option<Object>)]
+    pub filter: Option<JobFilter>,
+}
+
+/// A replay, as it is asked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplayRequest {
+    /// Which jobs.
+    #[serde(flatten)]
+    pub selection: Selection,
+    /// Why; stands in the audit trail.
+    pub reason: String,
+    /// Who asks.
+    pub actor: String,
+    /// Run the jobs with the active configuration instead of the one they were accepted under.
+    pub latest_config: bool,
+    /// Only say what would happen.
+    pub dry_run: bool,
+}
 
 impl Operator {
     /// The jobs that a selection means, oldest first.
@@ -62,7 +90,7 @@ impl Operator {
         }
         let jobs = self.select(&order.selection).await?;
         let mut acted = BulkResult { matched: jobs.len() as u64, dry_run: order.dry_run, ..BulkResult::default() };
-        let revision = order.newest.then(|| self.revisions.current().revision.clone());
+        let revision = order.latest_config.then(|| self.revisions.current().revision.clone());
         let (mut wanted, mut left) = (Vec::new(), Vec::new());
         for id in jobs {
             match self.job_record(id).await?.state {
@@ -137,7 +165,7 @@ impl Operator {
     pub async fn resolve(
         &self,
         id: &str,
-        verdict: Resolution,
+        resolution: Resolution,
         actor: &str,
         reason: &str,
     ) -> Result<JobDetail, OperateError> {
@@ -149,116 +177,10 @@ impl Operator {
                 "{job} is {state}; only a job whose outcome is unknown can be resolved"
             )));
         }
-        let order = Resolve {
-            job,
-            resolution: verdict,
-            actor: or_unknown(actor),
-            reason: reason.to_owned(),
-            at: self.clock.wall(),
-        };
+        let order =
+            Resolve { job, resolution, actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
         let changed = self.ledger.resolve(order).await?;
         self.scheduler.revived(changed);
         self.job(id).await
     }
-
-    /// Stops a source, a queue, a worker, a destination or all replays until it is resumed.
-    pub async fn pause(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
-        need(reason, "a pause needs a reason")?;
-        let target = self.target(target)?;
-        let _one_at_a_time = self.pausing.lock().await;
-        self.ledger.pause(target.clone(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
-        self.put_pauses_in_force(&target).await
-    }
-
-    /// Lets it go on.
-    pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
-        let target = self.target(target)?;
-        let _one_at_a_time = self.pausing.lock().await;
-        self.ledger.resume(target.clone(), or_unknown(actor), self.clock.wall()).await?;
-        self.put_pauses_in_force(&target).await
-    }
-
-    /// What is paused is what the ledger says; everybody who has to know hears it.
-    async fn put_pauses_in_force(&self, target: &str) -> Result<(), OperateError> {
-        let pauses = self.ledger.pauses().await?;
-        if let Some(name) = target.strip_prefix("destination:") {
-            let paused = pauses.iter().any(|pause| pause.target == target);
-            self.tell(PauseTarget::Destination(Arc::from(name)), paused);
-        }
-        self.put_workers_in_force(&pauses);
-        self.put_paused_sources_in_force().await
-    }
-
-    pub(super) fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
-        let live = self.revisions.current();
-        let paused = schedule::pauses::workers(&live.config, pauses);
-        for name in live.config.workers.keys() {
-            self.tell(PauseTarget::Worker(Arc::from(name.as_str())), paused.contains(name));
-        }
-    }
-
-    fn tell(&self, target: PauseTarget, paused: bool) {
-        if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
-    }
-
-    /// The target as it is kept: a playbook is a worker.
-    fn target(&self, target: &str) -> Result<String, OperateError> {
-        if target == schedule::pauses::REPLAYS {
-            return Ok(target.to_owned());
-        }
-        let live = self.revisions.current();
-        let (kind, name) = target.split_once(':').unwrap_or((target, ""));
-        let names: Vec<&str> = match kind {
-            "destination" => live.config.destinations.keys().map(String::as_str).collect(),
-            "worker" | "playbook" => live.config.workers.keys().map(String::as_str).collect(),
-            "queue" => live.config.queues.keys().map(String::as_str).collect(),
-            "source" => live.config.flows.values().map(|flow| flow.source.as_str()).collect(),
-            _ => {
-                return Err(OperateError::Invalid(format!(
-                    "`{target}` cannot be paused; write destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays"
-                )));
-            }
-        };
-        if names.contains(&name) {
-            return Ok(format!("{}:{name}", if kind == "playbook" { "worker" } else { kind }));
-        }
-        let hint = crate::config::did_you_mean(name, names.iter().copied())
-            .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        Err(OperateError::NotFound(format!("there is no {kind} `{name}`{hint}")))
-    }
-
-    /// Reads the configuration and its secrets again and puts them in force, unless there is a mistake: then those before stay.
-    /// Answers the revision in force and whether anything is another than before.
-    pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
-        let _one_at_a_time = self.changing.lock().await;
-        let loaded = run::load(&self.settings).map_err(|error| match error {
-            run::StartError::Config(compiled, files) => OperateError::Config(crate::config::render_all(
-                &compiled.problems,
-                &files,
-                crate::config::Colours::None,
-            )),
-            other => OperateError::Config(other.to_string()),
-        });
-        let run::LoadedConfig { live, files, warnings, .. } = loaded?;
-        let revision = live.revision.clone();
-        let before = self.revisions.current();
-        if live.is_same(&before) {
-            return Ok((revision.to_string(), false));
-        }
-        run::warn_of(&warnings);
-        if revision == before.revision {
-            self.ledger.audit(self.clock.wall(), actor, "secrets", &revision, "a secret has changed").await?;
-        }
-        self.keep(&files, &revision, actor, "reload").await?;
-        self.put_in_force(live).await?;
-        Ok((revision.to_string(), true))
-    }
-}
-
-pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
-    if text.trim().is_empty() { Err(OperateError::Invalid(complaint.to_owned())) } else { Ok(()) }
-}
-
-pub(super) fn or_unknown(actor: &str) -> String {
-    if actor.trim().is_empty() { "unknown".to_owned() } else { actor.trim().to_owned() }
 }

@@ -1,5 +1,12 @@
 //! What an operator can see.
 
+pub(super) mod approvals;
+pub(super) mod change;
+mod clash;
+mod guards;
+mod key_ttl_advice;
+mod keys;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +19,7 @@ use sluice_domain::verify::Scheme;
 use sluice_ledger::{JobFilter, JobRecord, Page};
 
 use super::operator::{OperateError, Operator, job_id};
-use super::view::{
+use super::views::{
     AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
     PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
@@ -178,7 +185,7 @@ impl Operator {
                 .map_or(String::new(), |intake| intake.to_string()),
             events: self.ledger.event_count().await?,
             jobs: jobs.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
-            jobs_held: view.jobs_in_memory as u64,
+            jobs_in_memory: view.jobs_in_memory as u64,
             in_flight: view.in_flight as u64,
             paused: self.pauses().await?,
             safe_modes: self.safe_modes().await?,
@@ -303,7 +310,7 @@ impl Operator {
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         if let Some(view) = self.scheduler.view().await {
             self.metrics.in_flight.set(gauge(view.in_flight as u64));
-            self.metrics.jobs_held.set(gauge(view.jobs_in_memory as u64));
+            self.metrics.jobs_in_memory.set(gauge(view.jobs_in_memory as u64));
         }
         let counts = self.ledger.live_counts().await?;
         self.metrics.depth.clear();

@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 
 use super::{ApiResult, JsonBody};
 use crate::operate::operator::Operator;
-use crate::operate::view;
+use crate::operate::views;
 
 /// What is paused.
-#[utoipa::path(get, path = "/api/v1/pauses", responses((status = 200, body = Vec<view::PauseView>)))]
-pub(super) async fn pauses(State(operator): State<Operator>) -> ApiResult<Vec<view::PauseView>> {
+#[utoipa::path(get, path = "/api/v1/pauses", responses((status = 200, body = Vec<views::PauseView>)))]
+pub(super) async fn pauses(State(operator): State<Operator>) -> ApiResult<Vec<views::PauseView>> {
     Ok(Json(operator.pauses().await?))
 }
 
@@ -29,21 +29,21 @@ pub(super) struct PauseRequest {
 }
 
 /// Stop a source, a worker or a destination until it is resumed.
-#[utoipa::path(post, path = "/api/v1/pause", request_body = PauseRequest, responses((status = 200, body = Vec<view::PauseView>)))]
+#[utoipa::path(post, path = "/api/v1/pause", request_body = PauseRequest, responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn pause(
     State(operator): State<Operator>,
     JsonBody(order): JsonBody<PauseRequest>,
-) -> ApiResult<Vec<view::PauseView>> {
+) -> ApiResult<Vec<views::PauseView>> {
     operator.pause(&order.target, &order.actor, &order.reason).await?;
     Ok(Json(operator.pauses().await?))
 }
 
 /// Let it go on.
-#[utoipa::path(post, path = "/api/v1/resume", request_body = PauseRequest, responses((status = 200, body = Vec<view::PauseView>)))]
+#[utoipa::path(post, path = "/api/v1/resume", request_body = PauseRequest, responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn resume(
     State(operator): State<Operator>,
     JsonBody(order): JsonBody<PauseRequest>,
-) -> ApiResult<Vec<view::PauseView>> {
+) -> ApiResult<Vec<views::PauseView>> {
     operator.resume(&order.target, &order.actor).await?;
     Ok(Json(operator.pauses().await?))
 }

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use super::{ApiResult, LIMIT, QueryParams};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::Reveal;
-use crate::operate::view;
+use crate::operate::views;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -24,11 +24,11 @@ pub(super) struct EventsQuery {
 }
 
 /// Accepted events, newest first.
-#[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = 200, body = view::List<view::EventView>)))]
+#[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = 200, body = views::List<views::EventView>)))]
 pub(super) async fn events(
     State(operator): State<Operator>,
     QueryParams(query): QueryParams<EventsQuery>,
-) -> ApiResult<view::List<view::EventView>> {
+) -> ApiResult<views::List<views::EventView>> {
     Ok(Json(operator.events(query.source, query.r#type, query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
@@ -44,12 +44,12 @@ pub(super) struct EventQuery {
 }
 
 /// One event with its jobs and its body, masked unless revealed.
-#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = view::EventDetail), (status = 404)))]
+#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = views::EventDetail), (status = 404)))]
 pub(super) async fn event(
     State(operator): State<Operator>,
     Path(id): Path<String>,
     QueryParams(query): QueryParams<EventQuery>,
-) -> ApiResult<view::EventDetail> {
+) -> ApiResult<views::EventDetail> {
     if !query.reveal.unwrap_or(false) {
         return Ok(Json(operator.event(&id, None).await?));
     }

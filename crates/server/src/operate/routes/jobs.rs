@@ -10,8 +10,9 @@ use sluice_ledger::{JobFilter, Resolution};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{ApiResult, JsonBody, LIMIT, QueryParams};
-use crate::operate::operator::{OperateError, Operator, ReplayRequest};
-use crate::operate::view;
+use crate::operate::commands::ReplayRequest;
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::views;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -76,18 +77,18 @@ pub(super) fn moment(text: &str) -> Result<Time, OperateError> {
 }
 
 /// Jobs, newest first.
-#[utoipa::path(get, path = "/api/v1/jobs", params(JobsQuery), responses((status = 200, body = view::List<view::JobView>)))]
+#[utoipa::path(get, path = "/api/v1/jobs", params(JobsQuery), responses((status = 200, body = views::List<views::JobView>)))]
 pub(super) async fn jobs(
     State(operator): State<Operator>,
     QueryParams(query): QueryParams<JobsQuery>,
-) -> ApiResult<view::List<view::JobView>> {
+) -> ApiResult<views::List<views::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
     Ok(Json(operator.jobs(query.filter(vec![])?, after, limit).await?))
 }
 
 /// One job with its effects and attempts.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, body = view::JobDetail), (status = 404)))]
-pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<view::JobDetail> {
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, body = views::JobDetail), (status = 404)))]
+pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<views::JobDetail> {
     Ok(Json(operator.job(&id).await?))
 }
 
@@ -95,7 +96,7 @@ pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>
 #[serde(deny_unknown_fields)]
 pub(super) struct ResolveRequest {
     /// `happened` or `did-not-happen`.
-    verdict: String,
+    resolution: String,
     /// How you know.
     reason: String,
     /// Who says so.
@@ -104,25 +105,29 @@ pub(super) struct ResolveRequest {
 }
 
 /// Say what became of an effect whose outcome is unknown; its job goes on from there.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveRequest, responses((status = 200, body = view::JobDetail)))]
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveRequest, responses((status = 200, body = views::JobDetail)))]
 pub(super) async fn resolve(
     State(operator): State<Operator>,
     Path(id): Path<String>,
     JsonBody(order): JsonBody<ResolveRequest>,
-) -> ApiResult<view::JobDetail> {
-    let verdict = match order.verdict.as_str() {
+) -> ApiResult<views::JobDetail> {
+    let resolution = match order.resolution.as_str() {
         "happened" => Resolution::Happened,
         "did-not-happen" => Resolution::NotHappened,
-        other => return Err(OperateError::Invalid(format!("`{other}` is no verdict; say happened or did-not-happen"))),
+        other => {
+            return Err(OperateError::Invalid(format!(
+                "`{other}` is not a resolution; use `happened` or `did-not-happen`"
+            )));
+        }
     };
-    Ok(Json(operator.resolve(&id, verdict, &order.actor, &order.reason).await?))
+    Ok(Json(operator.resolve(&id, resolution, &order.actor, &order.reason).await?))
 }
 
 /// Bring jobs back to life, with their own keys.
-#[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayRequest, responses((status = 200, body = view::BulkResult)))]
+#[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayRequest, responses((status = 200, body = views::BulkResult)))]
 pub(super) async fn replay(
     State(operator): State<Operator>,
     JsonBody(order): JsonBody<ReplayRequest>,
-) -> ApiResult<view::BulkResult> {
+) -> ApiResult<views::BulkResult> {
     Ok(Json(operator.replay(order).await?))
 }

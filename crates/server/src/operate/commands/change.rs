@@ -1,28 +1,21 @@
-//! Changes of the configuration: planned first, then applied, and every revision kept.
+//! Plan, apply and reload the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use sluice_domain::config::Revision;
-use sluice_ledger::{NewRevision, Page, RevisionRecord};
-use utoipa::{IntoParams, ToSchema};
+use sluice_ledger::{NewRevision, Page};
+use utoipa::ToSchema;
 
-use super::api::{ApiResult, JsonBody, QueryParams};
-use super::operator::{OperateError, Operator};
-use super::view::List;
 use crate::change::install::{self, InstallError, Manifest};
 use crate::change::{LedgerUsage, Plan, PlanHash, Side, plan, reached};
 use crate::config::{self, Colours, Files};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::queries::change::{REVISIONS_MAX, find_revision};
+use crate::operate::views::AppliedView;
 use crate::revisions::LoadedRevision;
 use crate::run::{self, StartError};
-
-/// How large an order with files may be, in bytes of JSON.
-pub(super) const ORDER_BYTES_MAX: usize = 16 * 1024 * 1024;
-const LIMIT: u32 = 50;
-const LIMIT_MAX: u32 = 500;
 
 /// What is to be put in force: these files, or those of a revision that was kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -51,47 +44,6 @@ pub struct ApplyRequest {
     pub allow_stranded: bool,
     /// Write over edits in the node's directory that were never in force.
     pub discard_edits: bool,
-}
-
-/// What came of a change.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct AppliedView {
-    /// The revision in force.
-    pub revision: String,
-    /// Whether it is another than before.
-    pub changed: bool,
-    /// What changed.
-    pub plan: Plan,
-}
-
-/// A revision that was in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RevisionView {
-    /// Its place among all changes.
-    pub n: i64,
-    /// Its name.
-    pub revision: String,
-    /// Since when it was in force.
-    pub at: String,
-    /// Who brought it.
-    pub actor: String,
-    /// Why.
-    pub reason: String,
-    /// Whether it is in force now.
-    pub current: bool,
-}
-
-/// A revision with its files.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct RevisionDetail {
-    /// Its name.
-    pub revision: String,
-    /// Whether it is in force now.
-    pub current: bool,
-    /// Each time that it came into force, newest first.
-    pub in_force: Vec<RevisionView>,
-    /// Its files.
-    pub files: BTreeMap<String, String>,
 }
 
 impl From<InstallError> for OperateError {
@@ -176,33 +128,6 @@ impl Operator {
         Ok(AppliedView { revision, changed: !plan.is_empty(), plan })
     }
 
-    /// Every revision that was in force, newest first.
-    pub async fn configured(&self, after: Option<i64>, limit: u32) -> Result<List<RevisionView>, OperateError> {
-        let limit = limit.clamp(1, LIMIT_MAX);
-        let current = self.ledger.configured(Page { after: None, limit: 1 }).await?.first().map(|newest| newest.n);
-        let mut records = self.ledger.configured(Page { after, limit: limit + 1 }).await?;
-        let more = records.len() > limit as usize;
-        records.truncate(limit as usize);
-        let next = records.last().filter(|_| more).map(|last| last.n.to_string());
-        Ok(List { items: records.into_iter().map(|record| told(record, current)).collect(), next })
-    }
-
-    /// One revision with its files.
-    pub async fn revision(&self, name: &str) -> Result<RevisionDetail, OperateError> {
-        let history = self.ledger.configured(Page { after: None, limit: LIMIT_MAX }).await?;
-        let revision = find(&history, name)?;
-        let current = history.first().map(|newest| newest.n);
-        let files = self.files_of(&revision).await?;
-        let is_current = history.first().is_some_and(|newest| newest.hash == revision);
-        let in_force = history.into_iter().filter(|record| record.hash == revision).map(|record| told(record, current));
-        Ok(RevisionDetail {
-            current: is_current,
-            in_force: in_force.collect(),
-            files: files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect(),
-            revision,
-        })
-    }
-
     /// Writes down that a revision is in force.
     pub(super) async fn keep(
         &self,
@@ -244,8 +169,8 @@ impl Operator {
                 Files::from_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
             }
             (None, Some(name)) => {
-                let history = self.ledger.configured(Page { after: None, limit: LIMIT_MAX }).await?;
-                self.files_of(&find(&history, name)?).await?
+                let history = self.ledger.configured(Page { after: None, limit: REVISIONS_MAX }).await?;
+                self.files_of(&find_revision(&history, name)?).await?
             }
             _ => return Err(OperateError::Invalid("give files, or the name of a revision; one of the two".into())),
         };
@@ -254,20 +179,6 @@ impl Operator {
         let (live, problems) = ready.map_err(|error| OperateError::Config(explained(error)))?;
         let warnings = problems.iter().map(|problem| format!("{}: {}", problem.place(), problem.message)).collect();
         Ok(Candidate { files, live, warnings })
-    }
-
-    /// The files of the revision in force; none when nothing was ever in force.
-    async fn running(&self) -> Result<Files, OperateError> {
-        match self.ledger.configured(Page { after: None, limit: 1 }).await?.first() {
-            Some(newest) => self.files_of(&newest.hash).await,
-            None => Ok(Files::default()),
-        }
-    }
-
-    async fn files_of(&self, revision: &str) -> Result<Files, OperateError> {
-        let kept = self.ledger.revision(Arc::from(revision)).await?;
-        kept.and_then(|kept| Files::from_json(&kept))
-            .ok_or_else(|| OperateError::NotFound(format!("the files of revision {revision} are not kept")))
     }
 
     async fn plan_of(&self, running: &Files, candidate: &Candidate) -> Result<Plan, OperateError> {
@@ -312,6 +223,26 @@ impl Operator {
             ),
         ))
     }
+
+    /// Reads the configuration and its secrets again and puts them in force, unless there is a mistake: then those before stay.
+    /// Answers the revision in force and whether anything is another than before.
+    pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let loaded = run::load(&self.settings).map_err(|error| OperateError::Config(explained(error)));
+        let run::LoadedConfig { live, files, warnings, .. } = loaded?;
+        let revision = live.revision.clone();
+        let before = self.revisions.current();
+        if live.is_same(&before) {
+            return Ok((revision.to_string(), false));
+        }
+        run::warn_of(&warnings);
+        if revision == before.revision {
+            self.ledger.audit(self.clock.wall(), actor, "secrets", &revision, "a secret has changed").await?;
+        }
+        self.keep(&files, &revision, actor, "reload").await?;
+        self.put_in_force(live).await?;
+        Ok((revision.to_string(), true))
+    }
 }
 
 fn still_holds(agreed: &PlanHash, plan: &Plan) -> Result<(), OperateError> {
@@ -336,78 +267,4 @@ fn explained(error: StartError) -> String {
         StartError::Config(compiled, files) => config::render_all(&compiled.problems, &files, Colours::None),
         other => other.to_string(),
     }
-}
-
-fn told(record: RevisionRecord, current: Option<i64>) -> RevisionView {
-    RevisionView {
-        current: Some(record.n) == current,
-        n: record.n,
-        revision: record.hash,
-        at: record.at.to_string(),
-        actor: record.actor,
-        reason: record.reason,
-    }
-}
-
-/// The revision that a name means: whole, or its beginning, or `previous`.
-fn find(history: &[RevisionRecord], name: &str) -> Result<String, OperateError> {
-    if name == "previous" {
-        let current = history.first().map(|newest| newest.hash.as_str());
-        let before = history.iter().find(|record| Some(record.hash.as_str()) != current);
-        return before
-            .map(|record| record.hash.clone())
-            .ok_or_else(|| OperateError::NotFound("there is no revision before the one in force".into()));
-    }
-    let matching: BTreeSet<&str> = history
-        .iter()
-        .map(|record| record.hash.as_str())
-        .filter(|hash| name.len() >= 4 && hash.starts_with(&name.to_ascii_lowercase()))
-        .collect();
-    match matching.iter().collect::<Vec<_>>()[..] {
-        [one] => Ok((*one).to_owned()),
-        [] => Err(OperateError::NotFound(format!("there is no revision `{name}`; `sluice revisions` lists them"))),
-        _ => Err(OperateError::Invalid(format!("several revisions begin with `{name}`; write more of it"))),
-    }
-}
-
-/// What a new configuration would change: these files, or an earlier revision.
-#[utoipa::path(post, path = "/api/v1/plan", request_body = Wanted, responses((status = 200, body = Plan), (status = 422)))]
-pub(super) async fn plan_route(
-    State(operator): State<Operator>,
-    JsonBody(wanted): JsonBody<Wanted>,
-) -> ApiResult<Plan> {
-    Ok(Json(operator.plan(&wanted).await?))
-}
-
-/// Put a configuration in force, if the plan still holds.
-#[utoipa::path(post, path = "/api/v1/apply", request_body = ApplyRequest, responses((status = 200, body = AppliedView), (status = 409), (status = 422)))]
-pub(super) async fn apply_route(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<ApplyRequest>,
-) -> ApiResult<AppliedView> {
-    Ok(Json(operator.apply(&order).await?))
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RevisionsQuery {
-    /// Go on after this line.
-    after: Option<i64>,
-    /// At most so many.
-    limit: Option<u32>,
-}
-
-/// Every revision that was in force, newest first.
-#[utoipa::path(get, path = "/api/v1/revisions", params(RevisionsQuery), responses((status = 200, body = List<RevisionView>)))]
-pub(super) async fn revisions(
-    State(operator): State<Operator>,
-    QueryParams(query): QueryParams<RevisionsQuery>,
-) -> ApiResult<List<RevisionView>> {
-    Ok(Json(operator.configured(query.after, query.limit.unwrap_or(LIMIT)).await?))
-}
-
-/// One revision with its files.
-#[utoipa::path(get, path = "/api/v1/revisions/{revision}", params(("revision" = String, Path)), responses((status = 200, body = RevisionDetail), (status = 404)))]
-pub(super) async fn revision(State(operator): State<Operator>, Path(name): Path<String>) -> ApiResult<RevisionDetail> {
-    Ok(Json(operator.revision(&name).await?))
 }

@@ -1,10 +1,14 @@
 //! The admin listener: the API, one file for each thing it is about; health, metrics.
 
+mod approvals;
+mod change;
 mod dead_letters;
 mod document;
 mod endpoints;
 mod events;
+mod guards;
 mod jobs;
+mod keys;
 mod node;
 mod pauses;
 
@@ -22,7 +26,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::operator::{OperateError, Operator};
-use super::{approvals, change, guards, keys};
 
 pub use document::openapi;
 
