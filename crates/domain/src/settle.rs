@@ -75,7 +75,9 @@ pub enum NextAction {
 pub enum DestinationHealth {
     Healthy,
     /// It asks for fewer calls, and for a pause if it says how long.
-    Throttled { after: Option<Duration> },
+    Throttled {
+        after: Option<Duration>,
+    },
     /// It failed in a way that points to overload: fewer calls may be in flight.
     Overloaded,
     /// It failed. Counts for the breaker; as many calls as before may be in flight.
@@ -265,7 +267,8 @@ mod tests {
             assert_eq!(unsure(failure.clone()), DestinationHealth::Overloaded, "{failure:?}");
             assert_eq!(retry(failure), DestinationHealth::Overloaded);
         }
-        for failure in [failed("connect"), failed("reset"), failed("x").with_status(500), failed("x").with_status(502)] {
+        for failure in [failed("connect"), failed("reset"), failed("x").with_status(500), failed("x").with_status(502)]
+        {
             assert_eq!(unsure(failure.clone()), DestinationHealth::Failing, "{failure:?}");
             assert_eq!(retry(failure), DestinationHealth::Failing);
         }

@@ -100,7 +100,12 @@ impl Scheduler {
     }
 
     /// A run has ended: its slot is free again. Returns whether there was such a run.
-    pub(super) fn release(&mut self, now: Time, id: JobId, call: (Option<DestinationHealth>, Option<Duration>)) -> bool {
+    pub(super) fn release(
+        &mut self,
+        now: Time,
+        id: JobId,
+        call: (Option<DestinationHealth>, Option<Duration>),
+    ) -> bool {
         let Some(job) = self.jobs.get(&id) else { return false };
         let JobPhase::Running(slot) = job.phase else { return false };
         self.in_flight -= 1;

@@ -411,7 +411,10 @@ mod tests {
         assert_eq!(gate.admit(until), Admission::Go);
         assert_eq!(gate.start(until), Some(GateChange::HalfOpen));
         assert_eq!(gate.admit(until), Admission::Full, "one probe, not a stampede");
-        assert_eq!(gate.finish(until, until, (DestinationHealth::Healthy, None), &mut random), Some(GateChange::Closed));
+        assert_eq!(
+            gate.finish(until, until, (DestinationHealth::Healthy, None), &mut random),
+            Some(GateChange::Closed)
+        );
         gate.start(until);
         assert_eq!(gate.admit(until), Admission::Full, "slow start");
     }
@@ -435,7 +438,11 @@ mod tests {
             assert_eq!(gate.admit(until), Admission::Go);
             gate.start(until);
             let later = until + Duration::from_secs(1);
-            assert_eq!(gate.finish(later, Time(0), (health, None), &mut random), None, "it started before the breaker opened");
+            assert_eq!(
+                gate.finish(later, Time(0), (health, None), &mut random),
+                None,
+                "it started before the breaker opened"
+            );
             assert_eq!(gate.admit(later + Duration::from_secs(1)), Admission::Full, "the probe is still under way");
         }
     }
@@ -512,8 +519,9 @@ mod tests {
             gate.start(Time(0));
         }
         gate.finish(Time(0), Time(0), (DestinationHealth::Unauthorized, None), &mut random);
-        let change =
-            (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), (DestinationHealth::Failing, None), &mut random)).last();
+        let change = (0..failures)
+            .filter_map(|_| gate.finish(Time(1), Time(0), (DestinationHealth::Failing, None), &mut random))
+            .last();
         let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
         gate.resume();
         assert_eq!(gate.admit(Time(2)), Admission::NotBefore(until));

@@ -50,7 +50,11 @@ mod tests {
         assert_eq!(calls(&mut latency, 10, 40), 0, "twice as long is no sign of overload");
         assert!(calls(&mut latency, 100, 400) > 50);
         calls(&mut latency, 5_000, 400);
-        assert_eq!(calls(&mut latency, 100, 400), 0, "a destination that became slower for good is not held back for ever");
+        assert_eq!(
+            calls(&mut latency, 100, 400),
+            0,
+            "a destination that became slower for good is not held back for ever"
+        );
     }
 
     #[test]

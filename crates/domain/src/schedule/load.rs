@@ -349,9 +349,10 @@ impl Scheduler {
 
     /// Removes up to this many jobs of a backlog from memory, the youngest first.
     pub(super) fn evict(&mut self, now: Time, backlog: u32, count: usize) {
-        let of_backlog = self.jobs.iter().filter(|(_, job)| {
-            job.backlog == backlog && job.phase.may_leave_memory() && !job.interrupted
-        });
+        let of_backlog = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.backlog == backlog && job.phase.may_leave_memory() && !job.interrupted);
         let mut ids: Vec<JobId> = of_backlog.map(|(id, _)| *id).collect();
         ids.sort_unstable_by(|a, b| b.cmp(a));
         ids.truncate(count);

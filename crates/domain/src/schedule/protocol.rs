@@ -71,7 +71,10 @@ pub enum AfterRun {
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The workers with their concurrency for each destination, and the destinations with their limits.
-    Configured { workers: Vec<(Arc<str>, u32)>, destinations: Vec<(Arc<str>, GateSettings)> },
+    Configured {
+        workers: Vec<(Arc<str>, u32)>,
+        destinations: Vec<(Arc<str>, GateSettings)>,
+    },
     /// Every (worker, destination) that has live jobs: the answer to [`SchedulerAction::FindBacklogs`].
     BacklogsFound(Vec<(Arc<str>, Arc<str>)>),
     /// [`SchedulerAction::FindBacklogs`] failed.
@@ -79,15 +82,31 @@ pub enum Input {
     /// New durable jobs.
     Accepted(Vec<PendingJob>),
     /// New durable jobs of this worker and destination were not announced; this is the lowest id among them.
-    Missed { worker: Arc<str>, destination: Arc<str>, first: JobId },
+    Missed {
+        worker: Arc<str>,
+        destination: Arc<str>,
+        first: JobId,
+    },
     /// The answer to [`SchedulerAction::Load`].
-    Loaded { query: BacklogQuery, page: BacklogPage<PendingJob> },
+    Loaded {
+        query: BacklogQuery,
+        page: BacklogPage<PendingJob>,
+    },
     /// [`SchedulerAction::Load`] failed.
-    LoadFailed { worker: Arc<str>, destination: Arc<str> },
+    LoadFailed {
+        worker: Arc<str>,
+        destination: Arc<str>,
+    },
     /// Finished jobs of this worker are queued again; this is the lowest id among them.
-    Requeued { worker: Arc<str>, first: JobId },
+    Requeued {
+        worker: Arc<str>,
+        first: JobId,
+    },
     /// A waiting job is due now.
-    DueNow { job: JobId, worker: Arc<str> },
+    DueNow {
+        job: JobId,
+        worker: Arc<str>,
+    },
     /// A run has ended and its result is durable.
     Settled {
         job: JobId,
@@ -100,7 +119,10 @@ pub enum Input {
     /// A run has ended without a result, or the ledger has another state than the run assumed.
     RunLost(JobId),
     /// The answer to [`SchedulerAction::Reload`]: the job as the ledger has it, `None` if it is not live.
-    Reloaded { job: JobId, found: Option<PendingJob> },
+    Reloaded {
+        job: JobId,
+        found: Option<PendingJob>,
+    },
     /// [`SchedulerAction::Reload`] failed.
     ReloadFailed(JobId),
     /// The route of the job is durable: the answer to [`SchedulerAction::Reroute`].
@@ -116,17 +138,16 @@ pub enum Input {
 }
 
 impl Input {
-    /// The end of a run. `took` is the duration of its call.
-    pub fn of_run(job: JobId, result: &RunResult, took: Option<Duration>) -> Input {
+    pub fn of_run(job: JobId, result: &RunResult) -> Input {
         match result {
             RunResult::Reload => Input::RunLost(job),
-            RunResult::Ended { job: record, health, route, settled } => {
+            RunResult::Ended { job: record, health, took, route, settled } => {
                 let after = match (record.state.is_live(), settled) {
                     (false, _) => AfterRun::Finished,
                     (true, true) => AfterRun::Live(PendingJob::routed(record, route)),
                     (true, false) => AfterRun::Moved(PendingJob::routed(record, route)),
                 };
-                Input::Settled { job, health: *health, took, after }
+                Input::Settled { job, health: *health, took: *took, after }
             }
         }
     }

@@ -103,7 +103,10 @@ impl Scheduler {
             return false;
         }
         lane.is_none_or(|lane| {
-            window.keeps_order(id) && !self.has_deferred(backlog) && !self.is_full(lane, share) && !window.is_lane_full(lane)
+            window.keeps_order(id)
+                && !self.has_deferred(backlog)
+                && !self.is_full(lane, share)
+                && !window.is_lane_full(lane)
         })
     }
 

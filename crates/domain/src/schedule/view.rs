@@ -5,9 +5,10 @@ use crate::time::Time;
 
 impl Scheduler {
     pub fn view(&self, now: Time) -> SchedulerView {
-        let gates = self.destinations.iter().filter_map(|destination| {
-            Some((destination.name.to_string(), destination.gate.as_ref()?.view(now)))
-        });
+        let gates = self
+            .destinations
+            .iter()
+            .filter_map(|destination| Some((destination.name.to_string(), destination.gate.as_ref()?.view(now))));
         let paused = self.workers.iter().filter(|worker| worker.paused);
         let mut backlogs: Vec<BacklogView> =
             (0..super::index(self.backlogs.len())).map(|backlog| self.view_backlog(now, backlog)).collect();
