@@ -280,6 +280,8 @@ pub enum RunResult {
         job: JobRecord,
         /// What the attempt says about the destination; `None` if it was not called.
         health: Option<DestinationHealth>,
+        /// Duration of the call; `None` if none was made.
+        took: Option<Duration>,
         /// Where a live job waits next.
         route: StepRoute,
         /// Whether the ledger knows the job so. A job that was only handed to another destination has not changed there.

@@ -201,7 +201,8 @@ impl<'f> Request<'_, 'f> {
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let jobs = self.jobs(&queues, &event, &mut scope);
-        let parts = Parts { key: &key, event: &event, jobs, fingerprint, headers: headers.to_string(), raw, quarantine };
+        let parts =
+            Parts { key: &key, event: &event, jobs, fingerprint, headers: headers.to_string(), raw, quarantine };
         let new = self.new_event(parts);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })

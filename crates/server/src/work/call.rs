@@ -7,11 +7,7 @@ use sluice_domain::run::{CallBatch, Input, JobRun, RECORD_AFTER, Recording, Step
 use super::WorkContext;
 
 /// Makes the calls of a batch. The run of one job makes one.
-pub(super) async fn call(
-    context: &WorkContext,
-    run: &JobRun,
-    batch: CallBatch,
-) -> Result<Input, sluice_ledger::Error> {
+pub(super) async fn call(context: &WorkContext, run: &JobRun, batch: CallBatch) -> Result<Input, sluice_ledger::Error> {
     let (Some(call), Some(recording)) = (batch.calls.first(), batch.recording.into_iter().next()) else {
         return Ok(Input::Done);
     };

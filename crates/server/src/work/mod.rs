@@ -85,7 +85,9 @@ fn observe(context: &WorkContext, run: &mut JobRun) {
             Notice::Mark { set } => metrics.mark(&run.job().worker, set),
             Notice::RetryBudgetExhausted => metrics.retry_budget_exhausted(&run.job().worker),
             Notice::Requeued => drop(metrics.replays.inc()),
-            Notice::Stale => tracing::warn!(job = %run.job().id, "stale run ignored: the job has changed since it was loaded"),
+            Notice::Stale => {
+                tracing::warn!(job = %run.job().id, "stale run ignored: the job has changed since it was loaded")
+            }
         }
     }
 }

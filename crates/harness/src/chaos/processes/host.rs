@@ -166,7 +166,8 @@ impl Host {
         let (found, lines) = (file.verify(|_, _| {})?, file.balance(Time(0))?);
         let broken =
             found.broken.into_iter().map(|broken| format!("{}. {}: {}", broken.number, broken.invariant, broken.row));
-        let attempts = file.tries()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
+        let attempts =
+            file.tries()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
         let book = FileBook {
             checks: found.checks,
             accepted: lines.iter().map(|line| line.accepted).sum(),
