@@ -69,7 +69,7 @@ pub enum CrashSurvival {
     Some,
 }
 
-/// File contents by name, as after_crash after a restart.
+/// File contents by name, as found after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image(BTreeMap<String, Vec<u8>>);
 
@@ -251,7 +251,7 @@ impl Disk {
         self.state().powered_off
     }
 
-    /// Files after_crash after a restart.
+    /// Files found after a restart.
     pub fn image(&self, survival: CrashSurvival, seed: u64) -> Image {
         let state = self.state();
         let mut random = Random::seeded(seed);

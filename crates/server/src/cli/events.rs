@@ -151,8 +151,12 @@ fn told(detail: &EventDetail) -> String {
         text.push_str("\nNo worker took it: it has no jobs.\n");
     } else {
         text.push_str(&heading("Jobs"));
-        let mut table =
-            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("ATTEMPTS")]);
+        let mut table = Table::new([
+            Column::Whole("JOB"),
+            Column::Whole("STATE"),
+            Column::Cut("WORKER"),
+            Column::Number("ATTEMPTS"),
+        ]);
         for job in &event.jobs {
             table.row([
                 Cell::from(job.id.as_str()),
