@@ -137,7 +137,7 @@ fn an_address_where_nobody_listens_and_one_that_is_none_are_told_apart() {
     says(&workplace, "nobody_listens", &workplace.run(&["status", "--url", "http://127.0.0.1:9"]));
     let ran = workplace.run(&["status", "--url", "localhost:9"]);
     assert_eq!(ran.code, 2, "{ran}");
-    assert!(ran.stderr.starts_with("`localhost:9` is not the address of a node"), "{ran}");
+    assert!(ran.stderr.starts_with("`localhost:9` is not a node address"), "{ran}");
 }
 
 #[test]

@@ -1,22 +1,27 @@
-//! A person presses a button of a message: what Slack posts to the app then, signed as Slack signs it.
+//! Click on a message button: the interaction request that Slack posts to the app, with Slack's signature.
 
 use aws_lc_rs::hmac;
 use serde_json::{Value, json};
 
 use super::{Slack, SlackMessage};
 
-/// A pressed button, ready to be posted to the app.
+/// Signed interaction request of a button click.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Press {
-    /// Names and values.
+pub struct ButtonClick {
     pub headers: Vec<(String, String)>,
-    /// A form with one field.
+    /// Form with one field, `payload`.
     pub body: Vec<u8>,
 }
 
 impl Slack {
-    /// Presses the button with this `action_id` in a message. `None` if it has no such button.
-    pub fn press(&self, message: &SlackMessage, button: &str, user: &str, signing_secret: &str) -> Option<Press> {
+    /// Clicks the button with this `action_id`; `None` if the message has no such button.
+    pub fn click_button(
+        &self,
+        message: &SlackMessage,
+        button: &str,
+        user: &str,
+        signing_secret: &str,
+    ) -> Option<ButtonClick> {
         let (block, element) = message.blocks.as_array()?.iter().find_map(|block| {
             let elements = block["elements"].as_array()?;
             Some((block, elements.iter().find(|element| element["action_id"] == button)?))
@@ -35,7 +40,7 @@ impl Slack {
     }
 }
 
-fn sign(payload: &Value, secret: &str, at: i64) -> Press {
+fn sign(payload: &Value, secret: &str, at: i64) -> ButtonClick {
     let body = format!("payload={}", encoded(&payload.to_string())).into_bytes();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let mut signed = format!("v0:{at}:").into_bytes();
@@ -46,10 +51,12 @@ fn sign(payload: &Value, secret: &str, at: i64) -> Press {
         ("x-slack-request-timestamp", at.to_string()),
         ("x-slack-signature", format!("v0={signature}")),
     ];
-    Press { headers: headers.map(|(name, value)| (name.to_owned(), value)).to_vec(), body }
+    ButtonClick { headers: headers.map(|(name, value)| (name.to_owned(), value)).to_vec(), body }
 }
 
 fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    text.bytes()
+        .map(|byte| if unreserved(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }

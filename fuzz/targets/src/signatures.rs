@@ -1,4 +1,4 @@
-//! Proofs: nothing that was made up is believed, and nothing that was changed on its way.
+//! Targets for webhook verification: neither an invented signature nor a tampered body verifies.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ fn verifier(scheme: Scheme) -> Verifier {
         Scheme::StandardWebhooks | Scheme::Svix => "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark => "a user:and a long password",
         Scheme::Sendgrid => SENDGRID_KEY,
-        _ => "a secret that nobody makes up by chance",
+        _ => "a secret that random input does not contain",
     };
     let secrets = if scheme == Scheme::None { vec![] } else { vec![Secret::new("main", secret)] };
     let settings = VerifierSettings {
@@ -36,13 +36,13 @@ fn verifier(scheme: Scheme) -> Verifier {
     Verifier::new(settings).unwrap_or_else(|problem| panic!("{scheme}: {problem}"))
 }
 
-/// The first byte chooses the scheme. The lines after it fill its headers and the query; what is left is the body.
+/// The first byte selects the scheme, the next lines fill its headers and the query, the rest is the body.
 pub(crate) fn signature(input: &[u8]) {
     let (chosen, mut rest) = choice(input);
     let verifier = &VERIFIERS[chosen % VERIFIERS.len()];
     let mut next = || {
-        let (value, behind) = line(rest);
-        rest = behind;
+        let (value, remaining) = line(rest);
+        rest = remaining;
         value.to_vec()
     };
     let mut headers: Vec<(String, Vec<u8>)> = vec![("content-type".to_owned(), next())];
@@ -59,12 +59,12 @@ pub(crate) fn signature(input: &[u8]) {
     for method in ["POST", "GET"] {
         let request = Request { method, path_and_query: &path_and_query, headers: &headers, body: rest };
         let _ = handshake(verifier, &request, now());
-        let believed = verify(verifier, &request, now());
-        assert!(believed.is_err() || verifier.scheme() == Scheme::None, "{} believed {request:?}", verifier.scheme());
+        let verified = verify(verifier, &request, now());
+        assert!(verified.is_err() || verifier.scheme() == Scheme::None, "{} verified {request:?}", verifier.scheme());
     }
 }
 
-/// The first byte chooses the scheme, the second a bit of the body to turn over once it is signed.
+/// The first byte selects the scheme, the second a bit of the signed body to flip.
 pub(crate) fn tampering(input: &[u8]) {
     let (chosen, rest) = choice(input);
     let (bit, body) = choice(rest);
@@ -83,19 +83,19 @@ pub(crate) fn tampering(input: &[u8]) {
         Some(query) => format!("/in?{}", query.expose()),
         None => "/in".to_owned(),
     };
-    let believes = |body: &[u8]| {
+    let verifies = |body: &[u8]| {
         let request = Request { method: "POST", path_and_query: &path_and_query, headers: &headers, body };
         verify(verifier, &request, now()).is_ok()
     };
-    // Senders who put their proof into the body need one that they could have made.
+    // With a credential in the body, an arbitrary body cannot be signed.
     let in_body = verifier.proof().contains(&CredentialLocation::Body);
-    assert!(in_body || believes(&signed.body), "{scheme} does not believe itself");
+    assert!(in_body || verifies(&signed.body), "{scheme} rejects its own signature");
     let signs_body = verifier.proof().iter().any(|place| matches!(place, CredentialLocation::Signed(_)));
-    // What Twilio signs of a form is what it says, not how it is written.
+    // Twilio signs the decoded fields of a form, not its bytes.
     if signs_body && !signed.body.is_empty() && scheme != Scheme::Twilio {
         let mut changed = signed.body.clone();
         let length = changed.len();
         changed[bit / 8 % length] ^= 1 << (bit % 8);
-        assert!(!believes(&changed), "{scheme} believes a changed body");
+        assert!(!verifies(&changed), "{scheme} accepts a changed body");
     }
 }

@@ -1,4 +1,4 @@
-"""A mail server that Sluice's authors did not write. Prints its port, then each message as Python's email package reads it."""
+"""Third-party SMTP server (aiosmtpd). Prints its port, then each message as parsed by Python's email package."""
 
 import email
 import email.policy
@@ -10,7 +10,7 @@ import threading
 from aiosmtpd.controller import Controller
 
 
-def say(value):
+def emit(value):
     print(json.dumps(value), flush=True)
 
 
@@ -18,7 +18,7 @@ class Sink:
     async def handle_DATA(self, server, session, envelope):
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
         part = lambda kind: (message.get_body((kind,)) or message).get_content() if message.get_body((kind,)) else None
-        say(
+        emit(
             {
                 "from": envelope.mail_from,
                 "to": envelope.rcpt_tos,
@@ -28,7 +28,7 @@ class Sink:
                 "defects": [str(defect) for defect in message.defects],
             }
         )
-        return "250 2.0.0 taken"
+        return "250 2.0.0 accepted"
 
 
 with socket.socket() as probe:
@@ -36,7 +36,7 @@ with socket.socket() as probe:
     port = probe.getsockname()[1]
 controller = Controller(Sink(), hostname="127.0.0.1", port=port)
 controller.start()
-say({"port": port})
-# Ends when whoever started it does.
+emit({"port": port})
+# Stops when the parent process closes the pipe.
 sys.stdin.read()
 controller.stop()

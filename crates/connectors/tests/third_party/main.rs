@@ -1,5 +1,5 @@
-//! Servers and readers that we did not write judge what we send. They are installed once into `target/judges`; when that
-//! fails, this test fails.
+//! Third-party servers and parsers check the mail that we send. They are installed once into `target/third_party`; a
+//! failed installation fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,18 +15,18 @@ use sluice_domain::destination::{Destination, DestinationKind, GateSettings, Smt
 use sluice_domain::time::Time;
 
 fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/third_party")
 }
 
 fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?} did not start: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     assert!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A Python with the judges in it.
+/// Python interpreter of a virtual environment with the required packages.
 fn python() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let (folder, list) = (target.join("judges"), scripts().join("requirements.txt"));
+    let (folder, list) = (target.join("third_party"), scripts().join("requirements.txt"));
     let wanted = std::fs::read_to_string(&list).unwrap();
     let (python, mark) = (folder.join("bin/python"), folder.join("installed"));
     if !std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
@@ -39,13 +39,13 @@ fn python() -> PathBuf {
     python
 }
 
-struct Judge {
+struct ThirdPartyServer {
     process: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
-impl Judge {
-    fn start(script: &str) -> Judge {
+impl ThirdPartyServer {
+    fn start(script: &str) -> ThirdPartyServer {
         let mut process = Command::new(python())
             .arg(scripts().join(script))
             .stdin(Stdio::piped())
@@ -53,15 +53,15 @@ impl Judge {
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        Judge { process, lines }
+        ThirdPartyServer { process, lines }
     }
 
-    fn said(&mut self) -> Value {
+    fn next_line(&mut self) -> Value {
         serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
     }
 }
 
-impl Drop for Judge {
+impl Drop for ThirdPartyServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -69,9 +69,9 @@ impl Drop for Judge {
 }
 
 #[tokio::test]
-async fn another_mail_server_takes_our_mail_and_another_reader_reads_it() {
-    let mut judge = Judge::start("aiosmtpd_sink.py");
-    let port = judge.said()["port"].as_u64().unwrap();
+async fn third_party_server_accepts_and_parses_our_mail() {
+    let mut server = ThirdPartyServer::start("aiosmtpd_sink.py");
+    let port = server.next_line()["port"].as_u64().unwrap();
     let settings = SmtpDestination {
         host: "127.0.0.1".into(),
         port: u16::try_from(port).unwrap(),
@@ -80,13 +80,13 @@ async fn another_mail_server_takes_our_mail_and_another_reader_reads_it() {
         from: "Grüne Wiese <shop@example.com>".into(),
         ca_certificate: None,
     };
-    let there = Destination {
+    let destination = Destination {
         name: "there".into(),
         kind: DestinationKind::Smtp(settings),
         timeout: Duration::from_secs(20),
         gate: GateSettings::default(),
     };
-    let connectors = Connectors::new([&there], &OutboundSettings::default()).unwrap();
+    let connectors = Connectors::new([&destination], &OutboundSettings::default()).unwrap();
     let long = "Zeile mit Umläuten: äöü und 漢字. ".repeat(60);
     let with = json!({
         "to": ["Ada Lovelace <ada@example.com>", "bob@example.com"], "bcc": "carol@example.com", "reply_to": "help@example.com",
@@ -107,7 +107,7 @@ async fn another_mail_server_takes_our_mail_and_another_reader_reads_it() {
     };
     let outcome = connectors.call(call).await;
     assert_eq!(outcome.as_str(), "done", "{outcome:?}");
-    let read = judge.said();
+    let read = server.next_line();
     assert_eq!(read["from"], "shop@example.com");
     assert_eq!(read["to"], json!(["ada@example.com", "bob@example.com", "carol@example.com"]));
     assert_eq!(read["defects"], json!([]));
