@@ -183,6 +183,15 @@ impl Simulation {
     }
 }
 
+/// Small windows in most runs, so that jobs are evicted and loaded all the time.
+fn sim_limits(seed: u64) -> Limits {
+    match seed % 3 {
+        0 => Limits { jobs: 24, lane_jobs: 6, load_jobs: 8, in_flight: 12 },
+        1 => Limits { jobs: 200, lane_jobs: 20, load_jobs: 50, in_flight: 64 },
+        _ => Limits::default(),
+    }
+}
+
 /// What a job occupies while it runs.
 pub(super) fn slot_of(job: &JobRecord, plan: &SimPlan) -> SimSlot {
     let lane = (job.order == LaneOrder::Fifo).then_some(job.entity);
