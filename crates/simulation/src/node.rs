@@ -144,12 +144,11 @@ impl Simulation {
     /// The process starts.
     pub(super) fn boot(&mut self) {
         let limits = sim_limits(self.options.seed);
-        let term = Term(self.epoch + 1);
+        let term = self.store.reopen();
         self.node = Some(Box::new(SimNode::new(self.clock_error, self.now, term, limits)));
         self.trace.note(self.now, "boot", About::Nothing, u64::from(self.epoch));
         self.checker.gates.forget();
         self.check_promises();
-        self.store.restarted();
         self.load_safe_modes();
         if !Mutant::PauseForgottenByRestart.is_on() {
             for pause in self.store.pauses() {

@@ -86,7 +86,7 @@ impl Simulation {
     fn start(&mut self, job: JobRecord, slot: SimSlot) {
         let (id, worker, destination) = (job.id, job.worker.clone(), job.destination.clone());
         let recovering = job.state == JobState::Running;
-        let Some(loaded) = self.store.load_job(id) else { return };
+        let Some(loaded) = self.store.load_jobs(&[id], usize::MAX).pop() else { return };
         // Memory has the job as the node knows it; its event and effects are read for the run.
         let loaded = LoadedJob { job, ..loaded };
         let config = self.run_config(&loaded.job.revision);
@@ -110,7 +110,7 @@ impl Simulation {
                 Command::ReadContactFacts { contact, channel, purposes } => {
                     Input::ContactFacts(self.store.contact_facts(contact, &channel, &purposes))
                 }
-                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, None, self.wall())),
+                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.wall())),
                 Command::ReadMessages(jobs) => Input::Messages(self.messages(&jobs)),
                 Command::PullDeadLetters { queue, limit, replays_max } => {
                     Input::DeadLetters(DeadLetters::Found(self.dead_letters(&queue, limit, replays_max)))

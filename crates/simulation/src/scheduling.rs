@@ -103,7 +103,7 @@ impl Simulation {
             self.happened(Fault::ReadFails);
             return self.step(Input::FindFailed);
         }
-        let found = self.store.live_lanes();
+        let found = self.store.live_lanes().into_iter().map(|lane| (lane.worker, lane.destination)).collect();
         self.step(Input::BacklogsFound(found));
     }
 
