@@ -1,7 +1,7 @@
 //! Every known mistake of the ledger on disk is noticed: what was acknowledged is gone after a power cut, or the log has no end.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sluice_domain::mutant::Mutant;
 use sluice_faulty_vfs::{CrashSurvival, Disk, DiskFault, Image};
 use sluice_ledger::{Acceptance, Ledger, LedgerOptions};
 
-use given::{START, event, root_key};
+use fixtures::{START, event, root_key};
 
 const EVENTS: usize = 12;
 /// The log is written from its beginning again when it has so many pages.

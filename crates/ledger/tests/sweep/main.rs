@@ -2,8 +2,8 @@
 //! way that it can, and the power goes at every change of the disk.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../given/mod.rs"]
-mod given;
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
 mod script;
 
 use std::collections::BTreeMap;
