@@ -47,7 +47,7 @@ pub struct Sim {
 
 fn percent(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "write a number from 0 to 100".to_owned())?;
-    if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("it must lie between 0 and 100".to_owned()) }
+    if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("it must be between 0 and 100".to_owned()) }
 }
 
 impl Sim {
