@@ -27,8 +27,6 @@ pub struct NodeProcess {
     process: tokio::process::Child,
     pub intake: SocketAddr,
     pub admin: SocketAddr,
-    /// From the start of the process until it listens.
-    pub start_duration: Duration,
 }
 
 /// The file `node.json`, which a node writes into its data directory.
@@ -114,7 +112,7 @@ impl NodeProcess {
         loop {
             if let Some(node) = read_node_file(&node_file, process.id()) {
                 let (intake, admin) = (address(&node.intake)?, address(&node.admin)?);
-                return Ok(NodeProcess { process, intake, admin, start_duration: started.elapsed() });
+                return Ok(NodeProcess { process, intake, admin });
             }
             let ended = process.try_wait().map_err(Error::io("the node"))?;
             if ended.is_some() || started.elapsed() > START_MAX {

@@ -7,11 +7,11 @@
 //! If the process dies here: its child processes may survive, in a temporary directory of their own.
 
 mod api;
-pub mod bench;
+mod bench;
 pub mod chaos;
 mod child;
 pub mod cli;
-pub mod demo;
+mod demo;
 mod leads;
 mod shifted_clock;
 mod status_line;
@@ -19,13 +19,13 @@ mod status_line;
 use std::io;
 use std::net::SocketAddr;
 
-pub use api::Api;
-pub use child::{Memory, NodeProcess};
-pub use leads::{Leads, LeadsTo, Sender};
+pub(crate) use api::Api;
+pub(crate) use child::{Memory, NodeProcess};
+pub(crate) use leads::{Leads, LeadsTo, Sender};
 pub use status_line::StatusLine;
 
 /// Loopback with a port chosen by the system.
-pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Why a benchmark, a chaos run or a demo could not be carried out.
 #[derive(Debug, thiserror::Error)]

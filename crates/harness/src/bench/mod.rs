@@ -23,9 +23,9 @@ use sluice_simulator::load::{LoadResult, LoadSettings, Pace, load};
 use crate::{Error, Leads, LeadsTo, StatusLine};
 use baseline::Baseline;
 pub use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
-pub use intake::{Intake, SchemeCost, intake};
+pub use intake::intake;
 use report::Disk;
-pub use report::{Accept, EndToEnd, Floor, Keys, Report};
+pub use report::Report;
 use workload::Workload;
 
 /// Rows per transaction of the SQLite baseline.
