@@ -21,7 +21,7 @@ pub struct RawResponse<'a> {
 }
 
 impl RawResponse<'_> {
-    fn to_response(&self) -> HttpResponse {
+    fn into_response(self) -> HttpResponse {
         let mut headers = HeaderMap::new();
         if let Ok(value) = HeaderValue::from_bytes(self.retry_after) {
             headers.insert(RETRY_AFTER, value);
@@ -32,7 +32,7 @@ impl RawResponse<'_> {
 
 /// Outcomes that every HTTP connector derives from this response.
 pub fn outcomes(raw: RawResponse<'_>, now: Time) -> Vec<Outcome> {
-    let response = raw.to_response();
+    let response = raw.into_response();
     let host = "host";
     let mut outcomes = Vec::new();
     for mode in [salesforce::settings::Mode::Upsert, salesforce::settings::Mode::UpdateOnly] {

@@ -215,7 +215,7 @@ fn spawn_failed(target: &Target, process: &Process, error: &io::Error) -> Outcom
             not_started("not-executable", &format!("`{program}` is not executable; check its permissions"))
         }
         io::ErrorKind::ArgumentListTooLong => {
-            not_started("too-large", &format!("its environment is too large; pass less in `with.env` and `with.event`"))
+            not_started("too-large", "its environment is too large; pass less in `with.env` and `with.event`")
         }
         _ => retry("spawn", &format!("Cannot start the script: {error}.")),
     }

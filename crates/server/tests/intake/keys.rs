@@ -1,4 +1,4 @@
-//! The incidents that the keys exist for, told again with a better end.
+//! Idempotency keys: incidents that they prevent.
 
 use serde_json::{Value, json};
 

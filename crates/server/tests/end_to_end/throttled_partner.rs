@@ -1,5 +1,5 @@
-//! A bad night: a shop delivers its webhooks twice and thrice, the partner that makes discount codes throttles and takes
-//! its time, and every retry meets more of the same. No shopper may get two codes or two mails.
+//! A shop repeats its webhooks, and the partner that issues discount codes throttles, is slow and loses responses. No
+//! shopper gets two codes or two mails.
 
 use std::collections::BTreeMap;
 

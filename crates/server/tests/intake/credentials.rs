@@ -1,4 +1,4 @@
-//! Who may come in, how often, and what is seen of those who may not.
+//! Credentials and rate limits of senders, and how rejected requests are shown.
 
 use serde_json::json;
 

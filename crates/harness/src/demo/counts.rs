@@ -1,43 +1,41 @@
-//! What is shown, in words that need no glossary.
+//! Counts and result of the demo, as text.
 
 use std::fmt;
 use std::time::Duration;
 
 use sluice_domain::unit::plural;
 
-/// Where the demo stands.
+/// Counts of a running demo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DemoCounts {
-    /// Since the start.
     pub elapsed: Duration,
-    /// Different leads that were sent.
+    /// Distinct leads sent.
     pub leads: u64,
-    /// Requests, repeats included.
+    /// Requests, repeated ones included.
     pub requests: u64,
     /// Events in the ledger.
     pub accepted: u64,
-    /// Repeats that were recognised.
+    /// Duplicate requests.
     pub duplicates: u64,
     /// Calls to the CRM.
     pub calls: u64,
-    /// Calls that failed on purpose.
+    /// Calls with an injected fault.
     pub faults: u64,
-    /// Calls that changed a record though nobody was told so.
+    /// Calls that changed a record and whose response was withheld.
     pub unseen: u64,
-    /// Jobs on their way.
+    /// Live jobs.
     pub waiting: u64,
-    /// Jobs that nobody retries any more.
+    /// Jobs that are dead or unknown.
     pub dead: u64,
-    /// Jobs that were replayed.
     pub replayed: u64,
     /// Records in the CRM.
     pub records: u64,
-    /// Leads whose record was created more than once.
+    /// Leads with a record that was created more than once.
     pub doubled: u64,
 }
 
 impl DemoCounts {
-    /// Calls beyond the one that each record needs.
+    /// Calls beyond one per record.
     pub fn retries(&self) -> u64 {
         self.calls.saturating_sub(self.records)
     }
@@ -61,44 +59,44 @@ impl fmt::Display for DemoCounts {
     }
 }
 
-/// How it ended.
+/// Result of a demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Where it stood in the end.
-    pub tally: DemoCounts,
-    /// Everything that is not as promised; empty if all is well.
+pub struct DemoResult {
+    /// Final counts.
+    pub counts: DemoCounts,
+    /// Every violated guarantee; empty on success.
     pub problems: Vec<String>,
 }
 
-impl Verdict {
-    pub(super) fn of(tally: DemoCounts) -> Verdict {
+impl DemoResult {
+    pub(super) fn of(counts: DemoCounts) -> DemoResult {
         let mut problems = Vec::new();
         let mut check = |what: &str, found: u64, wanted: u64| {
             if found != wanted {
                 problems.push(format!("{what}: {found}, and it should be {wanted}"));
             }
         };
-        check("leads taken in", tally.accepted, tally.leads);
-        check("records in the CRM", tally.records, tally.leads);
-        check("records created twice", tally.doubled, 0);
-        check("leads still on their way", tally.waiting, 0);
-        check("dead letters", tally.dead, 0);
-        Verdict { tally, problems }
+        check("leads taken in", counts.accepted, counts.leads);
+        check("records in the CRM", counts.records, counts.leads);
+        check("records created twice", counts.doubled, 0);
+        check("leads still on their way", counts.waiting, 0);
+        check("dead letters", counts.dead, 0);
+        DemoResult { counts, problems }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for DemoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tally = &self.tally;
+        let counts = &self.counts;
         let mut row = |count: u64, what: &str| writeln!(f, "  {count:>8}  {what}");
-        row(tally.leads, "leads filled in a form")?;
-        row(tally.requests, "webhooks arrived, repeats included")?;
-        row(tally.duplicates, "repeats were recognised and stopped")?;
-        row(tally.calls, "calls went to the CRM")?;
-        row(tally.faults, "of them were made to fail")?;
-        row(tally.unseen, "of those had worked all the same, and said nothing")?;
-        row(tally.replayed, "dead letters were replayed")?;
-        row(tally.records, "records are in the CRM")?;
+        row(counts.leads, "leads filled in a form")?;
+        row(counts.requests, "webhooks arrived, repeats included")?;
+        row(counts.duplicates, "repeats were recognised and stopped")?;
+        row(counts.calls, "calls went to the CRM")?;
+        row(counts.faults, "of them were made to fail")?;
+        row(counts.unseen, "of those had worked all the same, and said nothing")?;
+        row(counts.replayed, "dead letters were replayed")?;
+        row(counts.records, "records are in the CRM")?;
         if self.problems.is_empty() {
             return writeln!(f, "\nEvery lead is in the CRM exactly once.");
         }
@@ -112,9 +110,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verdict_names_what_is_lost_doubled_or_stuck() {
+    fn result_names_lost_doubled_and_unfinished_leads() {
         let good = DemoCounts { leads: 10, accepted: 10, records: 10, calls: 14, ..DemoCounts::default() };
-        assert_eq!((Verdict::of(good).problems.len(), good.retries()), (0, 4));
+        assert_eq!((DemoResult::of(good).problems.len(), good.retries()), (0, 4));
         for bad in [
             DemoCounts { accepted: 9, ..good },
             DemoCounts { records: 9, ..good },
@@ -123,9 +121,9 @@ mod tests {
             DemoCounts { waiting: 1, ..good },
             DemoCounts { dead: 1, ..good },
         ] {
-            assert_eq!(Verdict::of(bad).problems.len(), 1, "{bad:?}");
+            assert_eq!(DemoResult::of(bad).problems.len(), 1, "{bad:?}");
         }
-        assert!(Verdict::of(good).to_string().contains("exactly once"));
-        assert!(Verdict::of(DemoCounts { records: 9, ..good }).to_string().contains("NOT AS PROMISED"));
+        assert!(DemoResult::of(good).to_string().contains("exactly once"));
+        assert!(DemoResult::of(DemoCounts { records: 9, ..good }).to_string().contains("NOT AS PROMISED"));
     }
 }
