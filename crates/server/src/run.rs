@@ -187,7 +187,7 @@ impl Node {
         let by = begun.filter(|begun| *begun.revision == *live.revision);
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
         let hash = live.revision.clone();
-        ledger.keep_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
+        ledger.activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets);
 
@@ -206,7 +206,6 @@ impl Node {
         };
         let paused = ledger.pauses().await?;
         let targets = crate::pauses::targets(&revisions.current().config, &paused);
-        let more_workers = ledger.live_workers().await?;
 
         let door_context =
             intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
@@ -239,7 +238,7 @@ impl Node {
             intake,
             admin,
             operator,
-            schedule: tokio::spawn(schedule_loop.run(more_workers)),
+            schedule: tokio::spawn(schedule_loop.run()),
             door: tokio::spawn(door.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),

@@ -98,7 +98,10 @@ impl CronRunner {
         {
             return Ok((*since, *fired));
         }
-        let since = self.ledger.schedule(worker.name.clone(), schedule.text().to_owned(), now).await?;
+        let since = self
+            .ledger
+            .schedule(sluice_ledger::Schedule { worker: worker.name.clone(), rule: schedule.text().to_owned(), at: now })
+            .await?;
         self.known.insert(worker.name.clone(), (schedule.clone(), since, None));
         Ok((since, None))
     }
