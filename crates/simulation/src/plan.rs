@@ -271,7 +271,11 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
         _ => {
             let pull = json!({ "from": DEAD_LETTER_QUEUE, "max_messages": 5, "max_replays": 2 });
             let list = Foreach { list: expression("steps.pull.output.messages"), pulled_by: Some("pull".to_owned()) };
-            let requeue = internal("requeue", Action::Queue, Template::Literal(json!({ "name": "leads" })), None);
+            let requeue = Template::Map(vec![
+                ("name".to_owned(), Template::Literal(json!("leads"))),
+                ("body".to_owned(), Template::Expression(expression("event.attributes"))),
+            ]);
+            let requeue = internal("requeue", Action::Queue, requeue, None);
             vec![
                 internal("pull", Action::QueuePull, Template::Literal(pull), None),
                 Step { foreach: Some(list), ..requeue },
