@@ -64,6 +64,11 @@ impl Scheduler {
             if self.jobs.contains_key(&job.id) {
                 continue;
             }
+            if job.id <= self.window(backlog).cursor {
+                // A load was faster than the notice: the job may have run already.
+                self.window(backlog).rewind(job.id);
+                continue;
+            }
             let may_be_blocked = lane.is_some() && self.has_deferred(backlog);
             let is_closed = self.closed_until(now, backlog).is_some();
             let free = self.free();

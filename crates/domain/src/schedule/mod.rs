@@ -467,4 +467,6 @@ mod model_tests;
 #[cfg(test)]
 mod starvation_tests;
 #[cfg(test)]
+mod test_world;
+#[cfg(test)]
 mod tests;
