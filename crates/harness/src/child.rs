@@ -1,4 +1,4 @@
-//! A node as a process of its own, so that it can be killed, and so that its memory is its own.
+//! A node as a child process: it can be killed, and its memory is measured on its own.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,44 +14,39 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::{ANY_PORT, Error, chaos};
 
-/// How long a node may take until it accepts events; with millions of jobs it takes seconds.
+/// Time until the node must accept events; a ledger with millions of jobs takes seconds to open.
 const START_MAX: Duration = Duration::from_secs(120);
-/// Between two looks at whether it does.
-const LOOK: Duration = Duration::from_millis(2);
-/// How much of its log is shown when it did not start.
+/// Interval between two checks for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Lines of its log in the error when it does not start.
 const LOG_LINES_SHOWN: usize = 20;
 
-/// A running node. It is killed when this is dropped.
+/// A running node. It is killed on drop.
 #[derive(Debug)]
-pub struct Child {
+pub struct NodeProcess {
     process: tokio::process::Child,
-    /// Where senders come in.
     pub intake: SocketAddr,
-    /// Where operators come in.
     pub admin: SocketAddr,
-    /// From the start of the process until its listeners stood.
-    pub took: Duration,
 }
 
-/// What the node writes down about itself for others on this machine.
+/// The file `node.json`, which a node writes into its data directory.
 #[derive(Debug, Deserialize)]
-struct Note {
+struct NodeFile {
     admin: String,
     intake: String,
     pid: u32,
 }
 
-/// Memory of a process.
+/// Memory of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// Resident now.
     pub resident_kib: u64,
-    /// Resident at the most so far.
+    /// Largest resident size so far.
     pub peak_kib: u64,
 }
 
 impl Memory {
-    /// Of a process, by its id; `None` where the system does not tell.
+    /// Reads `/proc`; `None` where it is missing.
     pub fn of(process: u32) -> Option<Memory> {
         Memory::parse(&std::fs::read_to_string(format!("/proc/{process}/status")).ok()?)
     }
@@ -64,34 +59,34 @@ impl Memory {
         Some(Memory { resident_kib: kib("VmRSS:")?, peak_kib: kib("VmHWM:")? })
     }
 
-    /// The larger of the two peaks, and the later figure for now.
+    /// Combines two measurements: the larger peak, the later resident size.
     pub fn then(self, later: Memory) -> Memory {
         Memory { resident_kib: later.resident_kib, peak_kib: self.peak_kib.max(later.peak_kib) }
     }
 }
 
-impl Child {
-    /// Starts `program up` and waits until it listens. Its log goes to the end of `log`.
-    pub async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<Child, Error> {
-        Child::start_at(program, config, data, log, None).await
+impl NodeProcess {
+    /// Starts `program up` and waits until it listens. Appends its log to `log`.
+    pub async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<NodeProcess, Error> {
+        NodeProcess::start_with_clock(program, config, data, log, None).await
     }
 
-    /// The same with a wall clock that is off by as many milliseconds as a file says.
-    pub async fn start_at(
+    /// Like [`NodeProcess::start`]; with `clock_offset`, its wall clock is shifted by the milliseconds in that file.
+    pub async fn start_with_clock(
         program: &Path,
         config: &Path,
         data: &Path,
         log: &Path,
         clock_offset: Option<&Path>,
-    ) -> Result<Child, Error> {
-        let note = data.join("node.json");
-        // Left behind by a process that was killed.
-        let _ = std::fs::remove_file(&note);
+    ) -> Result<NodeProcess, Error> {
+        let node_file = data.join("node.json");
+        // A killed process leaves it behind.
+        let _ = std::fs::remove_file(&node_file);
         let out = File::options().create(true).append(true).open(log).map_err(Error::io(log.display().to_string()))?;
-        // A limit on the size of files would otherwise end it with a signal instead of an error.
+        // With SIGXFSZ ignored, a write beyond the file size limit fails with an error instead of killing the process.
         let mut command = tokio::process::Command::new("sh");
         command.args(["-c", r#"trap '' XFSZ && exec "$0" "$@""#]).arg(program);
-        // What is set for another node here must not reach this one.
+        // The environment may hold the settings of another node.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SLUICE_")) {
             command.env_remove(name);
         }
@@ -115,9 +110,9 @@ impl Child {
         let started = Instant::now();
         let mut process = command.spawn().map_err(Error::io(program.display().to_string()))?;
         loop {
-            if let Some(note) = read_note(&note, process.id()) {
-                let (intake, admin) = (address(&note.intake)?, address(&note.admin)?);
-                return Ok(Child { process, intake, admin, took: started.elapsed() });
+            if let Some(node) = read_node_file(&node_file, process.id()) {
+                let (intake, admin) = (address(&node.intake)?, address(&node.admin)?);
+                return Ok(NodeProcess { process, intake, admin });
             }
             let ended = process.try_wait().map_err(Error::io("the node"))?;
             if ended.is_some() || started.elapsed() > START_MAX {
@@ -125,18 +120,18 @@ impl Child {
                     || format!("did not listen within {START_MAX:?}"),
                     |status| format!("ended: {status}"),
                 );
-                return Err(Error::Wrong(format!("the node {how}\n{}", last_lines(log))));
+                return Err(Error::Failed(format!("the node {how}\n{}", last_lines(log))));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// The id of the process; 0 once it has ended.
+    /// Process id; 0 once it has ended.
     pub fn id(&self) -> u32 {
         self.process.id().unwrap_or(0)
     }
 
-    /// How it ended, if it did so by itself.
+    /// Exit status, if it has ended.
     pub fn ended(&mut self) -> Option<String> {
         match self.process.try_wait() {
             Ok(None) => None,
@@ -145,42 +140,41 @@ impl Child {
         }
     }
 
-    /// `kill -9`, and waits until the process is gone.
+    /// Sends SIGKILL and waits for the end of the process.
     pub async fn kill(mut self) -> Result<(), Error> {
         self.process.kill().await.map_err(Error::io("kill -9"))
     }
 
-    /// SIGSTOP: it stands still wherever it is.
-    pub fn stop(&self) -> Result<(), Error> {
+    /// Sends SIGSTOP.
+    pub fn suspend(&self) -> Result<(), Error> {
         kill_process(self.pid()?, Signal::STOP).map_err(|error| Error::io("SIGSTOP")(error.into()))
     }
 
-    /// SIGCONT.
-    pub fn go_on(&self) -> Result<(), Error> {
+    /// Sends SIGCONT.
+    pub fn resume(&self) -> Result<(), Error> {
         kill_process(self.pid()?, Signal::CONT).map_err(|error| Error::io("SIGCONT")(error.into()))
     }
 
-    /// From here on a write beyond this many bytes of any file fails; `None` lifts the limit.
+    /// Limits the size of every file that it writes, in bytes; `None` removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) -> Result<(), Error> {
         let limit = Rlimit { current: bytes, maximum: None };
         let set = prlimit(Some(self.pid()?), Resource::Fsize, limit);
-        set.map(drop).map_err(|error| Error::io("a limit on the size of files")(error.into()))
+        set.map(drop).map_err(|error| Error::io("the file size limit")(error.into()))
     }
 
     fn pid(&self) -> Result<Pid, Error> {
         let id = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        id.ok_or_else(|| Error::Wrong("the node has ended".to_owned()))
+        id.ok_or_else(|| Error::Failed("the node has ended".to_owned()))
     }
 
-    /// Its memory now.
     pub fn memory(&self) -> Memory {
         Memory::of(self.id()).unwrap_or_default()
     }
 }
 
-fn read_note(path: &PathBuf, process: Option<u32>) -> Option<Note> {
-    let note: Note = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    (Some(note.pid) == process).then_some(note)
+fn read_node_file(path: &PathBuf, process: Option<u32>) -> Option<NodeFile> {
+    let node: NodeFile = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    (Some(node.pid) == process).then_some(node)
 }
 
 fn address(url: &str) -> Result<SocketAddr, Error> {
@@ -199,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_from_what_the_system_says() {
+    fn memory_is_parsed_from_proc_status() {
         let status = "Name:\tsluice\nVmHWM:\t   51234 kB\nVmRSS:\t   40000 kB\n";
         assert_eq!(Memory::parse(status), Some(Memory { resident_kib: 40_000, peak_kib: 51_234 }));
         assert_eq!(Memory::parse("Name:\tsluice\n"), None);

@@ -1,4 +1,4 @@
-//! A configuration that takes leads in and brings them somewhere, and a sender that it believes.
+//! Configuration for nodes of the harness (leads in, one effect each), and a sender with matching credentials.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ triggers:
         scheme: hmac
         header: X-Signature
         prefix: "sha256="
-        secret: ${secrets.STAGE_SENDER}
+        secret: ${secrets.HARNESS_SENDER}
       idempotency:
         key_from: body.event_id
         ttl: 30d
@@ -52,8 +52,8 @@ const QUEUES: &str = "queues:
     retention: 4d
 ";
 
-/// The CRM of a rehearsal fails on purpose and very often, so nothing is given up early and no pause is long: a
-/// `Retry-After` of a day is one of its faults.
+/// The simulated CRM fails very often, so attempts are many and delays short: a `Retry-After` of a day is one of its
+/// faults.
 const TO_SALESFORCE: &str = r#"version: 1
 name: lead-to-crm
 consumes: { queue: leads }
@@ -85,7 +85,7 @@ const SALESFORCE: &str = r#"destinations:
   crm:
     type: salesforce
     instance_url: URL
-    auth: { client_id: sim-client, client_secret: "${secrets.STAGE_CRM}" }
+    auth: { client_id: sim-client, client_secret: "${secrets.HARNESS_CRM}" }
     timeout: 500ms
     concurrency: 64
     breaker: { open_first: 1s, open_max: 2s }
@@ -116,17 +116,17 @@ const SINK: &str = "destinations:
     concurrency: 64
 ";
 
-/// Where the leads go.
+/// Destination of the leads.
 #[derive(Clone, Copy, Debug)]
 pub enum LeadsTo<'a> {
-    /// One record for each, in the simulated Salesforce at this URL.
+    /// One record per lead, in the simulated Salesforce at this URL.
     Salesforce(&'a str),
-    /// One `PUT` for each, to the simulated sink at this URL.
+    /// One `PUT` per lead, to the simulated sink at this URL.
     Sink(&'a str),
 }
 
 impl LeadsTo<'_> {
-    /// What the destination is called when it is paused.
+    /// Target of a pause of the destination.
     pub fn target(&self) -> &'static str {
         match self {
             LeadsTo::Salesforce(_) => "destination:crm",
@@ -135,17 +135,15 @@ impl LeadsTo<'_> {
     }
 }
 
-/// A configuration on disk, and the place for the ledger beside it.
+/// A configuration on disk, and the data directory beside it.
 #[derive(Clone, Debug)]
 pub struct Leads {
-    /// The directory of the configuration.
     pub config: PathBuf,
-    /// The directory of the ledger.
     pub data: PathBuf,
 }
 
 impl Leads {
-    /// Writes the configuration below a directory.
+    /// Writes the configuration into a subdirectory of `directory`.
     pub fn write(directory: &Path, to: LeadsTo<'_>) -> Result<Leads, Error> {
         let leads = Leads { config: directory.join("config"), data: directory.join("data") };
         let (worker, destination) = match to {
@@ -157,8 +155,8 @@ impl Leads {
             ("queues.yml", QUEUES),
             ("worker.yml", worker),
             ("destinations.yml", destination.as_str()),
-            ("secrets/STAGE_SENDER", "stage-sender-secret"),
-            ("secrets/STAGE_CRM", "sim-secret"),
+            ("secrets/HARNESS_SENDER", "harness-sender-secret"),
+            ("secrets/HARNESS_CRM", "sim-secret"),
         ];
         std::fs::create_dir_all(leads.config.join("secrets")).map_err(Error::io(leads.config.display().to_string()))?;
         for (name, text) in files {
@@ -168,7 +166,7 @@ impl Leads {
         Ok(leads)
     }
 
-    /// The settings of a node that runs it, on loopback, at ports that the system chooses.
+    /// Settings of a node on loopback, with ports chosen by the system.
     pub fn settings(&self) -> NodeSettings {
         NodeSettings {
             config: self.config.clone(),
@@ -181,16 +179,16 @@ impl Leads {
         }
     }
 
-    /// A sender whose signatures this configuration accepts.
+    /// Sender whose signatures the configuration accepts.
     pub fn sender(&self) -> Result<Sender, Error> {
         let run::LoadedConfig { live, .. } = run::load(&self.settings())?;
         let flow = live.config.flows.get(FLOW_NAME).cloned();
-        let flow = flow.ok_or_else(|| Error::Wrong(format!("the flow {FLOW_NAME} is gone")))?;
+        let flow = flow.ok_or_else(|| Error::Failed(format!("the configuration has no flow {FLOW_NAME}")))?;
         Ok(Sender { live: Arc::new(live), flow })
     }
 }
 
-/// Signs and writes requests.
+/// Builds signed requests.
 #[derive(Clone, Debug)]
 pub struct Sender {
     live: Arc<LoadedRevision>,
@@ -198,10 +196,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Appends the whole request that carries this body.
+    /// Appends the complete HTTP request with this body.
     pub fn write(&self, body: &[u8], request: &mut Vec<u8>) {
         let head = format!(
-            "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\nuser-agent: sluice-stage\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
+            "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\nuser-agent: sluice-harness\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
             self.flow.path,
             body.len()
         );
@@ -219,25 +217,25 @@ impl Sender {
         request.extend_from_slice(body);
     }
 
-    /// The flow that takes the requests in.
+    /// Flow that accepts the requests.
     pub fn flow(&self) -> &Flow {
         &self.flow
     }
 
-    /// What the node would write for this body.
+    /// The event that a node would write for this body.
     pub fn prepare(&self, body: &[u8]) -> Result<sluice_ledger::NewEvent, Error> {
         let headers = hyper::HeaderMap::from_iter([
             (hyper::header::HOST, hyper::header::HeaderValue::from_static("127.0.0.1")),
-            (hyper::header::USER_AGENT, hyper::header::HeaderValue::from_static("sluice-stage")),
+            (hyper::header::USER_AGENT, hyper::header::HeaderValue::from_static("sluice-harness")),
             (hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static("application/json")),
         ]);
-        let arrival = intake::RequestMeta {
+        let request = intake::RequestMeta {
             received_at: Time::from(jiff::Timestamp::now()),
-            verified_by: Some("STAGE_SENDER"),
+            verified_by: Some("HARNESS_SENDER"),
             trace: "4bf92f3577b34da6a3ce929d0e0e4736",
         };
-        let prepared = intake::prepare(&self.live, &self.flow, &headers, body, arrival);
-        prepared.map(|prepared| prepared.into_new().1).map_err(|problem| Error::Wrong(problem.detail))
+        let prepared = intake::prepare(&self.live, &self.flow, &headers, body, request);
+        prepared.map(|prepared| prepared.into_new().1).map_err(|problem| Error::Failed(problem.detail))
     }
 }
 
@@ -247,7 +245,7 @@ mod tests {
     use sluice_simulator::traffic::{Traffic, TrafficSettings};
 
     #[test]
-    fn both_configurations_mean_something_and_take_a_lead_in() {
+    fn both_configurations_compile_and_accept_a_lead() {
         for to in [LeadsTo::Salesforce("http://127.0.0.1:1"), LeadsTo::Sink("http://127.0.0.1:1")] {
             let directory = tempfile::tempdir().unwrap();
             let sender = Leads::write(directory.path(), to).unwrap().sender().unwrap();

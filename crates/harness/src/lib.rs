@@ -7,11 +7,11 @@
 //! If the process dies here: its child processes may survive, in a temporary directory of their own.
 
 mod api;
-pub mod bench;
+mod bench;
 pub mod chaos;
 mod child;
 pub mod cli;
-pub mod demo;
+mod demo;
 mod leads;
 mod shifted_clock;
 mod status_line;
@@ -19,38 +19,31 @@ mod status_line;
 use std::io;
 use std::net::SocketAddr;
 
-pub use api::Api;
-pub use child::{Child, Memory};
-pub use leads::{Leads, LeadsTo, Sender};
+pub(crate) use api::Api;
+pub(crate) use child::{Memory, NodeProcess};
+pub(crate) use leads::{Leads, LeadsTo, Sender};
 pub use status_line::StatusLine;
 
-/// Loopback, with a port that the system chooses.
-pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+/// Loopback with a port chosen by the system.
+pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// Why a rehearsal could not be held.
+/// Why a benchmark, a chaos run or a demo could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file, a process or a connection.
+    /// A file, process or connection failed.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The node did not start.
+    Io { what: String, source: io::Error },
     #[error(transparent)]
     Start(#[from] sluice_server::run::StartError),
-    /// The ledger said no.
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
-    /// Something is not as it must be; the sentence says what.
+    /// Anything else; the message says what is wrong.
     #[error("{0}")]
-    Wrong(String),
+    Failed(String),
 }
 
 impl Error {
-    /// Something failed while this was tried.
+    /// Maps an I/O error; `what` names the file, process or connection.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |source| Error::Io { what, source }

@@ -56,13 +56,13 @@ pub fn group_commit(directory: &Path, event: &NewEvent, batch: usize, time: Dura
     Ok(Measured { count, elapsed: started.elapsed() })
 }
 
-fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Result<()> {
     // Keys in sequence: the best case for any index.
     let mut key = [0; 16];
-    key[..8].copy_from_slice(&ord.to_be_bytes());
+    key[..8].copy_from_slice(&seq.to_be_bytes());
     let jobs = i64::try_from(event.jobs.len()).unwrap_or(0);
     connection.prepare_cached(include_str!("sqlite/sql/insert_event.sql"))?.execute(params![
-        ord,
+        seq,
         EventId::new(KeyDigest(key), 0).0,
         key,
         0,
@@ -78,19 +78,19 @@ fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Resu
         event.verified_by,
         event.trace,
         event.fingerprint,
-        (ord - 1) * jobs + 1,
+        (seq - 1) * jobs + 1,
         jobs,
         None::<i64>,
         None::<i64>
     ])?;
     connection.prepare_cached(include_str!("sqlite/sql/insert_event_body.sql"))?.execute(params![
-        ord,
+        seq,
         [event.body.headers.as_bytes(), &event.body.raw, event.body.normalized.as_bytes()].concat()
     ])?;
     for (offset, job) in (1..).zip(&event.jobs) {
         connection.prepare_cached(include_str!("sqlite/sql/insert_job.sql"))?.execute(params![
-            (ord - 1) * jobs + offset,
-            ord,
+            (seq - 1) * jobs + offset,
+            seq,
             job.worker.as_ref(),
             job.queue.as_ref(),
             event.revision.as_ref(),
@@ -101,7 +101,9 @@ fn insert(connection: &Connection, event: &NewEvent, ord: i64) -> rusqlite::Resu
             None::<String>,
             None::<Vec<u8>>,
             None::<String>,
-            None::<i64>
+            None::<i64>,
+            job.route.destination.as_ref(),
+            0
         ])?;
     }
     Ok(())
@@ -155,11 +157,11 @@ impl Default for Sealing {
 impl Sealing {
     /// Seals an event of somebody new: a key for them under the tenant's, the text of the event's key, and its body. Answers
     /// how many bytes that makes.
-    pub fn seal(&self, event: &NewEvent, ord: i64) -> usize {
+    pub fn seal(&self, event: &NewEvent, seq: i64) -> usize {
         const TENANT: &str = "default";
         let contact = DataKey::generate();
-        let (tenant, own) = (KeyId::Tenant(1), KeyId::Contact(ord.max(1)));
-        let place = |column| SealContext::new("event", ord, column);
+        let (tenant, own) = (KeyId::Tenant(1), KeyId::Contact(seq.max(1)));
+        let place = |column| SealContext::new("event", seq, column);
         let wrapped = self.tenant.seal(tenant, TENANT, place("contact"), &[contact.to_hex().as_bytes()]);
         let key = contact.seal(own, TENANT, place("key_text"), &[event.key_text.as_bytes()]);
         let body = &event.body;

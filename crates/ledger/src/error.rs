@@ -80,7 +80,7 @@ pub enum Error {
     #[error("the ledger has stopped")]
     Failed,
     /// A question took too long and was cut off.
-    #[error("the question took too long; narrow it down")]
+    #[error("query exceeded 2 s; narrow the filter")]
     TooSlow,
     /// The operation cannot be written, and nothing was.
     #[error("not written: {message}")]
@@ -100,28 +100,4 @@ pub enum Error {
         /// What SQLite said.
         message: String,
     },
-}
-
-/// A sealed value that does not open, on its way through SQLite's errors.
-#[derive(Debug, thiserror::Error)]
-#[error("{table} {row}: {column} cannot be opened")]
-pub(crate) struct Unopened {
-    pub table: &'static str,
-    pub row: i64,
-    pub column: &'static str,
-}
-
-impl Error {
-    /// The sealed value that did not open, if that is what went wrong.
-    pub(crate) fn sealed(error: &rusqlite::Error) -> Option<Error> {
-        let rusqlite::Error::FromSqlConversionFailure(_, _, cause) = error else { return None };
-        let Unopened { table, row, column } = cause.downcast_ref()?;
-        Some(Error::Sealed { table, row: *row, column })
-    }
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Error {
-        Error::sealed(&error).unwrap_or_else(|| Error::Read { message: error.to_string() })
-    }
 }

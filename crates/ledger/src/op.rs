@@ -1,307 +1,244 @@
-//! What the ledger can be asked to write, as data. A batch of these is one transaction.
+//! What the ledger writes, as data, and the replies. The writes of a run are defined in the domain.
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
+use sluice_domain::key::KeyDigest;
 pub use sluice_domain::ops::{
-    AttemptSettlement, Begin, BeginResult, ChargeResult, EffectSettlement, Fence, Mark, Marked, RetryCharge,
-    Settlement, StepResult,
+    ApprovalRecord, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, DecideApproval,
+    EffectSettlement, Fence, Mark, Marked, RequestApproval, RetryCharge, SetConsent, Settlement, Skip, StepResult,
 };
+use sluice_domain::policy::CapReservation;
+pub use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 pub use sluice_domain::transition::JobUpdate;
 
-use crate::guard::{GuardOp, GuardReply};
-use crate::record::{EventSeq, JobRecord, NewEvent};
+use crate::record::{EventSeq, JobRecord};
 use crate::seal::RootKey;
 
-/// Something to write.
+/// The intent of an attempt with the caps that it is counted under: all of them have room, or nothing is written.
 #[derive(Clone, Debug)]
-pub enum Op {
-    /// Accept an event, unless its key has an owner.
-    Accept(Box<NewEvent>),
-    /// Accept the events of one request, in their order.
-    AcceptAll(Vec<NewEvent>),
-    /// An attempt is about to be made.
-    Begin(Begin),
-    /// An attempt has ended.
-    Settle(Box<Settlement>),
-    /// An attempt has ended that nobody had to write down before.
-    BeginAndSettle(Box<(Begin, Settlement)>),
-    /// The same, if the contact has a retry left.
-    SettleWithBudget(Box<(Settlement, RetryCharge)>),
-    /// Keep what a step inside has come to.
-    Note(Box<StepResult>),
-    /// Set a mark, unless it is set.
-    Mark(Box<Mark>),
-    /// Bring jobs back to life.
-    Replay(Replay),
-    /// A person has decided what became of a parked effect.
-    Resolve(Resolve),
-    /// Give jobs up.
-    Drop(DropJobs),
-    /// Stop something.
-    Pause {
-        /// What, by whom and why.
-        target: String,
-        /// Who.
-        actor: String,
-        /// Why.
-        reason: String,
-        /// When.
-        at: Time,
-    },
-    /// Let it go on.
-    Resume {
-        /// What.
-        target: String,
-        /// Who.
-        actor: String,
-        /// When.
-        at: Time,
-    },
-    /// Keep a revision of the configuration, and that it is in force from here on.
-    Revision(NewRevision),
-    /// A line for the audit trail alone.
-    Audit {
-        /// When.
-        at: Time,
-        /// Who.
-        actor: String,
-        /// What.
-        action: String,
-        /// To what.
-        object: String,
-        /// How.
-        detail: String,
-    },
-    /// What stands between a step and its effect.
-    Guard(GuardOp),
-    /// Remove what is past its time, a slice at a time.
-    Prune(Prune),
-    /// Where events may be that have this id.
-    Find(EventId),
-    /// Since when a worker has had this schedule.
-    Schedule {
-        /// The worker.
-        worker: String,
-        /// Its rule, as it was written.
-        rule: String,
-        /// Since when, if it is new.
-        at: Time,
-    },
-    /// Change the keys that seal the ledger.
-    Rotate(Rotate),
-    /// Write what came before, then end.
-    Close,
+pub struct CappedBegin {
+    pub begin: Begin,
+    pub caps: Vec<CapReservation>,
 }
 
-/// A revision of the configuration that comes into force.
+/// Stops a target until it is resumed.
+#[derive(Clone, Debug)]
+pub struct Pause {
+    /// `destination:crm`, `worker:contact-upsert`, `source:website`.
+    pub target: String,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+#[derive(Clone, Debug)]
+pub struct Resume {
+    pub target: String,
+    pub actor: String,
+    pub at: Time,
+}
+
+/// An entry of the audit trail.
+#[derive(Clone, Debug)]
+pub struct AuditEntry {
+    pub at: Time,
+    pub actor: String,
+    pub action: String,
+    pub object: String,
+    pub detail: String,
+}
+
+/// A revision of the configuration that becomes active.
 #[derive(Clone, Debug)]
 pub struct NewRevision {
-    /// Its digest.
+    /// Digest of its files.
     pub hash: Arc<str>,
     /// Path and text of each file, as JSON.
     pub files: String,
-    /// Who brought it.
     pub actor: String,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at: Time,
 }
 
-/// Bring jobs back to life, with the same keys.
+/// The schedule of a worker.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pub worker: String,
+    /// As it is configured.
+    pub rule: String,
+    pub at: Time,
+}
+
+/// Requeues finished and dead jobs with the same effect keys. Live jobs are skipped.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Which. Those that are live already are left alone.
     pub jobs: Vec<JobId>,
-    /// Who asked.
     pub actor: String,
-    /// Why.
     pub reason: String,
-    /// Run under this revision instead of the one they were accepted under. Its steps may have other places, so jobs start
-    /// at the first; what is applied already is known by its key and not done again.
+    /// Run under this revision instead of the one that the jobs were accepted under. Its steps may be at other places, so a
+    /// job starts at the first one; applied effects are known by their keys and not repeated.
     pub revision: Option<Arc<str>>,
-    /// When.
     pub at: Time,
 }
 
-/// A person has decided what became of an effect whose outcome nobody knows.
+/// An operator states what became of an effect of unknown outcome; its job continues.
 #[derive(Clone, Debug)]
 pub struct Resolve {
-    /// The parked job.
     pub job: JobId,
-    /// What is so.
     pub resolution: Resolution,
-    /// Who says so.
     pub actor: String,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at: Time,
 }
 
-/// What a person found out about a parked effect.
+/// What became of an effect of unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It did happen: go on with the next step.
+    /// Continue with the next step.
     Happened,
-    /// It did not happen: send it.
+    /// Send it.
     NotHappened,
 }
 
-/// Give jobs up: they end as dropped.
+/// Discards dead and unknown jobs; other jobs are skipped.
 #[derive(Clone, Debug)]
 pub struct DropJobs {
-    /// Which. Only dead and unknown ones are dropped.
     pub jobs: Vec<JobId>,
-    /// Who signed it off.
     pub actor: String,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at: Time,
 }
 
-/// Remove what is past its time: at most `rows_max` rows of each kind.
+/// A job that a command has changed, and its worker.
+pub type ChangedJob = (JobId, Arc<str>);
+
+/// Removes expired rows: at most `rows_max` of each kind.
 #[derive(Clone, Debug)]
 pub struct Prune {
-    /// Bodies of events accepted before this, none of whose jobs is live or dead.
+    /// Bodies of events accepted before this time that have no live, dead or unknown job.
     pub bodies_before: Time,
-    /// Events accepted before this whose key has expired, none of whose jobs is live or dead.
+    /// Events accepted before this time whose key has expired and that have no live, dead or unknown job.
     pub events_before: Time,
-    /// A bound on the work of one slice.
     pub rows_max: u32,
-    /// When.
     pub at: Time,
 }
 
-/// Change the keys that seal the ledger. Payloads are not touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pruned {
+    /// Rows removed.
+    pub rows: u64,
+    /// Whether another slice may find more.
+    pub more: bool,
+}
+
+/// Changes the keys that seal the ledger. Payloads are not touched.
 #[derive(Clone, Debug)]
-pub struct Rotate {
-    /// Which.
-    pub what: Rotation,
-    /// Who asked.
+pub(crate) struct Rotate {
+    pub rotation: Rotation,
     pub actor: String,
-    /// When.
     pub at: Time,
 }
 
-/// Which keys are changed.
 #[derive(Clone, Debug)]
-pub enum Rotation {
-    /// The keys of the tenant are wrapped with this root key from here on.
+pub(crate) enum Rotation {
+    /// Wraps the tenant keys with this root key.
     Root(RootKey),
-    /// New data is sealed with a new key of the tenant.
+    /// Seals new data with a new tenant key.
     Tenant,
-    /// The keys of the next so many contacts are wrapped with the newest key of the tenant.
-    Contacts {
-        /// A bound on the work of one slice.
-        rows_max: u32,
-    },
+    /// Wraps the keys of the next contacts with the newest tenant key.
+    Contacts { rows_max: u32 },
 }
 
-/// What came of an [`Op`].
+/// Contacts that must not be written to.
 #[derive(Clone, Debug)]
-pub enum Reply {
-    /// The event is ours.
-    Accepted(Accepted),
-    /// Its key has an owner already.
-    Duplicate(Duplicate),
-    /// What became of each event of a request.
-    Acceptances(Vec<Acceptance>),
-    /// The attempt may be made.
-    Begun,
-    /// The effect was applied before: nothing is to be done.
-    AlreadyApplied,
-    /// It is written.
-    Settled,
-    /// There was no retry left; the other way is written.
-    Exhausted,
-    /// The worker has had its schedule since then.
-    Since(Time),
-    /// The attempt is not the current one any more; nothing was written.
-    Stale,
-    /// This is what the step has come to: as it is kept.
-    Noted(Value),
-    /// Whose the mark is.
-    Marked(Marked),
-    /// These jobs were changed.
-    Jobs(Vec<(JobId, Arc<str>)>),
-    /// So many rows are gone; `true` if there may be more.
-    Pruned {
-        /// Rows removed.
-        rows: u64,
-        /// Whether another slice is worth it.
-        more: bool,
-    },
-    /// What came of a guard.
-    Guard(GuardReply),
-    /// The keys are changed: the version of a new one, or how many contacts were looked at.
-    Rotated(u64),
-    /// The places of candidates; their rows decide.
-    Candidates(Vec<EventSeq>),
-    /// Done.
-    Done,
+pub struct Suppress {
+    /// Each with its masked form, which lists show.
+    pub contacts: Vec<(KeyDigest, String)>,
+    /// Empty means any channel.
+    pub channel: String,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
 }
 
-/// What became of an event that wanted to be accepted.
+/// Contacts that may be written to again.
+#[derive(Clone, Debug)]
+pub struct Unsuppress {
+    pub contacts: Vec<KeyDigest>,
+    /// Empty means any channel.
+    pub channel: String,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+/// Turns safe mode on or off.
+#[derive(Clone, Debug)]
+pub struct SetSafeMode {
+    /// `None` means all workers.
+    pub worker: Option<String>,
+    /// `None` turns it off.
+    pub until: Option<Time>,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+/// The result of a decision on an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// The decision counts; this job continues or ends.
+    Counts(JobId, Arc<str>),
+    /// The same decision was made before.
+    Same,
+    /// Another decision was made before.
+    Conflict(Box<ApprovalRecord>),
+    /// There is no such approval.
+    Unknown,
+}
+
+/// The result of an accept.
 #[derive(Clone, Debug)]
 pub enum Acceptance {
-    /// It is new, and durable.
+    /// The event is new and durable.
     Accepted(Accepted),
-    /// It is a repeat.
     Duplicate(Duplicate),
 }
 
-impl From<Acceptance> for Reply {
-    fn from(acceptance: Acceptance) -> Reply {
-        match acceptance {
-            Acceptance::Accepted(accepted) => Reply::Accepted(accepted),
-            Acceptance::Duplicate(duplicate) => Reply::Duplicate(duplicate),
-        }
-    }
-}
-
-/// An event that became ours.
 #[derive(Clone, Debug)]
 pub struct Accepted {
-    /// Its place.
     pub seq: EventSeq,
-    /// Its name.
     pub id: EventId,
-    /// The event with the same key and another content, when this one was let in beside it.
+    /// The event with the same key and other content, if this one is accepted beside it.
     pub variant_of: Option<EventId>,
-    /// Whether its jobs wait for a person: the event itself asked for that, or it clashed with another.
+    /// Whether its jobs are dead letters: the sender asked for it, or the event clashed with another.
     pub quarantined: bool,
 }
 
-/// A repeat, and what its first was answered.
+/// A duplicate, with the result of the first event.
 #[derive(Clone, Debug)]
 pub struct Duplicate {
-    /// The first's name.
+    /// The first event.
     pub id: EventId,
-    /// The key, readable.
     pub key_text: String,
-    /// When the first arrived.
+    /// When the first event arrived.
     pub received_at: Time,
-    /// What it was recognised by.
     pub by: MatchedBy,
-    /// Whether the content is another than the first's: it was kept beside the first, and nothing is done with it.
+    /// Whether the content differs from the first event's. It is stored beside it and nothing is done with it.
     pub clash: bool,
-    /// The first's jobs.
+    /// Jobs of the first event.
     pub jobs: Vec<JobRecord>,
 }
 
-/// What a repeat was recognised by.
+/// What a duplicate was recognized by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchedBy {
-    /// Its key has an owner.
     Key,
-    /// A key beside its own has: it came just behind the edge of a time bucket.
-    NearKey,
-    /// Its content came a moment ago under another key.
+    /// The key of an adjacent time bucket.
+    AdjacentKey,
+    /// The same content under another key within the content window.
     Content,
 }

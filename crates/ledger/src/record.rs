@@ -1,9 +1,9 @@
-//! What the ledger remembers, as callers see it. No SQL type leaves this crate.
+//! What the ledger stores, as callers see it. No SQL type leaves this crate.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
-use sluice_domain::job::JobId;
+use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::Failure;
 pub use sluice_domain::record::{
     AttemptKind, ClashPolicy, DecodedEvent, EffectRecord, EventBody, EventDraft, EventRecord, EventSeq, JobRecord,
@@ -12,184 +12,195 @@ pub use sluice_domain::record::{
 pub use sluice_domain::run::LoadedJob;
 use sluice_domain::time::Time;
 
-/// The contents that came under the key of an event after it and say something else.
+/// Other contents that were received under the key of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variants {
     /// The first few of them.
     pub kept: Vec<VariantRecord>,
-    /// Requests with yet other contents, which were counted and not kept.
+    /// Requests with yet other contents, which were counted and not stored.
     pub further: u64,
 }
 
 /// Another content under the key of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariantRecord {
-    /// When it came first.
+    /// When it was received first.
     pub received_at: Time,
-    /// What tells it from others.
     pub fingerprint: [u8; 16],
-    /// How often it came.
+    /// How often it was received.
     pub times: u64,
     /// The event that it became, unless it was dropped.
     pub event: Option<EventSeq>,
-    /// What it says, while that is kept.
+    /// `None` once the body is pruned.
     pub body: Option<EventBody>,
 }
 
-/// One try.
+/// An attempt at a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttemptRecord {
-    /// The job.
     pub job: JobId,
-    /// Its number among the tries of the job.
+    /// Number of the attempt among all of the job.
     pub n: u32,
-    /// The name of the step.
+    /// Label of the step.
     pub step: String,
-    /// `call`, or `read` when an outcome was read back.
     pub kind: AttemptKind,
-    /// When it started.
     pub started_at: Time,
-    /// When it ended.
     pub ended_at: Time,
-    /// done, noop, retry, wait, reject, unsure, interrupted.
+    /// done, noop, retry, wait, reject, unsure, interrupted; of a read-back: present, absent, unreadable.
     pub outcome: String,
-    /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
 
-/// A line of the audit trail.
+/// An entry of the audit trail.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditRecord {
-    /// Its place.
     pub id: i64,
-    /// When.
     pub at: Time,
-    /// Who.
     pub actor: String,
-    /// What was done.
     pub action: String,
-    /// To what.
     pub object: String,
-    /// And why, or how.
     pub detail: String,
 }
 
-/// Something that is stopped by a person or by a refused credential.
+/// A target that is paused by an operator or because its credentials were rejected.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PauseRecord {
     /// `destination:crm`, `worker:contact-upsert`, `source:website`.
     pub target: String,
-    /// Since when.
     pub at: Time,
-    /// By whom.
     pub actor: String,
-    /// Why.
     pub reason: String,
 }
 
-/// A revision of the configuration that came into force.
+/// An activation of a revision of the configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RevisionRecord {
-    /// Its place among all changes, from 1.
+    /// Number of the activation, from 1.
     pub n: i64,
-    /// Since when.
     pub at: Time,
-    /// The revision.
     pub hash: String,
-    /// Who brought it.
     pub actor: String,
-    /// Why.
     pub reason: String,
 }
 
-/// Jobs that belong together, by what they need of a configuration.
+/// Safe mode of one worker or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafeModeRecord {
+    /// `None` means all workers.
+    pub worker: Option<String>,
+    pub at: Time,
+    pub until: Time,
+    pub actor: String,
+    pub reason: String,
+}
+
+/// A contact that must not be written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuppressionRecord {
+    /// The masked contact.
+    pub label: String,
+    /// Empty means any channel.
+    pub channel: String,
+    pub at: Time,
+    pub actor: String,
+    pub reason: String,
+}
+
+/// Describes contacts in the audit trail, which does not name them.
+pub(crate) fn describe_contacts(count: usize, channel: &str) -> String {
+    let contacts = if count == 1 { "1 contact".to_owned() } else { format!("{count} contacts") };
+    if channel.is_empty() { contacts } else { format!("{contacts} ({channel})") }
+}
+
+/// A worker and a destination (empty: internal steps) with live jobs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LiveLane {
+    pub worker: Arc<str>,
+    pub destination: Arc<str>,
+}
+
+/// Number of jobs of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JobTotal {
+    pub worker: Arc<str>,
+    /// Empty if internal steps come next, or none is left.
+    pub destination: Arc<str>,
+    pub state: JobState,
+    pub dead_letter_queue: Option<Arc<str>>,
+    pub count: u64,
+}
+
+/// Times of the oldest jobs, to compute ages from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OldestJobs {
+    /// When the oldest live job of each worker was created.
+    pub live: Vec<(Arc<str>, Time)>,
+    /// When the oldest dead or unknown job of each dead-letter queue ended; `None` for jobs without such a queue.
+    pub dead_letters: Vec<(Option<Arc<str>>, Time)>,
+}
+
+/// Jobs that need the same parts of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PinnedRecord {
-    /// The revision whose steps they do.
+    /// The revision that they run under.
     pub revision: String,
-    /// Their worker.
     pub worker: String,
-    /// The queue that they were put into.
     pub queue: String,
-    /// Where they lie when they are dead.
+    /// Only of dead and unknown jobs.
     pub dead_letter_queue: Option<String>,
-    /// How many are live.
     pub live: u64,
-    /// How many wait for a person: dead letters, and those whose outcome is unknown.
+    /// Dead and unknown jobs.
     pub parked: u64,
 }
 
-impl PinnedRecord {
-    /// What one job counts for.
-    pub(crate) fn one(
-        revision: String,
-        worker: String,
-        queue: String,
-        dead_letter_queue: Option<String>,
-        parked: bool,
-    ) -> PinnedRecord {
-        let (live, parked) = (u64::from(!parked), u64::from(parked));
-        PinnedRecord { revision, worker, queue, dead_letter_queue, live, parked }
-    }
-
-    /// Each of these so many times.
-    pub(crate) fn counted(groups: BTreeMap<PinnedRecord, u64>) -> Vec<PinnedRecord> {
-        let times = |(one, count): (PinnedRecord, u64)| PinnedRecord {
-            live: one.live * count,
-            parked: one.parked * count,
-            ..one
-        };
-        groups.into_iter().map(times).collect()
-    }
+/// A frequent failure of dead and unknown jobs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    pub class: String,
+    pub code: String,
+    /// The message of one of the jobs.
+    pub message: String,
+    pub count: u64,
+    /// When the newest of the jobs changed.
+    pub last_at: Time,
 }
 
-/// What a source has sent on one day, counted when it was committed.
+/// What a source has sent on one day, counted in the transaction that accepts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceDayCounts {
-    /// The day, as `2026-11-15`.
+    /// `2026-11-15`, UTC.
     pub day: String,
-    /// Who sent.
     pub source: String,
-    /// Requests answered 202 for the first time.
+    /// New events.
     pub accepted: u64,
-    /// Repeats answered with the first answer.
     pub duplicates: u64,
-    /// Requests whose content was another than that of the first with their key, whatever was done with them.
+    /// Requests whose content differs from the first one with their key, whatever was done with them.
     pub clashes: u64,
-    /// Repeats that were recognised by their content alone; they are among the duplicates.
+    /// Duplicates that were recognized by their content alone; they count as duplicates too.
     pub by_content: u64,
-    /// Accepted events by what became of their jobs; only in a balance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<JobCounts>,
 }
 
-/// Jobs by state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct JobCounts {
-    /// By the word for the state.
-    #[serde(flatten)]
-    pub by_state: std::collections::BTreeMap<&'static str, u64>,
-}
-
-/// What may be told about the keys that seal the ledger.
+/// The keys that seal the ledger, without their values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeysRecord {
-    /// The name of the root key.
+    /// Id of the root key.
     pub root: String,
-    /// The keys of the tenant, oldest first. New data is sealed with the last one.
+    /// Tenant keys, oldest first. New data is sealed with the last one.
     pub tenant: Vec<TenantKeyRecord>,
-    /// How many contacts have a key.
+    /// Number of contacts that have a key.
     pub contacts: u64,
-    /// How many of those a rotation of the tenant's key has not come to yet.
+    /// Number of contact keys that a rotation of the tenant key has not wrapped yet.
     pub to_rewrap: u64,
 }
 
-/// A key of the tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TenantKeyRecord {
-    /// Its version.
     pub version: u32,
-    /// Since when.
     pub created_at: Time,
+}
+
+/// How many queued jobs a backlog query looks at for a limit of jobs: a page ends early if most of them are blocked.
+pub(crate) fn looked_at_max(limit: usize) -> usize {
+    limit.saturating_mul(8).max(1024)
 }

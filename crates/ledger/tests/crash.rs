@@ -1,7 +1,7 @@
 //! Killed at any moment, the ledger still has every event that it said it had, once.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::random::Random;
 use sluice_ledger::{Acceptance, Ledger, LedgerOptions, NewEvent};
 
-use given::{START, event, root_key};
+use fixtures::{START, event, root_key};
 
 const KILLS: u64 = 60;
 /// Acknowledgements between two kills, at the most.
@@ -180,13 +180,13 @@ fn check_file(directory: &Path, acknowledged: &HashMap<String, String>) {
         0,
         "what was sealed can be opened"
     );
-    assert_eq!(one("SELECT count(*) FROM event e LEFT JOIN event_body b ON b.ord = e.ord WHERE b.ord IS NULL"), 0);
+    assert_eq!(one("SELECT count(*) FROM event e LEFT JOIN event_body b ON b.seq = e.seq WHERE b.seq IS NULL"), 0);
     assert_eq!(
-        one("SELECT count(*) FROM event e LEFT JOIN job j ON j.ord = e.ord AND j.id = e.first_job WHERE j.id IS NULL"),
+        one("SELECT count(*) FROM event e LEFT JOIN job j ON j.seq = e.seq AND j.id = e.first_job WHERE j.id IS NULL"),
         0
     );
     assert_eq!(
-        one("SELECT sum(accepted) FROM tally"),
+        one("SELECT sum(accepted) FROM source_day_count"),
         one("SELECT count(*) FROM event"),
         "counts commit with what they count"
     );

@@ -4,7 +4,7 @@
 //! root may have and, through a user namespace, everybody else; or under a limit on the size of a file.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::fs::File;
 use std::io::Write;
@@ -15,14 +15,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, JobId, JobState};
+use sluice_domain::job::{EffectKey, JobId, JobState, Term};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Begin, BeginResult, Error, EventBody, JobFilter, Ledger, LedgerOptions, NewEvent, Page, Settlement,
+    Acceptance, Begin, BeginResult, CappedBeginResult, ChargeResult, Error, EventBody, Fence, JobFilter, Ledger,
+    LedgerOptions, NewEvent, Page, Settlement,
 };
 
-use given::{DAY, START, event, root_key, settled};
+use fixtures::{DAY, START, alone, event, root_key, settled};
 
 const DIRECTORY: &str = "SLUICE_DISK_DIRECTORY";
 const MIB: usize = 1024 * 1024;
@@ -130,12 +131,19 @@ fn effect_key(job: JobId) -> EffectKey {
 async fn begin(ledger: &Ledger, job: JobId) -> Result<BeginResult, Error> {
     let (step_id, destination, key) = ("create".into(), "crm".into(), effect_key(job));
     let class = EffectClass::Keyed;
-    ledger.begin(Begin { job, n: 1, step: 0, step_id, key, class, action: "http.post", destination, at: START }).await
+    let fence = Fence { owner: ledger.term(), expected: Term(0) };
+    let begin = Begin { job, n: 1, fence, step: 0, step_id, key, class, action: "http.post", destination, at: START };
+    ledger.begin(begin, vec![]).await.map(|begun| match begun {
+        CappedBeginResult::Begun(result) => result,
+        CappedBeginResult::Refused(cap) => panic!("cap {cap} refuses"),
+    })
 }
 
 async fn succeed(ledger: &Ledger, job: JobId) -> Result<bool, Error> {
     let at = Time(START.0 + DAY);
-    ledger.settle(Settlement { at, ..settled(job, effect_key(job), JobState::Succeeded) }).await
+    let fence = Fence { owner: ledger.term(), expected: ledger.job(job).await?.unwrap().term };
+    let settlement = Settlement { at, fence, ..settled(job, effect_key(job), JobState::Succeeded) };
+    Ok(ledger.settle(alone(settlement)).await? == ChargeResult::Settled)
 }
 
 fn queued() -> JobFilter {

@@ -1,16 +1,16 @@
 //! A ledger looked at from outside, whole and tampered with.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
-use sluice_ledger::{Acceptance, Begin, Inspector, Ledger, LedgerOptions, NewRevision};
+use sluice_ledger::{Acceptance, Begin, ChargeResult, Inspector, Ledger, LedgerOptions, NewRevision};
 
-use given::{START, event, root_key, settled};
+use fixtures::{START, alone, event, fence, root_key, settled};
 
 fn open(directory: &Path) -> Ledger {
     Ledger::open(directory, LedgerOptions::quiet(Arc::new(|| START)).with_root_key(root_key())).unwrap()
@@ -27,6 +27,7 @@ async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
     let begin = Begin {
         job: id,
         n: 1,
+        fence: fence(1, 0),
         step: 0,
         step_id: "create".into(),
         key: effect,
@@ -35,8 +36,8 @@ async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
         destination: "crm".into(),
         at: START,
     };
-    ledger.begin(begin).await.unwrap();
-    assert!(ledger.settle(settled(id, effect, state)).await.unwrap());
+    ledger.begin(begin, vec![]).await.unwrap();
+    assert_eq!(ledger.settle(alone(settled(id, effect, state))).await.unwrap(), ChargeResult::Settled);
     id
 }
 
@@ -45,7 +46,7 @@ async fn filled(directory: &Path) -> Ledger {
     let ledger = open(directory);
     let (actor, reason) = ("ann".to_owned(), String::new());
     let revision = NewRevision { hash: "r1".into(), files: "[]".into(), actor, reason, at: START };
-    ledger.keep_revision(revision).await.unwrap();
+    ledger.activate_revision(revision).await.unwrap();
     for n in 0..5 {
         job(&ledger, &format!("done {n}"), JobState::Succeeded).await;
     }
@@ -75,7 +76,7 @@ async fn a_ledger_is_whole_while_it_is_in_use_and_after() {
 async fn a_row_that_somebody_touched_is_named() {
     for (touch, number, named) in [
         ("DELETE FROM job WHERE id = 3", 2, "event 3 says that it has 1 jobs, and has 0"),
-        ("UPDATE job SET ord = 999 WHERE id = 4", 2, "event 4 says that it has 1 jobs, and has 0"),
+        ("UPDATE job SET seq = 999 WHERE id = 4", 2, "event 4 says that it has 1 jobs, and has 0"),
         ("UPDATE job SET state = 7 WHERE id = 2", 36, "job_2 is in state 7, and has an end"),
         ("UPDATE job SET failure = NULL WHERE id = 6", 21, "job_6 is a dead letter without a reason"),
         (
@@ -94,12 +95,16 @@ async fn a_row_that_somebody_touched_is_named() {
             "the effect `other` of job_1 has another key than it must",
         ),
         (
-            "UPDATE event SET id = (SELECT id FROM event WHERE ord = 1) WHERE ord = 9",
+            "UPDATE event SET id = (SELECT id FROM event WHERE seq = 1) WHERE seq = 9",
             3,
             "the events 1 and 9 have one name",
         ),
-        ("DELETE FROM event_body WHERE ord = 8", 20, "event 8 has no body, and one of its jobs is alive"),
-        ("DELETE FROM tally", 20, "on 2026-03-01 the source website has 9 events, and 0 were counted as accepted"),
+        ("DELETE FROM event_body WHERE seq = 8", 20, "event 8 has no body, and one of its jobs is alive"),
+        (
+            "DELETE FROM source_day_count",
+            20,
+            "on 2026-03-01 the source website has 9 events, and 0 were counted as accepted",
+        ),
         ("DELETE FROM revision", 29, "event 1 was accepted under the revision r1, which is not kept"),
         (
             "INSERT INTO attempt (job, n, seq, step_id, kind, started_at, ended_at, outcome) VALUES (1, 2, 0, 'create', 'call', 0, 0, 'done')",
@@ -128,7 +133,7 @@ async fn the_books_balance_and_what_is_missing_is_counted() {
     assert_eq!((line.dead, line.waiting, line.unknown, line.dropped, line.remainder), (1, 1, 1, 0, 0));
     ledger.close().await;
     let file = rusqlite::Connection::open(directory.path().join("ledger.db")).unwrap();
-    file.execute_batch("DELETE FROM event WHERE ord = 2").unwrap();
+    file.execute_batch("DELETE FROM event WHERE seq = 2").unwrap();
     let lines = Inspector::open(directory.path()).unwrap().balance(START).unwrap();
     assert_eq!((lines[0].done, lines[0].remainder), (4, 1));
 }

@@ -1,7 +1,7 @@
 //! Every known mistake of the ledger on disk is noticed: what was acknowledged is gone after a power cut, or the log has no end.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sluice_domain::mutant::Mutant;
 use sluice_faulty_vfs::{CrashSurvival, Disk, DiskFault, Image};
 use sluice_ledger::{Acceptance, Ledger, LedgerOptions};
 
-use given::{START, event, root_key};
+use fixtures::{START, event, root_key};
 
 const EVENTS: usize = 12;
 /// The log is written from its beginning again when it has so many pages.
@@ -33,7 +33,7 @@ async fn made(directory: &Path) -> Image {
 
 /// Accepts events until the disk fails, if it does, and cuts the power. Answers what is gone of what was acknowledged.
 async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Option<String> {
-    let disk = Disk::holding(start);
+    let disk = Disk::from_image(start);
     disk.mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     if let Some(number) = fails_at {
@@ -50,7 +50,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
     }
     disk.power_off();
     ledger.close().await;
-    let found = Disk::holding(&disk.image(CrashSurvival::Nothing, 1));
+    let found = Disk::from_image(&disk.image(CrashSurvival::Nothing, 1));
     found.mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     let mut gone = None;
@@ -66,7 +66,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
 
 /// How large the log grows. Answers if that is too large.
 async fn long_log(directory: &Path, start: &Image) -> Option<String> {
-    Disk::holding(start).mount(directory);
+    Disk::from_image(start).mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     for n in 0..400 {
         ledger.accept(event(&format!("key {n}"))).await.unwrap();

@@ -6,7 +6,7 @@
 //! Needs root, `qemu-storage-daemon` with FUSE, `losetup`, `mount` and `mkfs.ext4`. Where that is missing it says so and checks nothing.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::random::Random;
 use sluice_ledger::{Acceptance, Inspector, Ledger, LedgerOptions, NewRevision};
 
-use given::{START, event, root_key};
+use fixtures::{START, event, root_key};
 
 const DISK_MIB: u64 = 80;
 const EVENTS: u64 = 600;
@@ -182,7 +182,7 @@ fn revision() -> NewRevision {
 
 async fn work(data: &Path, log: &Path) -> Acknowledged {
     let ledger = Ledger::open(data, options()).unwrap();
-    ledger.keep_revision(revision()).await.unwrap();
+    ledger.activate_revision(revision()).await.unwrap();
     let mut acknowledged = Vec::new();
     for n in 0..EVENTS {
         let Acceptance::Accepted(accepted) = ledger.accept(event(&format!("key {n}"))).await.unwrap() else {
@@ -206,7 +206,7 @@ async fn check(data: &Path, acknowledged: &[(u64, EventId, u64)]) {
             Acceptance::Accepted(_) => panic!("key {n} was acknowledged and is gone"),
         }
     }
-    ledger.keep_revision(revision()).await.unwrap();
+    ledger.activate_revision(revision()).await.unwrap();
     assert_eq!(Inspector::open(data).unwrap().verify(|_, _| {}).unwrap().broken, []);
     let file = rusqlite::Connection::open(data.join("ledger.db")).unwrap();
     let verdict: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

@@ -1,7 +1,7 @@
 //! What lies on the disk says nothing without the root key, and a value that was touched is noticed.
 #![allow(clippy::unwrap_used)]
 
-mod given;
+mod fixtures;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
+use sluice_domain::worker::LaneOrder;
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, EffectSettlement, Error, EventBody, JobUpdate, Ledger,
-    LedgerOptions, NewEvent, Quarantine, RootKey, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, ChargeResult, EffectSettlement, Error, EventBody,
+    JobUpdate, Ledger, LedgerOptions, NewEvent, Quarantine, RootKey, Settlement,
 };
 
-use given::{START, event, root_key};
+use fixtures::{START, alone, event, fence, root_key};
 
 /// Stands in everything that is personal, so that it can be looked for in the files.
 const SECRET: &str = "ann.unmistakable@example.com";
@@ -60,6 +61,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
     let begin = Begin {
         job,
         n,
+        fence: fence(1, n - 1),
         step: 0,
         step_id: "create".into(),
         key,
@@ -68,11 +70,12 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
         destination: "crm".into(),
         at: START,
     };
-    ledger.begin(begin).await.unwrap();
+    ledger.begin(begin, vec![]).await.unwrap();
     let result = Some(Arc::new(serde_json::json!({ "email": SECRET })));
     let settlement = Settlement {
         job,
         n,
+        fence: fence(1, 1),
         effect: Some(EffectSettlement {
             key,
             step: 0,
@@ -97,10 +100,12 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
             failure: (state != JobState::Succeeded).then(failure).flatten(),
             dead_letter_queue: None,
             result: (state == JobState::Succeeded).then_some(result).flatten(),
+            destination: "".into(),
+            order: LaneOrder::Fifo,
         },
         at: START,
     };
-    assert!(ledger.settle(settlement).await.unwrap());
+    assert_eq!(ledger.settle(alone(settlement)).await.unwrap(), ChargeResult::Settled);
 }
 
 async fn job_of(ledger: &Ledger, accepted: &Accepted) -> JobId {
@@ -211,7 +216,7 @@ async fn a_value_that_was_changed_or_moved_is_named_and_never_read() {
     for (tamper, table, column) in [
         ("UPDATE event_body SET sealed = zeroblob(length(sealed))", "event_body", "sealed"),
         (
-            "UPDATE event_body SET sealed = (SELECT b.sealed FROM event_body b WHERE b.ord = 2) WHERE ord = 1",
+            "UPDATE event_body SET sealed = (SELECT b.sealed FROM event_body b WHERE b.seq = 2) WHERE seq = 1",
             "event_body",
             "sealed",
         ),
@@ -256,7 +261,7 @@ async fn a_rotated_root_key_opens_everything_and_the_old_one_nothing() {
     let ledger = open(directory.path());
     let mut events = fill(&ledger).await;
     let new = RootKey::generate();
-    let bodies = file_bytes(directory.path(), "SELECT hex(sealed) FROM event_body WHERE ord = 1");
+    let bodies = file_bytes(directory.path(), "SELECT hex(sealed) FROM event_body WHERE seq = 1");
     // All at once, as when it is asked for while everything else goes on.
     let (first, second, tenant) = tokio::join!(
         ledger.rotate_root(RootKey::generate(), "ann".into(), START),
@@ -279,7 +284,7 @@ async fn a_rotated_root_key_opens_everything_and_the_old_one_nothing() {
     assert!(matches!(repeat, Acceptance::Duplicate(_)), "digests outlive the root key");
     ledger.close().await;
     assert_eq!(
-        file_bytes(directory.path(), "SELECT hex(sealed) FROM event_body WHERE ord = 1"),
+        file_bytes(directory.path(), "SELECT hex(sealed) FROM event_body WHERE seq = 1"),
         bodies,
         "no body is touched"
     );
@@ -388,7 +393,7 @@ async fn a_contact_of_an_event_that_was_refused_gets_another_key() {
     // The second of these two meets a row that cannot be opened, so that neither is written.
     rusqlite::Connection::open(directory.path().join("ledger.db"))
         .unwrap()
-        .execute_batch("UPDATE event SET key_text = x'00' WHERE ord = 2")
+        .execute_batch("UPDATE event SET key_text = x'00' WHERE seq = 2")
         .unwrap();
     let ledger = open(directory.path());
     let new = NewEvent { contact: contact("bob"), ..personal("bob") };

@@ -69,7 +69,7 @@ impl Simulation {
         guards.capped.values_mut().for_each(|taken| taken.retain(|(_, begun)| *begun + MAIL_CAP.window > at));
         guards.retries.values_mut().for_each(|spent| spent.retain(|until| *until > at));
         // A key whose event is gone may begin again, and its approvals with it.
-        let kept: Set<ApprovalId> = self.store.questions().iter().map(|asked| asked.id).collect();
+        let kept: Set<ApprovalId> = self.store.all_approvals().iter().map(|asked| asked.id).collect();
         guards.decisions.retain(|id, _| kept.contains(id));
     }
 

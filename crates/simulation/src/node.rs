@@ -144,12 +144,11 @@ impl Simulation {
     /// The process starts.
     pub(super) fn boot(&mut self) {
         let limits = sim_limits(self.options.seed);
-        let term = Term(self.epoch + 1);
+        let term = self.store.reopen();
         self.node = Some(Box::new(SimNode::new(self.clock_error, self.now, term, limits)));
         self.trace.note(self.now, "boot", About::Nothing, u64::from(self.epoch));
         self.checker.gates.forget();
         self.check_promises();
-        self.store.restarted();
         self.load_safe_modes();
         if !Mutant::PauseForgottenByRestart.is_on() {
             for pause in self.store.pauses() {
@@ -180,6 +179,15 @@ impl Simulation {
         let destinations = self.plan.destinations.iter().cloned().zip(revision.gates.iter().cloned()).collect();
         self.checker.gates.configure(self.now, concurrency, &revision.gates);
         self.step(Input::Configured { workers, destinations });
+    }
+}
+
+/// Small windows in most runs, so that jobs are evicted and loaded all the time.
+fn sim_limits(seed: u64) -> Limits {
+    match seed % 3 {
+        0 => Limits { jobs: 24, lane_jobs: 6, load_jobs: 8, in_flight: 12 },
+        1 => Limits { jobs: 200, lane_jobs: 20, load_jobs: 50, in_flight: 64 },
+        _ => Limits::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Decided, DecideApproval, DropJobs, Prune, Replay, Resolution, Resolve, SetSafeMode, Suppress, Unsuppress,
+    Decided, DecideApproval, DropJobs, Pause, Prune, Replay, Resolution, Resolve, Resume, SetSafeMode, Suppress, Unsuppress,
 };
 
 use super::coverage::Fault;
@@ -177,11 +177,11 @@ impl Simulation {
         let at = self.wall();
         let (actor, reason) = (String::from("ann"), String::new());
         let op = match act {
-            OperatorAction::Pause(stop) => SimOp::Pause { target: stop.name(&self.plan), at },
+            OperatorAction::Pause(stop) => SimOp::Pause(Pause { target: stop.name(&self.plan), actor, reason, at }),
             OperatorAction::NotePause(destination) => {
-                SimOp::Pause { target: Stop::Destination(destination).name(&self.plan), at }
+                SimOp::Pause(Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at })
             }
-            OperatorAction::Resume(stop) => SimOp::Resume { target: stop.name(&self.plan), at },
+            OperatorAction::Resume(stop) => SimOp::Resume(Resume { target: stop.name(&self.plan), actor, at }),
             OperatorAction::Replay { latest_config } => {
                 let revision = latest_config.then(|| self.plan.active().run.name.clone());
                 SimOp::Replay(Replay { jobs, actor, reason, revision, at })
@@ -223,11 +223,11 @@ impl Simulation {
 
     /// Somebody answers a question, perhaps one that was answered before.
     fn answer_a_question(&mut self) {
-        let asked = self.store.questions().len();
+        let asked = self.store.all_approvals().len();
         let some = self.random.below(asked.max(1) as u64) as usize;
         let newest = asked.saturating_sub(1 + some.min(6));
         let choice = if self.random.chance(0.6) { Choice::Approve } else { Choice::Reject };
-        if let Some(id) = self.store.questions().get(newest).map(|asked| asked.id) {
+        if let Some(id) = self.store.all_approvals().get(newest).map(|asked| asked.id) {
             self.act(OperatorAction::Decide { id, choice }, vec![]);
         }
     }

@@ -14,7 +14,7 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, Ledger, NewEvent, Prune, Replay, Resolve, SetSafeMode, Suppress, Unsuppress,
+    Acceptance, Decided, DropJobs, Error, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume, SetSafeMode, Suppress, Unsuppress,
 };
 
 /// One write.
@@ -32,8 +32,8 @@ pub(super) enum SimOp {
     Replay(Replay),
     Resolve(Resolve),
     Drop(DropJobs),
-    Pause { target: String, at: Time },
-    Resume { target: String, at: Time },
+    Pause(Pause),
+    Resume(Resume),
     SafeMode(SetSafeMode),
     Suppress(Suppress),
     Unsuppress(Unsuppress),
@@ -56,14 +56,12 @@ pub(super) enum SimReply {
     Done,
 }
 
-const ACTOR: &str = "ann";
-
 impl SimOp {
     /// Applies the write to the ledger in memory.
     pub fn apply(self, store: &mut Store, at: Time) -> SimReply {
         match self {
             SimOp::Accept(event) => SimReply::Accepted(store.accept(at, *event)),
-            SimOp::Begin(begin, caps) => SimReply::Begun(store.begin(*begin, &caps)),
+            SimOp::Begin(begin, caps) => SimReply::Begun(store.begin(*begin, caps)),
             SimOp::Settle(settle) => SimReply::Settled(store.settle(*settle)),
             SimOp::RecordStep(result) => SimReply::Recorded(store.record_step(*result)),
             SimOp::SetMark(mark) => SimReply::Marked(store.set_mark(*mark)),
@@ -73,16 +71,16 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::RequestApproval(request) => SimReply::Approval(store.request_approval(*request).map(Box::new)),
-            SimOp::Decide(decide) => SimReply::Decided(store.decide_approval(decide)),
+            SimOp::Decide(decide) => SimReply::Decided(store.decide_approval(&decide)),
             SimOp::Replay(replay) => SimReply::Jobs(store.replay(&replay)),
             SimOp::Resolve(resolve) => SimReply::Jobs(store.resolve(&resolve)),
             SimOp::Drop(drop) => SimReply::Jobs(store.drop_jobs(&drop)),
-            SimOp::Pause { target, at } => {
-                store.pause(target, ACTOR.to_owned(), String::new(), at);
+            SimOp::Pause(pause) => {
+                store.pause(pause);
                 SimReply::Done
             }
-            SimOp::Resume { target, at } => {
-                store.resume(target, ACTOR.to_owned(), at);
+            SimOp::Resume(resume) => {
+                store.resume(&resume);
                 SimReply::Done
             }
             SimOp::SafeMode(set) => {
@@ -90,14 +88,14 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Suppress(suppress) => {
-                store.suppress(suppress);
+                store.suppress(&suppress);
                 SimReply::Done
             }
             SimOp::Unsuppress(unsuppress) => {
-                store.unsuppress(unsuppress);
+                store.unsuppress(&unsuppress);
                 SimReply::Done
             }
-            SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).0),
+            SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).rows),
         }
     }
 
@@ -121,12 +119,12 @@ impl SimOp {
             SimOp::Replay(replay) => SimReply::Jobs(ledger.replay(replay).await?),
             SimOp::Resolve(resolve) => SimReply::Jobs(ledger.resolve(resolve).await?),
             SimOp::Drop(drop) => SimReply::Jobs(ledger.drop_jobs(drop).await?),
-            SimOp::Pause { target, at } => {
-                ledger.pause(target, ACTOR.to_owned(), String::new(), at).await?;
+            SimOp::Pause(pause) => {
+                ledger.pause(pause).await?;
                 SimReply::Done
             }
-            SimOp::Resume { target, at } => {
-                ledger.resume(target, ACTOR.to_owned(), at).await?;
+            SimOp::Resume(resume) => {
+                ledger.resume(resume).await?;
                 SimReply::Done
             }
             SimOp::SafeMode(set) => {
@@ -141,7 +139,7 @@ impl SimOp {
                 ledger.unsuppress(unsuppress).await?;
                 SimReply::Done
             }
-            SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.0),
+            SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.rows),
         })
     }
 }

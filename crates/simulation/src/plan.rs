@@ -10,7 +10,7 @@ use sluice_domain::config::{Config, Revision};
 use sluice_domain::destination::{BreakerSettings, GateSettings};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{
-    Cap, ConsentDefault, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, TimeOfDay, zone,
+    Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, TimeOfDay, zone,
 };
 use sluice_domain::random::Random;
 use sluice_domain::retry::{Delay, Jitter, RetryBudget, RetryPhase, RetryPolicy};
@@ -364,7 +364,7 @@ fn policy() -> Policy {
         to: TimeOfDay(60),
         zone: None,
         fallback: zone("UTC").expect("UTC is a time zone"),
-        then: Then::Wait,
+        action: QuietAction::Wait,
     };
     let consent = RuleKind::Consent {
         from: ConsentSource::Table(Arc::from(CONSENT_PURPOSE)),

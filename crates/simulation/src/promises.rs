@@ -150,7 +150,7 @@ impl Simulation {
         let counts = self.store.job_counts();
         let jobs: u64 = counts.iter().map(|(_, count)| count).sum();
         let explained: u64 = counts.iter().filter(|(state, _)| !state.is_live()).map(|(_, count)| count).sum();
-        let tallies = self.store.tallies("");
+        let tallies = self.store.source_day_counts("");
         let tallied: (u64, u64, u64) = tallies
             .iter()
             .fold((0, 0, 0), |sum, tally| (sum.0 + tally.accepted, sum.1 + tally.duplicates, sum.2 + tally.clashes));

@@ -12,7 +12,6 @@ use sluice_domain::run::{
     CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig,
     RunContext, RunResult, StepCall,
 };
-use sluice_domain::time::Time;
 use sluice_ledger::Replay;
 
 use super::coverage::Fault;
@@ -36,11 +35,8 @@ pub(super) struct SimRun {
     /// How long the destination asked every caller to wait.
     pub asked_ms: Option<i64>,
     pub unauthorized: bool,
-    /// Duration of the call, if one was made.
-    pub took: Option<Duration>,
-    started_at: i64,
-    /// The run only settles an interrupted attempt.
-    recovering: bool,
+    /// The run only settles an interrupted attempt: it takes no slot.
+    pub recovering: bool,
 }
 
 #[derive(Debug)]
@@ -54,7 +50,7 @@ enum Pending {
 
 impl Simulation {
     /// The inputs of a run at this moment.
-    fn run_context(&self, worker: &str) -> RunContext {
+    pub(super) fn run_context(&self, worker: &str) -> RunContext {
         let at = self.wall();
         let (now, term, safe_mode_until) = match &self.node {
             Some(node) => (node.steady(self.now), node.term, node.safe_modes.until(worker, at)),
@@ -90,7 +86,7 @@ impl Simulation {
     fn start(&mut self, job: JobRecord, slot: SimSlot) {
         let (id, worker, destination) = (job.id, job.worker.clone(), job.destination.clone());
         let recovering = job.state == JobState::Running;
-        let Some(loaded) = self.store.load_job(id) else { return };
+        let Some(loaded) = self.store.load_jobs(&[id], usize::MAX).pop() else { return };
         // Memory has the job as the node knows it; its event and effects are read for the run.
         let loaded = LoadedJob { job, ..loaded };
         let config = self.run_config(&loaded.job.revision);
@@ -102,8 +98,6 @@ impl Simulation {
             result: None,
             asked_ms: None,
             unauthorized: false,
-            took: None,
-            started_at: self.now,
             recovering,
         };
         self.drive(run, command);
@@ -116,7 +110,7 @@ impl Simulation {
                 Command::ReadContactFacts { contact, channel, purposes } => {
                     Input::ContactFacts(self.store.contact_facts(contact, &channel, &purposes))
                 }
-                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, None, self.wall())),
+                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.wall())),
                 Command::ReadMessages(jobs) => Input::Messages(self.messages(&jobs)),
                 Command::PullDeadLetters { queue, limit, replays_max } => {
                     Input::DeadLetters(DeadLetters::Found(self.dead_letters(&queue, limit, replays_max)))
@@ -341,7 +335,6 @@ impl Simulation {
                 self.applied(call.job, &label, visible_at);
             }
         }
-        sim.started_at = self.now;
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
         let record_later = begin.is_some() && slow;
         let recorded = begin.is_none() || slow;
@@ -391,7 +384,6 @@ impl Simulation {
             Pending::Call { call, answer, recorded, .. } => {
                 let class = self.plan.facts(&call.label).map_or(EffectClass::Natural, |facts| facts.class);
                 sim.unauthorized = answer == Answer::Unauthorized;
-                sim.took = Some(Duration::from_millis((self.now - sim.started_at) as u64));
                 sim.asked_ms = self.asked_ms(&sim, answer);
                 self.resume(sim, Input::Called { outcome: outcome_of(answer, class), recorded });
             }

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use sluice_domain::job::JobId;
 use sluice_domain::mutant::Mutant;
-use sluice_domain::ops::{Fence, Settlement};
 use sluice_domain::record::JobRecord;
-use sluice_domain::run::{RunResult, Settle, StepRoute};
+use sluice_domain::run::{RunResult, StepRoute, reroute};
 use sluice_domain::schedule::gate::GateChange;
 use sluice_domain::schedule::{Input, PendingJob, SchedulerAction};
-use sluice_domain::transition::JobUpdate;
 
 use super::coverage::{Fault, GATE_CHANGES};
 use super::node::{Load, RELOAD_AFTER_MS, Waiter};
@@ -105,7 +103,7 @@ impl Simulation {
             self.happened(Fault::ReadFails);
             return self.step(Input::FindFailed);
         }
-        let found = self.store.live_lanes();
+        let found = self.store.live_lanes().into_iter().map(|lane| (lane.worker, lane.destination)).collect();
         self.step(Input::BacklogsFound(found));
     }
 
@@ -129,24 +127,10 @@ impl Simulation {
 
     /// Writes the route of a job that only memory has.
     fn reroute(&mut self, pending: &PendingJob) {
-        let Some(node) = &mut self.node else { return };
-        let Some(job) = node.cache.get_mut(&pending.id) else { return };
-        let fence = Fence { owner: node.term, expected: job.term };
-        let next = JobUpdate {
-            state: job.state,
-            step: job.step,
-            attempts: job.attempts,
-            due_at: job.due_at,
-            verifying: job.verifying,
-            failure: job.failure.clone(),
-            dead_letter_queue: None,
-            result: job.result.clone(),
-            destination: pending.destination.clone(),
-            order: pending.order,
-        };
-        let (id, n) = (job.id, job.attempts_total);
-        let settlement = Settlement { job: id, n, fence, effect: None, attempt: None, next, at: self.wall() };
-        let settle = Box::new(Settle { settlement, charge: None, begin: None });
+        let Some(job) = self.node.as_ref().and_then(|node| node.cache.get(&pending.id)) else { return };
+        let (id, worker) = (job.id, job.worker.clone());
+        let route = StepRoute { destination: pending.destination.clone(), order: pending.order };
+        let settle = Box::new(reroute(job, &route, self.run_context(&worker)));
         self.coverage.fault(Fault::Rerouted);
         self.submit(SimOp::Settle(settle), Waiter::Reroute(id));
     }
@@ -236,8 +220,10 @@ impl Simulation {
         let Some(run) = self.node.as_mut().and_then(|node| node.take_run(slot)) else { return };
         let id = run.slot.job;
         let Some(result) = &run.result else { return };
-        self.checker.gates.ended(self.now, run.slot, run.asked_ms, run.unauthorized);
-        let input = Input::of_run(id, result, run.took);
+        if !run.recovering {
+            self.checker.gates.ended(self.now, run.slot, run.asked_ms, run.unauthorized);
+        }
+        let input = Input::of_run(id, result);
         if let (Some(node), RunResult::Ended { job, route, .. }) = (&mut self.node, result) {
             match job.state.is_live() {
                 true => drop(node.cache.insert(id, routed(job, route))),

@@ -199,7 +199,7 @@ async fn submit_all(ledger: &Ledger, ops: impl Iterator<Item = SimOp>) -> Vec<Re
 async fn keep(ledger: &Ledger, revisions: Vec<Arc<str>>) -> Result<(), Error> {
     for hash in revisions {
         let (files, actor, reason) = ("[]".to_owned(), "simulation".to_owned(), String::new());
-        ledger.keep_revision(NewRevision { hash, files, actor, reason, at: Time(0) }).await?;
+        ledger.activate_revision(NewRevision { hash, files, actor, reason, at: Time(0) }).await?;
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]
-    Node(NodeCommand),
+    Node(Box<NodeCommand>),
     #[command(flatten)]
     Simulator(SimulatorCommand),
     #[command(flatten)]

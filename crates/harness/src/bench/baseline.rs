@@ -1,4 +1,4 @@
-//! The least that a webhook receiver can do: read the body, check the signature, parse it, say yes. Nothing is kept.
+//! Baseline server: reads the body, verifies the signature, parses the JSON and responds 202. Stores nothing.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -22,75 +22,75 @@ use tokio::runtime::Runtime;
 use super::NodeHost;
 use crate::{ANY_PORT, Error, Leads, Sender};
 
-/// About as long as the answer of a node.
-const YES: &[u8] = br#"{"event_id":"evt_0123456789abcdefghijklmnop","idempotency_key":"evt_00000000_0123456789abcdef","status":"accepted"}"#;
+/// Response body, about as long as that of a node.
+const ACCEPTED_BODY: &[u8] = br#"{"event_id":"evt_0123456789abcdefghijklmnop","idempotency_key":"evt_00000000_0123456789abcdef","status":"accepted"}"#;
 
-/// The hidden command that runs it.
+/// Hidden command that runs the server.
 pub const COMMAND: &str = "bench-bare";
 
-/// A bare server, where the node under test will be: what a process of its own costs, it costs both.
+/// Baseline server; runs where the node under test runs, so that both pay for a separate process.
 #[derive(Debug)]
 pub(super) struct Baseline {
     pub address: SocketAddr,
-    home: BareHome,
+    host: BaselineHost,
 }
 
 #[derive(Debug)]
-enum BareHome {
-    /// It ends when its standard input does.
+enum BaselineHost {
+    /// Ends with its standard input.
     Process { _process: tokio::process::Child },
-    /// On a runtime as large as that of a node.
-    Here(Option<Runtime>),
+    /// On its own runtime, as large as that of a node.
+    InProcess(Option<Runtime>),
 }
 
 impl Baseline {
-    pub async fn start(home: &NodeHost, leads: &Leads) -> Result<Baseline, Error> {
-        match home {
-            NodeHost::Process(program) => Baseline::beside(program, &leads.config).await,
-            NodeHost::Here => {
+    pub async fn start(host: &NodeHost, leads: &Leads) -> Result<Baseline, Error> {
+        match host {
+            NodeHost::Process(program) => Baseline::spawn(program, &leads.config).await,
+            NodeHost::InProcess => {
                 let runtime = runtime()?;
                 let listening = runtime.spawn(listen()).await;
-                let listener = listening.map_err(|error| Error::Wrong(error.to_string()))??;
+                let listener = listening.map_err(|error| Error::Failed(error.to_string()))??;
                 let address = listener.local_addr().map_err(Error::io("a listener"))?;
                 runtime.spawn(serve(listener, leads.sender()?));
-                Ok(Baseline { address, home: BareHome::Here(Some(runtime)) })
+                Ok(Baseline { address, host: BaselineHost::InProcess(Some(runtime)) })
             }
         }
     }
 
-    async fn beside(program: &Path, config: &Path) -> Result<Baseline, Error> {
+    async fn spawn(program: &Path, config: &Path) -> Result<Baseline, Error> {
         let mut command = tokio::process::Command::new(program);
         command.arg(COMMAND).arg(config).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().map_err(Error::io(program.display().to_string()))?;
-        let said = process.stdout.take().map(|stdout| BufReader::new(stdout).lines());
-        let mut said = said.ok_or_else(|| Error::Wrong("the bare server says nothing".to_owned()))?;
-        let line = said.next_line().await.map_err(Error::io("the bare server"))?.unwrap_or_default();
-        let address = line.parse().map_err(|_| Error::Wrong("the bare server did not start".to_owned()))?;
-        Ok(Baseline { address, home: BareHome::Process { _process: process } })
+        let lines = process.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+        let mut lines = lines.ok_or_else(|| Error::Failed("the baseline server has no standard output".to_owned()))?;
+        let line = lines.next_line().await.map_err(Error::io("the baseline server"))?.unwrap_or_default();
+        let address = line.parse().map_err(|_| Error::Failed("the baseline server did not start".to_owned()))?;
+        Ok(Baseline { address, host: BaselineHost::Process { _process: process } })
     }
 }
 
 impl Drop for Baseline {
     fn drop(&mut self) {
-        if let BareHome::Here(runtime) = &mut self.home
+        if let BaselineHost::InProcess(runtime) = &mut self.host
             && let Some(runtime) = runtime.take()
         {
-            // It may be dropped within another runtime, where waiting is not allowed.
+            // May run within another runtime, where blocking is not allowed.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Serves bare answers to the senders of a configuration, and says where. Ends when standard input does.
-pub fn serve_bare(config: &Path) -> Result<(), Error> {
+/// Runs the server for the senders of a configuration and prints its address. Ends with standard input.
+pub fn serve_baseline(config: &Path) -> Result<(), Error> {
     let leads = Leads { config: config.to_owned(), data: config.join("no-data") };
     let sender = leads.sender()?;
     let runtime = runtime()?;
     let listener = runtime.block_on(listen())?;
     let address = listener.local_addr().map_err(Error::io("a listener"))?;
     runtime.spawn(serve(listener, sender));
-    let told = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
-    told.map_err(Error::io("standard output"))?;
+    let printed = writeln!(io::stdout(), "{address}").and_then(|()| io::stdout().flush());
+    printed.map_err(Error::io("standard output"))?;
     io::copy(&mut io::stdin(), &mut io::sink()).map_err(Error::io("standard input"))?;
     runtime.shutdown_background();
     Ok(())
@@ -111,7 +111,7 @@ async fn serve(listener: TcpListener, sender: Sender) {
         tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let sender = sender.clone();
-                async move { Ok::<_, Infallible>(answer(&sender, request).await) }
+                async move { Ok::<_, Infallible>(respond(&sender, request).await) }
             });
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
@@ -126,9 +126,9 @@ impl HeaderSource for Headers<'_> {
     }
 }
 
-async fn answer(sender: &Sender, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn respond(sender: &Sender, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
-    let believed = match body.collect().await {
+    let accepted = match body.collect().await {
         Ok(body) => {
             let body = body.to_bytes();
             let raw =
@@ -140,8 +140,8 @@ async fn answer(sender: &Sender, request: Request<Incoming>) -> Response<Full<By
         }
         Err(_) => false,
     };
-    let mut response = Response::new(Full::new(Bytes::from_static(YES)));
-    *response.status_mut() = if believed { StatusCode::ACCEPTED } else { StatusCode::UNAUTHORIZED };
+    let mut response = Response::new(Full::new(Bytes::from_static(ACCEPTED_BODY)));
+    *response.status_mut() = if accepted { StatusCode::ACCEPTED } else { StatusCode::UNAUTHORIZED };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -1,4 +1,4 @@
-//! What a request costs before it is written: its proof, its key and its seal, beside what any receiver has to pay.
+//! CPU cost of a request before it is written: verification, key and encryption, beside plain HMAC and JSON parsing.
 
 use std::fmt;
 use std::hint::black_box;
@@ -18,42 +18,37 @@ use sluice_server::config::{Files, SecretSource, compile};
 use sluice_server::intake::{RequestMeta, prepare};
 use sluice_server::revisions::LoadedRevision;
 
-/// Bytes of each body.
+/// Size of a body.
 const BODY_BYTES: usize = 1_024;
-/// Proof, key and seal together should stay below this.
+/// Upper bound of verification, key and encryption together.
 const SUM_MAX_US: f64 = 15.0;
-/// Slices of a measurement. The middle one counts, since others may use the machine too.
+/// Slices of a measurement; the median counts, since other processes may use the machine.
 const SLICES: usize = 21;
 const SCHEMES: [&str; 4] = ["stripe", "standard-webhooks", "github", "hmac"];
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// What a request costs before it is written, in microseconds.
+/// CPU cost of a request before it is written, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Intake {
-    /// Of each body.
     pub body_bytes: usize,
-    /// A bare HMAC-SHA256 over the body.
+    /// HMAC-SHA256 over the body.
     pub bare_hmac_us: f64,
-    /// A bare parse of the body.
+    /// JSON parse of the body.
     pub bare_json_us: f64,
-    /// By scheme.
     pub schemes: Vec<SchemeCost>,
-    /// What the sum of each should stay below.
+    /// Upper bound of each sum.
     pub sum_max_us: f64,
 }
 
-/// What a request of a sender costs before it is written, in microseconds.
+/// CPU cost of a request of one verification scheme, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct SchemeCost {
-    /// The scheme.
     pub scheme: &'static str,
-    /// Its proof.
     pub verify_us: f64,
-    /// Reading it, its key, its fingerprint and the normalized event.
+    /// Parsing, key, fingerprint and normalized event.
     pub key_us: f64,
-    /// Sealing what is stored, with a new key for a new contact.
+    /// Encryption of the stored data, with a new key for a new contact.
     pub seal_us: f64,
-    /// All of it.
     pub sum_us: f64,
 }
 
@@ -80,8 +75,8 @@ fn live() -> Result<LoadedRevision, Error> {
         ));
     }
     let mut compiled = compile(&Files::from_texts([("bench.yml", flows)]), &Secrets);
-    let config = compiled.config.take().ok_or_else(|| Error::Wrong(format!("{:?}", compiled.problems)))?;
-    LoadedRevision::new(config, compiled.secrets).map_err(|error| Error::Wrong(error.to_string()))
+    let config = compiled.config.take().ok_or_else(|| Error::Failed(format!("{:?}", compiled.problems)))?;
+    LoadedRevision::new(config, compiled.secrets).map_err(|error| Error::Failed(error.to_string()))
 }
 
 fn body() -> Vec<u8> {
@@ -94,7 +89,7 @@ fn body() -> Vec<u8> {
     lead(&note).into_bytes()
 }
 
-/// Measures, with as much time for each scheme.
+/// Measures every scheme; `time` is the total.
 pub fn intake(time: Duration) -> Result<Intake, Error> {
     let live = live()?;
     let body = body();
@@ -122,12 +117,12 @@ impl HeaderSource for Headers<'_> {
 }
 
 fn measure(live: &LoadedRevision, scheme: &'static str, body: &[u8], slice: Duration) -> Result<SchemeCost, Error> {
-    let wrong = |said: String| Error::Wrong(format!("{scheme}: {said}"));
-    let flow = live.config.flows.get(scheme).ok_or_else(|| wrong("there is no such flow".into()))?;
-    let verifier = flow.verify.as_ref().ok_or_else(|| wrong("it verifies nobody".into()))?;
+    let failed = |problem: String| Error::Failed(format!("{scheme}: {problem}"));
+    let flow = live.config.flows.get(scheme).ok_or_else(|| failed("there is no such flow".into()))?;
+    let verifier = flow.verify.as_ref().ok_or_else(|| failed("it has no verifier".into()))?;
     let now = jiff::Timestamp::now();
     let unsigned = UnsignedRequest { method: "POST", id: "msg_1", content_type: "application/json", body };
-    let signed = sign(verifier, &unsigned, now).map_err(|problem| wrong(problem.to_string()))?;
+    let signed = sign(verifier, &unsigned, now).map_err(|problem| failed(problem.to_string()))?;
     let mut headers = HeaderMap::new();
     for (name, value) in &signed.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value.expose()))
@@ -137,13 +132,13 @@ fn measure(live: &LoadedRevision, scheme: &'static str, body: &[u8], slice: Dura
     }
     let proof = Headers(&headers);
     let request = verify::Request { method: "POST", path_and_query: &flow.path, headers: &proof, body };
-    verify::verify(verifier, &request, now).map_err(|refusal| wrong(refusal.to_string()))?;
+    verify::verify(verifier, &request, now).map_err(|refusal| failed(refusal.to_string()))?;
     let arrival = RequestMeta {
         received_at: Time::from(now),
         verified_by: Some("KEY"),
         trace: "00000000000000000000000000000001",
     };
-    let prepared = prepare(live, flow, &headers, body, arrival).map_err(|problem| wrong(problem.detail))?;
+    let prepared = prepare(live, flow, &headers, body, arrival).map_err(|problem| failed(problem.detail))?;
     let sealing = Sealing::default();
     let verify_us = micros(slice, || usize::from(verify::verify(verifier, black_box(&request), now).is_ok()));
     let key_us = micros(slice, || {
@@ -153,7 +148,7 @@ fn measure(live: &LoadedRevision, scheme: &'static str, body: &[u8], slice: Dura
     Ok(SchemeCost { scheme, verify_us, key_us, seal_us, sum_us: verify_us + key_us + seal_us })
 }
 
-/// Microseconds of one call: the middle of the slices.
+/// Microseconds per call: median of the slices.
 fn micros(slice: Duration, mut call: impl FnMut() -> usize) -> f64 {
     const CALLS: u32 = 16;
     let mut slices: Vec<f64> = (0..SLICES)
@@ -173,7 +168,7 @@ fn micros(slice: Duration, mut call: impl FnMut() -> usize) -> f64 {
 }
 
 impl Intake {
-    /// Whether every sum stays below what it should.
+    /// True if every sum is below its bound.
     pub fn all_reached(&self) -> bool {
         self.schemes.iter().all(|cost| cost.sum_us < self.sum_max_us)
     }
@@ -198,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scheme_is_measured_at_a_kilobyte() {
+    fn every_scheme_is_measured_with_one_kilobyte() {
         let measured = intake(Duration::from_millis(20)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((measured.body_bytes, measured.schemes.len()), (BODY_BYTES, SCHEMES.len()));
         assert!(measured.schemes.iter().all(|cost| cost.verify_us > 0.0 && cost.key_us > 0.0 && cost.seal_us > 0.0));

@@ -5,54 +5,53 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::NodeHost;
-use crate::{Api, Child, Error, Leads, Memory};
+use crate::{Api, Error, Leads, Memory, NodeProcess};
 use sluice_server::run::Node;
 
-/// How long a node in this process may take to stop.
+/// Shutdown timeout of a node in this process.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// A running node.
 #[derive(Debug)]
-pub(super) enum Subject {
-    Process(Child),
-    Here { node: Box<Node>, runtime: tokio::runtime::Runtime },
+pub(super) enum NodeUnderTest {
+    Process(NodeProcess),
+    InProcess { node: Box<Node>, runtime: tokio::runtime::Runtime },
 }
 
-impl Subject {
-    pub async fn start(home: &NodeHost, leads: &Leads, log: &Path) -> Result<Subject, Error> {
-        match home {
+impl NodeUnderTest {
+    pub async fn start(host: &NodeHost, leads: &Leads, log: &Path) -> Result<NodeUnderTest, Error> {
+        match host {
             NodeHost::Process(program) => {
-                Ok(Subject::Process(Child::start(program, &leads.config, &leads.data, log).await?))
+                Ok(NodeUnderTest::Process(NodeProcess::start(program, &leads.config, &leads.data, log).await?))
             }
-            NodeHost::Here => {
+            NodeHost::InProcess => {
                 let builder = tokio::runtime::Builder::new_multi_thread().enable_all().build();
                 let runtime = builder.map_err(Error::io("a runtime"))?;
                 let started = runtime.spawn(Node::start(leads.settings())).await;
-                let node = Box::new(started.map_err(|error| Error::Wrong(error.to_string()))??);
-                Ok(Subject::Here { node, runtime })
+                let node = Box::new(started.map_err(|error| Error::Failed(error.to_string()))??);
+                Ok(NodeUnderTest::InProcess { node, runtime })
             }
         }
     }
 
     pub fn intake(&self) -> SocketAddr {
         match self {
-            Subject::Process(child) => child.intake,
-            Subject::Here { node, .. } => node.intake,
+            NodeUnderTest::Process(child) => child.intake,
+            NodeUnderTest::InProcess { node, .. } => node.intake,
         }
     }
 
     pub fn api(&self) -> Api {
         match self {
-            Subject::Process(child) => Api(child.admin),
-            Subject::Here { node, .. } => Api(node.admin),
+            NodeUnderTest::Process(child) => Api(child.admin),
+            NodeUnderTest::InProcess { node, .. } => Api(node.admin),
         }
     }
 
-    /// Its memory; that of the whole process when it runs in this one.
+    /// Memory of its process, which may be this one.
     pub fn memory(&self) -> Memory {
         match self {
-            Subject::Process(child) => child.memory(),
-            Subject::Here { .. } => Memory::of(std::process::id()).unwrap_or_default(),
+            NodeUnderTest::Process(child) => child.memory(),
+            NodeUnderTest::InProcess { .. } => Memory::of(std::process::id()).unwrap_or_default(),
         }
     }
 
@@ -62,10 +61,10 @@ impl Subject {
         Ok((api.metric("sluice_ledger_commits").await?, api.metric("sluice_ledger_operations").await?))
     }
 
-    pub async fn end(self) -> Result<(), Error> {
+    pub async fn stop(self) -> Result<(), Error> {
         match self {
-            Subject::Process(child) => child.kill().await,
-            Subject::Here { node, runtime } => {
+            NodeUnderTest::Process(child) => child.kill().await,
+            NodeUnderTest::InProcess { node, runtime } => {
                 let _ = runtime.spawn(node.stop(STOP_MAX)).await;
                 runtime.shutdown_background();
                 Ok(())

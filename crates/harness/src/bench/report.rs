@@ -1,4 +1,4 @@
-//! What was measured, as numbers and as text.
+//! Report of a benchmark, as JSON and as text.
 
 use std::fmt;
 
@@ -16,9 +16,7 @@ const MEMORY_MAX_KIB: u64 = 128 * 1024;
 /// Latency of answers, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// Half of the answers were faster.
     pub p50_ms: f64,
-    /// All but one in a hundred were faster.
     pub p99_ms: f64,
 }
 
@@ -28,12 +26,10 @@ impl Latency {
     }
 }
 
-/// A bare HTTP server that verifies and parses, and keeps nothing, in turns with the node.
+/// The baseline server, measured in rounds that alternate with the node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Http {
-    /// Requests that it answered.
     pub per_second: f64,
-    /// From the request to its answer.
     pub latency: Latency,
 }
 
@@ -42,101 +38,83 @@ impl Http {
         Http { per_second: loaded.per_second(), latency: Latency::of(loaded) }
     }
 
-    /// So many a second, as a share of this.
+    /// A rate as a share of the rate of the baseline.
     fn share(&self, per_second: f64) -> f64 {
         per_second / self.per_second
     }
 }
 
-/// What the machine's disk can do.
+/// Baseline of the disk.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Disk {
-    /// Rows of events through bare SQLite in batches.
+    /// Event rows written with plain SQLite in batches.
     pub rows_per_second: f64,
-    /// Appends of 4 KiB, each flushed.
+    /// Appends of 4 KiB, each followed by a flush.
     pub flushes_per_second: f64,
 }
 
-/// Durable accept alone.
+/// Accept only: the destination is paused.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Accept {
-    /// What it is held against.
     pub http: Http,
-    /// Events accepted.
     pub per_second: f64,
     /// From the request to its 202.
     pub latency: Latency,
-    /// Operations in a transaction, on average.
+    /// Mean operations per transaction.
     pub batch: f64,
-    /// Of the node.
     pub memory: Memory,
 }
 
 /// From the request to the applied effect.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EndToEnd {
-    /// What it is held against.
     pub http: Http,
-    /// Events whose effect was applied, from the first request to the last effect.
+    /// Events per second, from the first request to the last applied effect.
     pub per_second: f64,
-    /// Events accepted, and effects applied: the same number, or there is no report.
+    /// Accepted events; equals the applied effects, otherwise the benchmark fails.
     pub accepted: u64,
-    /// Events accepted a second meanwhile.
+    /// Accepts per second during the load.
     pub accept_per_second: f64,
-    /// From the request to its 202, meanwhile.
+    /// From the request to its 202.
     pub latency: Latency,
     /// From the last accept to the last effect.
     pub drain_seconds: f64,
-    /// Of the node.
     pub memory: Memory,
 }
 
 /// A ledger with many keys against an empty one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Keys {
-    /// How many.
     pub keys: u64,
-    /// Events accepted by an empty ledger, in turns with it.
+    /// Accepts per second of an empty ledger.
     pub empty_per_second: f64,
-    /// Events accepted with so many keys.
+    /// Accepts per second with that many keys.
     pub per_second: f64,
-    /// From the start of the process with as many waiting jobs to the first accepted event.
+    /// From the start of the process, with as many waiting jobs, to the first accept.
     pub recovery_seconds: f64,
-    /// Of the node.
     pub memory: Memory,
 }
 
-/// What a figure should be.
+/// A figure and its required value.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Floor {
-    /// Which figure.
     pub name: &'static str,
-    /// What it is.
     pub value: f64,
-    /// What it should be.
     pub wanted: f64,
-    /// Whether it is.
     pub reached: bool,
 }
 
-/// Everything that was measured in one run.
+/// Figures of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Cores of this machine.
     pub cores: usize,
-    /// Connections at once.
     pub connections: usize,
-    /// Bytes of a body, at least.
+    /// Minimum size of a body.
     pub body_bytes: usize,
-    /// What the machine's disk can do.
     pub disk: Disk,
-    /// Durable accept alone.
     pub accept: Option<Accept>,
-    /// From the request to the applied effect.
     pub end_to_end: Option<EndToEnd>,
-    /// Many keys against none.
     pub keys: Option<Keys>,
-    /// What should be reached.
     pub floors: Vec<Floor>,
 }
 
@@ -160,8 +138,8 @@ impl Report {
             keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
         );
         let memories = [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory)];
-        // A node in this process shares its memory with the client.
-        if settings.home != super::NodeHost::Here
+        // The memory of a node in this process includes that of the client.
+        if settings.host != super::NodeHost::InProcess
             && let Some(peak) = memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
         {
             let mib = |kib: u64| kib as f64 / 1024.0;
@@ -173,7 +151,7 @@ impl Report {
         Report { cores, connections, body_bytes, disk, accept, end_to_end, keys, floors }
     }
 
-    /// Whether every figure is what it should be.
+    /// True if every figure reaches its required value.
     pub fn all_reached(&self) -> bool {
         self.floors.iter().all(|floor| floor.reached)
     }
@@ -191,7 +169,7 @@ fn latency(latency: &Latency) -> String {
     format!("p50 {:.2} ms, p99 {:.2} ms", latency.p50_ms, latency.p99_ms)
 }
 
-fn bare(f: &mut fmt::Formatter<'_>, http: &Http) -> fmt::Result {
+fn baseline(f: &mut fmt::Formatter<'_>, http: &Http) -> fmt::Result {
     row(f, "bare HTTP, nothing kept", rate(http.per_second), &latency(&http.latency))
 }
 
@@ -212,7 +190,7 @@ impl fmt::Display for Report {
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
         writeln!(f, "\nThe node, in turns with a bare server:")?;
         if let Some(accept) = &self.accept {
-            bare(f, &accept.http)?;
+            baseline(f, &accept.http)?;
             let shares = format!(
                 "{:.2} of bare HTTP, {:.2} of bare SQLite",
                 accept.http.share(accept.per_second),
@@ -223,7 +201,7 @@ impl fmt::Display for Report {
             row(f, "", String::new(), &memory(&accept.memory))?;
         }
         if let Some(end) = &self.end_to_end {
-            bare(f, &end.http)?;
+            baseline(f, &end.http)?;
             let shares = format!(
                 "{:.2} of bare HTTP; {} events, {} effects",
                 end.http.share(end.per_second),
@@ -254,7 +232,7 @@ impl fmt::Display for Report {
             let (value, wanted) = if floor.wanted > 1.0 {
                 (format!("{:.0}", floor.value), format!("below {:.0}", floor.wanted))
             } else {
-                // Cut off, not rounded: a share that is below what it should be must not look as if it were not.
+                // Truncated, not rounded: a share just below its floor must not look as if it reached it.
                 (format!("{:.3}", (floor.value * 1e3).floor() / 1e3), format!("at least {:.2}", floor.wanted))
             };
             row(f, floor.name, value, &format!("{word} ({wanted})"))?;
@@ -266,17 +244,17 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{NodeHost, What};
+    use crate::bench::{BenchKind, NodeHost};
     use std::time::Duration;
 
     fn report(accept_per_second: f64, peak_kib: u64) -> Report {
         let settings = BenchSettings {
-            what: What::Accept,
+            kind: BenchKind::Accept,
             time: Duration::from_secs(1),
             connections: 64,
             body_bytes: 700,
             keys: 0,
-            home: NodeHost::Process("sluice".into()),
+            host: NodeHost::Process("sluice".into()),
         };
         let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };
         let http = Http { per_second: 1_000.0, latency: quick };
@@ -287,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_below_its_floor_is_said_and_fails_the_check() {
+    fn figure_below_its_floor_is_reported_and_fails_the_check() {
         assert!(report(350.0, 1024).all_reached());
         assert!(!report(349.0, 1024).all_reached());
         assert!(!report(350.0, MEMORY_MAX_KIB).all_reached());

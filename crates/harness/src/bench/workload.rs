@@ -1,4 +1,4 @@
-//! What is sent: leads of which no two are the same.
+//! Requests of a benchmark: leads with distinct ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 use crate::{Error, Sender};
 use sluice_server::intake::TENANT;
 
-/// Different leads; beyond these only the ids differ.
+/// Distinct leads; further ones differ in their ids only.
 const VARIETY: u32 = 64;
 /// Digits of the number in an id.
 const DIGITS: usize = 12;
-/// Events on their way to the ledger at once while it is filled.
+/// Concurrent accepts while the ledger is filled.
 const FILL_IN_FLIGHT: usize = 1_024;
 
-/// Bodies with a place for a number in them.
+/// Source of requests.
 #[derive(Debug)]
 pub(super) struct Workload {
     sender: Sender,
@@ -32,7 +32,8 @@ pub(super) struct Workload {
 #[derive(Debug)]
 struct Body {
     bytes: Vec<u8>,
-    numbers: Vec<usize>,
+    /// Byte offsets of the number.
+    number_offsets: Vec<usize>,
 }
 
 impl Body {
@@ -45,7 +46,7 @@ impl Body {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
-        for at in &self.numbers {
+        for at in &self.number_offsets {
             out[*at..at + DIGITS].copy_from_slice(&digits);
         }
     }
@@ -59,23 +60,23 @@ impl Workload {
             let place = "#".repeat(DIGITS);
             lead.event_id = format!("evt_{place}");
             lead.lead_id = format!("L-{place}");
-            let bytes = serde_json::to_vec(&lead).map_err(|error| Error::Wrong(error.to_string()))?;
+            let bytes = serde_json::to_vec(&lead).map_err(|error| Error::Failed(error.to_string()))?;
             let found = bytes.windows(DIGITS).enumerate().filter(|(_, window)| *window == place.as_bytes());
-            let numbers = found.map(|(at, _)| at).collect();
-            Ok(Body { bytes, numbers })
+            let number_offsets = found.map(|(at, _)| at).collect();
+            Ok(Body { bytes, number_offsets })
         });
         let bodies = bodies.collect::<Result<Arc<[Body]>, Error>>()?;
         Ok(Workload { sender, bodies, next: Arc::default() })
     }
 
-    /// A row as a node writes it.
+    /// An event as a node writes it.
     pub fn sample(&self) -> Result<NewEvent, Error> {
         let mut body = Vec::new();
         self.bodies[0].with_number(0, &mut body);
         self.sender.prepare(&body)
     }
 
-    /// Requests that have not been sent before in this run.
+    /// Requests that are unique within this run.
     pub fn requests(&self) -> Arc<WriteRequest> {
         let (sender, bodies, next) = (self.sender.clone(), self.bodies.clone(), self.next.clone());
         Arc::new(move |_, request| {
@@ -86,8 +87,7 @@ impl Workload {
         })
     }
 
-    /// Puts so many events with a waiting job each into a ledger. Their bodies are short: it is the keys and the jobs
-    /// that count here.
+    /// Writes `count` events with one waiting job each. Their bodies are short: only keys and jobs matter here.
     pub async fn fill(&self, ledger: &Ledger, count: u64) -> Result<(), Error> {
         let mut sample = self.sample()?;
         sample.body = Arc::new(EventBody {
@@ -115,7 +115,7 @@ impl Workload {
         }
         while let Some(filled) = fillers.join_next().await {
             filled
-                .map_err(|error| Error::Wrong(error.to_string()))?
+                .map_err(|error| Error::Failed(error.to_string()))?
                 .map_err(|error: sluice_ledger::Error| Error::from(error))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Starts the node, does things to it and to those around it when nobody expects them, and starts it again.
+//! Controller of a chaos run: starts the node, injects faults into it and its surroundings, and restarts it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,68 +12,74 @@ use tokio::time::Instant;
 use super::deliveries::{Deliveries, PROCESSES};
 use super::faults::{ChaosFault, FaultCounts};
 use super::host::Host;
-use super::probe::{Knock, Prober};
-use super::processes::{DiskKind, HostOrder};
-use super::proxies::{Crm, Way};
+use super::probe::{ProbeResult, Prober};
+use super::processes::{DiskKind, HostCommand};
+use super::proxies::{Crm, ProxyClient};
 use super::{Address, ChaosSettings, Progress};
 use crate::{Api, Error};
 
-/// How soon after its share of the work is done trouble comes, at the latest.
+/// Longest delay between the share of work and its fault.
 const LATE_MAX: Duration = Duration::from_millis(300);
-/// How long the node stays down, at the most.
+/// Longest time between a kill and the restart.
 const DOWN_MAX: Duration = Duration::from_millis(500);
-/// How long the node or its disk stands still, its disk is full, or the CRM is away, at the most.
-const AWAY_MAX: Duration = Duration::from_millis(1_500);
-/// How long a node may take until it notices what is wrong with its disk.
+/// Longest duration of a suspended node, a frozen or full disk, or an unreachable CRM.
+const FAULT_MAX: Duration = Duration::from_millis(1_500);
+/// Time within which the node must notice a failed or full disk.
 const NOTICED_MAX: Duration = Duration::from_secs(60);
-/// The senders are let so much of the work ahead of the next trouble, so that it always finds something to spoil. Some leads wait
-/// for a person until the end, and this must be more than those.
+/// Share of the work that the senders may be ahead of the next fault, so that every fault meets load. It must exceed the
+/// share of leads that wait for an operator until the end.
 const AHEAD: f64 = 0.05;
-/// Trouble does not wait longer than this for work that does not get on.
+/// A fault is injected after this time without progress.
 const IDLE_MAX: Duration = Duration::from_secs(5);
-/// How far the clock jumps forward over the whole run: less than anything is kept.
+/// Total of all forward jumps of the clock: less than any retention.
 const FORWARD_MS_MAX: u64 = 12 * 3_600_000;
-/// How far it jumps back, at the most. What was due later by the old time waits that much longer.
+/// Longest backward jump. Jobs that were due later wait that much longer.
 const BACK_MS_MAX: u64 = 2_000;
-/// Between two looks at how much is done.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between two checks of the progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Everybody whom the director has something to say to.
+/// Handles of the processes of a run, and its progress.
 #[derive(Clone, Debug)]
-pub(super) struct Around {
-    pub to_node: Arc<Way>,
-    pub to_crm: Arc<Way>,
+pub(super) struct RunHandles {
+    pub to_node: Arc<ProxyClient>,
+    pub to_crm: Arc<ProxyClient>,
     pub crm: Arc<Crm>,
     pub deliveries: Arc<Deliveries>,
     pub progress: Arc<Progress>,
-    /// Where the node is to be found right now.
+    /// Admin address of the node; `None` while it is down.
     pub address: Arc<watch::Sender<Option<Address>>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Director {
+pub(super) struct Controller {
     host: Host,
-    around: Around,
-    knocker: Prober,
-    troubles: Vec<(f64, ChaosFault)>,
+    handles: RunHandles,
+    prober: Prober,
+    faults: Vec<(f64, ChaosFault)>,
     random: Random,
     leads: u32,
     clock_jumps: bool,
-    /// How far one jump may go forward.
+    /// Longest forward jump.
     forward_ms: u64,
     clock_offset_ms: i64,
 }
 
-impl Director {
-    /// `wanted` is what can be done on this machine.
-    pub fn new(settings: &ChaosSettings, wanted: FaultCounts, host: Host, around: Around, knocker: Prober) -> Director {
+impl Controller {
+    /// `wanted` holds only faults that this machine supports.
+    pub fn new(
+        settings: &ChaosSettings,
+        wanted: FaultCounts,
+        host: Host,
+        handles: RunHandles,
+        prober: Prober,
+    ) -> Controller {
         let mut random = Random::seeded(settings.seed ^ 0xD1EC);
         let jumps = wanted.kills + wanted.disk_failures + wanted.disk_full + wanted.clock_sets;
-        Director {
+        Controller {
             host,
-            around,
-            knocker,
-            troubles: wanted.plan(&mut random),
+            handles,
+            prober,
+            faults: wanted.plan(&mut random),
             random,
             leads: settings.leads,
             clock_jumps: settings.clock_jumps,
@@ -82,139 +88,139 @@ impl Director {
         }
     }
 
-    /// Keeps the node running between troubles until told to stop, and gives its machine back. An error says why that came to
-    /// an end before: the node cannot be started, ended without a reason, or a part is gone.
+    /// Injects the faults and keeps the node running until `stop`. Returns the host, and the error that ended the run
+    /// early: the node cannot be started, ended unexpectedly, or a process of the run is gone.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> (Host, Option<Error>) {
         let ended = tokio::select! {
-            directed = self.direct() => match directed {
+            result = self.inject_all() => match result {
                 Ok(never) => match never {},
                 Err(error) => Some(error),
             },
             _ = stop.wait_for(|stop| *stop) => None,
         };
-        self.around.address.send_replace(None);
+        self.handles.address.send_replace(None);
         (self.host, ended)
     }
 
-    async fn direct(&mut self) -> Result<std::convert::Infallible, Error> {
+    async fn inject_all(&mut self) -> Result<std::convert::Infallible, Error> {
         self.start().await?;
-        for (moment, trouble) in std::mem::take(&mut self.troubles) {
-            self.around.deliveries.go_on_to(moment + AHEAD);
-            self.wait_for(moment).await?;
-            self.rest(LATE_MAX).await;
-            self.host.still_up().await?;
-            if self.make(trouble).await? {
-                self.around.progress.troubles().count(trouble);
+        for (moment, fault) in std::mem::take(&mut self.faults) {
+            self.handles.deliveries.allow_up_to(moment + AHEAD);
+            self.wait_for_share(moment).await?;
+            self.pause_up_to(LATE_MAX).await;
+            self.host.ensure_running().await?;
+            if self.inject(fault).await? {
+                self.handles.progress.faults().count(fault);
             }
         }
-        self.around.deliveries.go_on_to(1.0);
-        self.around.progress.troubles_over.store(true, Ordering::Relaxed);
+        self.handles.deliveries.allow_up_to(1.0);
+        self.handles.progress.faults_over.store(true, Ordering::Relaxed);
         loop {
-            self.host.still_up().await?;
-            tokio::time::sleep(LOOK).await;
+            self.host.ensure_running().await?;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until that share of the work is done. Half of the work is to take the leads in, half is to bring them out.
-    async fn wait_for(&mut self, moment: f64) -> Result<(), Error> {
+    /// Waits until this share of the work is done: half of the work is accepting leads, half is delivering them.
+    async fn wait_for_share(&mut self, moment: f64) -> Result<(), Error> {
         let (mut before, mut moved) = (0.0, Instant::now());
         loop {
-            let records = self.around.progress.records.load(Ordering::Relaxed) as f64;
-            let done = (self.around.deliveries.share() + records / f64::from(self.leads.max(1))) / 2.0;
+            let records = self.handles.progress.records.load(Ordering::Relaxed) as f64;
+            let done = (self.handles.deliveries.share() + records / f64::from(self.leads.max(1))) / 2.0;
             if done != before {
                 (before, moved) = (done, Instant::now());
             }
             if done >= moment || moved.elapsed() > IDLE_MAX {
                 return Ok(());
             }
-            self.host.still_up().await?;
-            tokio::time::sleep(LOOK).await;
+            self.host.ensure_running().await?;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Answers whether it came to pass.
-    async fn make(&mut self, trouble: ChaosFault) -> Result<bool, Error> {
-        match trouble {
+    /// Returns false if the fault had no visible effect.
+    async fn inject(&mut self, fault: ChaosFault) -> Result<bool, Error> {
+        match fault {
             ChaosFault::Kill => {
-                self.hide().await?;
-                self.host.order(HostOrder::Kill).await?;
-                self.rest(DOWN_MAX).await;
-                self.start_after().await?;
+                self.disconnect().await?;
+                self.host.execute(HostCommand::Kill).await?;
+                self.pause_up_to(DOWN_MAX).await;
+                self.restart().await?;
             }
             ChaosFault::Stop => {
-                self.host.order(HostOrder::Stop).await?;
-                self.rest(AWAY_MAX).await;
-                self.host.order(HostOrder::GoOn).await?;
+                self.host.execute(HostCommand::Suspend).await?;
+                self.pause_up_to(FAULT_MAX).await;
+                self.host.execute(HostCommand::Resume).await?;
             }
-            ChaosFault::DiskFails => return self.let_disk_fail().await,
-            ChaosFault::DiskFull if self.host.disk == DiskKind::Shared => return self.let_disk_fail().await,
-            ChaosFault::DiskFull => return self.let_disk_fill().await,
+            ChaosFault::DiskFails => return self.fail_disk().await,
+            ChaosFault::DiskFull if self.host.disk == DiskKind::Shared => return self.fail_disk().await,
+            ChaosFault::DiskFull => return self.fill_disk().await,
             ChaosFault::SlowDisk => {
-                let time = self.some_of(AWAY_MAX);
-                // All may be at rest: somebody brings something to write.
-                let knock = self.knocker.clone().knock(self.host.intake);
-                let (stood_still, _) = tokio::join!(self.host.order(HostOrder::StandStill(time)), knock);
-                stood_still?;
+                let time = self.random_part_of(FAULT_MAX);
+                // The node may be idle: the probe causes a write.
+                let probe = self.prober.clone().probe(self.host.intake);
+                let (frozen, _) = tokio::join!(self.host.execute(HostCommand::Freeze(time)), probe);
+                frozen?;
             }
             ChaosFault::ClockSet => self.set_clock().await?,
             ChaosFault::Outage => {
-                self.around.to_crm.lead_to(None).await?;
-                self.rest(AWAY_MAX).await;
-                self.around.to_crm.lead_to(Some(self.around.crm.address)).await?;
+                self.handles.to_crm.set_upstream(None).await?;
+                self.pause_up_to(FAULT_MAX).await;
+                self.handles.to_crm.set_upstream(Some(self.handles.crm.address)).await?;
             }
             ChaosFault::SenderKilled => {
                 let number = self.random.below(PROCESSES as u64) as usize;
-                self.around.deliveries.kill(number).await?;
+                self.handles.deliveries.kill(number).await?;
             }
         }
         Ok(true)
     }
 
-    /// No write goes through until the node has ended.
-    async fn let_disk_fail(&mut self) -> Result<bool, Error> {
-        self.host.order(HostOrder::LimitFiles(Some(1))).await?;
+    /// Fails every write until the node has ended.
+    async fn fail_disk(&mut self) -> Result<bool, Error> {
+        self.host.execute(HostCommand::LimitFiles(Some(1))).await?;
         let give_up = Instant::now() + NOTICED_MAX;
         while self.host.ended().await?.is_none() {
             if Instant::now() > give_up {
-                self.host.order(HostOrder::LimitFiles(None)).await?;
+                self.host.execute(HostCommand::LimitFiles(None)).await?;
                 return Ok(false);
             }
-            // All may be at rest: somebody orders something that is written down. Not a sender, since a node that has just been
-            // short of room turns senders away without trying.
-            let order = json!({ "target": "replays", "reason": "the disk fails", "actor": "chaos" });
-            let _ = Api(self.host.admin).post("/api/v1/pause", &order).await;
-            tokio::time::sleep(LOOK).await;
+            // The node may be idle: a pause causes a write. A request of a sender would not, since a node that was just short
+            // of space rejects senders without a write.
+            let request = json!({ "target": "replays", "reason": "the disk fails", "actor": "chaos" });
+            let _ = Api(self.host.admin).post("/api/v1/pause", &request).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        self.hide().await?;
-        self.start_after().await?;
+        self.disconnect().await?;
+        self.restart().await?;
         Ok(true)
     }
 
-    /// No room until the node has turned a sender away, and some time more.
-    async fn let_disk_fill(&mut self) -> Result<bool, Error> {
+    /// Keeps the disk full until the node has rejected a request for it, and some time more.
+    async fn fill_disk(&mut self) -> Result<bool, Error> {
         let give_up = Instant::now() + NOTICED_MAX;
         let noticed = loop {
-            // Again, since room that was meant for something else may have become free.
-            self.host.order(HostOrder::Fill).await?;
-            if self.knocker.clone().knock(self.host.intake).await == Knock::NoRoom {
+            // Repeated, since space may have become free.
+            self.host.execute(HostCommand::Fill).await?;
+            if self.prober.clone().probe(self.host.intake).await == ProbeResult::DiskFull {
                 break true;
             }
             if Instant::now() > give_up || self.host.ended().await?.is_some() {
                 break false;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         };
-        self.rest(AWAY_MAX).await;
-        self.host.order(HostOrder::Free).await?;
+        self.pause_up_to(FAULT_MAX).await;
+        self.host.execute(HostCommand::Free).await?;
         Ok(noticed)
     }
 
-    fn some_of(&mut self, max: Duration) -> Duration {
+    fn random_part_of(&mut self, max: Duration) -> Duration {
         max.mul_f64(self.random.unit())
     }
 
-    async fn rest(&mut self, max: Duration) {
-        tokio::time::sleep(self.some_of(max)).await;
+    async fn pause_up_to(&mut self, max: Duration) {
+        tokio::time::sleep(self.random_part_of(max)).await;
     }
 
     async fn set_clock(&mut self) -> Result<(), Error> {
@@ -222,28 +228,28 @@ impl Director {
             0 => -(self.random.below(BACK_MS_MAX) as i64),
             _ => self.random.below(self.forward_ms) as i64,
         };
-        self.host.order(HostOrder::SetClock { offset_ms: self.clock_offset_ms }).await
+        self.host.execute(HostCommand::SetClock { offset_ms: self.clock_offset_ms }).await
     }
 
-    /// Starts the node again, perhaps at another time.
-    async fn start_after(&mut self) -> Result<(), Error> {
+    /// Restarts the node, after a clock jump if these are enabled.
+    async fn restart(&mut self) -> Result<(), Error> {
         if self.clock_jumps {
             self.set_clock().await?;
-            self.around.progress.wakes.fetch_add(1, Ordering::Relaxed);
+            self.handles.progress.clock_jumps.fetch_add(1, Ordering::Relaxed);
         }
         self.start().await
     }
 
     async fn start(&mut self) -> Result<(), Error> {
         self.host.start().await?;
-        self.around.to_node.lead_to(Some(self.host.intake)).await?;
-        self.around.address.send_replace(Some(self.host.admin));
+        self.handles.to_node.set_upstream(Some(self.host.intake)).await?;
+        self.handles.address.send_replace(Some(self.host.admin));
         Ok(())
     }
 
-    /// Nobody finds the node until it is started again.
-    async fn hide(&self) -> Result<(), Error> {
-        self.around.address.send_replace(None);
-        self.around.to_node.lead_to(None).await
+    /// Makes the node unreachable until the next start.
+    async fn disconnect(&self) -> Result<(), Error> {
+        self.handles.address.send_replace(None);
+        self.handles.to_node.set_upstream(None).await
     }
 }

@@ -1,4 +1,4 @@
-//! What the senders have brought through, as they say it; and the senders kept alive.
+//! Supervises the sender processes and collects their reports.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -10,45 +10,45 @@ use sluice_simulator::traffic::{Traffic, TrafficSettings};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::processes::{ChildProcess, Role, SendersOrder, SendersReport, SendersTask, Share};
+use super::processes::{ChildProcess, Role, SendersCommand, SendersReport, SendersTask, Share};
 use crate::Error;
 
-/// Processes that send.
+/// Number of sender processes.
 pub(super) const PROCESSES: usize = 4;
 
-/// What the senders saw.
+/// Totals of the senders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
-    /// Requests, repeats included.
+    /// Requests, repeated ones included.
     pub requests: u64,
-    /// Requests that nobody answered.
+    /// Requests without a response.
     pub unanswered: u64,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Deliveries that were answered with a yes.
-    pub through: HashSet<usize>,
-    /// The event that each lead became.
-    pub names: BTreeMap<u32, String>,
-    /// Answers that named another event than an earlier one; there must be none.
-    pub renamed: u64,
+    /// Accepted deliveries.
+    pub accepted: HashSet<usize>,
+    /// Event id of each lead.
+    pub event_of_lead: BTreeMap<u32, String>,
+    /// Responses with another event id than an earlier one of the same lead; must be 0.
+    pub mismatched: u64,
 }
 
 impl Sent {
-    /// The events in all answers that said yes.
+    /// Event ids of all accepted deliveries.
     pub fn acknowledged(&self) -> HashSet<&str> {
-        self.names.values().map(String::as_str).collect()
+        self.event_of_lead.values().map(String::as_str).collect()
     }
 
-    fn enter(&mut self, report: SendersReport, lead: u32) {
+    fn record(&mut self, report: SendersReport, lead: u32) {
         self.requests += 1;
         match report.status {
             Some(status) => *self.statuses.entry(status).or_default() += 1,
             None => self.unanswered += 1,
         }
         let Some(event) = report.event else { return };
-        self.through.insert(report.delivery);
-        let first = self.names.entry(lead).or_insert_with(|| event.clone());
-        self.renamed += u64::from(*first != event);
+        self.accepted.insert(report.delivery);
+        let first = self.event_of_lead.entry(lead).or_insert_with(|| event.clone());
+        self.mismatched += u64::from(*first != event);
     }
 }
 
@@ -61,15 +61,15 @@ struct Shared {
     traffic: Arc<Traffic>,
     sent: Mutex<Sent>,
     started: Instant,
-    upto: watch::Sender<usize>,
+    limit: watch::Sender<usize>,
 }
 
-/// The processes that send. They end when this is dropped.
+/// The sender processes. They end on drop.
 #[derive(Debug)]
 pub(super) struct Deliveries {
     shared: Arc<Shared>,
     kills: Vec<mpsc::Sender<oneshot::Sender<()>>>,
-    kept: Mutex<JoinSet<Result<(), Error>>>,
+    supervisors: Mutex<JoinSet<Result<(), Error>>>,
 }
 
 impl Deliveries {
@@ -88,54 +88,54 @@ impl Deliveries {
             traffic,
             sent: Mutex::default(),
             started: Instant::now(),
-            upto: watch::Sender::new(0),
+            limit: watch::Sender::new(0),
         });
-        let mut kept = JoinSet::new();
-        let keep = |number| {
-            let (kill, orders) = mpsc::channel(1);
-            kept.spawn(shared.clone().keep(Share { number, of: PROCESSES }, orders));
+        let mut supervisors = JoinSet::new();
+        let supervise = |number| {
+            let (kill, kills) = mpsc::channel(1);
+            supervisors.spawn(shared.clone().supervise(Share { number, of: PROCESSES }, kills));
             kill
         };
-        let kills = (0..PROCESSES).map(keep).collect();
-        Deliveries { shared, kills, kept: Mutex::new(kept) }
+        let kills = (0..PROCESSES).map(supervise).collect();
+        Deliveries { shared, kills, supervisors: Mutex::new(supervisors) }
     }
 
-    /// What they saw so far.
+    /// Totals so far.
     pub fn sent(&self) -> MutexGuard<'_, Sent> {
         self.shared.sent()
     }
 
-    /// Whether everything was answered with a yes.
+    /// True once every delivery is accepted.
     pub fn complete(&self) -> bool {
-        self.sent().through.len() == self.shared.traffic.deliveries().len()
+        self.sent().accepted.len() == self.shared.traffic.deliveries().len()
     }
 
-    /// The share that was answered with a yes.
+    /// Share of accepted deliveries, 0 to 1.
     pub fn share(&self) -> f64 {
-        self.sent().through.len() as f64 / self.shared.traffic.deliveries().len().max(1) as f64
+        self.sent().accepted.len() as f64 / self.shared.traffic.deliveries().len().max(1) as f64
     }
 
-    /// Lets them send so much of the plan.
-    pub fn go_on_to(&self, share: f64) {
+    /// Allows the senders to send this share of the plan.
+    pub fn allow_up_to(&self, share: f64) {
         let all = self.shared.traffic.deliveries().len();
-        let upto = (share.min(1.0) * all as f64).ceil() as usize;
-        self.shared.upto.send_if_modified(|before| std::mem::replace(before, upto.max(*before)) < upto);
+        let limit = (share.min(1.0) * all as f64).ceil() as usize;
+        self.shared.limit.send_if_modified(|before| std::mem::replace(before, limit.max(*before)) < limit);
     }
 
-    /// `kill -9` for one of them; another takes its place.
+    /// Sends SIGKILL to one process; a new one replaces it.
     pub async fn kill(&self, number: usize) -> Result<(), Error> {
         let (done, killed) = oneshot::channel();
         let _ = self.kills[number % PROCESSES].send(done).await;
-        killed.await.map_err(|_| Error::Wrong("a sender that was to be killed is gone".to_owned()))
+        killed.await.map_err(|_| Error::Failed("a sender process ended before it was killed".to_owned()))
     }
 
-    /// Why one of them is gone without having been killed.
+    /// Error of a process that ended without being killed.
     pub fn failed(&self) -> Option<Error> {
-        let ended = self.kept.lock().unwrap_or_else(PoisonError::into_inner).try_join_next()?;
+        let ended = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).try_join_next()?;
         Some(match ended {
             Ok(Err(error)) => error,
-            Ok(Ok(())) => Error::Wrong("the senders of the run ended by themselves".to_owned()),
-            Err(error) => Error::Wrong(error.to_string()),
+            Ok(Ok(())) => Error::Failed("the senders process ended unexpectedly".to_owned()),
+            Err(error) => Error::Failed(error.to_string()),
         })
     }
 }
@@ -145,15 +145,15 @@ impl Shared {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps one process running, and enters what it says.
-    async fn keep(
+    /// Keeps one process running and records its reports.
+    async fn supervise(
         self: Arc<Shared>,
         share: Share,
         mut kills: mpsc::Receiver<oneshot::Sender<()>>,
     ) -> Result<(), Error> {
-        let enter = |report: SendersReport| {
+        let record = |report: SendersReport| {
             let lead = self.traffic.deliveries().get(report.delivery).map_or(0, |delivery| delivery.lead);
-            self.sent().enter(report, lead);
+            self.sent().record(report, lead);
         };
         loop {
             let task = SendersTask {
@@ -161,19 +161,19 @@ impl Shared {
                 intake: self.intake,
                 traffic: self.settings.clone(),
                 share,
-                acknowledged: self.sent().through.iter().copied().filter(|delivery| share.has(*delivery)).collect(),
+                acknowledged: self.sent().accepted.iter().copied().filter(|delivery| share.has(*delivery)).collect(),
                 since: self.started.elapsed(),
             };
-            let mut part = ChildProcess::start(&self.program, &[], Role::Senders, &task).await?;
-            let mut upto = self.upto.subscribe();
-            upto.mark_changed();
+            let mut process = ChildProcess::start(&self.program, &[], Role::Senders, &task).await?;
+            let mut limit = self.limit.subscribe();
+            limit.mark_changed();
             let killed = loop {
                 tokio::select! {
-                    report = part.hear() => enter(report?),
-                    changed = upto.changed() => match changed {
+                    report = process.receive() => record(report?),
+                    changed = limit.changed() => match changed {
                         Ok(()) => {
-                            let go_on_to = *upto.borrow_and_update();
-                            part.tell(&SendersOrder::GoOnTo(go_on_to)).await?;
+                            let allowed = *limit.borrow_and_update();
+                            process.send(&SendersCommand::SendUpTo(allowed)).await?;
                         }
                         Err(_) => return Ok(()),
                     },
@@ -183,8 +183,8 @@ impl Shared {
                     },
                 }
             };
-            part.kill().await?.into_iter().for_each(enter);
-            // Whoever ordered it may be gone.
+            process.kill().await?.into_iter().for_each(record);
+            // The caller of `kill` may be gone.
             let _ = killed.send(());
         }
     }

@@ -1,52 +1,44 @@
-//! What is done to the node and to those around it, how often, and when.
+//! Faults of a chaos run: kinds, counts and schedule.
 
 use serde::Serialize;
 use sluice_domain::random::Random;
 
-/// One thing that goes wrong.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChaosFault {
-    /// `kill -9`.
+    /// SIGKILL to the node.
     Kill,
-    /// SIGSTOP, and SIGCONT some time later.
+    /// SIGSTOP to the node, SIGCONT some time later.
     Stop,
-    /// No write goes through any more, and the node must end by itself.
+    /// Every write fails until the node has ended by itself.
     DiskFails,
-    /// There is no room on the disk for some time.
+    /// The disk is full for some time.
     DiskFull,
-    /// Every write waits for some time.
+    /// Writes block for some time.
     SlowDisk,
-    /// The wall clock is set while the node runs.
+    /// The wall clock of the running node is set.
     ClockSet,
-    /// Nobody reaches the CRM for some time.
+    /// The CRM is unreachable for some time.
     Outage,
-    /// `kill -9` for one of the processes that send.
+    /// SIGKILL to one of the sender processes.
     SenderKilled,
 }
 
-/// How often each happens, or has happened.
+/// Number of faults of each kind, planned or injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FaultCounts {
-    /// Times that the node is killed.
     pub kills: u32,
-    /// Times that it is stopped for a moment, and goes on.
     pub stops: u32,
-    /// Times that its disk fails, so that it has to end by itself.
     pub disk_failures: u32,
-    /// Times that its disk is full for a moment.
     pub disk_full: u32,
-    /// Times that its disk stands still for a moment.
     pub slow_disk: u32,
-    /// Times that its wall clock is set while it runs.
     pub clock_sets: u32,
-    /// Times that nobody reaches the CRM for a moment.
     pub outages: u32,
-    /// Times that a process that sends is killed.
     pub sender_kills: u32,
 }
 
 impl FaultCounts {
-    /// Each with its count and what happened, in words.
+    /// Every kind with its count and its description in the report.
     pub(super) fn all(self) -> [(ChaosFault, u32, &'static str); 8] {
         [
             (ChaosFault::Kill, self.kills, "the node was killed"),
@@ -60,14 +52,12 @@ impl FaultCounts {
         ]
     }
 
-    /// All together.
     pub(super) fn total(self) -> u32 {
         self.all().iter().map(|(_, count, _)| count).sum()
     }
 
-    /// Counts one.
-    pub(super) fn count(&mut self, trouble: ChaosFault) {
-        *match trouble {
+    pub(super) fn count(&mut self, fault: ChaosFault) {
+        *match fault {
             ChaosFault::Kill => &mut self.kills,
             ChaosFault::Stop => &mut self.stops,
             ChaosFault::DiskFails => &mut self.disk_failures,
@@ -79,14 +69,14 @@ impl FaultCounts {
         } += 1;
     }
 
-    /// What happens after which share of the work, in ascending order. By work done and not by the clock: a slow machine sees as
-    /// much trouble in the middle of things as a fast one.
+    /// Each fault with the share of the work after which it is injected, in ascending order. The schedule follows the work
+    /// and not the clock, so that a slow machine meets as many faults under load as a fast one.
     pub(super) fn plan(self, random: &mut Random) -> Vec<(f64, ChaosFault)> {
         let mut plan: Vec<(f64, ChaosFault)> = self
             .all()
             .into_iter()
-            .flat_map(|(trouble, count, _)| std::iter::repeat_n(trouble, count as usize))
-            .map(|trouble| (0.01 + random.unit() * 0.94, trouble))
+            .flat_map(|(fault, count, _)| std::iter::repeat_n(fault, count as usize))
+            .map(|fault| (0.01 + random.unit() * 0.94, fault))
             .collect();
         plan.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         plan
@@ -98,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_planned_and_done_is_what_was_wanted() {
+    fn plan_contains_every_wanted_fault() {
         let wanted = FaultCounts {
             kills: 8,
             stops: 7,
@@ -112,7 +102,7 @@ mod tests {
         let plan = wanted.plan(&mut Random::seeded(1));
         assert!(plan.is_sorted_by(|(one, _), (other, _)| one <= other));
         let mut done = FaultCounts::default();
-        plan.into_iter().for_each(|(_, trouble)| done.count(trouble));
+        plan.into_iter().for_each(|(_, fault)| done.count(fault));
         assert_eq!(done, wanted);
         assert_eq!(done.total(), 36);
     }

@@ -1,15 +1,16 @@
-//! Chaos: the real binary, killed again and again, between senders that repeat themselves and a CRM that fails.
+//! Chaos runs: the real binary under repeated kills and other faults, between senders that repeat requests and a CRM that
+//! fails.
 //!
-//! In: how many leads, kills and faults; a seed.
-//! Out: the books: what was sent, what the ledger says, what the CRM holds, and everything that does not add up.
-//! Touches: a temporary directory; processes of its own; listeners on loopback; where the system allows it, a small disk of its own.
-//! Never: looks away: a book that cannot be read does not balance.
-//! If the process dies here: its parts end with their standard input, and node, mount and loop device with them.
+//! In: number of leads and faults; a seed.
+//! Out: a report that reconciles senders, ledger and CRM, with every discrepancy.
+//! Touches: a temporary directory; child processes; listeners on loopback; a small disk of its own where the system allows it.
+//! Never: ignores a source that cannot be read: it counts as a discrepancy.
+//! If the process dies here: child processes end with their standard input; node, mount and loop device end with them.
 //!
 //! ```text
 //! senders ×4 → proxy → node (on its host, with its disk and clock) → proxy → CRM
 //!      ↑          ↑       ↑                                            ↑
-//!      └──────────┴───────┴────────────── director ────────────────────┘      each a process, but for the operator and the books
+//!      └──────────┴───────┴───────────── controller ───────────────────┘      each a process, except operator and report
 //! ```
 
 mod controller;
@@ -33,218 +34,228 @@ use sluice_simulator::traffic::{Traffic, TrafficSettings};
 use tokio::sync::watch;
 
 use crate::{Api, Error, Leads, LeadsTo, StatusLine};
-use controller::{Around, Director};
+use controller::{Controller, RunHandles};
 use deliveries::Deliveries;
 pub use faults::FaultCounts;
 use host::Host;
 use operator::AutoOperator;
 use probe::Prober;
-pub use processes::{DiskKind, FileBook};
-use proxies::{Crm, Way};
-pub use reconcile::{AttemptCounts, ChaosReport, CrmCounts, LedgerCounts, SendersCounts, TroubleCounts};
+pub use processes::{DiskKind, FileCounts};
+use proxies::{Crm, ProxyClient};
+pub use reconcile::{AttemptCounts, ChaosReport, CrmCounts, InjectedCounts, LedgerCounts, SendersCounts};
 
-/// Deliveries in a second, before bursts and repeats.
+/// Deliveries per second, without bursts and repeated requests.
 const DELIVERIES_PER_SECOND: u32 = 1_000;
-/// How long the CRM holds what it lets time out: longer than the node waits.
+/// Delay of calls that the CRM lets time out, in ms: longer than the timeout of the node.
 const HOLD_MS: u64 = 800;
 const HUGE_BYTES: u64 = 1 << 20;
-/// Calls that the CRM remembers: more than a lead ever needs, a few apart that are very unlucky.
-const CALLS_A_LEAD: usize = 50;
+/// Calls that the CRM keeps per lead: more than almost any lead needs.
+const CALLS_PER_LEAD: usize = 50;
 const CALLS_KEPT_MIN: usize = 100_000;
-/// Between two looks at the node.
-const LOOK: Duration = Duration::from_millis(200);
-/// Between two looks at what the CRM holds.
-const LOOK_AT_CRM: Duration = Duration::from_millis(25);
+/// Interval between two polls of the node.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between two polls of the CRM.
+const CRM_POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Between two lines about how it goes.
-const SHOW: Duration = Duration::from_secs(1);
+/// Interval between two progress lines.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Hidden command that runs a node with a shifted clock: what `sluice up` does, which has no such option.
 pub const NODE_COMMAND: &str = "chaos-node";
 /// Its option that names the file with the offset of the wall clock.
 pub(crate) const CLOCK_OFFSET_OPTION: &str = "--clock-offset-file";
 
-/// Where the operators of the node come in.
+/// Admin address of the node.
 type Address = SocketAddr;
 
-/// What to do to the node.
 #[derive(Clone, Debug)]
 pub struct ChaosSettings {
-    /// The program to run and kill.
+    /// Program to run as node and as processes of the run.
     pub program: PathBuf,
-    /// Different leads.
+    /// Number of distinct leads.
     pub leads: u32,
-    /// What goes wrong, and how often.
-    pub troubles: FaultCounts,
-    /// The share of connections that are cut midway, to the node and to the CRM, in percent.
+    pub faults: FaultCounts,
+    /// Share of connections to the node and to the CRM that are cut, in percent.
     pub cut_percent: f64,
-    /// Whether the node wakes up at another time whenever it is started again.
+    /// Set the clock at every restart of the node.
     pub clock_jumps: bool,
-    /// The share of calls that the CRM lets fail, in percent.
+    /// Share of calls that the CRM fails, in percent.
     pub fail_percent: f64,
-    /// Decides every random choice of the senders, of the CRM and of the moments of the kills.
+    /// Seed of every random choice: traffic, faults of the CRM, schedule of the faults.
     pub seed: u64,
-    /// The whole run takes no longer.
+    /// Limit of the whole run.
     pub time_max: Duration,
 }
 
-/// Where the run stands.
+/// Progress of the run.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Leads in the CRM.
+    /// Records in the CRM.
     records: AtomicU64,
-    /// What was done so far.
-    troubles: Mutex<FaultCounts>,
-    /// Starts at another time so far.
-    wakes: AtomicU64,
-    /// Nothing more is done to the node.
-    troubles_over: AtomicBool,
+    /// Faults injected so far.
+    faults: Mutex<FaultCounts>,
+    /// Restarts with a set clock so far.
+    clock_jumps: AtomicU64,
+    /// Every fault was injected.
+    faults_over: AtomicBool,
 }
 
 impl Progress {
-    fn troubles(&self) -> MutexGuard<'_, FaultCounts> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    fn faults(&self) -> MutexGuard<'_, FaultCounts> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs it to the end, to the end of its time, or until it is told to stop; then reads the books.
+/// Runs until every lead is done, the time is over or `stop` completes; then builds the report.
 pub async fn run(
     settings: ChaosSettings,
     status: StatusLine,
     stop: impl Future<Output = ()>,
 ) -> Result<ChaosReport, Error> {
     let started = Instant::now();
-    let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
-    let faults = Everything {
-        percent: settings.fail_percent,
-        seed: settings.seed,
-        hold_ms: HOLD_MS,
-        huge_bytes: HUGE_BYTES,
-        ..Everything::default()
-    };
-    let calls_kept_max = (settings.leads as usize * CALLS_A_LEAD).max(CALLS_KEPT_MIN);
-    let crm = Arc::new(Crm::open(&settings.program, faults.plan(), calls_kept_max).await?);
-    let to_node = Arc::new(Way::open(&settings.program, settings.cut_percent, settings.seed ^ 0x1A).await?);
-    let to_crm = Arc::new(Way::open(&settings.program, settings.cut_percent, settings.seed ^ 0x0C).await?);
-    to_crm.lead_to(Some(crm.address)).await?;
-    let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&format!("http://{}", to_crm.address)))?;
-    let plan = TrafficSettings {
-        seed: settings.seed,
-        leads: settings.leads,
-        deliveries_per_second: DELIVERIES_PER_SECOND,
-        ..TrafficSettings::default()
-    };
-    let traffic = Arc::new(Traffic::plan(plan.clone()));
-    let knocker = Prober::new(&leads.sender()?, &traffic);
-    let host = Host::open(&settings, &leads, directory.path()).await?;
-    let mut books = ChaosReport::open(&settings, &host);
-
-    let program = settings.program.clone();
-    let deliveries = Deliveries::start(program, leads.config.clone(), to_node.address, plan, traffic.clone());
-    let (address, addresses) = watch::channel(None::<Address>);
-    let around = Around {
-        to_node,
-        to_crm,
-        crm,
-        deliveries: Arc::new(deliveries),
-        progress: Arc::default(),
-        address: Arc::new(address),
-    };
-    let (stop_directing, stopped) = watch::channel(false);
-    let directed = tokio::spawn(Director::new(&settings, books.possible, host, around.clone(), knocker).run(stopped));
+    let Run { handles, host, prober, traffic, addresses, _directory } = Run::start(&settings).await?;
+    let mut report = ChaosReport::open(&settings, &host);
+    let (stop_controller, stopped) = watch::channel(false);
+    let controller = Controller::new(&settings, report.possible, host, handles.clone(), prober).run(stopped);
+    let controller = tokio::spawn(controller);
     let mut operator = AutoOperator::new(addresses);
 
     let deadline = started + settings.time_max;
-    let watched = watch_over(&around, &mut operator, &status, started, (books.possible, settings.leads));
+    let watched = watch_until_done(&handles, &mut operator, &status, started, (report.possible, settings.leads));
     tokio::select! {
-        watched = watched => watched.unwrap_or_else(|error| books.note(error.to_string())),
-        () = async { while !directed.is_finished() { tokio::time::sleep(LOOK).await } } => {}
-        () = tokio::time::sleep_until(deadline.into()) => books.note(format!("it was not over after {:?}", settings.time_max)),
-        () = stop => books.note("it was stopped before its end"),
+        watched = watched => watched.unwrap_or_else(|error| report.note(error.to_string())),
+        () = async { while !controller.is_finished() { tokio::time::sleep(POLL_INTERVAL).await } } => {}
+        () = tokio::time::sleep_until(deadline.into()) => report.note(format!("not finished after {:?}", settings.time_max)),
+        () = stop => report.note("stopped before the end"),
     }
     status.clear();
 
-    books.read_senders(&around.deliveries, &traffic);
-    books.read_operator(&operator);
+    report.read_senders(&handles.deliveries, &traffic);
+    report.read_operator(&operator);
     match operator.address() {
-        Some(admin) => books.read_ledger(Api(admin)).await,
-        None => books.note("the node does not answer any more"),
+        Some(admin) => report.read_ledger(Api(admin)).await,
+        None => report.note("the node does not respond"),
     }
-    stop_directing.send_replace(true);
-    match directed.await {
+    stop_controller.send_replace(true);
+    match controller.await {
         Ok((host, ended)) => {
             if let Some(error) = ended {
-                books.note_first(error.to_string());
+                report.note_first(error.to_string());
             }
-            read_what_is_left(&mut books, host, &around, &traffic).await;
+            read_after_end(&mut report, host, &handles, &traffic).await;
         }
-        Err(error) => books.note(error.to_string()),
+        Err(error) => report.note(error.to_string()),
     }
-    books.close(started.elapsed());
-    Ok(books)
+    report.close(started.elapsed());
+    Ok(report)
 }
 
-/// With the node gone: nobody has its file open any more, and nobody calls the CRM.
-async fn read_what_is_left(books: &mut ChaosReport, mut host: Host, around: &Around, traffic: &Traffic) {
-    host.end_node().await;
-    let calls = books.read_crm(&around.crm, traffic).await;
-    books.read_troubles(around).await;
-    books.inspect(&mut host, &calls).await;
-    host.clean_up().await.unwrap_or_else(|error| books.note(error.to_string()));
+/// The started processes of a run; the node is not started yet.
+struct Run {
+    handles: RunHandles,
+    host: Host,
+    prober: Prober,
+    traffic: Arc<Traffic>,
+    addresses: watch::Receiver<Option<Address>>,
+    _directory: tempfile::TempDir,
 }
 
-/// Looks on, as a person on duty would, until everything has come to an end. An error is a part that is gone.
-async fn watch_over(
-    around: &Around,
+impl Run {
+    async fn start(settings: &ChaosSettings) -> Result<Run, Error> {
+        let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
+        let faults = Everything {
+            percent: settings.fail_percent,
+            seed: settings.seed,
+            hold_ms: HOLD_MS,
+            huge_bytes: HUGE_BYTES,
+            ..Everything::default()
+        };
+        let calls_kept_max = (settings.leads as usize * CALLS_PER_LEAD).max(CALLS_KEPT_MIN);
+        let crm = Arc::new(Crm::open(&settings.program, faults.plan(), calls_kept_max).await?);
+        let to_node = Arc::new(ProxyClient::open(&settings.program, settings.cut_percent, settings.seed ^ 0x1A).await?);
+        let to_crm = Arc::new(ProxyClient::open(&settings.program, settings.cut_percent, settings.seed ^ 0x0C).await?);
+        to_crm.set_upstream(Some(crm.address)).await?;
+        let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&format!("http://{}", to_crm.address)))?;
+        let plan = TrafficSettings {
+            seed: settings.seed,
+            leads: settings.leads,
+            deliveries_per_second: DELIVERIES_PER_SECOND,
+            ..TrafficSettings::default()
+        };
+        let traffic = Arc::new(Traffic::plan(plan.clone()));
+        let prober = Prober::new(&leads.sender()?, &traffic);
+        let host = Host::open(settings, &leads, directory.path()).await?;
+        let (program, config) = (settings.program.clone(), leads.config.clone());
+        let deliveries = Arc::new(Deliveries::start(program, config, to_node.address, plan, traffic.clone()));
+        let (address, addresses) = watch::channel(None::<Address>);
+        let handles =
+            RunHandles { to_node, to_crm, crm, deliveries, progress: Arc::default(), address: Arc::new(address) };
+        Ok(Run { handles, host, prober, traffic, addresses, _directory: directory })
+    }
+}
+
+/// Reads what must not change any more: the node is killed first.
+async fn read_after_end(report: &mut ChaosReport, mut host: Host, handles: &RunHandles, traffic: &Traffic) {
+    host.kill_node().await;
+    let calls = report.read_crm(&handles.crm, traffic).await;
+    report.read_faults(handles).await;
+    report.inspect(&mut host, &calls).await;
+    host.clean_up().await.unwrap_or_else(|error| report.note(error.to_string()));
+}
+
+/// Runs the operator and shows progress until every job is done. Fails if a process of the run is gone.
+async fn watch_until_done(
+    handles: &RunHandles,
     operator: &mut AutoOperator,
     status: &StatusLine,
     started: Instant,
     (wanted, leads): (FaultCounts, u32),
 ) -> Result<(), Error> {
-    let Around { crm, deliveries, progress, .. } = around;
-    let counted = async {
+    let RunHandles { crm, deliveries, progress, .. } = handles;
+    let count = async {
         loop {
             progress.records.store(crm.truth().await?.object("Lead").records, Ordering::Relaxed);
-            tokio::time::sleep(LOOK_AT_CRM).await;
+            tokio::time::sleep(CRM_POLL_INTERVAL).await;
         }
     };
-    let looked = async {
+    let watch = async {
         let mut shown = started;
         loop {
-            let done = deliveries.complete() && progress.troubles_over.load(Ordering::Relaxed);
-            if operator.look(done).await {
+            let done = deliveries.complete() && progress.faults_over.load(Ordering::Relaxed);
+            if operator.poll(done).await {
                 return Ok(());
             }
             if let Some(error) = deliveries.failed() {
                 return Err(error);
             }
-            if shown.elapsed() >= SHOW {
+            if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
-                let cuts = around.to_node.cuts().await? + around.to_crm.cuts().await?;
-                status.show(&line(wanted, leads, around, operator, cuts, started.elapsed()));
+                // Asks the proxies for the counts that the line shows.
+                handles.to_node.cuts().await?;
+                handles.to_crm.cuts().await?;
+                status.show(&progress_line(handles, operator, started.elapsed(), (wanted, leads)));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     tokio::select! {
-        over = looked => over,
-        failed = counted => failed,
+        result = watch => result,
+        result = count => result,
     }
 }
 
-/// Short enough for one line of a terminal.
-fn line(
-    wanted: FaultCounts,
-    leads: u32,
-    around: &Around,
+/// The progress line; fits a terminal.
+fn progress_line(
+    handles: &RunHandles,
     operator: &AutoOperator,
-    cuts: u64,
     elapsed: Duration,
+    (wanted, leads): (FaultCounts, u32),
 ) -> String {
-    let Around { deliveries, progress, .. } = around;
+    let cuts = handles.to_node.cuts_known() + handles.to_crm.cuts_known();
+    let RunHandles { deliveries, progress, .. } = handles;
     let jobs = |state: &str| operator.jobs.get(state).copied().unwrap_or(0);
     let waiting = ["queued", "running", "retrying", "waiting"].map(jobs).iter().sum::<u64>();
-    let done = *progress.troubles();
+    let done = *progress.faults();
     format!(
         "{:>4} s  sent {:.0} %  in the CRM {}/{leads}  waiting {waiting}  dead {}  killed {}/{}  troubles {}/{}  cut {cuts}{}",
         elapsed.as_secs(),

@@ -1,5 +1,5 @@
-//! The person on duty: lets a destination go on that was paused, and replays what died of a fault that a person has to
-//! look at. Nothing else is ever mended by hand here.
+//! Automated operator: resumes paused destinations and replays dead letters whose cause needs an operator. It repairs
+//! nothing else.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,27 @@ use super::Address;
 use crate::{Api, Error};
 use sluice_server::operate::views::{PauseView, ReasonView, Status};
 
-/// Deaths that the CRM's faults explain and that no retry policy prevents: it sent a redirect, which is never followed; or
-/// it refused a token and the fresh one as well.
+/// Failure codes that the faults of the CRM explain and that no retry policy prevents: a redirect, which is never followed,
+/// and a rejected token whose replacement is rejected too.
 const EXPLAINED: [&str; 2] = ["http-302", "INVALID_SESSION_ID"];
 
 #[derive(Debug, Deserialize)]
-struct Acted {
+struct BulkResult {
     changed: u64,
 }
 
-/// What the person on duty saw and did.
+/// Automated operator, with counts of what it saw and did.
 #[derive(Debug)]
 pub(super) struct AutoOperator {
     addresses: watch::Receiver<Option<Address>>,
-    /// Jobs by state, at the last look.
+    /// Jobs by state, at the last poll.
     pub jobs: BTreeMap<String, u64>,
-    /// Events at the last look.
+    /// Events at the last poll.
     pub events: u64,
-    /// Jobs that died, by the code of their failure.
+    /// Dead jobs, by failure code.
     pub died: BTreeMap<String, u64>,
-    /// Jobs that were replayed.
     pub replayed: u64,
-    /// Pauses that were lifted.
+    /// Pauses that it ended.
     pub resumed: u64,
 }
 
@@ -45,16 +44,16 @@ impl AutoOperator {
         *self.addresses.borrow()
     }
 
-    /// Deaths that nothing explains.
+    /// Dead jobs with a failure code that no injected fault explains.
     pub fn unexplained(&self) -> impl Iterator<Item = (&str, u64)> {
         let unexplained = |(code, _): &(&String, &u64)| !EXPLAINED.contains(&code.as_str());
         self.died.iter().filter(unexplained).map(|(code, count)| (code.as_str(), *count))
     }
 
-    /// Looks and acts. Answers whether everything has come to an end; that can only be so once all is `sent`.
-    pub async fn look(&mut self, sent: bool) -> bool {
+    /// Polls the node and acts. Returns true once every job is done; `sent` says that all deliveries were accepted.
+    pub async fn poll(&mut self, sent: bool) -> bool {
         let Some(address) = self.address() else { return false };
-        // The node may be killed at any moment, so an error here says nothing.
+        // The node may be killed at any moment: errors are expected.
         self.act(Api(address), sent).await.unwrap_or(false)
     }
 
@@ -73,16 +72,16 @@ impl AutoOperator {
         if count("dead") == 0 {
             return Ok(true);
         }
-        // Only now that nothing moves any more, so that each death is counted once.
+        // Only when no job is live, so that each dead job is counted once.
         let reasons: Vec<ReasonView> = api.get("/api/v1/dead-letters/top?since=1d&limit=500").await?;
-        let order = json!({
+        let request = json!({
             "filter": { "states": ["dead"] },
-            "reason": "the CRM was at fault, and is asked again",
+            "reason": "fault injected by the chaos run",
             "actor": "chaos",
         });
-        let acted: Acted = serde_json::from_value(api.post("/api/v1/replays", &order).await?)
-            .map_err(|error| Error::Wrong(format!("the replay was answered something else: {error}")))?;
-        self.replayed += acted.changed;
+        let result: BulkResult = serde_json::from_value(api.post("/api/v1/replays", &request).await?)
+            .map_err(|error| Error::Failed(format!("unexpected response to the replay: {error}")))?;
+        self.replayed += result.changed;
         for reason in reasons {
             *self.died.entry(reason.code).or_default() += reason.count;
         }

@@ -1,4 +1,5 @@
-//! One more repeat of a lead, straight to the node: so that a full or slow disk is always met by a write, and so that it shows outside.
+//! Sends one more duplicate of a lead directly to the node, so that a full or frozen disk meets a write and the response
+//! shows it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,24 +11,24 @@ use sluice_simulator::traffic::Traffic;
 
 use crate::Sender;
 
-/// Longer than any disk stands still.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Timeout; longer than any freeze of the disk.
+const RESPONSE_MAX: Duration = Duration::from_secs(5);
 
-/// What the node said.
+/// Response of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knock {
-    /// There is no room to write the event down.
-    NoRoom,
-    /// Something else, or nothing.
+pub(super) enum ProbeResult {
+    /// 503 `disk-full`.
+    DiskFull,
+    /// Any other response, or none.
     Other,
 }
 
 #[derive(Debug, Deserialize)]
-struct Refusal {
+struct Problem {
     code: String,
 }
 
-/// Knows a lead that the node would take in.
+/// Holds a request that the node accepts.
 #[derive(Clone, Debug)]
 pub(super) struct Prober {
     request: Arc<[u8]>,
@@ -40,13 +41,13 @@ impl Prober {
         Prober { request: request.into() }
     }
 
-    pub async fn knock(self, intake: SocketAddr) -> Knock {
-        let asked = async {
+    pub async fn probe(self, intake: SocketAddr) -> ProbeResult {
+        let exchange = async {
             let mut connection = Connection::open(intake).await.ok()?;
-            let answer = connection.send(&self.request).await.ok()?;
-            let refusal: Refusal = serde_json::from_slice(answer.body).ok()?;
-            (answer.status == 503 && refusal.code == "disk-full").then_some(Knock::NoRoom)
+            let response = connection.send(&self.request).await.ok()?;
+            let problem: Problem = serde_json::from_slice(response.body).ok()?;
+            (response.status == 503 && problem.code == "disk-full").then_some(ProbeResult::DiskFull)
         };
-        tokio::time::timeout(ANSWER_MAX, asked).await.ok().flatten().unwrap_or(Knock::Other)
+        tokio::time::timeout(RESPONSE_MAX, exchange).await.ok().flatten().unwrap_or(ProbeResult::Other)
     }
 }

@@ -1,4 +1,4 @@
-//! The ways to the node and to the CRM, each through a proxy, and the look at the CRM's truth, which goes past it.
+//! Clients of the proxies in front of the node and the CRM, and of the CRM itself, which is read without a proxy.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,73 +8,73 @@ use sluice_simulator::FaultPlan;
 use sluice_simulator::salesforce::{Record, SeenCall, Truth};
 use tokio::sync::Mutex;
 
-use super::processes::{ChildProcess, CrmTask, Listening, ProxyOrder, ProxyReport, ProxyTask, Role};
+use super::processes::{ChildProcess, CrmTask, Listening, ProxyCommand, ProxyReport, ProxyTask, Role};
 use crate::{Api, Error};
 
-/// Rows of one page of the CRM's records and calls.
+/// Rows of one page of records or calls.
 const PAGE: usize = 10_000;
 
-/// A proxy in a process of its own.
+/// Client of a proxy process.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// Where it begins.
+pub(super) struct ProxyClient {
+    /// Where the proxy listens.
     pub address: SocketAddr,
-    part: Mutex<ChildProcess>,
+    process: Mutex<ChildProcess>,
     cuts: AtomicU64,
 }
 
-impl Way {
-    pub async fn open(program: &Path, cut_percent: f64, seed: u64) -> Result<Way, Error> {
-        let mut part = ChildProcess::start(program, &[], Role::Proxy, &ProxyTask { cut_percent, seed }).await?;
-        let Listening { address } = part.hear().await?;
-        Ok(Way { address, part: Mutex::new(part), cuts: AtomicU64::new(0) })
+impl ProxyClient {
+    pub async fn open(program: &Path, cut_percent: f64, seed: u64) -> Result<ProxyClient, Error> {
+        let mut process = ChildProcess::start(program, &[], Role::Proxy, &ProxyTask { cut_percent, seed }).await?;
+        let Listening { address } = process.receive().await?;
+        Ok(ProxyClient { address, process: Mutex::new(process), cuts: AtomicU64::new(0) })
     }
 
-    /// Where it leads from here on; nowhere, and nobody gets through.
-    pub async fn lead_to(&self, upstream: Option<SocketAddr>) -> Result<(), Error> {
-        self.order(ProxyOrder::LeadTo(upstream)).await
+    /// Sets the upstream address; with `None`, connections are refused.
+    pub async fn set_upstream(&self, upstream: Option<SocketAddr>) -> Result<(), Error> {
+        self.execute(ProxyCommand::SetUpstream(upstream)).await
     }
 
-    /// Connections that were cut midway.
+    /// Connections cut so far.
     pub async fn cuts(&self) -> Result<u64, Error> {
-        self.order(ProxyOrder::Count).await?;
+        self.execute(ProxyCommand::Count).await?;
         Ok(self.cuts_known())
     }
 
-    /// The same, as of the last time that it was asked.
+    /// Connections cut, as of the last report.
     pub fn cuts_known(&self) -> u64 {
         self.cuts.load(Ordering::Relaxed)
     }
 
-    async fn order(&self, order: ProxyOrder) -> Result<(), Error> {
-        let ProxyReport { cuts } = self.part.lock().await.ask(&order).await?;
+    async fn execute(&self, command: ProxyCommand) -> Result<(), Error> {
+        let ProxyReport { cuts } = self.process.lock().await.request(&command).await?;
         self.cuts.store(cuts, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// The simulated CRM in a process of its own.
+/// Client of the CRM process.
 #[derive(Debug)]
 pub(super) struct Crm {
     pub address: SocketAddr,
-    /// It lives as long as this.
-    _part: ChildProcess,
+    /// Ends on drop.
+    _process: ChildProcess,
 }
 
 impl Crm {
     pub async fn open(program: &Path, faults: FaultPlan, calls_kept_max: usize) -> Result<Crm, Error> {
-        let mut part = ChildProcess::start(program, &[], Role::Crm, &CrmTask { faults, calls_kept_max }).await?;
-        let Listening { address } = part.hear().await?;
-        Ok(Crm { address, _part: part })
+        let mut process = ChildProcess::start(program, &[], Role::Crm, &CrmTask { faults, calls_kept_max }).await?;
+        let Listening { address } = process.receive().await?;
+        Ok(Crm { address, _process: process })
     }
 
-    /// What really happened.
+    /// Counts of what the CRM received and applied.
     pub async fn truth(&self) -> Result<Truth, Error> {
-        let told = Api(self.address).get("/sim/truth").await;
-        told.map_err(|error| Error::Wrong(format!("the crm of the run does not answer: {error}")))
+        let truth = Api(self.address).get("/sim/truth").await;
+        truth.map_err(|error| Error::Failed(format!("the crm process does not respond: {error}")))
     }
 
-    /// Every lead that it holds.
+    /// Every lead in the CRM.
     pub async fn leads(&self) -> Result<Vec<Record>, Error> {
         let mut all: Vec<Record> = Vec::new();
         loop {
@@ -88,7 +88,7 @@ impl Crm {
         }
     }
 
-    /// Every call that reached it, as far as it remembers them.
+    /// Every call that the CRM received and still keeps.
     pub async fn calls(&self) -> Result<Vec<SeenCall>, Error> {
         let mut all: Vec<SeenCall> = Vec::new();
         loop {

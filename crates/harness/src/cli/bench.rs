@@ -1,11 +1,11 @@
-//! `sluice bench`: how fast a node is on this machine, against the machine's own limits.
+//! `sluice bench`: benchmarks of a node on this machine.
 
 use std::time::Duration;
 
 use sluice_server::cli::{CliError, Stop, exit, print};
 
 use crate::StatusLine;
-use crate::bench::{self, BenchSettings, NodeHost, What};
+use crate::bench::{self, BenchKind, BenchSettings, NodeHost};
 
 /// Measure a node on this machine against the machine's own limits
 #[derive(Debug, clap::Args)]
@@ -13,10 +13,10 @@ use crate::bench::{self, BenchSettings, NodeHost, What};
     after_help = "Every figure is a share of what a bare server and a bare ledger reach in the same run with the same client, \
 so that runs on different machines can be compared. The bare server and the node take turns, so that both have the same machine. Everything stays on loopback and in a temporary directory."
 )]
-pub struct Bench {
+pub struct BenchArgs {
     /// What to measure
-    #[arg(value_enum, default_value_t = What::All)]
-    what: What,
+    #[arg(id = "what", value_name = "WHAT", value_enum, default_value_t = BenchKind::All)]
+    kind: BenchKind,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -42,37 +42,37 @@ pub struct Bench {
 
 /// The bare server that a node is held against
 #[derive(Debug, clap::Args)]
-pub struct BenchBare {
+pub struct BenchBaselineArgs {
     /// The configuration whose senders it believes
     config: std::path::PathBuf,
 }
 
-impl BenchBare {
+impl BenchBaselineArgs {
     pub fn run(self) -> Result<(), CliError> {
-        bench::serve_bare(&self.config).map_err(|error| CliError::new(exit::UNAVAILABLE, error.to_string()))
+        bench::serve_baseline(&self.config).map_err(|error| CliError::new(exit::UNAVAILABLE, error.to_string()))
     }
 }
 
-impl Bench {
+impl BenchArgs {
     pub fn run(self) -> Result<(), CliError> {
         let failed =
             |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the bench failed: {error}"));
-        if self.what == What::Intake {
+        if self.kind == BenchKind::Intake {
             let measured = bench::intake(Duration::from_secs(self.seconds)).map_err(|error| failed(&error))?;
-            return self.tell(&measured, measured.all_reached());
+            return self.print(&measured, measured.all_reached());
         }
-        let home = if self.in_process {
-            NodeHost::Here
+        let host = if self.in_process {
+            NodeHost::InProcess
         } else {
             NodeHost::Process(std::env::current_exe().map_err(|error| failed(&error))?)
         };
         let settings = BenchSettings {
-            what: self.what,
+            kind: self.kind,
             time: Duration::from_secs(self.seconds),
             connections: usize::from(self.connections),
             body_bytes: self.body as usize,
             keys: self.keys,
-            home,
+            host,
         };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
@@ -84,14 +84,14 @@ impl Bench {
                 () = stop.asked() => Err(CliError::new(exit::UNAVAILABLE, "the bench was stopped")),
             }
         });
-        // With all that it has written. A measurement of the bare disk cannot be broken off, and is not waited for.
+        // Removes its files. A running measurement of the disk cannot be cancelled and is not awaited.
         drop(running);
         runtime.shutdown_background();
         let report = report?;
-        self.tell(&report, report.all_reached())
+        self.print(&report, report.all_reached())
     }
 
-    fn tell(&self, report: &(impl serde::Serialize + std::fmt::Display), reached: bool) -> Result<(), CliError> {
+    fn print(&self, report: &(impl serde::Serialize + std::fmt::Display), reached: bool) -> Result<(), CliError> {
         if self.json {
             print::json(report)?;
         } else {

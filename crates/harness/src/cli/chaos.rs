@@ -1,4 +1,4 @@
-//! `sluice chaos`: proves on this machine that nothing is lost and nothing is doubled.
+//! `sluice chaos`: a chaos run on this machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ disk that stands still needs root and a loop device. The report says which it wa
 Ends with code 0 only if every lead has exactly one record, every attempt is accounted for, and the ledger is whole and balances.\n\n\
 Examples:\n  sluice chaos\n  sluice chaos --kills 500 --leads 5000 --time-limit 1h"
 )]
-pub struct Chaos {
+pub struct ChaosArgs {
     /// Different leads; each is sent one to five times
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     leads: u32,
@@ -68,14 +68,14 @@ pub struct Chaos {
     json: bool,
 }
 
-impl Chaos {
+impl ChaosArgs {
     pub fn run(self) -> Result<(), CliError> {
         let failed =
             |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the run failed: {error}"));
         let settings = ChaosSettings {
             program: std::env::current_exe().map_err(|error| failed(&error))?,
             leads: self.leads,
-            troubles: FaultCounts {
+            faults: FaultCounts {
                 kills: self.kills,
                 stops: self.stops.unwrap_or(self.kills / 2),
                 disk_failures: self.disk_failures.unwrap_or(self.kills / 10),
@@ -91,33 +91,33 @@ impl Chaos {
             seed: self.seed.unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64 % 1_000_000),
             time_max: self.time_limit,
         };
-        let books = runtime()?.block_on(async {
+        let report = runtime()?.block_on(async {
             let mut stop = Stop::listen()?;
             chaos::run(settings, StatusLine::new(), stop.asked()).await.map_err(|error| failed(&error))
         })?;
         if self.json {
-            let text = serde_json::to_string_pretty(&books).map_err(|error| failed(&error))?;
+            let text = serde_json::to_string_pretty(&report).map_err(|error| failed(&error))?;
             anstream::println!("{text}");
         } else {
-            anstream::print!("{books}");
+            anstream::print!("{report}");
         }
-        if books.balanced() { Ok(()) } else { Err(CliError::new(exit::NO, "the books do not balance")) }
+        if report.balanced() { Ok(()) } else { Err(CliError::new(exit::NO, "the books do not balance")) }
     }
 }
 
 /// A part of a chaos run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Started by `sluice chaos`, which talks to it in lines of JSON; of no use by itself.")]
-pub struct ChaosPart {
+pub struct ChaosPartArgs {
     /// Which one
     #[arg(value_enum)]
     role: Role,
 }
 
-impl ChaosPart {
+impl ChaosPartArgs {
     pub fn run(self) -> Result<(), CliError> {
-        let played = runtime()?.block_on(processes::play(self.role));
-        played.map_err(|error| CliError::new(exit::UNAVAILABLE, error.to_string()))
+        let result = runtime()?.block_on(processes::run(self.role));
+        result.map_err(|error| CliError::new(exit::UNAVAILABLE, error.to_string()))
     }
 }
 
@@ -126,7 +126,7 @@ impl ChaosPart {
 #[command(
     after_help = "Started by `sluice chaos`: a node whose wall clock is set through a file; of no use by itself."
 )]
-pub struct ChaosNode {
+pub struct ChaosNodeArgs {
     /// The file that holds the offset of the wall clock, in milliseconds
     #[arg(long)]
     clock_offset_file: PathBuf,
@@ -134,7 +134,7 @@ pub struct ChaosNode {
     up: Up,
 }
 
-impl ChaosNode {
+impl ChaosNodeArgs {
     pub fn run(self) -> Result<(), CliError> {
         self.up.run_with_clock(shifted_clock(self.clock_offset_file))
     }

@@ -1,16 +1,16 @@
-//! `sluice demo`: see it work in half a minute, without anything to set up.
+//! `sluice demo`: a node with senders and a failing CRM, without any setup.
 
 use std::time::Duration;
 
 use sluice_server::cli::{CliError, Stop, exit};
 
 use crate::StatusLine;
-use crate::demo::{Demo as Stage, DemoSettings, Places};
+use crate::demo::{Addresses, Demo as RunningDemo, DemoSettings};
 
 /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Everything runs in this process, on loopback, with a temporary ledger. Stop it with Ctrl-C.")]
-pub struct Demo {
+pub struct DemoArgs {
     /// Stop the senders after this time; until Ctrl-C when left out
     #[arg(long = "for", value_name = "TIME", value_parser = sluice_server::cli::duration)]
     time: Option<Duration>,
@@ -25,7 +25,7 @@ pub struct Demo {
     seed: u64,
 }
 
-impl Demo {
+impl DemoArgs {
     pub fn run(self) -> Result<(), CliError> {
         let failed =
             |error: &dyn std::fmt::Display| CliError::new(exit::UNAVAILABLE, format!("the demo failed: {error}"));
@@ -34,8 +34,8 @@ impl Demo {
         let settings =
             DemoSettings { leads_per_second: self.rate, fail_percent: f64::from(self.fail), seed: self.seed };
         runtime.block_on(async {
-            let demo = Stage::start(settings).await.map_err(|error| failed(&error))?;
-            let Places { intake, admin, crm } = &demo.places;
+            let demo = RunningDemo::start(settings).await.map_err(|error| failed(&error))?;
+            let Addresses { intake, admin, crm } = &demo.addresses;
             anstream::println!(
                 "Web forms send leads to   {intake}/in/website (each lead one to five times, out of order, in bursts)\n\
                  A CRM that fails on {}% of calls is at   {crm} (look at {crm}/sim/truth)\n\
@@ -56,11 +56,11 @@ impl Demo {
                 }
             };
             let status = StatusLine::new();
-            let verdict =
-                demo.run(end, |tally| status.show(&tally.to_string())).await.map_err(|error| failed(&error))?;
+            let result =
+                demo.run(end, |counts| status.show(&counts.to_string())).await.map_err(|error| failed(&error))?;
             status.clear();
-            anstream::println!("\n{verdict}");
-            if verdict.problems.is_empty() {
+            anstream::println!("\n{result}");
+            if result.problems.is_empty() {
                 Ok(())
             } else {
                 Err(CliError::new(exit::NO, "not every lead is in the CRM exactly once"))

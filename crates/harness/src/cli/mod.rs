@@ -15,7 +15,7 @@ use sluice_server::cli::CliError;
 #[derive(Debug, Subcommand)]
 pub enum SimulatorCommand {
     /// Run a simulated Salesforce that fails on order and counts what really happened
-    Sim(sim::Sim),
+    Sim(sim::SimArgs),
 }
 
 impl SimulatorCommand {
@@ -28,25 +28,25 @@ impl SimulatorCommand {
 #[derive(Debug, Subcommand)]
 pub enum TrialCommand {
     /// Measure a node on this machine against the machine's own limits
-    Bench(bench::Bench),
+    Bench(bench::BenchArgs),
     /// The bare server of a bench
-    #[command(name = crate::bench::BARE_COMMAND, hide = true)]
-    BenchBare(bench::BenchBare),
+    #[command(name = crate::bench::BASELINE_COMMAND, hide = true)]
+    BenchBaseline(bench::BenchBaselineArgs),
     /// Kill a node again and again under load and faults, then check that the books balance
-    Chaos(chaos::Chaos),
+    Chaos(chaos::ChaosArgs),
     /// A part of a chaos run
     #[command(name = crate::chaos::processes::COMMAND, hide = true)]
-    ChaosPart(chaos::ChaosPart),
+    ChaosPart(chaos::ChaosPartArgs),
     /// A node of a chaos run
     #[command(name = crate::chaos::NODE_COMMAND, hide = true)]
-    ChaosNode(chaos::ChaosNode),
+    ChaosNode(chaos::ChaosNodeArgs),
 }
 
 impl TrialCommand {
     pub fn run(self) -> Result<(), CliError> {
         match self {
             TrialCommand::Bench(command) => command.run(),
-            TrialCommand::BenchBare(command) => command.run(),
+            TrialCommand::BenchBaseline(command) => command.run(),
             TrialCommand::Chaos(command) => command.run(),
             TrialCommand::ChaosPart(command) => command.run(),
             TrialCommand::ChaosNode(command) => command.run(),
@@ -57,9 +57,9 @@ impl TrialCommand {
 #[derive(Debug, Subcommand)]
 pub enum SimulationCommand {
     /// Run the engine against simulated senders, destinations, operators, disks and crashes
-    Simulate(simulate::Simulate),
+    Simulate(simulate::SimulateArgs),
     /// Watch a node at work: senders that repeat themselves, and a CRM that keeps failing
-    Demo(demo::Demo),
+    Demo(demo::DemoArgs),
 }
 
 impl SimulationCommand {

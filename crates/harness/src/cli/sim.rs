@@ -1,4 +1,4 @@
-//! `sluice sim`: the CRM that misbehaves, on its own.
+//! `sluice sim`: the simulated CRM.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use sluice_server::cli::{CliError, Stop, duration, exit, pairs, runtime};
 use sluice_simulator::faults::{Everything, Millis};
 use sluice_simulator::{FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings};
 
-/// How often it looks whether something has changed that is worth a line.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Interval between two checks for changed counts.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Run a simulated Salesforce that fails on order and counts what really happened
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "\"doubled\" counts external ids under which more than one record was created: what must stay 0.\n\
-More figures: GET /sim/truth. A fault plan is the JSON that GET /sim/faults answers.\n\n\
+More counts: GET /sim/truth. A fault plan is the JSON that GET /sim/faults answers.\n\n\
 Examples:\n  sluice sim\n  sluice sim --fail 30 --latency 50ms\n  sluice sim --faults faults.json --sink 127.0.0.1:8091"
 )]
-pub struct Sim {
+pub struct SimArgs {
     /// Where the simulated Salesforce listens; port 0 lets the system choose
     #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -47,10 +47,10 @@ pub struct Sim {
 
 fn percent(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "write a number from 0 to 100".to_owned())?;
-    if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("it must lie between 0 and 100".to_owned()) }
+    if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("it must be between 0 and 100".to_owned()) }
 }
 
-impl Sim {
+impl SimArgs {
     pub fn run(self) -> Result<(), CliError> {
         let plan = self.plan()?;
         let started = |error: std::io::Error, address: SocketAddr| {
@@ -77,10 +77,10 @@ impl Sim {
             false => self.greeting(&org, sink.as_ref(), &client_id, &client_secret),
         };
         let watched = runtime()?.block_on(self.watch(&org, sink.as_ref(), &greeting));
-        let figures = Figures::of(&org, sink.as_ref());
+        let counts = Counts::of(&org, sink.as_ref());
         match watched {
-            Ok(()) if self.json => print::print(&json!({ "totals": figures.to_json() }).to_string()),
-            Ok(()) => print::print(&format!("\nIn all: {}", figures.told())),
+            Ok(()) if self.json => print::print(&json!({ "totals": counts.to_json() }).to_string()),
+            Ok(()) => print::print(&format!("\nIn all: {}", counts.render())),
             failed => failed,
         }
     }
@@ -123,20 +123,20 @@ impl Sim {
         )
     }
 
-    /// Says hello, then a line whenever something has changed, until told to stop. Whoever reads the greeting may stop it
-    /// at once, so signals are heard before.
+    /// Prints the greeting, then a line whenever the counts have changed, until a stop signal. Signals are handled before the
+    /// greeting, since a reader of it may stop the process at once.
     async fn watch(&self, org: &Salesforce, sink: Option<&Sink>, greeting: &str) -> Result<(), CliError> {
         let mut stop = Stop::listen()?;
         print::print(greeting)?;
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        let mut before = Figures::of(org, sink);
+        let mut look = tokio::time::interval(POLL_INTERVAL);
+        let mut before = Counts::of(org, sink);
         loop {
             tokio::select! {
                 () = stop.asked() => return Ok(()),
                 _ = look.tick() => {
-                    let now = Figures::of(org, sink);
+                    let now = Counts::of(org, sink);
                     if now != before {
-                        print::print(&if self.json { now.to_json().to_string() } else { now.told() })?;
+                        print::print(&if self.json { now.to_json().to_string() } else { now.render() })?;
                         before = now;
                     }
                 }
@@ -145,9 +145,9 @@ impl Sim {
     }
 }
 
-/// What is worth a line.
+/// Counts of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Figures {
+struct Counts {
     calls: u64,
     records: u64,
     created: u64,
@@ -157,12 +157,12 @@ struct Figures {
     sink: Option<(u64, u64)>,
 }
 
-impl Figures {
-    fn of(org: &Salesforce, sink: Option<&Sink>) -> Figures {
+impl Counts {
+    fn of(org: &Salesforce, sink: Option<&Sink>) -> Counts {
         let truth = org.truth();
         let sum =
             |figure: fn(&sluice_simulator::salesforce::ObjectTruth) -> u64| truth.objects.values().map(figure).sum();
-        Figures {
+        Counts {
             calls: truth.calls.received,
             records: sum(|object| object.records),
             created: sum(|object| object.created),
@@ -174,7 +174,7 @@ impl Figures {
     }
 
     fn to_json(self) -> Value {
-        let mut figures = json!({
+        let mut counts = json!({
             "calls": self.calls,
             "records": self.records,
             "created": self.created,
@@ -182,13 +182,13 @@ impl Figures {
             "doubled": self.doubled,
             "faults": self.faults,
         });
-        if let (Some((requests, doubled)), Value::Object(members)) = (self.sink, &mut figures) {
+        if let (Some((requests, doubled)), Value::Object(members)) = (self.sink, &mut counts) {
             members.insert("sink".to_owned(), json!({ "requests": requests, "doubled": doubled }));
         }
-        figures
+        counts
     }
 
-    fn told(self) -> String {
+    fn render(self) -> String {
         let mut text = format!(
             "{}: {} created, {} updated, {} doubled; {}, {}",
             plural(self.records, "record"),

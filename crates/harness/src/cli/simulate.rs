@@ -1,4 +1,4 @@
-//! `sluice simulate`: the engine under years of bad weather, from a seed.
+//! `sluice simulate`: the engine against simulated faults, from a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,7 +19,7 @@ with exit code 1, the one command that shows it again, and the steps that led to
 a fault or a transition that was never reached is a failure too.\n\n\
 Examples:\n  sluice simulate --seeds 1000 --events 2000\n  sluice simulate --seed 42 --trace\n  sluice simulate --profile crashes --json"
 )]
-pub struct Simulate {
+pub struct SimulateArgs {
     /// The first seed
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -59,9 +59,9 @@ fn profiles() -> impl TypedValueParser<Value = Profile> {
         .map(|word| Profile::ALL.into_iter().find(|profile| profile.as_str() == word).unwrap_or_default())
 }
 
-impl Simulate {
+impl SimulateArgs {
     pub fn run(self) -> Result<(), CliError> {
-        let Simulate { seed, seeds, events, profile, .. } = self;
+        let SimulateArgs { seed, seeds, events, profile, .. } = self;
         if self.trace {
             let steps = trace(Options { seed, events, profile });
             return steps.iter().try_for_each(|step| print::print(step));
@@ -72,37 +72,37 @@ impl Simulate {
         let shown = AtomicU64::new(0);
         let every = (u64::from(events) * seeds / 10).max(1_000_000);
         let campaign = Campaign { seed, seeds, events, profile, threads };
-        let said = |done: u64| {
+        let progress = |done: u64| {
             if !self.json && done / every > shown.fetch_max(done / every, Ordering::Relaxed) {
                 anstream::eprintln!("  {}", plural(done, "event"));
             }
         };
         let totals = match self.store {
-            StoreKind::Memory => campaign.run_each(run, said),
-            StoreKind::Sqlite => campaign.run_each(|options| run_beside(options, scratch()), said),
+            StoreKind::Memory => campaign.run_each(run, progress),
+            StoreKind::Sqlite => campaign.run_each(|options| run_beside(options, scratch()), progress),
         };
-        // By the time that the cores really worked for this: others may share them.
-        let core_seconds = busy_seconds().unwrap_or(started.elapsed().as_secs_f64() * threads as f64);
+        // CPU time of this process, since other processes may share the cores.
+        let core_seconds = cpu_seconds().unwrap_or(started.elapsed().as_secs_f64() * threads as f64);
         let per_minute = totals.events as f64 * 60.0 / core_seconds.max(0.001);
         if self.json {
             print::json(&totals)?;
         } else {
-            tell(&totals, per_minute)?;
+            print_totals(&totals, per_minute)?;
         }
         if totals.is_good() { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 }
 
-/// How long this process has kept cores busy, if the system says so.
-fn busy_seconds() -> Option<f64> {
+/// CPU time of this process; `None` without `/proc`.
+fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may hold anything: field 14 and 15 of all, in hundredths of a second.
+    // The process name may contain spaces, so fields are counted after it: utime and stime (14 and 15), in 1/100 s.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / 100.0)
 }
 
-fn tell(totals: &Totals, per_minute: f64) -> Result<(), CliError> {
+fn print_totals(totals: &Totals, per_minute: f64) -> Result<(), CliError> {
     print::print(&heading("Reached"))?;
     print::print(totals.coverage.to_string().trim_end())?;
     print::print(&format!(
@@ -124,11 +124,14 @@ fn tell(totals: &Totals, per_minute: f64) -> Result<(), CliError> {
     }
     let per_minute = grouped(per_minute as u64);
     print::print(&format!("{per_minute} events a minute for each core; hash {:016x}", totals.hash))?;
-    if let Some(broken) = &totals.violation {
+    if let Some(violation) = &totals.violation {
         print::print(&format!("\n{}", heading("Broken")))?;
-        print::print(&format!("{}\n{} ({}, at {} ms)\n", broken.invariant, broken.detail, broken.about, broken.at_ms))?;
-        broken.trace.iter().try_for_each(|step| print::print(&format!("  {step}")))?;
-        return print::print(&format!("\nAgain: {}", broken.reproduce));
+        print::print(&format!(
+            "{}\n{} ({}, at {} ms)\n",
+            violation.invariant, violation.detail, violation.about, violation.at_ms
+        ))?;
+        violation.trace.iter().try_for_each(|step| print::print(&format!("  {step}")))?;
+        return print::print(&format!("\nAgain: {}", violation.reproduce));
     }
     match totals.missing.as_slice() {
         [] => print::print("Nothing broke."),

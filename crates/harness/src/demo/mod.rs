@@ -1,13 +1,13 @@
-//! Demo: the whole of it in one process: senders, a node, and a CRM that misbehaves.
+//! Demo: senders, a node and a failing CRM in one process.
 //!
-//! In: how long, how fast, how bad; a seed.
-//! Out: a line each second, and a verdict.
+//! In: duration, rate, share of failing calls; a seed.
+//! Out: a progress line each second, and a result.
 //! Touches: a temporary directory; listeners on loopback.
-//! Never: anything that outlives it.
-//! If the process dies here: the temporary directory stays behind; nothing else.
+//! Never: leaves a process behind.
+//! If the process dies here: only the temporary directory is left.
 
+mod counts;
 mod senders;
-mod tally;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,48 +18,43 @@ use sluice_simulator::{Salesforce, SalesforceSettings};
 use tokio::sync::watch;
 
 use crate::{Error, Leads, LeadsTo};
+pub use counts::{DemoCounts, DemoResult};
 use senders::Senders;
 use sluice_server::run::Node;
-pub use tally::{DemoCounts, Verdict};
 
-/// How long the CRM holds what it lets time out: longer than the node waits.
+/// Delay of calls that the CRM lets time out, in ms: longer than the timeout of the node.
 const HOLD_MS: u64 = 800;
 const HUGE_BYTES: u64 = 1 << 20;
-/// How long what waits may take once the senders have stopped.
+/// Time for waiting jobs after the senders have stopped.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two looks while it drains.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long attempts may take to end when the node stops.
+/// Interval between two polls while jobs drain.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Shutdown timeout of the node.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// What to show.
 #[derive(Clone, Copy, Debug)]
 pub struct DemoSettings {
-    /// New leads a second; each is sent one to five times.
+    /// New leads per second; each is sent one to five times.
     pub leads_per_second: u32,
-    /// The share of calls that the CRM lets fail, in percent.
+    /// Share of calls that the CRM fails, in percent.
     pub fail_percent: f64,
-    /// Decides every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// Where things are, for whoever wants to look.
+/// URLs of the parts of the demo.
 #[derive(Clone, Debug)]
-pub struct Places {
-    /// Where senders come in.
+pub struct Addresses {
     pub intake: String,
-    /// Where operators come in.
     pub admin: String,
-    /// The CRM.
     pub crm: String,
 }
 
-/// A demo under way.
+/// A running demo.
 #[derive(Debug)]
 pub struct Demo {
-    /// Where things are.
-    pub places: Places,
+    pub addresses: Addresses,
     node: Node,
     crm: Salesforce,
     senders: Arc<Senders>,
@@ -70,7 +65,6 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Starts all of it.
     pub async fn start(settings: DemoSettings) -> Result<Demo, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
         let faults = Everything {
@@ -87,21 +81,25 @@ impl Demo {
         let senders = Arc::new(Senders::new(settings, leads.sender()?, node.intake));
         let stop = watch::Sender::new(false);
         let sending = tokio::spawn(senders.clone().run(stop.subscribe()));
-        let places = Places {
+        let addresses = Addresses {
             intake: format!("http://{}", node.intake),
             admin: format!("http://{}", node.admin),
             crm: crm.url(),
         };
-        Ok(Demo { places, node, crm, senders, stop, sending, started: Instant::now(), _directory: directory })
+        Ok(Demo { addresses, node, crm, senders, stop, sending, started: Instant::now(), _directory: directory })
     }
 
-    /// Shows a line each second until `end`, lets everything drain, and gives the verdict.
-    pub async fn run(self, end: impl Future<Output = ()>, mut show: impl FnMut(&DemoCounts)) -> Result<Verdict, Error> {
+    /// Shows progress each second until `end`, waits for the jobs to drain, and returns the result.
+    pub async fn run(
+        self,
+        end: impl Future<Output = ()>,
+        mut show: impl FnMut(&DemoCounts),
+    ) -> Result<DemoResult, Error> {
         let mut end = std::pin::pin!(end);
         let mut seconds = tokio::time::interval_at(tokio::time::Instant::now() + SECOND, SECOND);
         loop {
             tokio::select! {
-                _ = seconds.tick() => show(&self.look().await?),
+                _ = seconds.tick() => show(&self.poll().await?),
                 () = &mut end => break,
             }
         }
@@ -109,31 +107,31 @@ impl Demo {
         let stopped = Instant::now();
         let mut shown = Instant::now();
         let last = loop {
-            let tally = self.look().await?;
+            let counts = self.poll().await?;
             let sent = self.sending.is_finished();
-            if (sent && tally.waiting == 0 && !self.revive(&tally).await?) || stopped.elapsed() > DRAIN_MAX {
-                break tally;
+            if (sent && counts.waiting == 0 && !self.replay_dead(&counts).await?) || stopped.elapsed() > DRAIN_MAX {
+                break counts;
             }
             if shown.elapsed() >= SECOND {
                 shown = Instant::now();
-                show(&tally);
+                show(&counts);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         };
         self.sending.abort();
         self.node.stop(STOP_MAX).await;
-        Ok(Verdict::of(last))
+        Ok(DemoResult::of(last))
     }
 
-    /// Where it stands. A pause after two refused tokens is lifted, as a person on duty would.
-    async fn look(&self) -> Result<DemoCounts, Error> {
+    /// Reads the counts. Resumes the destination if it was paused after two rejected tokens, as an operator would.
+    async fn poll(&self) -> Result<DemoCounts, Error> {
         let operator = &self.node.operator;
-        let wrong = |error: sluice_server::operate::OperateError| Error::Wrong(error.to_string());
-        for pause in operator.pauses().await.map_err(wrong)? {
-            operator.resume(&pause.target, "demo").await.map_err(wrong)?;
+        let failed = |error: sluice_server::operate::OperateError| Error::Failed(error.to_string());
+        for pause in operator.pauses().await.map_err(failed)? {
+            operator.resume(&pause.target, "demo").await.map_err(failed)?;
         }
-        let status = operator.status().await.map_err(wrong)?;
-        let sources = operator.sources().await.map_err(wrong)?;
+        let status = operator.status().await.map_err(failed)?;
+        let sources = operator.sources().await.map_err(failed)?;
         let truth = self.crm.truth();
         let lead = truth.object("Lead");
         let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
@@ -154,22 +152,22 @@ impl Demo {
         })
     }
 
-    /// Replays what died of a fault that no retry cures, as a person on duty would. Answers whether there was any.
-    async fn revive(&self, tally: &DemoCounts) -> Result<bool, Error> {
+    /// Replays dead letters, as an operator would. Returns true if there were any.
+    async fn replay_dead(&self, counts: &DemoCounts) -> Result<bool, Error> {
         use sluice_domain::job::JobState;
         use sluice_server::operate::{ReplayRequest, Selection};
-        if tally.dead == 0 {
+        if counts.dead == 0 {
             return Ok(false);
         }
         let filter = sluice_ledger::JobFilter { states: vec![JobState::Dead], ..Default::default() };
-        let order = ReplayRequest {
+        let request = ReplayRequest {
             selection: Selection { filter: Some(filter), ..Selection::default() },
-            reason: "the CRM was at fault, and is asked again".to_owned(),
+            reason: "fault injected by the demo".to_owned(),
             actor: "demo".to_owned(),
             ..ReplayRequest::default()
         };
-        let acted = self.node.operator.replay(order).await.map_err(|error| Error::Wrong(error.to_string()))?;
-        self.senders.replayed.fetch_add(acted.changed, Ordering::Relaxed);
-        Ok(acted.changed > 0)
+        let result = self.node.operator.replay(request).await.map_err(|error| Error::Failed(error.to_string()))?;
+        self.senders.replayed.fetch_add(result.changed, Ordering::Relaxed);
+        Ok(result.changed > 0)
     }
 }

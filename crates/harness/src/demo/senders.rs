@@ -1,4 +1,4 @@
-//! Senders that repeat, reorder and burst, for as long as they are let.
+//! Senders that repeat and reorder requests and send bursts, until they are stopped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,26 +14,25 @@ use tokio::time::Instant;
 use super::DemoSettings;
 use crate::Sender;
 
-/// Senders at once.
+/// Concurrent senders.
 const SENDERS: usize = 16;
-/// Leads of one plan; plans follow each other without end.
+/// Leads per plan; a new plan follows each.
 const PLAN_LEADS: u32 = 2_000;
-/// How often a lead is sent, on average, between once and five times.
+/// Mean deliveries per lead, of one to five.
 const DELIVERIES_MEAN: u32 = 3;
-/// How long a sender waits before it sends again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Delay before a repeated request.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The senders, and what they did.
+/// The senders and their counts.
 #[derive(Debug)]
 pub(super) struct Senders {
     settings: DemoSettings,
     sender: Sender,
     target: SocketAddr,
-    /// Different leads that were sent at least once.
+    /// Distinct leads sent.
     pub leads: AtomicU64,
-    /// Requests.
     pub requests: AtomicU64,
-    /// Jobs that were replayed; counted here since it is shown with the rest.
+    /// Replayed jobs; kept here with the other counts.
     pub replayed: AtomicU64,
 }
 
@@ -43,14 +42,14 @@ impl Senders {
         Senders { settings, sender, target, leads: count(), requests: count(), replayed: count() }
     }
 
-    /// Sends plan after plan. What was begun when told to stop is still answered.
+    /// Sends plan after plan until `stop`; requests in flight are completed.
     pub async fn run(self: Arc<Self>, stop: watch::Receiver<bool>) {
         for plan in 0u64.. {
             if *stop.borrow() {
                 return;
             }
             let traffic = Arc::new(Traffic::plan(TrafficSettings {
-                // Another seed makes other leads: no plan repeats those of an earlier one.
+                // A new seed per plan: no plan repeats the leads of another.
                 seed: self.settings.seed.wrapping_add(plan),
                 leads: PLAN_LEADS,
                 deliveries_per_second: self.settings.leads_per_second.saturating_mul(DELIVERIES_MEAN).max(1),
@@ -85,12 +84,12 @@ impl Senders {
             request.clear();
             self.sender.write(&traffic.body(delivery.lead), &mut request);
             while !self.post(&mut connection, &request).await {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 
-    /// One request. Answers whether it was answered with a yes.
+    /// Sends one request. Returns true if it was accepted.
     async fn post(&self, connection: &mut Option<Connection>, request: &[u8]) -> bool {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let open = match connection.take() {
@@ -99,8 +98,8 @@ impl Senders {
         };
         let Ok(mut open) = open else { return false };
         match open.send(request).await {
-            Ok(answer) => {
-                let (status, closes) = (answer.status, answer.closes);
+            Ok(response) => {
+                let (status, closes) = (response.status, response.closes);
                 *connection = (!closes).then_some(open);
                 (200..300).contains(&status)
             }

@@ -11,9 +11,10 @@ use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
-use super::{EventRow, JobRow, Store};
+use super::lanes::LanePlace;
+use super::{DAY_MS, EventRow, JobRow, Store};
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
-use crate::record::{ClashPolicy, EventSeq, JobRecord, NewEvent, Quarantine, VariantRecord, Variants};
+use crate::record::{ClashPolicy, EventSeq, JobRecord, NewEvent, Quarantine, SourceDayCounts, VariantRecord, Variants};
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
 const VARIANTS_MAX: usize = 8;
@@ -29,7 +30,12 @@ enum Claim {
 }
 
 impl Store {
-    pub(super) fn accept(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
+    /// Accepts an event at a time of the wall clock.
+    pub fn accept(&mut self, now: Time, event: NewEvent) -> Acceptance {
+        self.accept_boxed(now, Box::new(event))
+    }
+
+    fn accept_boxed(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
         self.window = self.window.max(event.content_window.unwrap_or(Duration::ZERO));
         let (expired, generation) = match self.claim(now, event.key, &event) {
             Claim::Owned(owner) => return self.repeat(now, event, owner, MatchedBy::Key),
@@ -37,7 +43,7 @@ impl Store {
         };
         for near in &event.adjacent_keys {
             if let Claim::Owned(owner) = self.claim(now, *near, &event) {
-                return self.repeat(now, event, owner, MatchedBy::NearKey);
+                return self.repeat(now, event, owner, MatchedBy::AdjacentKey);
             }
         }
         if let Some(owner) = self.same_content(&event) {
@@ -50,29 +56,33 @@ impl Store {
         self.take_in(now, event, generation, None, quarantine)
     }
 
+    fn source_day(&mut self, now: Time, event: &NewEvent) -> &mut SourceDayCounts {
+        self.source_days.entry((now.0.div_euclid(DAY_MS), event.source.clone())).or_default()
+    }
+
     fn claim(&self, now: Time, key: KeyDigest, event: &NewEvent) -> Claim {
-        let newest = self.owners.get(&key.0).and_then(|ords| ords.last()).and_then(|ord| self.events.get(ord));
+        let newest = self.owners.get(&key.0).and_then(|seqs| seqs.last()).and_then(|seq| self.events.get(seq));
         match newest {
             None => Claim::Free { expired: None, generation: 0 },
             Some(owner) if owner.new.expires_at <= event.received_at => Claim::Free {
-                expired: Some(owner.ord),
+                expired: Some(owner.seq),
                 generation: owner.generation + u32::from(!Mutant::GenerationReused.is_on()),
             },
             // Somebody who looks before the commit does not see what the commit itself brings.
             Some(owner) if Mutant::DedupAfterEnqueue.is_on() && owner.persisted_at == now => {
                 Claim::Free { expired: None, generation: owner.generation }
             }
-            Some(owner) => Claim::Owned(owner.ord),
+            Some(owner) => Claim::Owned(owner.seq),
         }
     }
 
     /// The event of this flow that said the same a moment ago, under another key.
     fn same_content(&self, event: &NewEvent) -> Option<EventSeq> {
         let window = event.content_window?;
-        let ord = self.contents.get(&(event.flow.clone(), event.fingerprint))?;
-        let owner = self.events.get(ord)?;
+        let seq = self.contents.get(&(event.flow.clone(), event.fingerprint))?;
+        let owner = self.events.get(seq)?;
         let is_near = event.received_at.since(owner.new.received_at) <= window;
-        (owner.new.key != event.key && is_near).then_some(*ord)
+        (owner.new.key != event.key && is_near).then_some(*seq)
     }
 
     /// The key has an owner. That decides, unless it says something else.
@@ -84,7 +94,7 @@ impl Store {
             return self.duplicate(now, &event, owner, by);
         }
         if event.clash == ClashPolicy::Drop {
-            self.tally(now, &event).clashes += 1;
+            self.source_day(now, &event).clashes += 1;
             self.keep_variant(&event, owner, None);
             let mut answer = self.duplicate(now, &event, owner, by);
             if let Acceptance::Duplicate(duplicate) = &mut answer {
@@ -107,8 +117,8 @@ impl Store {
         if let Some(same) = self.same_content(&event) {
             return self.duplicate(now, &event, same, MatchedBy::Content);
         }
-        self.tally(now, &event).clashes += 1;
-        self.keep_variant(&event, owner, Some(self.last_ord + 1));
+        self.source_day(now, &event).clashes += 1;
+        self.keep_variant(&event, owner, Some(self.last_seq + 1));
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(first_id));
         let quarantine = event.quarantine.clone().or(clash);
         event.key = key;
@@ -125,9 +135,9 @@ impl Store {
             clash: false,
             jobs: first.job_ids().filter_map(|id| self.jobs.get(&id)).map(|job| job.record.clone()).collect(),
         };
-        let tally = self.tally(now, event);
-        tally.duplicates += 1;
-        tally.by_content += u64::from(by == MatchedBy::Content);
+        let counts = self.source_day(now, event);
+        counts.duplicates += 1;
+        counts.by_content += u64::from(by == MatchedBy::Content);
         Acceptance::Duplicate(duplicate)
     }
 
@@ -170,43 +180,43 @@ impl Store {
         quarantine: Option<Quarantine>,
     ) -> Acceptance {
         let id = EventId::new(event.key, generation);
-        self.last_ord += 1;
-        let ord = self.last_ord;
+        self.last_seq += 1;
+        let seq = self.last_seq;
         let first_job = JobId(self.last_job + 1);
         let jobs = std::mem::take(&mut event.jobs);
         let state = if quarantine.is_some() { JobState::Dead } else { JobState::Queued };
         for job in &jobs {
             self.last_job += 1;
             let record = JobRecord {
-                seq: ord,
+                seq,
                 state,
                 finished_at: quarantine.is_some().then_some(now),
                 failure: quarantine.as_ref().map(|quarantine| quarantine.failure.clone()),
                 dead_letter_queue: quarantine.as_ref().and(job.dead_letter_queue.as_deref()).map(str::to_owned),
                 ..event.queued(job, JobId(self.last_job), now)
             };
-            self.set_live(&record.worker, record.id, None, state);
+            self.lanes.update(None, LanePlace::of(&record));
             self.jobs.push(record.id, JobRow { record, effects: Vec::new(), attempts: Vec::new() });
         }
-        self.owners.entry(event.key.0).or_default().push(ord);
+        self.owners.entry(event.key.0).or_default().push(seq);
         if generation > 0 {
-            self.later_names.insert(id, ord);
+            self.later_ids.insert(id, seq);
         }
         if !self.window.is_zero() {
-            self.contents.insert((event.flow.clone(), event.fingerprint), ord);
+            self.contents.insert((event.flow.clone(), event.fingerprint), seq);
         }
-        self.tally(now, &event).accepted += 1;
+        self.source_day(now, &event).accepted += 1;
         let body = Some(event.body.clone());
         let jobs = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
-        let row = EventRow { ord, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
-        self.events.push(ord, row);
+        let row = EventRow { seq, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
+        self.events.push(seq, row);
         let variant_of = variant_of.and_then(|first| self.events.get(&first)).map(|first| first.id);
-        Acceptance::Accepted(Accepted { seq: ord, id, variant_of, quarantined: quarantine.is_some() })
+        Acceptance::Accepted(Accepted { seq, id, variant_of, quarantined: quarantine.is_some() })
     }
 
-    /// The other contents that came under the key of an event.
-    pub fn variants(&self, ord: EventSeq) -> Variants {
-        let mut variants = self.variants.get(&ord).cloned().unwrap_or_default();
+    /// Other contents that were received under the key of an event.
+    pub fn variants(&self, seq: EventSeq) -> Variants {
+        let mut variants = self.variants.get(&seq).cloned().unwrap_or_default();
         for variant in &mut variants.kept {
             if let Some(event) = variant.event {
                 variant.body = self.events.get(&event).and_then(|event| event.body.as_deref().cloned());
@@ -215,8 +225,8 @@ impl Store {
         variants
     }
 
-    /// How often and how late a source repeats itself.
-    pub fn repeats(&self, source: &str) -> DuplicateStats {
+    /// How often and how late a source sends duplicates.
+    pub fn duplicate_stats(&self, source: &str) -> DuplicateStats {
         self.lateness
             .get(&Arc::from(source))
             .map_or_else(DuplicateStats::default, |[within, after_expiry]| DuplicateStats::new(within, after_expiry))

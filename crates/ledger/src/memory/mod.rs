@@ -1,54 +1,56 @@
-//! The driver that keeps everything in memory: the same operations with the same meaning, synchronous and deterministic.
+//! The driver without a disk: the same verbs with the same meaning, synchronous and deterministic.
 //!
-//! It is what a simulation runs on, thousands of times faster than a disk. An operation that has been applied is durable here;
-//! what a crash loses is what its owner had not applied yet. A copy is a snapshot.
+//! The simulation runs on it. A verb that is applied is durable; a crash loses what its owner has not applied yet. A clone is
+//! a snapshot.
 
 mod accept;
-mod apply;
-mod budget;
-mod guard;
-mod marks;
+mod approvals;
+mod attempt;
+mod handle;
+mod lanes;
+mod operate;
+mod policy;
 mod read;
+mod read_handle;
 mod rows;
-mod writer;
+mod step_result;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::event::EventId;
 use sluice_domain::hash::Map;
-use sluice_domain::job::{EffectKey, EffectState, JobId};
+use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
-use crate::op::{AttemptSettlement, Begin};
-pub use crate::op::{Op, Reply};
+use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
     RevisionRecord, SourceDayCounts, Variants,
 };
-pub(crate) use guard::contacts_in_words;
+pub use handle::StoreHandle;
 pub use read::{EffectStatus, EventHead};
 use rows::Rows;
-pub use writer::StoreHandle;
 
-/// A ledger in memory.
+const DAY_MS: i64 = 86_400_000;
+
+/// A ledger in memory. Verbs take effect at once.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     events: Rows<EventSeq, EventRow>,
     /// Places of events by key, oldest first. Only its own name finds an event of a later generation.
     owners: Map<[u8; 16], Vec<EventSeq>>,
-    later_names: BTreeMap<EventId, EventSeq>,
+    later_ids: BTreeMap<EventId, EventSeq>,
     jobs: Rows<JobId, JobRow>,
-    live: BTreeMap<Arc<str>, BTreeSet<JobId>>,
-    running: BTreeSet<JobId>,
+    lanes: lanes::Lanes,
     pauses: BTreeMap<String, PauseRecord>,
     revisions: BTreeMap<Arc<str>, String>,
-    configured: Vec<RevisionRecord>,
+    revision_history: Vec<RevisionRecord>,
     audit: Vec<AuditRecord>,
     /// By day since the epoch and source.
-    tallies: BTreeMap<(i64, Arc<str>), SourceDayCounts>,
+    source_days: BTreeMap<(i64, Arc<str>), SourceDayCounts>,
     variants: BTreeMap<EventSeq, Variants>,
     /// The newest event of a flow with this content.
     contents: BTreeMap<(Arc<str>, [u8; 16]), EventSeq>,
@@ -56,15 +58,17 @@ pub struct Store {
     window: Duration,
     /// Of each source: within the life of the key, and after it.
     lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
-    guards: guard::Guards,
+    policies: policy::Policies,
+    approvals: Vec<ApprovalRecord>,
     /// By store and key.
     marks: BTreeMap<(String, [u8; 16]), MarkRow>,
     /// Until when each retry counts, by worker and entity.
     retries: BTreeMap<(Arc<str>, u64), Vec<Time>>,
     /// The rule of each worker, and since when.
     schedules: BTreeMap<String, (String, Time)>,
-    last_ord: EventSeq,
+    last_seq: EventSeq,
     last_job: i64,
+    term: Term,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +81,7 @@ struct MarkRow {
 
 #[derive(Clone, Debug)]
 struct EventRow {
-    ord: EventSeq,
+    seq: EventSeq,
     id: EventId,
     generation: u32,
     persisted_at: Time,
@@ -95,12 +99,12 @@ impl EventRow {
 
     fn head(&self) -> EventHead<'_> {
         let (key_text, received_at) = (self.new.key_text.as_str(), self.new.received_at);
-        EventHead { ord: self.ord, id: self.id, key_text, generation: self.generation, received_at, jobs: self.jobs }
+        EventHead { seq: self.seq, id: self.id, key_text, generation: self.generation, received_at, jobs: self.jobs }
     }
 
     fn record(&self) -> EventRecord {
         EventRecord {
-            seq: self.ord,
+            seq: self.seq,
             generation: self.generation,
             persisted_at: self.persisted_at,
             first_job: self.first_job,
@@ -180,10 +184,17 @@ impl Store {
         Store::default()
     }
 
-    /// Another process goes on with what is here. Nothing of it is lost by that.
-    pub fn restarted(&mut self) {
+    /// Another process opens the store. Takes a new term for it.
+    pub fn reopen(&mut self) -> Term {
         if Mutant::BudgetResetByRestart.is_on() {
             self.retries.clear();
         }
+        self.term.0 += 1;
+        self.term
+    }
+
+    /// The term that was taken last.
+    pub fn term(&self) -> Term {
+        self.term
     }
 }

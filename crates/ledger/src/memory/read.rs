@@ -7,49 +7,14 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
 
-use super::{JobRow, Store};
+use super::{DAY_MS, Store};
+use crate::filter::{JobFilter, Page};
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, LoadedJob, PauseRecord,
-    PinnedRecord, RevisionRecord, SourceDayCounts,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, JobTotal, LoadedJob,
+    OldestJobs, PauseRecord, PinnedRecord, Reason, RevisionRecord, SourceDayCounts,
 };
-use crate::sqlite::{JobFilter, Page, Reason};
-
-const DAY_MS: i64 = 86_400_000;
 
 impl Store {
-    /// Live jobs of a worker beyond an id, in order.
-    pub fn live_jobs(&self, worker: &str, after: JobId, limit: usize) -> impl Iterator<Item = &JobRecord> {
-        let ids = self.live.get(worker).into_iter().flat_map(move |jobs| jobs.range(JobId(after.0 + 1)..));
-        ids.take(limit).filter_map(|id| self.job(*id))
-    }
-
-    /// Jobs whose attempt has not ended.
-    pub fn running_jobs(&self, after: JobId, limit: u32) -> Vec<JobRecord> {
-        let ids = self.running.range(JobId(after.0 + 1)..).take(limit as usize);
-        ids.filter_map(|id| self.job(*id)).cloned().collect()
-    }
-
-    /// The workers that have live jobs.
-    pub fn live_workers(&self) -> Vec<String> {
-        self.live.keys().map(|worker| worker.to_string()).collect()
-    }
-
-    /// How many jobs are alive.
-    pub fn live_count(&self) -> usize {
-        self.live.values().map(std::collections::BTreeSet::len).sum()
-    }
-
-    /// Live jobs by worker and state.
-    pub fn live_counts(&self) -> Vec<(String, JobState, u64)> {
-        let mut counts = BTreeMap::<(&str, JobState), u64>::new();
-        for (worker, jobs) in &self.live {
-            for job in jobs.iter().filter_map(|id| self.job(*id)) {
-                *counts.entry((worker, job.state)).or_default() += 1;
-            }
-        }
-        counts.into_iter().map(|((worker, state), count)| (worker.to_owned(), state, count)).collect()
-    }
-
     /// A job.
     pub fn job(&self, id: JobId) -> Option<&JobRecord> {
         self.jobs.get(&id).map(|job| &job.record)
@@ -61,8 +26,8 @@ impl Store {
     }
 
     /// The jobs of the event in this place.
-    pub fn jobs_of(&self, ord: EventSeq) -> impl Iterator<Item = &JobRecord> {
-        let event = self.events.get(&ord);
+    pub fn jobs_of(&self, seq: EventSeq) -> impl Iterator<Item = &JobRecord> {
+        let event = self.events.get(&seq);
         event.into_iter().flat_map(super::EventRow::job_ids).filter_map(|id| self.job(id))
     }
 
@@ -93,13 +58,13 @@ impl Store {
     /// The place of the event with this name.
     pub fn find(&self, id: EventId) -> Option<EventSeq> {
         let by_key = self.owners.get(&id.0).into_iter().flatten().copied();
-        let mut places = by_key.chain(self.later_names.get(&id).copied());
-        places.find(|ord| self.events.get(ord).is_some_and(|event| event.id == id))
+        let mut places = by_key.chain(self.later_ids.get(&id).copied());
+        places.find(|seq| self.events.get(seq).is_some_and(|event| event.id == id))
     }
 
     /// What names an event, without a copy of what it says.
-    pub fn event_head(&self, ord: EventSeq) -> Option<EventHead<'_>> {
-        self.events.get(&ord).map(super::EventRow::head)
+    pub fn event_head(&self, seq: EventSeq) -> Option<EventHead<'_>> {
+        self.events.get(&seq).map(super::EventRow::head)
     }
 
     /// The same of every event, oldest first.
@@ -108,8 +73,8 @@ impl Store {
     }
 
     /// Events by their places, with bodies where they are still kept.
-    pub fn events(&self, ords: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
-        let found = ords.iter().filter_map(|ord| self.events.get(ord));
+    pub fn events(&self, seqs: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
+        let found = seqs.iter().filter_map(|seq| self.events.get(seq));
         found.map(|event| (event.record(), event.body.as_deref().cloned())).collect()
     }
 
@@ -151,7 +116,7 @@ impl Store {
     }
 
     pub(crate) fn list_events(&self, source: Option<&str>, event_type: Option<&str>, page: Page) -> Vec<EventRecord> {
-        let newest_first = self.events.values().rev().filter(|event| page.after.is_none_or(|after| event.ord < after));
+        let newest_first = self.events.values().rev().filter(|event| page.after.is_none_or(|after| event.seq < after));
         newest_first
             .filter(|event| source.is_none_or(|source| *event.new.source == *source))
             .filter(|event| event_type.is_none_or(|wanted| event.new.event_type == wanted))
@@ -224,23 +189,88 @@ impl Store {
         self.revisions.get(hash).cloned()
     }
 
-    pub(crate) fn configured(&self, page: Page) -> Vec<RevisionRecord> {
-        let newest_first = self.configured.iter().rev().filter(|line| page.after.is_none_or(|after| line.n < after));
+    pub(crate) fn revision_history(&self, page: Page) -> Vec<RevisionRecord> {
+        let newest_first =
+            self.revision_history.iter().rev().filter(|line| page.after.is_none_or(|after| line.n < after));
         newest_first.take(page.limit as usize).cloned().collect()
     }
 
     pub(crate) fn pinned(&self) -> Vec<PinnedRecord> {
-        let mut counts = BTreeMap::<PinnedRecord, u64>::new();
-        for JobRow { record: job, .. } in self.jobs.values() {
+        let mut counts = BTreeMap::<_, (u64, u64)>::new();
+        for job in self.jobs() {
             let parked = matches!(job.state, JobState::Dead | JobState::Unknown);
             if parked || job.state.is_live() {
-                let (revision, worker) = (job.revision.to_string(), job.worker.to_string());
                 let dead_letter_queue = job.dead_letter_queue.clone().filter(|_| parked);
-                let group = PinnedRecord::one(revision, worker, job.queue.to_string(), dead_letter_queue, parked);
-                *counts.entry(group).or_default() += 1;
+                let key = (job.revision.clone(), job.worker.clone(), job.queue.clone(), dead_letter_queue, !parked);
+                let (live, dead) = counts.entry(key).or_default();
+                *(if parked { dead } else { live }) += 1;
             }
         }
-        PinnedRecord::counted(counts)
+        let record = |((revision, worker, queue, dead_letter_queue, _), (live, parked))| {
+            let (revision, worker, queue): (Arc<str>, Arc<str>, Arc<str>) = (revision, worker, queue);
+            PinnedRecord {
+                revision: revision.to_string(),
+                worker: worker.to_string(),
+                queue: queue.to_string(),
+                dead_letter_queue,
+                live,
+                parked,
+            }
+        };
+        counts.into_iter().map(record).collect()
+    }
+
+    /// Number of jobs by worker, destination, state and dead-letter queue.
+    pub fn job_totals(&self) -> Vec<JobTotal> {
+        let mut counts = BTreeMap::<_, JobTotal>::new();
+        for job in self.jobs() {
+            let key = (&job.worker, &job.destination, job.state.code(), &job.dead_letter_queue);
+            let total = counts.entry(key).or_insert_with(|| JobTotal {
+                worker: job.worker.clone(),
+                destination: job.destination.clone(),
+                state: job.state,
+                dead_letter_queue: job.dead_letter_queue.as_deref().map(Arc::from),
+                count: 0,
+            });
+            total.count += 1;
+        }
+        counts.into_values().collect()
+    }
+
+    pub(crate) fn oldest_jobs(&self) -> OldestJobs {
+        let mut live = BTreeMap::<Arc<str>, Time>::new();
+        let mut dead_letters = BTreeMap::<Option<Arc<str>>, Time>::new();
+        for job in self.jobs() {
+            match job.state {
+                state if state.is_live() => drop(live.entry(job.worker.clone()).or_insert(job.created_at)),
+                JobState::Dead | JobState::Unknown => {
+                    let queue = job.dead_letter_queue.as_deref().map(Arc::from);
+                    let ended = job.finished_at.unwrap_or(job.updated_at);
+                    let oldest = dead_letters.entry(queue).or_insert(ended);
+                    *oldest = ended.min(*oldest);
+                }
+                _ => {}
+            }
+        }
+        OldestJobs { live: live.into_iter().collect(), dead_letters: dead_letters.into_iter().collect() }
+    }
+
+    /// Jobs with their events, bodies and effects. See `Ledger::load_jobs`.
+    pub fn load_jobs(&self, jobs: &[JobId], body_bytes_max: usize) -> Vec<LoadedJob> {
+        let mut bytes = 0usize;
+        let mut loaded = Vec::with_capacity(jobs.len());
+        for id in jobs {
+            let Some(job) = self.job(*id) else { continue };
+            let Some(event) = self.events.get(&job.seq) else { continue };
+            let Some(body) = &event.body else { continue };
+            bytes = bytes.saturating_add(body.bytes());
+            if bytes > body_bytes_max && !loaded.is_empty() {
+                break;
+            }
+            let event = Arc::new(event.record());
+            loaded.push(LoadedJob { job: job.clone(), event, body: body.clone(), effects: self.effects(*id) });
+        }
+        loaded
     }
 
     pub(crate) fn audit_trail(&self, page: Page) -> Vec<AuditRecord> {
@@ -249,8 +279,8 @@ impl Store {
     }
 
     /// What each source has sent on each day since then.
-    pub fn tallies(&self, since_day: &str) -> Vec<SourceDayCounts> {
-        let named = self.tallies.iter().map(|((day, source), tally)| SourceDayCounts {
+    pub fn source_day_counts(&self, since_day: &str) -> Vec<SourceDayCounts> {
+        let named = self.source_days.iter().map(|((day, source), tally)| SourceDayCounts {
             day: Time(day * DAY_MS).to_jiff().strftime("%Y-%m-%d").to_string(),
             source: source.to_string(),
             ..tally.clone()
@@ -258,9 +288,9 @@ impl Store {
         named.filter(|tally| tally.day.as_str() >= since_day).collect()
     }
 
-    /// A job as it is announced when it has become durable.
-    pub(super) fn fresh(&self, ord: EventSeq) -> Vec<LoadedJob> {
-        let Some(event) = self.events.get(&ord) else { return vec![] };
+    /// The jobs of an event as they are announced once they are durable.
+    pub(super) fn new_jobs(&self, seq: EventSeq) -> Vec<LoadedJob> {
+        let Some(event) = self.events.get(&seq) else { return vec![] };
         let record = Arc::new(event.record());
         let jobs = event.job_ids().filter_map(|id| self.job(id));
         jobs.map(|job| LoadedJob {
@@ -277,7 +307,7 @@ impl Store {
 #[derive(Clone, Copy, Debug)]
 pub struct EventHead<'a> {
     /// Its place.
-    pub ord: EventSeq,
+    pub seq: EventSeq,
     /// Its name.
     pub id: EventId,
     /// Its key, readable.

@@ -9,6 +9,8 @@ use data_encoding::HEXLOWER;
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 1 + 8;
 const TAG_BYTES: usize = 16;
+/// Bytes that sealing adds to a value.
+pub(crate) const SEALED_OVERHEAD_BYTES: usize = HEAD_BYTES + NONCE_LEN + TAG_BYTES;
 /// Nonces that are drawn at once.
 const NONCES_AHEAD: usize = 64;
 

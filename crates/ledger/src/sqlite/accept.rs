@@ -1,6 +1,7 @@
 //! Accepting: who owns a key, what a repeat is told, and what becomes of another content under the same key.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::duplicate_stats;
@@ -10,14 +11,16 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
-use super::apply::{Batch, Lateness, sealed_failure};
+use super::attempt::lane_order_code;
+use super::batch::{Batch, Lateness, sealed_failure};
 use super::key_index::prefix;
 use super::key_store::Sealer;
 use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
 use super::statements::StatementId;
+use super::totals::TotalKey;
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
-use crate::record::{ClashPolicy, EventBody, EventRecord, JobRecord, NewEvent, Quarantine};
+use crate::record::{ClashPolicy, EventBody, NewEvent, Quarantine};
 use crate::seal::SealContext;
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
@@ -44,7 +47,7 @@ impl Deref for KeyedEvent<'_> {
 /// The event that owns a key, or has a content.
 #[derive(Debug)]
 struct Owner {
-    ord: i64,
+    seq: i64,
     id: EventId,
     key: KeyDigest,
     generation: u32,
@@ -74,30 +77,30 @@ struct EventInsert<'a> {
 }
 
 impl Batch<'_, '_> {
-    pub fn accept(&mut self, event: &NewEvent) -> rusqlite::Result<Acceptance> {
+    pub fn accept_event(&mut self, event: &NewEvent) -> rusqlite::Result<Acceptance> {
         let arrival = KeyedEvent {
             event,
-            key: self.vault.key_digest(event.key),
-            fingerprint: self.vault.digest("content", &event.fingerprint),
-            entity: prefix(&self.vault.digest("entity", &event.entity.to_be_bytes())),
+            key: self.key_store.key_digest(event.key),
+            fingerprint: self.key_store.digest("content", &event.fingerprint),
+            entity: prefix(&self.key_store.digest("entity", &event.entity.to_be_bytes())),
         };
         self.admit(&arrival)
     }
 
     fn admit(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Acceptance> {
         if let Some(window) = event.content_window
-            && self.net.widen(window)
+            && self.contents.widen(window)
         {
             let millis = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
-            self.cached(include_str!("sql/keep_second_net.sql"))?.execute([millis])?;
+            self.cached(include_str!("sql/keep_content_window.sql"))?.execute([millis])?;
         }
         let expired = match self.claim(event.key, event)? {
             Claim::Owned(owner) => return self.repeat(event, owner, MatchedBy::Key),
             Claim::Free(expired) => expired,
         };
         for near in &event.adjacent_keys {
-            if let Claim::Owned(owner) = self.claim(self.vault.key_digest(*near), event)? {
-                return self.repeat(event, owner, MatchedBy::NearKey);
+            if let Claim::Owned(owner) = self.claim(self.key_store.key_digest(*near), event)? {
+                return self.repeat(event, owner, MatchedBy::AdjacentKey);
             }
         }
         if let Some(owner) = self.same_content(event)? {
@@ -113,10 +116,10 @@ impl Batch<'_, '_> {
         )
     }
 
-    fn owner(&self, ord: i64) -> rusqlite::Result<Option<Owner>> {
+    fn owner(&self, seq: i64) -> rusqlite::Result<Option<Owner>> {
         let owner = |row: &rusqlite::Row<'_>| {
             Ok(Owner {
-                ord,
+                seq,
                 id: EventId(row.get(0)?),
                 key: KeyDigest(row.get(1)?),
                 generation: row.get(2)?,
@@ -126,12 +129,12 @@ impl Batch<'_, '_> {
                 received_at: Time(row.get(6)?),
             })
         };
-        self.cached(include_str!("sql/event_key.sql"))?.query_row([ord], owner).optional()
+        self.cached(include_str!("sql/event_key.sql"))?.query_row([seq], owner).optional()
     }
 
     fn claim(&self, key: KeyDigest, event: &KeyedEvent<'_>) -> rusqlite::Result<Claim> {
-        for ord in self.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
-            match self.owner(ord)? {
+        for seq in self.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
+            match self.owner(seq)? {
                 Some(owner) if owner.key != key => {}
                 Some(owner) if owner.expires_at <= event.received_at => return Ok(Claim::Free(Some(owner))),
                 Some(owner) => return Ok(Claim::Owned(owner)),
@@ -144,8 +147,8 @@ impl Batch<'_, '_> {
     /// The event of this flow that said the same a moment ago, under another key.
     fn same_content(&self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<Owner>> {
         let Some(window) = event.content_window else { return Ok(None) };
-        let Some(ord) = self.net.find(&event.flow, &event.fingerprint) else { return Ok(None) };
-        Ok(self.owner(ord)?.filter(|owner| {
+        let Some(seq) = self.contents.find(&event.flow, &event.fingerprint) else { return Ok(None) };
+        Ok(self.owner(seq)?.filter(|owner| {
             owner.fingerprint == event.fingerprint
                 && *owner.flow == *event.flow
                 && owner.key != event.key
@@ -160,7 +163,7 @@ impl Batch<'_, '_> {
             return self.duplicate(event, &owner, by);
         }
         if event.clash == ClashPolicy::Drop {
-            self.tally(&event.source).clashes += 1;
+            self.source_day(&event.source).clashes += 1;
             self.keep_variant(event, &owner, None)?;
             let mut answer = self.duplicate(event, &owner, by)?;
             if let Acceptance::Duplicate(duplicate) = &mut answer {
@@ -181,8 +184,8 @@ impl Batch<'_, '_> {
         if let Some(same) = self.same_content(event)? {
             return self.duplicate(event, &same, MatchedBy::Content);
         }
-        self.tally(&event.source).clashes += 1;
-        self.keep_variant(event, &owner, Some(self.counters.next_ord))?;
+        self.source_day(&event.source).clashes += 1;
+        self.keep_variant(event, &owner, Some(self.counters.next_seq))?;
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(&owner));
         let quarantine = event.quarantine.as_ref().or(clash.as_ref());
         self.take_in(event, EventInsert { key, generation, variant_of: Some(&owner), quarantine })
@@ -190,11 +193,11 @@ impl Batch<'_, '_> {
 
     fn duplicate(&mut self, event: &KeyedEvent<'_>, owner: &Owner, by: MatchedBy) -> rusqlite::Result<Acceptance> {
         let first =
-            self.cached(include_str!("sql/event.sql"))?.query_row([owner.ord], |row| self.reader().event(row))?;
-        let jobs = self.jobs_of(&first)?;
-        let tally = self.tally(&event.source);
-        tally.duplicates += 1;
-        tally.by_content += u64::from(by == MatchedBy::Content);
+            self.cached(include_str!("sql/event.sql"))?.query_row([owner.seq], |row| self.reader().event_row(row))?;
+        let jobs = self.reader().jobs_of_event(&first)?;
+        let counts = self.source_day(&event.source);
+        counts.duplicates += 1;
+        counts.by_content += u64::from(by == MatchedBy::Content);
         Ok(Acceptance::Duplicate(Duplicate {
             id: first.id,
             key_text: first.key_text,
@@ -205,12 +208,6 @@ impl Batch<'_, '_> {
         }))
     }
 
-    fn jobs_of(&self, event: &EventRecord) -> rusqlite::Result<Vec<JobRecord>> {
-        self.cached(include_str!("sql/jobs_of_event.sql"))?
-            .query_map([event.first_job.0, event.first_job.0 + i64::from(event.jobs)], |row| self.reader().job(row))?
-            .collect()
-    }
-
     fn note_lateness(&mut self, event: &KeyedEvent<'_>, owner: &Owner, kind: Lateness) {
         let bucket = duplicate_stats::bucket(event.received_at.since(owner.received_at));
         *self.lateness.entry((event.source.clone(), kind, bucket)).or_default() += 1;
@@ -219,7 +216,7 @@ impl Batch<'_, '_> {
     /// The slot of this content among the variants of an event; otherwise how many there are.
     fn variant_slot(&self, event: &KeyedEvent<'_>, first: &Owner) -> rusqlite::Result<Result<i64, i64>> {
         let mut statement = self.cached(include_str!("sql/variant_slots.sql"))?;
-        let mut rows = statement.query([first.ord])?;
+        let mut rows = statement.query([first.seq])?;
         let mut taken = 0;
         while let Some(row) = rows.next()? {
             if row.get::<_, [u8; 16]>(1)? == event.fingerprint {
@@ -233,11 +230,11 @@ impl Batch<'_, '_> {
     fn keep_variant(&mut self, event: &KeyedEvent<'_>, first: &Owner, became: Option<i64>) -> rusqlite::Result<()> {
         let taken = match self.variant_slot(event, first)? {
             Ok(slot) => {
-                self.cached(include_str!("sql/repeat_variant.sql"))?.execute([first.ord, slot])?;
+                self.cached(include_str!("sql/repeat_variant.sql"))?.execute([first.seq, slot])?;
                 return Ok(());
             }
             Err(taken) if taken >= VARIANTS_MAX => {
-                self.cached(include_str!("sql/further_variant.sql"))?.execute([first.ord, VARIANTS_MAX - 1])?;
+                self.cached(include_str!("sql/further_variant.sql"))?.execute([first.seq, VARIANTS_MAX - 1])?;
                 return Ok(());
             }
             Err(taken) => taken,
@@ -246,11 +243,11 @@ impl Batch<'_, '_> {
             Some(_) => None,
             None => {
                 let contact = self.contact(event)?;
-                Some(seal_body(&self.sealer(contact)?, place::variant(first.ord, &taken.to_be_bytes()), &event.body))
+                Some(seal_body(&self.sealer(contact)?, place::variant(first.seq, &taken.to_be_bytes()), &event.body))
             }
         };
         self.cached(include_str!("sql/insert_variant.sql"))?.execute(params![
-            first.ord,
+            first.seq,
             taken,
             event.received_at.0,
             event.fingerprint,
@@ -262,24 +259,24 @@ impl Batch<'_, '_> {
 
     fn count_variant(&mut self, event: &KeyedEvent<'_>, first: &Owner) -> rusqlite::Result<()> {
         if let Ok(slot) = self.variant_slot(event, first)? {
-            self.cached(include_str!("sql/repeat_variant.sql"))?.execute([first.ord, slot])?;
+            self.cached(include_str!("sql/repeat_variant.sql"))?.execute([first.seq, slot])?;
         }
         Ok(())
     }
 
     fn take_in(&mut self, event: &KeyedEvent<'_>, entry: EventInsert<'_>) -> rusqlite::Result<Acceptance> {
-        let ord = self.counters.next_ord;
+        let seq = self.counters.next_seq;
         let first_job = self.counters.next_job;
         let id = EventId::new(entry.key, entry.generation);
         let jobs = u32::try_from(event.jobs.len()).unwrap_or(u32::MAX);
         let contact = self.contact(event)?;
         let sealer = self.sealer(contact)?;
-        self.often.get(StatementId::InsertEvent)?.execute(params![
-            ord,
+        self.statements.get(StatementId::InsertEvent)?.execute(params![
+            seq,
             id.0,
             entry.key.0,
             entry.generation,
-            sealer.seal(place::key_text(ord), &[event.key_text.as_bytes()]),
+            sealer.seal(place::key_text(seq), &[event.key_text.as_bytes()]),
             event.flow.as_ref(),
             event.source.as_ref(),
             event.event_type,
@@ -293,33 +290,33 @@ impl Batch<'_, '_> {
             event.fingerprint,
             first_job,
             jobs,
-            entry.variant_of.map(|first| first.ord),
+            entry.variant_of.map(|first| first.seq),
             contact
         ])?;
-        let body = seal_body(&sealer, place::body(ord), &event.body);
-        self.often.get(StatementId::InsertBody)?.execute(params![ord, body])?;
-        self.insert_jobs(event, ord, contact, &sealer, entry.quarantine)?;
-        self.counters.next_ord += 1;
+        let body = seal_body(&sealer, place::body(seq), &event.body);
+        self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
+        self.insert_jobs(event, seq, contact, &sealer, entry.quarantine)?;
+        self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
-        self.take_key(prefix(&entry.key.0), ord);
+        self.take_key(prefix(&entry.key.0), seq);
         if id.0 != entry.key.0 {
             // A later generation has a name of its own, by which it must be found too.
-            self.take_key(prefix(&id.0), ord);
+            self.take_key(prefix(&id.0), seq);
         }
-        self.remembered.extend(self.net.insert(&event.flow, &event.fingerprint, ord, event.received_at));
-        self.tally(&event.source).accepted += 1;
+        self.content_undo.extend(self.contents.insert(&event.flow, &event.fingerprint, seq, event.received_at));
+        self.source_day(&event.source).accepted += 1;
         if entry.quarantine.is_none() {
-            self.let_in.push(InsertedEvent {
-                ord,
+            self.inserted.push(InsertedEvent {
+                seq,
                 id,
                 generation: entry.generation,
                 entity: event.entity,
                 first_job: JobId(first_job),
-                variant_of: entry.variant_of.map(|first| first.ord),
+                variant_of: entry.variant_of.map(|first| first.seq),
             });
         }
         Ok(Acceptance::Accepted(Accepted {
-            seq: ord,
+            seq,
             id,
             variant_of: entry.variant_of.map(|first| first.id),
             quarantined: entry.quarantine.is_some(),
@@ -329,18 +326,20 @@ impl Batch<'_, '_> {
     fn insert_jobs(
         &mut self,
         event: &KeyedEvent<'_>,
-        ord: i64,
+        seq: i64,
         contact: Option<i64>,
         sealer: &Sealer,
         quarantine: Option<&Quarantine>,
     ) -> rusqlite::Result<()> {
         let state = quarantine.map_or(JobState::Queued, |_| JobState::Dead);
+        let no_queue = self.names.intern("");
         for (id, job) in (self.counters.next_job..).zip(&event.jobs) {
             let failure = quarantine.map(|quarantine| &quarantine.failure);
+            let dead_letter_queue = quarantine.and(job.dead_letter_queue.as_deref());
             let (failure, message) = sealed_failure(sealer, place::job_message(id), failure);
-            self.often.get(StatementId::InsertJob)?.execute(params![
+            self.statements.get(StatementId::InsertJob)?.execute(params![
                 id,
-                ord,
+                seq,
                 job.worker.as_ref(),
                 job.queue.as_ref(),
                 event.revision.as_ref(),
@@ -350,9 +349,19 @@ impl Batch<'_, '_> {
                 quarantine.map(|_| self.now.0),
                 failure,
                 message,
-                quarantine.and(job.dead_letter_queue.as_deref()),
-                contact
+                dead_letter_queue,
+                contact,
+                job.route.destination.as_ref(),
+                lane_order_code(job.route.order)
             ])?;
+            self.totals.add(TotalKey {
+                state,
+                worker: job.worker.clone(),
+                destination: job.route.destination.clone(),
+                dead_letter_queue: dead_letter_queue.map_or_else(|| no_queue.clone(), Arc::from),
+                queue: job.queue.clone(),
+                revision: event.revision.clone(),
+            });
         }
         Ok(())
     }
@@ -360,24 +369,24 @@ impl Batch<'_, '_> {
     /// The contact that an event is about; a new one gets a key of its own.
     fn contact(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<i64>> {
         let Some(contact) = event.contact else { return Ok(None) };
-        let digest = self.vault.digest("contact", &contact.0);
+        let digest = self.key_store.digest("contact", &contact.0);
         for id in self.contacts.candidates(self.connection, prefix(&digest))?.into_iter().rev() {
-            let known = self.vault.contact(self.connection, Some(&self.key_changes), id)?;
+            let known = self.key_store.contact(self.connection, Some(&self.key_changes), id)?;
             if known.is_some_and(|known| known.digest == digest) {
                 return Ok(Some(id));
             }
         }
         let id = self.counters.next_contact;
-        self.vault.add_contact(self.connection, &mut self.key_changes, id, digest, self.now)?;
+        self.key_store.add_contact(self.connection, &mut self.key_changes, id, digest, self.now)?;
         self.counters.next_contact += 1;
         self.contacts.insert(prefix(&digest), id);
-        self.contacts_taken.push((prefix(&digest), id));
+        self.new_contacts.push((prefix(&digest), id));
         Ok(Some(id))
     }
 
-    fn take_key(&mut self, key_prefix: u64, ord: i64) {
-        self.keys.insert(key_prefix, ord);
-        self.taken.push((key_prefix, ord));
+    fn take_key(&mut self, key_prefix: u64, seq: i64) {
+        self.keys.insert(key_prefix, seq);
+        self.new_keys.push((key_prefix, seq));
     }
 }
 

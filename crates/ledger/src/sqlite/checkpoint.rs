@@ -20,7 +20,7 @@ pub(super) struct Checkpointer {
     moved: Arc<AtomicU64>,
     /// Whether one was asked for and has not ended.
     busy: Arc<AtomicBool>,
-    resting: bool,
+    paused: bool,
 }
 
 fn locked(allowed: &Mutex<bool>) -> MutexGuard<'_, bool> {
@@ -48,24 +48,24 @@ impl Checkpointer {
         };
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work);
         let thread = thread.map_err(|source| Error::Thread { source })?;
-        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), allowed, moved, busy, resting: false })
+        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), allowed, moved, busy, paused: false })
     }
 
     /// Lets no checkpoint run from here on. Waits for one that does.
     pub fn pause(&mut self) {
         *locked(&self.allowed) = false;
-        self.resting = true;
+        self.paused = true;
     }
 
     /// Whether none may run. Does not wait.
-    pub fn is_resting(&self) -> bool {
-        self.resting
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Lets them run again.
     pub fn resume(&mut self) {
         *locked(&self.allowed) = true;
-        self.resting = false;
+        self.paused = false;
     }
 
     /// How many pages of the log are in the file already, and whether more are being moved.
@@ -75,7 +75,7 @@ impl Checkpointer {
     }
 
     /// The log has begun anew.
-    pub fn begin_anew(&self) {
+    pub fn log_reset(&self) {
         self.moved.store(0, Ordering::Relaxed);
     }
 

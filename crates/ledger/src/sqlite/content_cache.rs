@@ -15,7 +15,7 @@ const CONTENTS_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    ord: i64,
+    seq: i64,
     received_at: Time,
 }
 
@@ -46,14 +46,14 @@ impl ContentCache {
     /// Reads the newest events back, as far as the longest window reaches.
     pub fn load(connection: &Connection) -> rusqlite::Result<ContentCache> {
         let millis: Option<i64> =
-            connection.query_row(include_str!("sql/second_net.sql"), [], |row| row.get(0)).optional()?;
+            connection.query_row(include_str!("sql/content_window.sql"), [], |row| row.get(0)).optional()?;
         let Some(millis) = millis else { return Ok(ContentCache::default()) };
         let window = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
         let mut statement = connection.prepare(include_str!("sql/newest_contents.sql"))?;
         let mut rows = statement.query([i64::try_from(CONTENTS_MAX).unwrap_or(i64::MAX)])?;
         let mut newest_first: Vec<(u64, Seen)> = Vec::new();
         while let Some(row) = rows.next()? {
-            let seen = Seen { ord: row.get(0)?, received_at: Time(row.get(3)?) };
+            let seen = Seen { seq: row.get(0)?, received_at: Time(row.get(3)?) };
             if newest_first.first().is_some_and(|(_, newest)| newest.received_at.since(seen.received_at) > window) {
                 break;
             }
@@ -65,7 +65,7 @@ impl ContentCache {
 
     /// The event that may have had this content last.
     pub fn find(&self, flow: &str, fingerprint: &[u8; 16]) -> Option<i64> {
-        self.newest.get(&content(flow, fingerprint)).map(|seen| seen.ord)
+        self.newest.get(&content(flow, fingerprint)).map(|seen| seen.seq)
     }
 
     /// A flow compares contents for so long. Answers whether that is longer than any did before.
@@ -76,12 +76,12 @@ impl ContentCache {
     }
 
     /// An event with this content was accepted. Nothing is remembered while nobody would ask for it.
-    pub fn insert(&mut self, flow: &str, fingerprint: &[u8; 16], ord: i64, received_at: Time) -> Option<Undo> {
+    pub fn insert(&mut self, flow: &str, fingerprint: &[u8; 16], seq: i64, received_at: Time) -> Option<Undo> {
         if self.window.is_zero() {
             return None;
         }
         let content = content(flow, fingerprint);
-        let seen = Seen { ord, received_at };
+        let seen = Seen { seq, received_at };
         self.order.push_back((content, seen));
         Some(Undo { content, before: self.newest.insert(content, seen) })
     }
@@ -102,7 +102,7 @@ impl ContentCache {
             && (self.order.len() > CONTENTS_MAX || newest.received_at.since(seen.received_at) > self.window)
         {
             self.order.pop_front();
-            if self.newest.get(&content).is_some_and(|last| last.ord == seen.ord) {
+            if self.newest.get(&content).is_some_and(|last| last.seq == seen.seq) {
                 self.newest.remove(&content);
             }
         }
@@ -138,7 +138,7 @@ mod tests {
         net.insert("leads", &[1; 16], 1, Time(0));
         let mut undo: Vec<Undo> = [(1, 2), (2, 3), (1, 4)]
             .iter()
-            .filter_map(|(fp, ord)| net.insert("leads", &[*fp; 16], *ord, Time(0)))
+            .filter_map(|(fp, seq)| net.insert("leads", &[*fp; 16], *seq, Time(0)))
             .collect();
         while let Some(last) = undo.pop() {
             net.undo(last);

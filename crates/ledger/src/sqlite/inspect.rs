@@ -161,7 +161,7 @@ impl Inspector {
         broken.extend(keys.map(|row| InvariantViolation { number: 14, invariant, row }));
         for (number, name, sql) in [
             (3, "a name belongs to one event", include_str!("sql/verify/names.sql")),
-            (20, "every event was counted when it was accepted", include_str!("sql/verify/tallies.sql")),
+            (20, "every event was counted when it was accepted", include_str!("sql/verify/source_day_counts.sql")),
         ] {
             let row: Option<String> = self.connection.query_row(sql, [], |row| row.get(0)).optional()?;
             broken.extend(row.map(|row| InvariantViolation { number, invariant: name.to_owned(), row }));
@@ -193,7 +193,7 @@ impl Inspector {
 
     /// Every attempt to reach a destination, in the order of jobs. Reading back what an earlier one left is none.
     pub fn tries(&self) -> Result<Vec<AttemptEntry>, Error> {
-        let mut statement = self.connection.prepare_cached(include_str!("sql/verify/tries.sql"))?;
+        let mut statement = self.connection.prepare_cached(include_str!("sql/verify/calls.sql"))?;
         let rows = statement
             .query_map([], |row| Ok(AttemptEntry { job: JobId(row.get(0)?), n: row.get(1)?, outcome: row.get(2)? }))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -10,8 +10,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 
+use super::Unopened;
 use crate::Error;
-use crate::error::Unopened;
 use crate::record::{KeysRecord, TenantKeyRecord};
 use crate::seal::{DataKey, KeyId, RootKey, SealContext};
 

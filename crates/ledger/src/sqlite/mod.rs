@@ -1,27 +1,34 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
 mod accept;
-mod apply;
-mod begin_and_settle;
-mod budget;
+mod approvals;
+mod attempt;
+mod backlog;
+mod batch;
+mod caps;
 mod checkpoint;
+mod contacts;
 mod content_cache;
-mod guard;
 mod inspect;
 mod key_index;
 mod key_store;
-mod marks;
+mod lists;
 mod new_jobs;
+mod operate;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod prepare_tests;
 mod prune;
-pub(crate) mod read;
+mod read;
 mod read_pool;
 mod reserve_file;
 mod row;
 mod statements;
+mod step_result;
+mod totals;
+mod upkeep;
+mod write;
 mod writer;
 
 use std::fs::File;
@@ -37,20 +44,20 @@ use crate::Error;
 use crate::seal::RootKey;
 pub use inspect::{AttemptEntry, Balance, Inspector, InvariantViolation, Verification};
 use key_store::KeyStore;
-pub use read::{JobFilter, Page, Reason};
-pub(crate) use read_pool::{ReadPool, Reader};
-pub(crate) use writer::{Submission, Writer};
+pub(crate) use read_pool::ReadPool;
+pub(crate) use writer::Writer;
 
 /// Older ones can corrupt a WAL that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest layout that this build knows.
-const SCHEMA_VERSION: i64 = 5;
+const SCHEMA_VERSION: i64 = 6;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
     include_str!("sql/0003_guards.sql"),
     include_str!("sql/0004_configured.sql"),
     include_str!("sql/0005_room.sql"),
+    include_str!("sql/0006_routing.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";
@@ -69,13 +76,13 @@ pub(crate) enum Role {
 }
 
 /// Whether a ledger lies in this directory.
-pub(crate) fn is_in(directory: &Path) -> bool {
+pub(crate) fn exists_in(directory: &Path) -> bool {
     directory.join(FILE_NAME).is_file()
 }
 
 /// Whether this root key opens the ledger.
 pub(crate) fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool, Error> {
-    if !is_in(directory) {
+    if !exists_in(directory) {
         return Ok(true);
     }
     Ok(KeyStore::is_opened_by(&open(directory, Role::Read)?, root_key)?)
@@ -161,6 +168,28 @@ fn migrate(connection: &mut Connection) -> Result<(), Error> {
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// A sealed value that does not open, carried by an error of the driver.
+#[derive(Debug, thiserror::Error)]
+#[error("{table} {row}: {column} cannot be opened")]
+pub(super) struct Unopened {
+    table: &'static str,
+    row: i64,
+    column: &'static str,
+}
+
+/// The sealed value that does not open, if that is the error.
+fn sealed_error(error: &rusqlite::Error) -> Option<Error> {
+    let rusqlite::Error::FromSqlConversionFailure(_, _, cause) = error else { return None };
+    let Unopened { table, row, column } = cause.downcast_ref()?;
+    Some(Error::Sealed { table, row: *row, column })
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Error {
+        sealed_error(&error).unwrap_or_else(|| Error::Read { message: error.to_string() })
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::record::{EventRecord, JobRecord, LoadedJob, NewEvent};
 /// Where an event stands that a batch has let in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InsertedEvent {
-    pub ord: i64,
+    pub seq: i64,
     pub id: EventId,
     pub generation: u32,
     /// Who or what it is about, as the ledger knows it.
@@ -25,13 +25,13 @@ impl InsertedEvent {
     pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<LoadedJob> {
         let jobs = (self.first_job.0..).zip(&event.jobs).filter(|(_, job)| wants(&job.worker));
         let jobs: Vec<JobRecord> = jobs
-            .map(|(id, job)| JobRecord { seq: self.ord, entity: self.entity, ..event.queued(job, JobId(id), now) })
+            .map(|(id, job)| JobRecord { seq: self.seq, entity: self.entity, ..event.queued(job, JobId(id), now) })
             .collect();
         if jobs.is_empty() {
             return vec![];
         }
         let record = Arc::new(EventRecord {
-            seq: self.ord,
+            seq: self.seq,
             generation: self.generation,
             persisted_at: now,
             first_job: self.first_job,

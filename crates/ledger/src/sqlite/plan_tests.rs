@@ -1,10 +1,11 @@
-//! How SQLite goes about the questions that are asked while millions of finished jobs lie around.
+//! Query plans: reads stay fast however many finished jobs there are.
 
 use rusqlite::{Connection, params_from_iter, types::Value as Sql};
 use sluice_domain::job::{JobId, JobState};
 
-use super::read::{JobFilter, Page, list_jobs_sql, matching_jobs_sql};
+use super::lists::{LiveRange, list_jobs_sql, matching_jobs_sql};
 use super::{Role, open};
+use crate::filter::{JobFilter, Page};
 
 fn plan(sql: &str, values: Vec<Sql>) -> String {
     let directory = tempfile::tempdir().unwrap();
@@ -28,40 +29,64 @@ fn parked(states: &[JobState]) -> JobFilter {
 
 const PAGE: Page = Page { after: Some(9), limit: 50 };
 
-#[test]
-fn a_window_of_live_jobs_is_one_stretch_of_the_live_index() {
-    let plan = plan(include_str!("sql/jobs_live.sql"), vec![Sql::Text("w".into()), Sql::Integer(0), Sql::Integer(10)]);
-    assert_eq!(plan, "SEARCH job USING INDEX job_live (worker=? AND id>?)");
+fn lane(numbers: usize) -> Vec<Sql> {
+    let lane = ["crm", "w"].map(|name| Sql::Text(name.into()));
+    lane.into_iter().chain(vec![Sql::Integer(1); numbers]).collect()
 }
 
 #[test]
-fn running_jobs_are_found_among_the_live_ones() {
-    let plan = plan(include_str!("sql/jobs_running.sql"), numbers(2));
-    assert!(plan.contains("SCAN job USING INDEX job_live"), "{plan}");
+fn the_backlog_is_a_range_of_its_index_and_checks_lanes_by_theirs() {
+    let ready = plan(include_str!("sql/backlog_ready.sql"), lane(3));
+    assert!(ready.contains("SEARCH j USING INDEX job_ready (destination=? AND worker=? AND id>?)"), "{ready}");
+    let due = plan(include_str!("sql/backlog_due.sql"), lane(2));
+    assert!(due.contains("SEARCH j USING INDEX job_deferred (destination=? AND worker=? AND due_at<?)"), "{due}");
+    for plan in [&ready, &due] {
+        assert!(
+            plan.contains("SEARCH d USING COVERING INDEX job_lane (destination=? AND entity=? AND id<?)"),
+            "{plan}"
+        );
+        assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN j"), "{plan}");
+    }
+    let next = plan(include_str!("sql/next_due.sql"), lane(1));
+    assert_eq!(next, "SEARCH job USING COVERING INDEX job_deferred (destination=? AND worker=? AND due_at>?)");
 }
 
 #[test]
-fn workers_with_live_jobs_are_found_by_one_look_up_each() {
-    let plan = plan(include_str!("sql/workers_live.sql"), vec![]);
-    assert_eq!(plan.matches("SEARCH job USING COVERING INDEX job_live").count(), 2, "{plan}");
-    assert!(!plan.contains("SCAN job"), "{plan}");
+fn jobs_are_loaded_by_their_keys() {
+    for (sql, table) in [
+        (include_str!("sql/load_jobs.sql"), "job USING INTEGER PRIMARY KEY (rowid=?)"),
+        (include_str!("sql/load_events.sql"), "event USING INTEGER PRIMARY KEY (rowid=?)"),
+        (include_str!("sql/load_bodies.sql"), "event_body USING INTEGER PRIMARY KEY (rowid=?)"),
+        (include_str!("sql/body_lengths.sql"), "event_body USING INTEGER PRIMARY KEY (rowid=?)"),
+        (include_str!("sql/load_effects.sql"), "effect USING PRIMARY KEY (job=?)"),
+    ] {
+        let plan = plan(sql, vec![Sql::Text("[1]".into())]);
+        assert!(plan.contains(&format!("SEARCH {table}")), "{plan}");
+    }
 }
 
 #[test]
-fn what_jobs_need_is_counted_without_those_that_are_over_and_without_sorting() {
-    let plan = plan(include_str!("sql/pinned.sql"), vec![]);
-    assert!(plan.contains("job USING INDEX job_live") && plan.contains("job USING INDEX job_parked"), "{plan}");
-    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+fn the_oldest_jobs_are_the_first_entries_of_an_index() {
+    let ready = plan(include_str!("sql/oldest_ready.sql"), lane(0));
+    assert_eq!(ready, "SEARCH job USING INDEX job_ready (destination=? AND worker=?)");
+    let waiting = plan(include_str!("sql/oldest_waiting.sql"), vec![Sql::Text("w".into())]);
+    assert_eq!(waiting, "SEARCH job USING INDEX job_waiting (worker=?)");
+    let dead = plan(include_str!("sql/oldest_dead_letter.sql"), vec![Sql::Text("w".into())]);
+    assert_eq!(dead, "SEARCH job USING COVERING INDEX job_dead_letter (dead_letter_queue=?)");
 }
 
 #[test]
-fn live_jobs_are_counted_without_their_rows() {
-    let plan = plan(include_str!("sql/counts_live.sql"), vec![]);
-    assert!(plan.contains("SCAN job USING COVERING INDEX job_live"), "{plan}");
-    assert!(!plan.contains("TEMP B-TREE"), "a million jobs are sorted in memory: {plan}");
-    // Its columns name the states one by one.
-    let live: Vec<i64> = JobState::ALL.into_iter().filter(|state| state.is_live()).map(JobState::code).collect();
-    assert_eq!(live, [0, 1, 2, 3]);
+fn totals_are_read_without_the_jobs() {
+    for sql in [
+        include_str!("sql/job_totals.sql"),
+        include_str!("sql/live_lanes.sql"),
+        include_str!("sql/pinned.sql"),
+        include_str!("sql/event_count.sql"),
+    ] {
+        let plan = plan(sql, vec![]);
+        assert!(!plan.lines().any(|line| line.ends_with(" job") || line.contains(" job ")), "{plan}");
+        assert!(!plan.lines().any(|line| line.ends_with(" event") || line.contains(" event ")), "{plan}");
+    }
 }
 
 #[test]
@@ -69,27 +94,40 @@ fn dead_letters_are_found_without_walking_past_finished_jobs() {
     let since = plan(include_str!("sql/dead_reasons.sql"), numbers(2));
     assert!(since.contains("SEARCH job USING INDEX job_parked (state=?)"), "{since}");
     for states in [&[JobState::Dead][..], &[JobState::Unknown], &[JobState::Dead, JobState::Unknown]] {
-        let (sql, values) = list_jobs_sql(&parked(states), PAGE);
+        let (sql, values) = list_jobs_sql(&parked(states), PAGE, None);
         let listed = plan(&sql, values);
         assert!(listed.contains("SEARCH j USING INDEX job_parked (state=? AND id<?)"), "{states:?}: {listed}");
-        let (sql, values) = matching_jobs_sql(&parked(states), JobId(0), 50);
+        let (sql, values) = matching_jobs_sql(&parked(states), JobId(0), 50, None);
         let matched = plan(&sql, values);
         assert!(
             matched.contains("SEARCH j USING COVERING INDEX job_parked (state=? AND id>?)"),
             "{states:?}: {matched}"
         );
     }
-    let (sql, values) = list_jobs_sql(&parked(&[JobState::Dead]), Page { after: None, limit: 50 });
+    let (sql, values) = list_jobs_sql(&parked(&[JobState::Dead]), Page { after: None, limit: 50 }, None);
     let first = plan(&sql, values);
     assert!(first.contains("USING INDEX job_parked"), "{first}");
 }
 
 #[test]
-fn live_jobs_of_a_worker_are_listed_from_the_live_index() {
-    let filter = JobFilter { states: vec![JobState::Retrying], worker: Some("w".into()), ..JobFilter::default() };
-    let (sql, values) = list_jobs_sql(&filter, PAGE);
-    let plan = plan(&sql, values);
-    assert!(plan.contains("SEARCH j USING INDEX job_live (worker=? AND id<?)"), "{plan}");
+fn live_jobs_are_listed_in_the_order_of_an_index() {
+    let (destination, worker) = ("crm".to_owned(), "w".to_owned());
+    for (state, range, index) in [
+        (
+            JobState::Queued,
+            LiveRange::Ready { destination, worker: worker.clone() },
+            "job_ready (destination=? AND worker=?",
+        ),
+        (JobState::Retrying, LiveRange::Waiting { worker }, "job_waiting (worker=?"),
+    ] {
+        let (sql, values) = list_jobs_sql(&parked(&[state]), PAGE, Some(&range));
+        let listed = plan(&sql, values);
+        assert!(listed.contains(&format!("SEARCH j USING INDEX {index} AND id<?)")), "{listed}");
+        let (sql, values) = matching_jobs_sql(&parked(&[state]), JobId(0), 50, Some(&range));
+        let matched = plan(&sql, values);
+        assert!(matched.contains(&format!("SEARCH j USING INDEX {index} AND id>?)")), "{matched}");
+        assert!(!listed.contains("TEMP B-TREE") && !matched.contains("TEMP B-TREE"), "{listed}\n{matched}");
+    }
 }
 
 #[test]
@@ -103,7 +141,7 @@ fn pruning_walks_events_from_the_oldest_and_sorts_nothing() {
 }
 
 #[test]
-fn one_row_is_never_looked_for_in_all_of_them() {
+fn a_single_row_is_never_searched_by_a_scan() {
     let files = [
         (include_str!("sql/event.sql"), 1),
         (include_str!("sql/event_key.sql"), 1),
@@ -112,9 +150,9 @@ fn one_row_is_never_looked_for_in_all_of_them() {
         (include_str!("sql/jobs_of_event.sql"), 2),
         (include_str!("sql/effects.sql"), 1),
         (include_str!("sql/attempts.sql"), 1),
-        (include_str!("sql/begin_job.sql"), 3),
-        (include_str!("sql/settle_job.sql"), 14),
-        (include_str!("sql/job_contact.sql"), 1),
+        (include_str!("sql/begin_job.sql"), 4),
+        (include_str!("sql/settle_job.sql"), 16),
+        (include_str!("sql/job_head.sql"), 1),
         (include_str!("sql/job_message.sql"), 1),
         (include_str!("sql/contact_key.sql"), 1),
         (include_str!("sql/contact_keys_after.sql"), 2),
@@ -126,17 +164,17 @@ fn one_row_is_never_looked_for_in_all_of_them() {
         (include_str!("sql/further_variant.sql"), 2),
         (include_str!("sql/delete_variants.sql"), 1),
         (include_str!("sql/lateness.sql"), 1),
-        (include_str!("sql/settle_effect.sql"), 8),
-        (include_str!("sql/place_effect.sql"), 4),
-        (include_str!("sql/replay_job.sql"), 3),
-        (include_str!("sql/resolve_job.sql"), 3),
-        (include_str!("sql/resolve_effect.sql"), 3),
+        (include_str!("sql/settle_effect.sql"), 9),
+        (include_str!("sql/place_effect.sql"), 3),
+        (include_str!("sql/replay_job.sql"), 4),
+        (include_str!("sql/resolve_job.sql"), 4),
+        (include_str!("sql/resolve_effect.sql"), 4),
         (include_str!("sql/drop_job.sql"), 2),
-        (include_str!("sql/noting_job.sql"), 2),
-        (include_str!("sql/job_entity.sql"), 2),
+        (include_str!("sql/unknown_effect.sql"), 1),
+        (include_str!("sql/is_effect_final.sql"), 2),
         (include_str!("sql/retries_spent.sql"), 3),
         (include_str!("sql/delete_retries.sql"), 2),
-        (include_str!("sql/note.sql"), 2),
+        (include_str!("sql/step_result.sql"), 2),
         (include_str!("sql/mark.sql"), 3),
         (include_str!("sql/release_marks.sql"), 1),
         (include_str!("sql/delete_marks.sql"), 2),
@@ -146,7 +184,7 @@ fn one_row_is_never_looked_for_in_all_of_them() {
         (include_str!("sql/delete_key_pages.sql"), 2),
         (include_str!("sql/next_key_page.sql"), 1),
         (include_str!("sql/has_events.sql"), 2),
-        (include_str!("sql/last_ord.sql"), 0),
+        (include_str!("sql/last_seq.sql"), 0),
         (include_str!("sql/last_job.sql"), 0),
     ];
     let directory = tempfile::tempdir().unwrap();

@@ -1,16 +1,35 @@
-//! What is past its time is removed, from the oldest on, a slice at a time.
+//! Removal of expired rows, oldest first, a slice at a time.
 
-use super::apply::Batch;
-use crate::op::{Prune, Reply};
+use std::sync::Arc;
+
+use sluice_domain::job::JobState;
+
+use super::batch::Batch;
+use super::row::wrong;
+use super::totals::TotalKey;
+use crate::op::{Prune, Pruned};
 
 impl Batch<'_, '_> {
-    pub fn prune(&mut self, prune: &Prune) -> rusqlite::Result<Reply> {
-        let limit = prune.rows_max as usize;
+    pub fn prune_slice(&mut self, prune: &Prune) -> rusqlite::Result<Pruned> {
+        let bodies = self.prune_bodies(prune)?;
+        let events = self.prune_events(prune)?;
+        let expired = [prune.at.0, i64::from(prune.rows_max)];
+        let marks = self.cached(include_str!("sql/delete_marks.sql"))?.execute(expired)?;
+        let retries = self.cached(include_str!("sql/delete_retries.sql"))?.execute(expired)?;
+        let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
+        self.totals.write(self.connection)?;
+        self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
+        let slices = [bodies, events, marks, retries, uses];
+        let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
+        Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
+    }
+
+    fn prune_bodies(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
         let mut bodies = Vec::new();
         let mut statement = self.cached(include_str!("sql/prunable_bodies.sql"))?;
         let mut rows = statement.query([])?;
-        // Events lie in the order in which they became durable, so the first young one ends the search.
-        while bodies.len() < limit
+        // Events are in the order in which they became durable, so the first young one ends the search.
+        while bodies.len() < prune.rows_max as usize
             && let Some(row) = rows.next()?
             && row.get::<_, i64>(1)? < prune.bodies_before.0
         {
@@ -20,19 +39,11 @@ impl Batch<'_, '_> {
         }
         drop(rows);
         drop(statement);
-        for ord in &bodies {
-            self.cached(include_str!("sql/delete_event_body.sql"))?.execute([ord])?;
-            self.cached(include_str!("sql/delete_variants.sql"))?.execute([ord])?;
+        for seq in &bodies {
+            self.cached(include_str!("sql/delete_event_body.sql"))?.execute([seq])?;
+            self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
         }
-        let events = self.prune_events(prune)?;
-        let marks =
-            self.cached(include_str!("sql/delete_marks.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
-        let retries =
-            self.cached(include_str!("sql/delete_retries.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
-        let uses =
-            self.cached(include_str!("sql/delete_uses.sql"))?.execute([prune.at.0, i64::from(prune.rows_max)])?;
-        let slices = [bodies.len(), events, marks, retries, uses];
-        Ok(Reply::Pruned { rows: slices.iter().sum::<usize>() as u64, more: slices.iter().any(|rows| *rows >= limit) })
+        Ok(bodies.len())
     }
 
     fn prune_events(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
@@ -49,20 +60,43 @@ impl Batch<'_, '_> {
         }
         drop(rows);
         drop(statement);
-        for (ord, first_job, upto) in &events {
-            self.cached(include_str!("sql/delete_event.sql"))?.execute([ord])?;
-            self.cached(include_str!("sql/delete_event_body.sql"))?.execute([ord])?;
-            self.cached(include_str!("sql/delete_variants.sql"))?.execute([ord])?;
-            self.cached(include_str!("sql/delete_jobs.sql"))?.execute([first_job, upto])?;
-            self.cached(include_str!("sql/delete_effects.sql"))?.execute([first_job, upto])?;
-            self.cached(include_str!("sql/delete_attempts.sql"))?.execute([first_job, upto])?;
-            self.cached(include_str!("sql/delete_approvals.sql"))?.execute([first_job, upto])?;
+        for (seq, first_job, end) in &events {
+            self.cached(include_str!("sql/delete_event.sql"))?.execute([seq])?;
+            self.cached(include_str!("sql/delete_event_body.sql"))?.execute([seq])?;
+            self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
+            self.delete_jobs(*first_job, *end)?;
+            self.cached(include_str!("sql/delete_effects.sql"))?.execute([first_job, end])?;
+            self.cached(include_str!("sql/delete_attempts.sql"))?.execute([first_job, end])?;
+            self.cached(include_str!("sql/delete_approvals.sql"))?.execute([first_job, end])?;
         }
-        if let Some((last_ord, _, upto)) = events.last() {
-            // Were the newest of all to go, a restart would give their numbers out again.
-            self.cached(include_str!("sql/keep_last.sql"))?.execute([*last_ord, upto - 1])?;
+        if let Some((last_seq, _, end)) = events.last() {
+            // The numbers of the newest events must not be assigned again after a restart.
+            self.cached(include_str!("sql/keep_last.sql"))?.execute([*last_seq, end - 1])?;
+            let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
+            self.cached(include_str!("sql/add_events_pruned.sql"))?.execute([count])?;
             self.keys.note_pruned();
         }
         Ok(events.len())
+    }
+
+    fn delete_jobs(&mut self, first: i64, end: i64) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(include_str!("sql/delete_jobs.sql"))?;
+        let mut rows = statement.query([first, end])?;
+        while let Some(row) = rows.next()? {
+            let mut name = |column: usize| -> rusqlite::Result<Arc<str>> {
+                let text = row.get_ref(column)?.as_str_or_null().map_err(|error| wrong(column, &error.to_string()))?;
+                Ok(self.names.intern(text.unwrap_or_default()))
+            };
+            let key = TotalKey {
+                state: JobState::from_code(row.get(0)?).ok_or_else(|| wrong(0, "unknown job state"))?,
+                worker: name(1)?,
+                destination: name(2)?,
+                dead_letter_queue: name(3)?,
+                queue: name(4)?,
+                revision: name(5)?,
+            };
+            self.totals.remove(key);
+        }
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The connections that questions are asked on, cut off when they take too long.
+//! Read-only connections. A read that takes too long is interrupted.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -11,15 +11,15 @@ use super::key_store::{Changes, KeyStore};
 use super::{Role, open};
 use crate::Error;
 
-/// A question that takes longer is cut off: an open snapshot keeps the WAL from being reset.
-const QUESTION_MAX: Duration = Duration::from_secs(2);
+/// A read that takes longer is interrupted: an open snapshot keeps the write-ahead log from being reset.
+const READ_MAX: Duration = Duration::from_secs(2);
 
-/// A connection, and the keys that open what is read on it.
+/// A connection in a snapshot, and the keys that open sealed values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     pub connection: &'a Connection,
-    pub vault: &'a KeyStore,
-    /// What the transaction has done to the keys, where it is the writer's own.
+    pub key_store: &'a KeyStore,
+    /// Key changes of the transaction, if it is the writer's.
     pub changes: Option<&'a Changes>,
 }
 
@@ -31,7 +31,7 @@ impl Deref for Reader<'_> {
     }
 }
 
-/// A few read-only connections.
+/// A few read-only connections; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPool {
     pool: Arc<Pool>,
@@ -41,36 +41,36 @@ pub(crate) struct ReadPool {
 struct Pool {
     idle: Mutex<Vec<Connection>>,
     directory: std::path::PathBuf,
-    vault: Arc<KeyStore>,
+    key_store: Arc<KeyStore>,
 }
 
 impl ReadPool {
-    pub fn open(directory: &Path, vault: Arc<KeyStore>) -> Result<ReadPool, Error> {
+    pub fn open(directory: &Path, key_store: Arc<KeyStore>) -> Result<ReadPool, Error> {
         let idle = Mutex::new(vec![open(directory, Role::Read)?]);
-        Ok(ReadPool { pool: Arc::new(Pool { idle, directory: directory.to_owned(), vault }) })
+        Ok(ReadPool { pool: Arc::new(Pool { idle, directory: directory.to_owned(), key_store }) })
     }
 
-    /// Asks on a connection of its own, off the async threads.
-    pub async fn ask<T: Send + 'static>(
+    /// Reads one snapshot on a connection of its own, off the async threads.
+    pub async fn read<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T> + Send + 'static,
+        read: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        let reads = self.clone();
-        tokio::task::spawn_blocking(move || reads.ask_now(question)).await.map_err(|_| Error::Failed)?
+        let pool = self.clone();
+        tokio::task::spawn_blocking(move || pool.read_now(read)).await.map_err(|_| Error::Failed)?
     }
 
-    fn ask_now<T>(&self, question: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
+    fn read_now<T>(&self, read: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
         let idle = self.pool.idle.lock().map_err(|_| Error::Failed)?.pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => open(&self.pool.directory, Role::Read)?,
         };
-        let deadline = Instant::now() + QUESTION_MAX;
+        let deadline = Instant::now() + READ_MAX;
         connection.progress_handler(4096, Some(move || Instant::now() > deadline))?;
-        // One snapshot for all statements of a question.
-        let answer = connection
-            .unchecked_transaction()
-            .and_then(|snapshot| question(&Reader { connection: &snapshot, vault: &self.pool.vault, changes: None }));
+        // One snapshot for all statements of a read.
+        let answer = connection.unchecked_transaction().and_then(|snapshot| {
+            read(&Reader { connection: &snapshot, key_store: &self.pool.key_store, changes: None })
+        });
         connection.progress_handler(0, None::<fn() -> bool>)?;
         let mut idle = self.pool.idle.lock().map_err(|_| Error::Failed)?;
         if idle.len() < 4 {

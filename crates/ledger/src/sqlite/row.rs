@@ -5,15 +5,16 @@ use std::sync::Arc;
 use rusqlite::Row;
 use serde_json::Value;
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState, Term};
 use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
+use super::attempt::lane_order_from_code;
 use super::read_pool::Reader;
 use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord};
-use crate::seal::SealContext;
+use crate::seal::{SEALED_OVERHEAD_BYTES, SealContext};
 
-fn wrong(column: usize, what: &str) -> rusqlite::Error {
+pub(super) fn wrong(column: usize, what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.to_owned().into())
 }
 
@@ -44,6 +45,11 @@ pub(super) fn body_parts(body: &EventBody) -> ([u8; 8], [&[u8]; 3]) {
     (lengths, [body.headers.as_bytes(), &body.raw, body.normalized.as_bytes()])
 }
 
+/// Bytes of a body by the length of its sealed form.
+pub(super) fn body_bytes(sealed: i64) -> usize {
+    usize::try_from(sealed).unwrap_or(0).saturating_sub(SEALED_OVERHEAD_BYTES + 8)
+}
+
 fn body_of(opened: &[u8]) -> Option<EventBody> {
     let length =
         |at: usize| opened.get(at..at + 4).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")));
@@ -61,16 +67,16 @@ fn body_of(opened: &[u8]) -> Option<EventBody> {
 pub(super) mod place {
     use super::SealContext;
 
-    pub fn key_text<'a>(ord: i64) -> SealContext<'a> {
-        SealContext::new("event", ord, "key_text")
+    pub fn key_text<'a>(seq: i64) -> SealContext<'a> {
+        SealContext::new("event", seq, "key_text")
     }
 
-    pub fn body<'a>(ord: i64) -> SealContext<'a> {
-        SealContext::new("event_body", ord, "sealed")
+    pub fn body<'a>(seq: i64) -> SealContext<'a> {
+        SealContext::new("event_body", seq, "sealed")
     }
 
-    pub fn variant(ord: i64, n: &[u8; 8]) -> SealContext<'_> {
-        SealContext { part: n, ..SealContext::new("variant", ord, "sealed") }
+    pub fn variant(seq: i64, n: &[u8; 8]) -> SealContext<'_> {
+        SealContext { part: n, ..SealContext::new("variant", seq, "sealed") }
     }
 
     pub fn job_message<'a>(job: i64) -> SealContext<'a> {
@@ -109,7 +115,7 @@ pub(super) mod place {
 impl Reader<'_> {
     fn opened(&self, row: &Row<'_>, column: usize, place: SealContext<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         match row.get_ref(column)?.as_blob_or_null().map_err(|error| wrong(column, &error.to_string()))? {
-            Some(sealed) => self.vault.unseal(self.connection, self.changes, place, sealed).map(Some),
+            Some(sealed) => self.key_store.unseal(self.connection, self.changes, place, sealed).map(Some),
             None => Ok(None),
         }
     }
@@ -137,13 +143,13 @@ impl Reader<'_> {
     }
 
     /// The columns of `event.sql`.
-    pub fn event(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
-        let ord = row.get(0)?;
+    pub fn event_row(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
+        let seq = row.get(0)?;
         Ok(EventRecord {
-            seq: ord,
+            seq,
             id: EventId(row.get(1)?),
             generation: row.get(2)?,
-            key_text: self.opened_text(row, 3, place::key_text(ord))?,
+            key_text: self.opened_text(row, 3, place::key_text(seq))?,
             flow: text(row, 4)?,
             source: text(row, 5)?,
             event_type: row.get(6)?,
@@ -161,15 +167,15 @@ impl Reader<'_> {
     }
 
     /// The column of `event_body.sql`.
-    pub fn body(&self, ord: EventSeq, row: &Row<'_>) -> rusqlite::Result<EventBody> {
-        let opened = self.opened(row, 0, place::body(ord))?;
+    pub fn body_row(&self, seq: EventSeq, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+        let opened = self.opened(row, 0, place::body(seq))?;
         opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))
     }
 
     /// The body among the columns of `variants.sql`.
-    pub fn variant_body(&self, ord: EventSeq, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
+    pub fn variant_body_row(&self, seq: EventSeq, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
         let n = row.get::<_, i64>(0)?.to_be_bytes();
-        let opened = self.opened(row, 6, place::variant(ord, &n))?;
+        let opened = self.opened(row, 6, place::variant(seq, &n))?;
         opened.map(|bytes| body_of(&bytes).ok_or_else(|| wrong(6, "a body has three parts"))).transpose()
     }
 
@@ -180,7 +186,7 @@ impl Reader<'_> {
     }
 
     /// The columns of `job.sql`.
-    pub fn job(&self, row: &Row<'_>) -> rusqlite::Result<JobRecord> {
+    pub fn job_row(&self, row: &Row<'_>) -> rusqlite::Result<JobRecord> {
         let id = row.get(0)?;
         Ok(JobRecord {
             id: JobId(id),
@@ -193,9 +199,9 @@ impl Reader<'_> {
             step: row.get(7)?,
             attempts: row.get(8)?,
             attempts_total: row.get(9)?,
-            destination: Arc::default(),
-            order: sluice_domain::worker::LaneOrder::Fifo,
-            term: sluice_domain::job::Term::default(),
+            destination: text(row, 20)?,
+            order: lane_order_from_code(row.get(21)?),
+            term: Term(row.get(22)?),
             due_at: time(row, 10)?,
             verifying: row.get(11)?,
             created_at: time(row, 12)?,
@@ -209,7 +215,7 @@ impl Reader<'_> {
     }
 
     /// The columns of `effects.sql`.
-    pub fn effect(&self, row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
+    pub fn effect_row(&self, row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
         let (job, key) = (row.get(0)?, row.get(3)?);
         Ok(EffectRecord {
             job: JobId(job),
@@ -229,13 +235,13 @@ impl Reader<'_> {
         })
     }
 
-    /// The column of `note.sql`.
-    pub fn note(&self, job: JobId, key: EffectKey, row: &Row<'_>) -> rusqlite::Result<Value> {
+    /// The column of `step_result.sql`.
+    pub fn step_result(&self, job: JobId, key: EffectKey, row: &Row<'_>) -> rusqlite::Result<Value> {
         Ok(self.opened_json(row, 0, place::effect_result(job.0, &key.0))?.map(Arc::unwrap_or_clone).unwrap_or_default())
     }
 
     /// The columns of `attempts.sql`.
-    pub fn attempt(&self, row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
+    pub fn attempt_row(&self, row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
         let (job, n, started_at) = (row.get(0)?, row.get(1)?, row.get(4)?);
         let part = place::attempt_part(n, started_at);
         Ok(AttemptRecord {

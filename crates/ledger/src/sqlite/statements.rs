@@ -1,16 +1,16 @@
-//! The statements that nearly every operation needs: each is looked up once for a batch instead of once for an operation.
+//! Statements that nearly every operation needs: looked up once for each batch instead of once for each operation.
 
 use rusqlite::{CachedStatement, Connection};
 
-/// One of them.
+/// Statement prepared once per batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StatementId {
     InsertEvent,
     InsertBody,
     InsertJob,
-    JobContact,
+    JobHead,
     SettleJob,
-    EffectAtOnce,
+    BeginAndSettleEffect,
     InsertAttempt,
 }
 
@@ -18,13 +18,12 @@ const TEXTS: [&str; 7] = [
     include_str!("sql/insert_event.sql"),
     include_str!("sql/insert_event_body.sql"),
     include_str!("sql/insert_job.sql"),
-    include_str!("sql/job_contact.sql"),
+    include_str!("sql/job_head.sql"),
     include_str!("sql/settle_job.sql"),
-    include_str!("sql/effect_at_once.sql"),
+    include_str!("sql/begin_and_settle_effect.sql"),
     include_str!("sql/insert_attempt.sql"),
 ];
 
-/// Those that a batch has needed so far.
 pub(super) struct Statements<'a> {
     connection: &'a Connection,
     found: [Option<CachedStatement<'a>>; TEXTS.len()],

@@ -1,7 +1,7 @@
-//! The writer: one thread that alone changes the file.
+//! The writer: the only thread that changes the file.
 //!
-//! Batches form by themselves: while one flush runs, the next operations gather in the [line](crate::line). Every operation of a
-//! batch is answered after its COMMIT, never before.
+//! Batches form by themselves: while one flush runs, the next operations wait in the
+//! [submission queue](crate::submission_queue). Every operation of a batch is answered after its COMMIT, never before.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use sluice_domain::job::Term;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
-use tokio::sync::oneshot;
 
-use super::apply::{Batch, Counters};
+use super::batch::{Batch, Counters};
 use super::checkpoint::Checkpointer;
 use super::content_cache::ContentCache;
 use super::key_index::{self, KeyIndex};
@@ -22,146 +22,117 @@ use super::key_store::{Changes, KeyStore};
 use super::new_jobs::InsertedEvent;
 use super::reserve_file::ReserveFile;
 use super::statements::Statements;
-use super::{PAGE_BYTES, Role, open};
-use crate::op::{Acceptance, Accepted, Op, Reply};
-use crate::record::{LoadedJob, NewEvent};
+use super::totals::{Names, TotalChanges};
+use super::upkeep::{WAL_PAGES_CHECKPOINT, WAL_PAGES_RESET, truncate_wal};
+use super::{Role, open};
+use crate::op::Acceptance;
 use crate::submission_queue::BatchReceiver;
-use crate::{ClockFn, Error, LedgerOptions, Stats};
+use crate::write_store::Op;
+use crate::{ClockFn, Error, LedgerOptions, LoadedJob, Stats};
 
-/// Operations in one transaction, at the most.
+/// Operations in one transaction, at most.
 const BATCH_OPS_MAX: usize = 512;
-/// Above this many pages in the WAL the writer itself resets it between two batches: a checkpoint beside a busy writer never
-/// finds the moment to, and the file would grow without end.
-const WAL_PAGES_RESET: u64 = 64 * MIB / PAGE_BYTES;
-/// It does so once no more pages than these are left to be moved, since everybody waits meanwhile; or when the WAL is twice as
-/// long as that.
-const WAL_PAGES_LEFT: u64 = 2 * MIB / PAGE_BYTES;
-/// From this many pages on a checkpoint runs beside the writer.
-const WAL_PAGES_CHECKPOINT: u64 = 16 * MIB / PAGE_BYTES;
-const MIB: u64 = 1024 * 1024;
 
-/// An operation and who waits for it.
-#[derive(Debug)]
-pub(crate) struct Submission {
-    pub op: Op,
-    pub reply: Option<oneshot::Sender<Result<Reply, Error>>>,
-}
-
-/// Called once when the file can no longer be trusted.
-pub(crate) type Fatal = Box<dyn Fn(&str) + Send>;
-/// Called with the jobs of each commit.
-type OnNewJobs = Box<dyn Fn(Vec<LoadedJob>) + Send>;
-/// Whether the jobs of a worker are among them.
-type WantsFresh = Box<dyn Fn(&str) -> bool + Send>;
-
-/// What a transaction has come to.
+/// What a committed transaction leaves to be announced.
 struct Committed {
-    replies: Vec<Reply>,
-    let_in: Vec<InsertedEvent>,
+    inserted: Vec<InsertedEvent>,
     at: Time,
 }
 
 /// The state of the writer thread.
 pub(crate) struct Writer {
-    connection: Connection,
-    vault: Arc<KeyStore>,
-    keys: KeyIndex,
-    contacts: KeyIndex,
-    net: ContentCache,
+    pub(super) connection: Connection,
+    key_store: Arc<KeyStore>,
+    pub(super) keys: KeyIndex,
+    pub(super) contacts: KeyIndex,
+    contents: ContentCache,
+    names: Names,
     counters: Counters,
+    term: Term,
+    /// Whether the term is durable. On a full disk it is written with the first commit that succeeds.
+    term_recorded: bool,
     directory: PathBuf,
     clock: ClockFn,
-    wants_fresh: WantsFresh,
-    on_fresh: OnNewJobs,
-    on_fatal: Fatal,
-    stats: Arc<Stats>,
-    wal_pages: Arc<AtomicU64>,
-    wal_pages_max: u64,
-    checkpointer: Checkpointer,
-    /// At so many pages the next checkpoint is asked for.
-    next_checkpoint: u64,
-    recent_keys_max: Option<usize>,
-    ballast: ReserveFile,
-    /// Upkeep found no room: it waits until an event could be accepted again.
-    upkeep_rests: bool,
+    wants_new_jobs: Box<dyn Fn(&str) -> bool + Send>,
+    on_new_jobs: Box<dyn Fn(Vec<LoadedJob>) + Send>,
+    on_fatal: Box<dyn Fn(&str) + Send>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) wal_pages: Arc<AtomicU64>,
+    pub(super) wal_pages_max: u64,
+    pub(super) checkpointer: Checkpointer,
+    /// Number of pages in the log at which the next checkpoint is requested.
+    pub(super) next_checkpoint: u64,
+    pub(super) recent_keys_max: Option<usize>,
+    reserve_file: ReserveFile,
+    /// Set when compaction finds no room, until an event can be accepted again.
+    pub(super) compaction_paused: bool,
     failed: bool,
 }
 
 impl Writer {
     pub fn open(directory: &Path, options: LedgerOptions, stats: Arc<Stats>) -> Result<Writer, Error> {
-        let LedgerOptions {
-            clock,
-            wants_new_jobs: wants_fresh,
-            on_new_jobs: on_fresh,
-            on_fatal,
-            recent_keys_max,
-            wal_pages_max,
-            root_key,
-        } = options;
         let mut connection = open(directory, Role::Write)?;
         truncate_wal(&connection)?;
-        let vault = Arc::new(KeyStore::open(&mut connection, root_key, clock())?);
-        let keys = load_keys(&connection, recent_keys_max)?;
-        let contacts = load_contacts(&connection, recent_keys_max)?;
-        let net = ContentCache::load(&connection)?;
-        let counters = Counters {
-            next_ord: connection.query_row(include_str!("sql/last_ord.sql"), [], |row| row.get::<_, i64>(0))? + 1,
-            next_job: connection.query_row(include_str!("sql/last_job.sql"), [], |row| row.get::<_, i64>(0))? + 1,
-            next_contact: connection.query_row(include_str!("sql/last_contact.sql"), [], |row| row.get::<_, i64>(0))?
-                + 1,
-        };
+        let key_store = Arc::new(KeyStore::open(&mut connection, options.root_key, (options.clock)())?);
+        let (term, term_recorded) = take_term(&connection)?;
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counted = wal_pages.clone();
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
             counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let checkpointer = Checkpointer::spawn(directory)?;
-        let ballast = ReserveFile::new(directory)
+        let reserve_file = ReserveFile::new(directory)
             .map_err(|source| Error::Directory { path: directory.join("ballast"), source })?;
         Ok(Writer {
+            keys: load_keys(&connection, options.recent_keys_max)?,
+            contacts: load_contacts(&connection, options.recent_keys_max)?,
+            contents: ContentCache::load(&connection)?,
+            names: Names::default(),
+            counters: load_counters(&connection)?,
             connection,
-            vault,
-            keys,
-            contacts,
-            net,
-            counters,
+            key_store,
+            term,
+            term_recorded,
             directory: directory.to_owned(),
-            clock,
-            wants_fresh,
-            on_fresh,
-            on_fatal,
+            clock: options.clock,
+            wants_new_jobs: options.wants_new_jobs,
+            on_new_jobs: options.on_new_jobs,
+            on_fatal: options.on_fatal,
             stats,
             wal_pages,
-            wal_pages_max: wal_pages_max.unwrap_or(WAL_PAGES_RESET),
-            checkpointer,
+            wal_pages_max: options.wal_pages_max.unwrap_or(WAL_PAGES_RESET),
+            checkpointer: Checkpointer::spawn(directory)?,
             next_checkpoint: WAL_PAGES_CHECKPOINT,
-            recent_keys_max,
-            ballast,
-            upkeep_rests: false,
+            recent_keys_max: options.recent_keys_max,
+            reserve_file,
+            compaction_paused: false,
             failed: false,
         })
     }
 
-    /// What opens the rows, for readers.
-    pub fn vault(&self) -> Arc<KeyStore> {
-        self.vault.clone()
+    /// Opens sealed rows, for readers.
+    pub fn key_store(&self) -> Arc<KeyStore> {
+        self.key_store.clone()
     }
 
-    /// Works until it is told to end, or every sender is gone.
-    pub fn run(mut self, mut operations: BatchReceiver<Submission>) {
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Runs until it receives a close, or every sender is gone.
+    pub fn run(mut self, mut operations: BatchReceiver<Op>) {
         let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
         while operations.recv_batch(&mut batch, BATCH_OPS_MAX) > 0 {
             self.stats.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
             let started = Instant::now();
             let size = batch.len() as u64;
-            let closing = batch.iter().any(|envelope| matches!(envelope.op, Op::Close));
+            let closing = batch.iter().any(|op| matches!(op, Op::Close(_)));
             self.commit(std::mem::take(&mut batch));
             self.stats.batches.fetch_add(1, Ordering::Relaxed);
             self.stats.operations.fetch_add(size, Ordering::Relaxed);
             self.stats.commit_micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
             if !self.failed {
-                self.keep_up();
+                self.run_upkeep();
             }
             if closing {
                 break;
@@ -171,244 +142,152 @@ impl Writer {
         if !self.failed
             && let Err(error) = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
         {
-            tracing::warn!(%error, "the last checkpoint failed; the next start recovers from the WAL");
+            tracing::warn!(%error, "last checkpoint failed; the next start recovers from the write-ahead log");
         }
     }
 
-    fn commit(&mut self, batch: Vec<Submission>) {
+    fn commit(&mut self, batch: Vec<Op>) {
         if self.failed {
-            for envelope in batch {
-                answer(envelope.reply, Err(Error::Failed));
-            }
-            return;
+            return fail_all(batch, || Error::Failed);
         }
-        let batch = match self.has_room() {
+        let mut batch = match self.has_room() {
             Ok(true) => batch,
-            Ok(false) => self.turn_away(batch),
+            Ok(false) => self.reject_accepts(batch),
             Err(error) => return self.fail(batch, &error),
         };
-        match self.transact(batch.iter().map(|envelope| &envelope.op)) {
+        match self.transact(&mut batch) {
             Ok(committed) => self.answer_all(batch, committed),
-            Err(error) if is_full(&error) => self.shed(batch),
+            Err(error) if is_full(&error) => self.commit_on_full_disk(batch),
             Err(error) if is_fatal(&error) => self.fail(batch, &error),
-            Err(error) if batch.len() == 1 => {
-                for envelope in batch {
-                    answer(envelope.reply, Err(refused(&error)));
-                }
-            }
-            // One of them is at fault, and its neighbours must not suffer for it.
-            Err(_) => {
-                for envelope in batch {
-                    self.commit(vec![envelope]);
-                }
-            }
+            Err(error) if batch.len() == 1 => fail_all(batch, || refused(&error)),
+            // One operation is at fault; the others must not fail with it.
+            Err(_) => batch.into_iter().for_each(|op| self.commit(vec![op])),
         }
     }
 
-    /// All or nothing. What memory knows of the batch is undone when it does not commit.
-    fn transact<'a>(&mut self, ops: impl Iterator<Item = &'a Op>) -> rusqlite::Result<Committed> {
+    /// All or nothing. Changes in memory are undone if the transaction does not commit.
+    fn transact(&mut self, ops: &mut [Op]) -> rusqlite::Result<Committed> {
         let before = self.counters;
         let at = (self.clock)();
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
             connection: &self.connection,
-            often: &mut Statements::new(&self.connection),
-            vault: &self.vault,
+            statements: &mut Statements::new(&self.connection),
+            key_store: &self.key_store,
             key_changes: Changes::default(),
             keys: &mut self.keys,
             contacts: &mut self.contacts,
             counters: &mut self.counters,
+            names: &mut self.names,
             now: at,
-            let_in: Vec::new(),
-            taken: Vec::new(),
-            contacts_taken: Vec::new(),
-            net: &mut self.net,
-            remembered: Vec::new(),
-            tallies: BTreeMap::new(),
+            inserted: Vec::new(),
+            new_keys: Vec::new(),
+            new_contacts: Vec::new(),
+            contents: &mut self.contents,
+            content_undo: Vec::new(),
+            source_days: BTreeMap::new(),
             lateness: BTreeMap::new(),
+            totals: TotalChanges::default(),
         };
         let result = ops
-            .map(|op| batch.apply(op))
-            .collect::<rusqlite::Result<Vec<Reply>>>()
-            .and_then(|replies| batch.finish().map(|()| replies))
-            .and_then(|replies| match self.connection.execute_batch("COMMIT") {
+            .iter_mut()
+            .try_for_each(|op| op.apply(&mut batch))
+            .and_then(|()| batch.finish())
+            .and_then(|()| if self.term_recorded { Ok(()) } else { record_term(&self.connection, self.term) })
+            .and_then(|()| match self.connection.execute_batch("COMMIT") {
                 Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
-                _ => Ok(replies),
+                _ => Ok(()),
             });
-        let Batch { let_in, taken, contacts_taken, remembered, key_changes, .. } = batch;
+        let Batch { inserted, new_keys, new_contacts, content_undo, key_changes, .. } = batch;
         match result {
-            Ok(replies) => {
-                self.vault.commit(key_changes);
-                self.net.trim();
-                self.upkeep_rests &= taken.is_empty();
-                Ok(Committed { replies, let_in, at })
+            Ok(()) => {
+                self.term_recorded = true;
+                self.key_store.commit(key_changes);
+                self.contents.trim();
+                self.compaction_paused &= new_keys.is_empty();
+                Ok(Committed { inserted, at })
             }
             Err(error) => {
-                for (prefix, ord) in taken {
-                    self.keys.forget(prefix, ord);
-                }
-                for (prefix, id) in contacts_taken {
-                    self.contacts.forget(prefix, id);
-                }
-                remembered.into_iter().rev().for_each(|undo| self.net.undo(undo));
+                new_keys.into_iter().for_each(|(prefix, seq)| self.keys.forget(prefix, seq));
+                new_contacts.into_iter().for_each(|(prefix, id)| self.contacts.forget(prefix, id));
+                content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
                 self.counters = before;
-                if !self.connection.is_autocommit()
-                    && let Err(rollback) = self.connection.execute_batch("ROLLBACK")
+                self.roll_back().and(Err(error))
+            }
+        }
+    }
+
+    fn roll_back(&self) -> rusqlite::Result<()> {
+        if self.connection.is_autocommit() {
+            return Ok(());
+        }
+        self.connection.execute_batch("ROLLBACK").inspect_err(|error| tracing::error!(%error, "rollback failed"))
+    }
+
+    /// Announces the new jobs of a commit and sends the replies; the inputs are dropped afterwards.
+    fn answer_all(&self, mut batch: Vec<Op>, committed: Committed) {
+        let Committed { inserted, at } = committed;
+        let mut inserted = inserted.into_iter().peekable();
+        let mut new_jobs = Vec::new();
+        for op in &batch {
+            let Op::Accept(request) = op else { continue };
+            for (event, acceptance) in request.input.iter().zip(request.output.iter().flatten()) {
+                if let Acceptance::Accepted(accepted) = acceptance
+                    && let Some(inserted) = inserted.next_if(|inserted| inserted.seq == accepted.seq)
                 {
-                    tracing::error!(%rollback, "rolling back failed");
-                    return Err(rollback);
+                    new_jobs.extend(inserted.announced(event, at, &self.wants_new_jobs));
                 }
-                Err(error)
             }
         }
+        if !new_jobs.is_empty() {
+            (self.on_new_jobs)(new_jobs);
+        }
+        batch.iter_mut().for_each(Op::answer);
     }
 
-    /// Announces the jobs of a commit and answers everybody; what they asked for is let go afterwards.
-    fn answer_all(&self, batch: Vec<Submission>, committed: Committed) {
-        let Committed { replies, let_in, at } = committed;
-        let mut let_in = let_in.into_iter().peekable();
-        let mut fresh = Vec::new();
-        let mut announce = |event: &NewEvent, accepted: &Accepted| {
-            if let Some(entry) = let_in.next_if(|entry| entry.ord == accepted.seq) {
-                fresh.extend(entry.announced(event, at, &self.wants_fresh));
-            }
-        };
-        for (Submission { op, .. }, reply) in batch.iter().zip(&replies) {
-            match (op, reply) {
-                (Op::Accept(event), Reply::Accepted(accepted)) => announce(event, accepted),
-                (Op::AcceptAll(events), Reply::Acceptances(acceptances)) => {
-                    for (event, acceptance) in events.iter().zip(acceptances) {
-                        if let Acceptance::Accepted(accepted) = acceptance {
-                            announce(event, accepted);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        if !fresh.is_empty() {
-            (self.on_fresh)(fresh);
-        }
-        let mut done = Vec::with_capacity(batch.len());
-        for (Submission { op, reply }, came) in batch.into_iter().zip(replies) {
-            answer(reply, Ok(came));
-            done.push(op);
-        }
-    }
-
-    /// The disk is full: new events are turned away, everything else goes on, with the ballast's room if need be.
-    fn shed(&mut self, batch: Vec<Submission>) {
-        let others = self.turn_away(batch);
-        let mut result = self.transact(others.iter().map(|envelope| &envelope.op));
+    /// Accepts are rejected; everything else is written, with the room of the reserve file if necessary.
+    fn commit_on_full_disk(&mut self, batch: Vec<Op>) {
+        let mut others = self.reject_accepts(batch);
+        let mut result = self.transact(&mut others);
         if result.as_ref().is_err_and(is_full) {
-            // Growing the file by what lies in the WAL would take the very room that is made here.
+            // A checkpoint would grow the file into the room that is made here.
             self.checkpointer.pause();
-            self.ballast.spend();
-            result = self.transact(others.iter().map(|envelope| &envelope.op));
+            self.reserve_file.spend();
+            result = self.transact(&mut others);
         }
         match result {
             Ok(committed) => self.answer_all(others, committed),
-            Err(error) if is_full(&error) => {
-                for envelope in others {
-                    answer(envelope.reply, Err(Error::DiskFull));
-                }
-            }
+            Err(error) if is_full(&error) => fail_all(others, || Error::DiskFull),
             Err(error) if is_fatal(&error) => self.fail(others, &error),
-            Err(_) => {
-                for envelope in others {
-                    self.commit(vec![envelope]);
-                }
-            }
+            Err(_) => others.into_iter().for_each(|op| self.commit(vec![op])),
         }
     }
 
-    /// Whether new events may be written, as far as is known.
+    /// Whether accepts may be written: the reserve file is there.
     fn has_room(&mut self) -> std::io::Result<bool> {
-        let kept = self.ballast.is_kept()?;
-        if kept && self.checkpointer.is_resting() {
+        let kept = self.reserve_file.is_kept()?;
+        if kept && self.checkpointer.is_paused() {
             self.checkpointer.resume();
         }
         Ok(kept)
     }
 
-    /// Answers that there is no room for new events, and leaves the rest of the batch.
-    fn turn_away(&mut self, batch: Vec<Submission>) -> Vec<Submission> {
-        let (accepts, others): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|envelope| matches!(envelope.op, Op::Accept(_) | Op::AcceptAll(_)));
+    /// Answers accepts with "disk full" and returns the rest of the batch.
+    fn reject_accepts(&mut self, batch: Vec<Op>) -> Vec<Op> {
+        let (accepts, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|op| matches!(op, Op::Accept(_)));
         if !accepts.is_empty() {
             self.stats.disk_full.fetch_add(1, Ordering::Relaxed);
         }
-        for envelope in accepts {
-            answer(envelope.reply, Err(Error::DiskFull));
-        }
+        fail_all(accepts, || Error::DiskFull);
         others
     }
 
-    /// Whether the batch is on disk is unknown, and what memory holds may be wrong: nothing more is written by this process.
-    fn fail(&mut self, batch: Vec<Submission>, error: &dyn std::error::Error) {
+    /// Whether the batch is on disk is unknown, and memory may be wrong: this process writes nothing more.
+    pub(super) fn fail(&mut self, batch: Vec<Op>, error: &dyn std::error::Error) {
         self.failed = true;
-        tracing::error!(%error, "the ledger can no longer be written; stopping");
-        for envelope in batch {
-            answer(envelope.reply, Err(Error::InDoubt { message: error.to_string() }));
-        }
+        tracing::error!(%error, "the ledger cannot be written any more; stopping");
+        fail_all(batch, || Error::InDoubt { message: error.to_string() });
         (self.on_fatal)(&error.to_string());
-    }
-
-    /// Between two batches: a slice of upkeep of the keys, and the WAL kept within its bounds.
-    fn keep_up(&mut self) {
-        if !self.upkeep_rests && (self.keys.wants_tending() || self.contacts.wants_tending()) {
-            match self.tend() {
-                Ok(()) => {}
-                // Nothing that was not flushed may be built upon.
-                Err(error) if is_fatal(&error) && !is_full(&error) => return self.fail(vec![], &error),
-                Err(error) => self.recover_keys(&error),
-            }
-        }
-        let pages = self.wal_pages.load(Ordering::Relaxed);
-        self.stats.wal_pages.store(pages, Ordering::Relaxed);
-        if self.checkpointer.is_resting() || Mutant::CheckpointNeverResets.is_on() {
-            return;
-        }
-        let (moved, moving) = self.checkpointer.moved();
-        let nearly_done = !moving && pages.saturating_sub(moved) <= WAL_PAGES_LEFT;
-        if pages >= self.wal_pages_max && (nearly_done || pages >= 2 * self.wal_pages_max) {
-            // RESTART, so that the next batch writes from the beginning of the file.
-            if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())) {
-                tracing::warn!(%error, "a checkpoint failed; it is tried again after the next batch");
-            }
-        } else if pages >= self.wal_pages_max.min(self.next_checkpoint) {
-            // Not after every batch: the pages that every batch changes would be copied each time.
-            self.next_checkpoint = pages + WAL_PAGES_CHECKPOINT;
-            self.checkpointer.wake();
-        } else if pages + WAL_PAGES_CHECKPOINT < self.next_checkpoint {
-            // The WAL began anew.
-            self.next_checkpoint = WAL_PAGES_CHECKPOINT;
-            self.checkpointer.begin_anew();
-        }
-    }
-
-    fn tend(&mut self) -> rusqlite::Result<()> {
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        for index in [&mut self.keys, &mut self.contacts] {
-            if index.wants_tending() {
-                index.compact_slice(&self.connection)?;
-            }
-        }
-        self.connection.execute_batch("COMMIT")
-    }
-
-    fn recover_keys(&mut self, error: &rusqlite::Error) {
-        tracing::warn!(%error, "upkeep of the keys failed; reading them anew");
-        self.upkeep_rests = true;
-        if !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
-        let loaded = load_keys(&self.connection, self.recent_keys_max)
-            .and_then(|keys| Ok((keys, load_contacts(&self.connection, self.recent_keys_max)?)));
-        match loaded {
-            Ok((keys, contacts)) => (self.keys, self.contacts) = (keys, contacts),
-            Err(error) => self.fail(vec![], &error),
-        }
     }
 }
 
@@ -418,47 +297,55 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// Moves everything from the log into the file, and empties the log, before anything is built upon it. The last process may have
-/// stopped because a flush failed. The system then goes on to show what it has not written and will not write any more: what
-/// was appended to that would be lost with the power.
-fn truncate_wal(connection: &Connection) -> Result<(), Error> {
-    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)) {
-        Ok(false) => {}
-        Ok(true) => tracing::warn!("somebody reads the ledger, so that its log could not be emptied at the start"),
-        Err(error) if is_full(&error) => tracing::warn!(%error, "no room to empty the log at the start"),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
+fn fail_all(batch: Vec<Op>, error: impl Fn() -> Error) {
+    batch.into_iter().for_each(|op| op.fail(error()));
 }
 
-fn answer(reply: Option<oneshot::Sender<Result<Reply, Error>>>, result: Result<Reply, Error>) {
-    if let Some(reply) = reply {
-        // Whoever asked may have hung up; what is written stays written.
-        let _ = reply.send(result);
+/// Takes the next term, and says whether it is durable.
+fn take_term(connection: &Connection) -> Result<(Term, bool), Error> {
+    let last: Option<u32> = connection.query_row(include_str!("sql/term.sql"), [], |row| row.get(0)).optional()?;
+    let term = Term(last.unwrap_or(0) + 1);
+    match record_term(connection, term) {
+        Ok(()) => Ok((term, true)),
+        Err(error) if is_full(&error) => Ok((term, false)),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
+fn record_term(connection: &Connection, term: Term) -> rusqlite::Result<()> {
+    connection.prepare_cached(include_str!("sql/take_term.sql"))?.execute([term.0]).map(drop)
+}
+
+fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
+    let after = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(|last| last + 1);
+    Ok(Counters {
+        next_seq: after(include_str!("sql/last_seq.sql"))?,
+        next_job: after(include_str!("sql/last_job.sql"))?,
+        next_contact: after(include_str!("sql/last_contact.sql"))?,
+    })
+}
+
+pub(super) fn load_keys(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
     KeyIndex::load(connection, &key_index::EVENTS, recent_max.unwrap_or(key_index::RECENT_KEYS_MAX))
 }
 
-fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
+pub(super) fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
     KeyIndex::load(connection, &key_index::CONTACTS, recent_max.unwrap_or(key_index::RECENT_CONTACTS_MAX))
 }
 
-/// Nothing was written.
+/// For an operation that was not written.
 fn refused(error: &rusqlite::Error) -> Error {
-    Error::sealed(error).unwrap_or_else(|| Error::Refused { message: error.to_string() })
+    super::sealed_error(error).unwrap_or_else(|| Error::Refused { message: error.to_string() })
 }
 
-fn is_full(error: &rusqlite::Error) -> bool {
-    // A WAL index that cannot grow says so in a way of its own; nothing is in doubt then, since no frame was written.
+pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+    // A WAL index that cannot grow has an error code of its own; nothing is in doubt then, since no frame was written.
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
         || error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// After these nobody can say what is on the disk.
-fn is_fatal(error: &rusqlite::Error) -> bool {
+/// Errors after which the content of the disk is unknown.
+pub(super) fn is_fatal(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{JobId, JobState};
+use sluice_domain::job::JobState;
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 use sluice_ledger::{Acceptance, NewEvent, NewJob};
 
 use crate::driver::{Driver, open};
-use crate::given::{START, event};
+use crate::fixtures::{START, event};
 
 pub async fn a_new_event_is_kept_whole<D: Driver>() {
     let fixture = open::<D>();
@@ -64,7 +64,7 @@ pub async fn an_event_may_come_without_jobs<D: Driver>() {
     let second = fixture.job("b").await;
     assert!(fixture.jobs_of(&first).await.is_empty());
     assert!(fixture.repeat(none).await.jobs.is_empty());
-    assert_eq!(second.ord, first.seq + 1);
+    assert_eq!(second.seq, first.seq + 1);
 }
 
 pub async fn a_repeat_is_answered_with_the_first<D: Driver>() {
@@ -224,7 +224,7 @@ pub async fn jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read
     }
     let of = |worker: &str| announced.iter().filter(|fresh| &*fresh.job.worker == worker).count();
     assert_eq!((of("slow-worker"), announced.len()), (1, 5), "a, b, c and both jobs of e");
-    let live = fixture.ledger.live_jobs("slow-worker".into(), JobId(0), 10).await.unwrap();
+    let live = fixture.live("slow-worker", "").await;
     assert_eq!(live.len(), 5);
 }
 

@@ -65,12 +65,13 @@ pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
             absent_reads: 0,
             reads: 0,
         });
-        assert!(fixture.ledger.settle(advance).await.unwrap());
+        assert!(fixture.settle_with(advance).await);
         assert_eq!(fixture.begin(job.id, 2).await, BeginResult::AlreadyApplied);
         let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
         assert_eq!((effect.state, effect.attempts), (end, 1));
-        // The job has gone on with that try, and can be settled by it.
-        assert!(fixture.settle(job.id, 2, JobState::Succeeded).await);
+        let job = fixture.read(job.id).await;
+        assert_eq!((job.state, job.attempts_total), (JobState::Queued, 1), "nothing was begun");
+        assert!(!fixture.begin_and_settle(job.id, 2, JobState::Succeeded).await, "nor with its settlement");
     }
 }
 
@@ -95,9 +96,9 @@ pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Dri
         let (two, one) = (fixture.job(&format!("two {state}")).await.id, fixture.job(&format!("one {state}")).await.id);
         for n in 1..=2 {
             let live = n == 1 || state != JobState::Succeeded;
-            fixture.ledger.begin_without_waiting(begin(two, n)).await.unwrap();
-            let settled = fixture.ledger.settle(settlement(two, n, state)).await.unwrap();
-            let at_once = fixture.ledger.begin_and_settle(begin(one, n), settlement(one, n, state)).await.unwrap();
+            fixture.begin(two, n).await;
+            let settled = fixture.settle(two, n, state).await;
+            let at_once = fixture.begin_and_settle(one, n, state).await;
             assert_eq!(settled, at_once, "{state}, try {n}");
             assert_eq!(settled, live && (n == 1 || state.is_live()), "{state}, try {n}");
         }
@@ -117,8 +118,8 @@ pub async fn an_attempt_written_at_once_is_the_same_as_one_written_in_two<D: Dri
         assert_eq!(a.len(), b.len(), "{state}");
     }
     let job = fixture.job("late").await.id;
-    assert!(!fixture.ledger.begin_and_settle(begin(job, 2), settlement(job, 2, JobState::Succeeded)).await.unwrap());
-    assert!(!fixture.ledger.begin_and_settle(begin(job, 0), settlement(job, 0, JobState::Succeeded)).await.unwrap());
+    assert!(!fixture.begin_and_settle(job, 2, JobState::Succeeded).await);
+    assert!(!fixture.begin_and_settle(job, 0, JobState::Succeeded).await);
     assert_eq!(fixture.read(job).await.state, JobState::Queued, "nothing was written");
 }
 
@@ -128,7 +129,7 @@ pub async fn every_state_can_be_settled_and_reads_back<D: Driver>() {
         let job = fixture.job(state.as_str()).await;
         fixture.begin(job.id, 1).await;
         let settlement = settlement(job.id, 1, state);
-        assert!(fixture.ledger.settle(settlement.clone()).await.unwrap());
+        assert!(fixture.settle_with(settlement.clone()).await);
         let settled = fixture.read(job.id).await;
         let next = settlement.next;
         assert_eq!((settled.state, settled.step, settled.attempts), (state, next.step, next.attempts));
@@ -146,7 +147,7 @@ pub async fn attempts_are_recorded_in_their_order<D: Driver>() {
     fixture.attempt(job.id, 1, JobState::Waiting).await;
     let mut read_back = settlement(job.id, 1, JobState::Retrying);
     read_back.attempt.as_mut().unwrap().kind = AttemptKind::Read;
-    assert!(fixture.ledger.settle(read_back).await.unwrap());
+    assert!(fixture.settle_with(read_back).await);
     fixture.attempt(job.id, 2, JobState::Succeeded).await;
     let attempts = fixture.ledger.attempts(job.id).await.unwrap();
     let seen: Vec<_> = attempts.iter().map(|attempt| (attempt.n, attempt.kind, attempt.outcome.as_str())).collect();
@@ -163,7 +164,7 @@ pub async fn a_job_can_be_settled_without_a_try<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     let settlement = Settlement { effect: None, attempt: None, ..settlement(job.id, 0, JobState::Dead) };
-    assert!(fixture.ledger.settle(settlement).await.unwrap());
+    assert!(fixture.settle_with(settlement).await);
     assert_eq!(fixture.read(job.id).await.state, JobState::Dead);
     assert!(fixture.ledger.attempts(job.id).await.unwrap().is_empty());
     assert!(fixture.ledger.effects(job.id).await.unwrap().is_empty());
@@ -206,7 +207,7 @@ pub async fn applied_stays_applied<D: Driver>() {
         absent_reads: 0,
         reads: 0,
     });
-    assert!(fixture.ledger.settle(applied).await.unwrap());
+    assert!(fixture.settle_with(applied).await);
     for state in [JobState::Retrying, JobState::Unknown] {
         fixture.settle(job.id, 1, state).await;
         let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
@@ -228,7 +229,7 @@ pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
         absent_reads: 1,
         reads: 2,
     });
-    assert!(fixture.ledger.settle(unseen).await.unwrap());
+    assert!(fixture.settle_with(unseen).await);
     let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
     assert_eq!((effect.absent_reads, effect.reads), (1, 2));
     assert!(fixture.read(job.id).await.verifying);
@@ -250,7 +251,7 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
     };
     assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);
     let greet = Begin { key: sluice_domain::job::EffectKey([200; 16]), step_id: "greet".into(), ..begin(job.id, 2) };
-    assert_eq!(fixture.ledger.begin(greet).await.unwrap(), BeginResult::Go, "nobody has been greeted yet");
+    assert_eq!(fixture.begin_with(greet).await, BeginResult::Go, "nobody has been greeted yet");
     let at_the_first_step = fixture.ledger.effects(job.id).await.unwrap();
     assert_eq!(
         (at_the_first_step[0].step, at_the_first_step[0].step_id.as_str()),
@@ -260,9 +261,9 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
     let mut greeted = settlement(job.id, 2, JobState::Queued);
     let effect = greeted.effect.as_mut().unwrap();
     (effect.key, effect.state) = (sluice_domain::job::EffectKey([200; 16]), EffectState::NotApplied);
-    assert!(fixture.ledger.settle(greeted).await.unwrap());
+    assert!(fixture.settle_with(greeted).await);
     let create = Begin { step: 1, ..begin(job.id, 3) };
-    assert_eq!(fixture.ledger.begin(create).await.unwrap(), BeginResult::AlreadyApplied);
+    assert_eq!(fixture.begin_with(create).await, BeginResult::AlreadyApplied);
     let effects = fixture.ledger.effects(job.id).await.unwrap();
     let seen: Vec<_> = effects.iter().map(|effect| (effect.step, effect.step_id.as_str(), effect.state)).collect();
     assert_eq!(seen, [(0, "greet", EffectState::NotApplied), (1, "create", EffectState::Applied)]);

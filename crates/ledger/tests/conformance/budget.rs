@@ -2,9 +2,10 @@
 
 use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
-use sluice_ledger::{ChargeResult, JobUpdate, Prune, RetryCharge};
+use sluice_ledger::{ChargeResult, JobUpdate, Prune, Pruned, RetryCharge, Schedule, Settle};
 
 use crate::driver::{Driver, Fixture, at, open, settlement};
+use crate::fixtures::alone;
 
 const HOUR: i64 = 3_600_000;
 
@@ -14,7 +15,7 @@ async fn retry<D: Driver>(fixture: &Fixture<D>, job: sluice_domain::job::JobId, 
     let wanted = settlement(job, n, JobState::Retrying);
     let otherwise = JobUpdate { state: JobState::Dead, ..settlement(job, n, JobState::Dead).next };
     let draw = RetryCharge { retries, until: Time(wanted.at.0 + HOUR), otherwise };
-    fixture.ledger.settle_with_budget(wanted, draw).await.unwrap()
+    fixture.settle_all(Settle { charge: Some(draw), ..alone(wanted) }).await
 }
 
 pub async fn retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts<D: Driver>() {
@@ -26,7 +27,7 @@ pub async fn retries_of_one_entity_are_counted_over_its_jobs_and_over_restarts<D
     let fixture = fixture.reopen().await;
     assert_eq!(retry(&fixture, one.id, 2, 2).await, ChargeResult::Exhausted);
     assert_eq!(fixture.read(one.id).await.state, JobState::Dead, "the other way is written");
-    let mut other = crate::given::event("c");
+    let mut other = crate::fixtures::event("c");
     other.entity = 99;
     let other = fixture.accept_event(other).await;
     let other = fixture.jobs_of(&other).await.remove(0);
@@ -42,9 +43,13 @@ pub async fn a_retry_counts_for_a_while<D: Driver>() {
     let mut wanted = settlement(two.id, 1, JobState::Retrying);
     wanted.at = later(wanted.at);
     let draw = RetryCharge { retries: 1, until: later(wanted.at), otherwise: wanted.next.clone() };
-    assert_eq!(fixture.ledger.settle_with_budget(wanted, draw).await.unwrap(), ChargeResult::Settled);
+    assert_eq!(fixture.settle_all(Settle { charge: Some(draw), ..alone(wanted) }).await, ChargeResult::Settled);
     let prune = Prune { bodies_before: Time(0), events_before: Time(0), rows_max: 10, at: later(at(1)) };
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (1, false), "the one that counts no more");
+    assert_eq!(
+        fixture.ledger.prune(prune).await.unwrap(),
+        Pruned { rows: 1, more: false },
+        "the one that counts no more"
+    );
 }
 
 pub async fn a_retry_of_an_older_try_is_refused_and_not_counted<D: Driver>() {
@@ -54,16 +59,16 @@ pub async fn a_retry_of_an_older_try_is_refused_and_not_counted<D: Driver>() {
     assert_eq!(fixture.begin(job.id, 2).await, sluice_ledger::BeginResult::Go);
     let old = settlement(job.id, 1, JobState::Retrying);
     let draw = RetryCharge { retries: 1, until: Time(at(9).0 + HOUR), otherwise: old.next.clone() };
-    assert_eq!(fixture.ledger.settle_with_budget(old, draw).await.unwrap(), ChargeResult::Stale);
+    assert_eq!(fixture.settle_all(Settle { charge: Some(draw), ..alone(old) }).await, ChargeResult::Stale);
     let new = settlement(job.id, 2, JobState::Retrying);
     let draw = RetryCharge { retries: 1, until: Time(at(9).0 + HOUR), otherwise: new.next.clone() };
-    assert_eq!(fixture.ledger.settle_with_budget(new, draw).await.unwrap(), ChargeResult::Settled);
+    assert_eq!(fixture.settle_all(Settle { charge: Some(draw), ..alone(new) }).await, ChargeResult::Settled);
 }
 
 pub async fn a_schedule_holds_since_it_was_first_seen<D: Driver>() {
     let fixture = open::<D>();
     let since = async |fixture: &Fixture<D>, rule: &str, at: Time| {
-        fixture.ledger.schedule("replay".into(), rule.into(), at).await.unwrap()
+        fixture.ledger.schedule(Schedule { worker: "replay".into(), rule: rule.into(), at }).await.unwrap()
     };
     assert_eq!(since(&fixture, "*/10", at(1)).await, at(1));
     assert_eq!(since(&fixture, "*/10", at(2)).await, at(1));

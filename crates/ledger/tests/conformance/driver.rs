@@ -4,15 +4,19 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState, Term};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass};
+use sluice_domain::policy::CapReservation;
+use sluice_domain::schedule::backlog::BacklogQuery;
 use sluice_domain::time::Time;
+use sluice_domain::worker::LaneOrder;
 use sluice_ledger::{
-    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, BeginResult, ClockFn, Duplicate, EffectSettlement,
-    EventRecord, JobRecord, JobUpdate, Ledger, LedgerOptions, LoadedJob, NewEvent, Page, Settlement,
+    Acceptance, Accepted, AttemptKind, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, ClockFn,
+    Duplicate, EffectSettlement, EventRecord, Fence, JobRecord, JobUpdate, Ledger, LedgerOptions, LoadedJob, NewEvent,
+    Page, Settle, Settlement,
 };
 
-use crate::given::{START, event, root_key};
+use crate::fixtures::{START, alone, event, fence, root_key};
 
 /// One way to keep a ledger.
 pub trait Driver: Send + Sync + 'static {
@@ -187,12 +191,53 @@ impl<D: Driver> Fixture<D> {
         self.ledger.job(job).await.unwrap().unwrap()
     }
 
+    /// What the owner of this ledger believes if it has just loaded the job.
+    pub async fn fence(&self, job: JobId) -> Fence {
+        let expected = self.ledger.job(job).await.unwrap().map_or(Term(0), |job| job.term);
+        Fence { owner: self.ledger.term(), expected }
+    }
+
     pub async fn begin(&self, job: JobId, n: u32) -> BeginResult {
-        self.ledger.begin(begin(job, n)).await.unwrap()
+        self.begin_with(begin(job, n)).await
+    }
+
+    /// Begins as an owner that has just loaded the job.
+    pub async fn begin_with(&self, begin: Begin) -> BeginResult {
+        match self.begin_under(begin, &[]).await {
+            CappedBeginResult::Begun(result) => result,
+            CappedBeginResult::Refused(cap) => panic!("cap {cap} refuses"),
+        }
+    }
+
+    /// The same under caps.
+    pub async fn begin_under(&self, begin: Begin, caps: &[CapReservation]) -> CappedBeginResult {
+        let begin = Begin { fence: self.fence(begin.job).await, ..begin };
+        self.ledger.begin(begin, caps.to_vec()).await.unwrap()
     }
 
     pub async fn settle(&self, job: JobId, n: u32, state: JobState) -> bool {
-        self.ledger.settle(settlement(job, n, state)).await.unwrap()
+        self.settle_with(settlement(job, n, state)).await
+    }
+
+    /// Settles as an owner that has just loaded the job.
+    pub async fn settle_with(&self, settlement: Settlement) -> bool {
+        self.settle_all(alone(settlement)).await == ChargeResult::Settled
+    }
+
+    /// The same with a charge or a begin.
+    pub async fn settle_all(&self, mut settle: Settle) -> ChargeResult {
+        let fence = self.fence(settle.settlement.job).await;
+        settle.settlement.fence = fence;
+        if let Some(begin) = &mut settle.begin {
+            begin.fence = fence;
+        }
+        self.ledger.settle(settle).await.unwrap()
+    }
+
+    pub async fn begin_and_settle(&self, job: JobId, n: u32, state: JobState) -> bool {
+        let begin = Some(begin(job, n));
+        let settle = Settle { begin, ..alone(settlement(job, n, state)) };
+        self.settle_all(settle).await == ChargeResult::Settled
     }
 
     /// One attempt from its beginning to this end.
@@ -206,6 +251,12 @@ impl<D: Driver> Fixture<D> {
         let job = self.job(key).await;
         self.attempt(job.id, 1, state).await;
         self.read(job.id).await
+    }
+
+    /// Ids of the queued and running jobs of a worker and a destination.
+    pub async fn live(&self, worker: &str, destination: &str) -> Vec<JobId> {
+        let page = self.ledger.backlog(backlog(worker, destination, JobId(0), 10_000)).await.unwrap();
+        page.queued.into_iter().chain(page.due).map(|job| job.id).collect()
     }
 
     pub async fn effect_state(&self, job: JobId) -> EffectState {
@@ -223,6 +274,11 @@ impl<D: Driver> Fixture<D> {
     }
 }
 
+/// Everything that is due at any time.
+pub fn backlog(worker: &str, destination: &str, after: JobId, limit: usize) -> BacklogQuery {
+    BacklogQuery { worker: worker.into(), destination: destination.into(), after, due_by: Time::NEVER, limit }
+}
+
 /// The key of the only effect of a job.
 pub fn effect_key(job: JobId) -> EffectKey {
     EffectKey([u8::try_from(job.0 % 251).unwrap(); 16])
@@ -233,6 +289,7 @@ pub fn begin(job: JobId, n: u32) -> Begin {
     Begin {
         job,
         n,
+        fence: fence(1, u32::from(n > 1)),
         step: 0,
         step_id: "create".into(),
         key: effect_key(job),
@@ -264,6 +321,7 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
     Settlement {
         job,
         n,
+        fence: fence(1, u32::from(n > 0)),
         effect: Some(EffectSettlement {
             key: effect_key(job),
             step: 0,
@@ -288,6 +346,8 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
             failure: (!finished).then(failure),
             dead_letter_queue: (state == JobState::Dead).then(|| "leads-dead".to_owned()),
             result: finished.then(|| serde_json::json!({ "id": "003" }).into()),
+            destination: if state.is_live() { "crm".into() } else { "".into() },
+            order: LaneOrder::Fifo,
         },
         at: Time(at(n).0 + 100),
     }

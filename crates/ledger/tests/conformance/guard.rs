@@ -10,11 +10,12 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{Cap, CapReservation, Contact, ContactFacts};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    ApprovalFilter, BeginResult, CappedBeginResult, DecideApproval, Decided, Page, Prune, RequestApproval, Resolution,
-    Resolve, SafeModeRecord, SetConsent, SetSafeMode, Settlement, Skip, Suppress, Unsuppress,
+    ApprovalFilter, BeginResult, CappedBeginResult, DecideApproval, Decided, Page, Prune, Pruned, RequestApproval,
+    Resolution, Resolve, SafeModeRecord, SetConsent, SetSafeMode, Settlement, Skip, Suppress, Unsuppress,
 };
 
 use crate::driver::{Driver, Fixture, at, begin, effect_key, open, settlement};
+use crate::fixtures::fence;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PAGE: Page = Page { after: None, limit: 50 };
@@ -39,7 +40,7 @@ async fn begin_within<D: Driver>(
     n: u32,
     caps: &[CapReservation],
 ) -> CappedBeginResult {
-    fixture.ledger.begin_under_caps(begin(job, n), caps.to_vec()).await.unwrap()
+    fixture.begin_under(begin(job, n), caps).await
 }
 
 const GO: CappedBeginResult = CappedBeginResult::Begun(BeginResult::Go);
@@ -63,7 +64,7 @@ pub async fn a_cap_is_exact_however_many_ask_at_once<D: Driver>() {
         .iter()
         .map(|job| {
             let (ledger, begin) = (fixture.ledger.clone(), begin(*job, 1));
-            tokio::spawn(async move { ledger.begin_under_caps(begin, vec![cap("daily", 3, 24 * HOUR)]).await.unwrap() })
+            tokio::spawn(async move { ledger.begin(begin, vec![cap("daily", 3, 24 * HOUR)]).await.unwrap() })
         })
         .collect();
     let mut gone = 0;
@@ -97,7 +98,7 @@ pub async fn one_effect_takes_one_place_however_often_it_is_tried<D: Driver>() {
     let job = fixture.job("a").await.id;
     assert_eq!(begin_within(&fixture, job, 1, &caps).await, GO);
     assert_eq!(begin_within(&fixture, job, 1, &caps).await, CappedBeginResult::Begun(BeginResult::Stale));
-    fixture.ledger.settle(ended(job, 1, EffectState::Unknown, JobState::Retrying)).await.unwrap();
+    assert!(fixture.settle_with(ended(job, 1, EffectState::Unknown, JobState::Retrying)).await);
     assert_eq!(begin_within(&fixture, job, 2, &caps).await, GO, "it holds its place");
     assert_eq!(fixture.ledger.cap_used(caps[0].clone(), at(0)).await.unwrap(), 1);
 }
@@ -107,16 +108,16 @@ pub async fn what_did_not_happen_gives_its_place_back<D: Driver>() {
     let caps = [cap("daily", 1, 24 * HOUR)];
     let (first, second, third) = (fixture.job("a").await.id, fixture.job("b").await.id, fixture.job("c").await.id);
     assert_eq!(begin_within(&fixture, first, 1, &caps).await, GO);
-    fixture.ledger.settle(ended(first, 1, EffectState::NotApplied, JobState::Dead)).await.unwrap();
+    assert!(fixture.settle_with(ended(first, 1, EffectState::NotApplied, JobState::Dead)).await);
     assert_eq!(begin_within(&fixture, second, 1, &caps).await, GO);
     // Nobody knows: the place is taken until somebody does.
-    fixture.ledger.settle(ended(second, 1, EffectState::Unknown, JobState::Unknown)).await.unwrap();
+    assert!(fixture.settle_with(ended(second, 1, EffectState::Unknown, JobState::Unknown)).await);
     assert_eq!(begin_within(&fixture, third, 1, &caps).await, CappedBeginResult::Refused(0));
     let (actor, reason) = ("ann".to_owned(), "looked".to_owned());
     let resolve = Resolve { job: second, resolution: Resolution::NotHappened, actor, reason, at: at(5) };
     fixture.ledger.resolve(resolve).await.unwrap();
     assert_eq!(begin_within(&fixture, third, 1, &caps).await, GO);
-    fixture.ledger.settle(ended(third, 1, EffectState::Applied, JobState::Succeeded)).await.unwrap();
+    assert!(fixture.settle_with(ended(third, 1, EffectState::Applied, JobState::Succeeded)).await);
     assert_eq!(begin_within(&fixture, second, 2, &caps).await, CappedBeginResult::Refused(0), "what happened keeps it");
 }
 
@@ -125,16 +126,16 @@ pub async fn a_window_moves_on_and_old_places_are_pruned<D: Driver>() {
     let caps = [cap("daily", 1, 24 * HOUR)];
     let (first, second) = (fixture.job("a").await.id, fixture.job("b").await.id);
     assert_eq!(begin_within(&fixture, first, 1, &caps).await, GO);
-    fixture.ledger.settle(ended(first, 1, EffectState::Applied, JobState::Succeeded)).await.unwrap();
+    assert!(fixture.settle_with(ended(first, 1, EffectState::Applied, JobState::Succeeded)).await);
     let later = begin(second, 1).at + 24 * HOUR;
     let early = sluice_ledger::Begin { at: later - Duration::from_millis(1), ..begin(second, 1) };
-    assert_eq!(fixture.ledger.begin_under_caps(early, caps.to_vec()).await.unwrap(), CappedBeginResult::Refused(0));
+    assert_eq!(fixture.begin_under(early, &caps).await, CappedBeginResult::Refused(0));
     let due = sluice_ledger::Begin { at: later, ..begin(second, 1) };
-    assert_eq!(fixture.ledger.begin_under_caps(due, caps.to_vec()).await.unwrap(), GO);
+    assert_eq!(fixture.begin_under(due, &caps).await, GO);
     let never = Time(0);
     let prune = Prune { bodies_before: never, events_before: never, rows_max: 10, at: later };
-    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false));
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (0, false));
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), Pruned { rows: 1, more: false });
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 0, more: false });
 }
 
 pub async fn caps_hold_over_a_restart<D: Driver>() {
@@ -150,6 +151,7 @@ fn skip(job: JobId, n: u32) -> Skip {
     Skip {
         job,
         n,
+        fence: fence(1, u32::from(n > 0)),
         step: 0,
         step_id: "send".into(),
         key: effect_key(job),

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, EffectState, JobState};
+use sluice_domain::job::{EffectKey, EffectState, JobState, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
-use sluice_ledger::{DropJobs, JobRecord, Mark, Marked, Prune, StepResult};
+use sluice_ledger::{DropJobs, Fence, JobRecord, Mark, Marked, Prune, Pruned, StepResult};
 
 use crate::driver::{Driver, Fixture, at, open};
 
@@ -20,6 +20,7 @@ fn note(job: &JobRecord, n: u32, result: Value) -> StepResult {
     StepResult {
         job: job.id,
         n,
+        fence: Fence { owner: Term(1), expected: job.term },
         step: 0,
         step_id: "check".into(),
         key: EffectKey(key),
@@ -36,7 +37,7 @@ fn digest(key: &str) -> KeyDigest {
 
 fn mark(job: &JobRecord, key: &str, near: &[&str]) -> Mark {
     Mark {
-        note: note(job, job.attempts_total, Value::Null),
+        result: note(job, job.attempts_total, Value::Null),
         store: "default".into(),
         key: digest(key),
         adjacent: near.iter().map(|key| digest(key)).collect(),
@@ -46,14 +47,14 @@ fn mark(job: &JobRecord, key: &str, near: &[&str]) -> Mark {
 }
 
 async fn set<D: Driver>(fixture: &Fixture<D>, mark: Mark) -> bool {
-    fixture.ledger.mark(mark).await.unwrap().unwrap().set
+    fixture.ledger.set_mark(mark).await.unwrap().unwrap().set
 }
 
 pub async fn a_note_is_kept_as_it_was_first_made<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
-    let first = fixture.ledger.note(note(&job, 0, json!({ "n": 1 }))).await.unwrap();
-    let second = fixture.ledger.note(note(&job, 0, json!({ "n": 2 }))).await.unwrap();
+    let first = fixture.ledger.record_step(note(&job, 0, json!({ "n": 1 }))).await.unwrap();
+    let second = fixture.ledger.record_step(note(&job, 0, json!({ "n": 2 }))).await.unwrap();
     assert_eq!((first, second), (Some(json!({ "n": 1 })), Some(json!({ "n": 1 }))));
     let fixture = fixture.reopen().await;
     let effects = fixture.ledger.effects(job.id).await.unwrap();
@@ -66,10 +67,10 @@ pub async fn a_run_that_the_job_has_left_behind_notes_nothing<D: Driver>() {
     let fixture = open::<D>();
     let job = fixture.job("a").await;
     fixture.attempt(job.id, 1, JobState::Retrying).await;
-    assert_eq!(fixture.ledger.note(note(&job, 0, json!(1))).await.unwrap(), None);
-    assert_eq!(fixture.ledger.mark(mark(&job, "k", &[])).await.unwrap(), None);
+    assert_eq!(fixture.ledger.record_step(note(&job, 0, json!(1))).await.unwrap(), None);
+    assert_eq!(fixture.ledger.set_mark(mark(&job, "k", &[])).await.unwrap(), None);
     let done = fixture.job_that_is("b", JobState::Succeeded).await;
-    assert_eq!(fixture.ledger.mark(mark(&done, "k", &[])).await.unwrap(), None);
+    assert_eq!(fixture.ledger.set_mark(mark(&done, "k", &[])).await.unwrap(), None);
     let other = fixture.job("c").await;
     assert!(set(&fixture, mark(&other, "k", &[])).await, "nobody has set it");
 }
@@ -79,7 +80,7 @@ pub async fn a_mark_is_its_owners_in_every_run_and_nobody_elses<D: Driver>() {
     let (one, two) = (fixture.job("a").await, fixture.job("b").await);
     assert!(set(&fixture, mark(&one, "k", &[])).await);
     assert!(set(&fixture, mark(&one, "k", &[])).await, "a second run of the owner");
-    let other = fixture.ledger.mark(mark(&two, "k", &[])).await.unwrap();
+    let other = fixture.ledger.set_mark(mark(&two, "k", &[])).await.unwrap();
     let owner = EventId([u8::try_from(one.id.0).unwrap(); 16]);
     assert_eq!(other, Some(Marked { set: false, owner: Some(owner) }));
     let fixture = fixture.reopen().await;
@@ -110,15 +111,19 @@ pub async fn an_expired_mark_is_free_and_is_pruned<D: Driver>() {
     assert!(set(&fixture, mark(&one, "k", &[])).await);
     assert!(set(&fixture, mark(&one, "old", &[])).await);
     let later = |mut mark: Mark| {
-        (mark.note.at, mark.expires_at) = (mark.expires_at, Time(mark.expires_at.0 + HOUR));
+        (mark.result.at, mark.expires_at) = (mark.expires_at, Time(mark.expires_at.0 + HOUR));
         mark
     };
     assert!(set(&fixture, later(mark(&two, "k", &[]))).await);
-    let back = fixture.ledger.mark(later(mark(&one, "k", &[]))).await.unwrap().unwrap();
+    let back = fixture.ledger.set_mark(later(mark(&one, "k", &[]))).await.unwrap().unwrap();
     assert!(!back.set, "the owner came too late, and another has it");
     let prune = Prune { bodies_before: Time(0), events_before: Time(0), rows_max: 10, at: Time(at(0).0 + HOUR) };
-    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false), "the one that expired");
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (0, false));
+    assert_eq!(
+        fixture.ledger.prune(prune.clone()).await.unwrap(),
+        Pruned { rows: 1, more: false },
+        "the one that expired"
+    );
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 0, more: false });
 }
 
 pub async fn a_dropped_job_releases_its_marks<D: Driver>() {
@@ -160,8 +165,8 @@ pub async fn any_order_of_marks_does_what_a_plain_model_does<D: Driver>() {
                 _ => {
                     let mut asked = mark(&jobs[who], key, &[]);
                     // Each job has a mark of its own for each key.
-                    asked.note.key.0[15] = key.as_bytes()[0];
-                    (asked.note.at, asked.expires_at) = (now, Time(now.0 + HOUR));
+                    asked.result.key.0[15] = key.as_bytes()[0];
+                    (asked.result.at, asked.expires_at) = (now, Time(now.0 + HOUR));
                     let set = set(&fixture, asked).await;
                     let owner = owners.get(key).filter(|(_, until)| *until > now).map(|(owner, _)| *owner);
                     assert_eq!(set, owner.is_none_or(|owner| owner == who), "seed {seed}, {key}: {owners:?}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
-use sluice_ledger::{NewEvent, Prune};
+use sluice_ledger::{NewEvent, Prune, Pruned};
 
 use crate::driver::{Driver, Fixture, open, open_with_few_recent_keys};
-use crate::given::{DAY, START, event};
+use crate::fixtures::{DAY, START, event};
 
 /// An event whose key lives for one day from the start.
 fn short_lived(key: &str) -> NewEvent {
@@ -123,10 +123,10 @@ pub async fn a_key_is_known_while_its_time_lasts_even_when_the_body_is_gone<D: D
     let fixture = open_with_few_recent_keys::<D>(4);
     let mut ids = Vec::new();
     for n in 0..30 {
-        ids.push(fixture.job_that_is(&format!("key {n}"), JobState::Succeeded).await.ord);
+        ids.push(fixture.job_that_is(&format!("key {n}"), JobState::Succeeded).await.seq);
     }
     let prune = Prune { bodies_before: Time::NEVER, events_before: Time::NEVER, rows_max: 1000, at: START };
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (30, false));
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 30, more: false });
     for (_, body) in fixture.ledger.events(ids).await.unwrap() {
         assert_eq!(body, None);
     }
@@ -148,7 +148,7 @@ pub async fn keys_are_known_after_the_newest_events_were_pruned<D: Driver>() {
     }
     let at = fixture.clock.advance(2 * DAY);
     let prune = Prune { bodies_before: Time(0), events_before: at, rows_max: 1000, at };
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (30, false));
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 30, more: false });
     let fixture = fixture.reopen().await;
     fixture.accept("new").await;
     let fixture = fixture.reopen().await;

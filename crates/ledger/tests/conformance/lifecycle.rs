@@ -1,10 +1,10 @@
 //! Opening, closing, and too much at once.
 
 use sluice_domain::job::{JobId, JobState};
-use sluice_ledger::{Acceptance, BeginResult, Error, LedgerOptions};
+use sluice_ledger::{Acceptance, BeginResult, CappedBeginResult, Error, JobFilter, LedgerOptions};
 
 use crate::driver::{Driver, StillClock, begin, open};
-use crate::given::event;
+use crate::fixtures::event;
 
 /// How many operations may wait before new events are turned away.
 const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
@@ -23,7 +23,7 @@ pub async fn closing_does_not_wait_for_other_holders_and_ends_their_writing<D: D
     let other = fixture.ledger.clone();
     fixture.ledger.close().await;
     assert!(matches!(other.accept(event("b")).await, Err(Error::Failed)));
-    assert!(matches!(other.begin(begin(JobId(1), 1)).await, Err(Error::Failed)));
+    assert!(matches!(other.begin(begin(JobId(1), 1), vec![]).await, Err(Error::Failed)));
     assert!(matches!(other.begin_without_waiting(begin(JobId(1), 1)).await, Err(Error::Failed)));
     assert_eq!(other.events(vec![accepted.seq]).await.unwrap().len(), 1, "what is there can still be read");
     // The writer has ended, so nothing is in the way of the next one, and it is not the old holder's.
@@ -44,7 +44,8 @@ pub async fn everything_sent_before_the_close_is_written<D: Driver>() {
         fixture.ledger.begin_without_waiting(begin(*job, 1)).await.unwrap();
     }
     let fixture = fixture.reopen().await;
-    assert_eq!(fixture.ledger.running_jobs(JobId(0), 100).await.unwrap().len(), 30);
+    let filter = JobFilter { states: vec![JobState::Running], ..JobFilter::default() };
+    assert_eq!(fixture.ledger.matching_jobs(filter, JobId(0), 100).await.unwrap(), jobs);
 }
 
 /// The writer may have operations left when the last holder goes away; nobody else may write meanwhile.
@@ -92,10 +93,10 @@ pub async fn too_many_senders_are_turned_away_and_completions_are_not<D: Driver>
     assert!(matches!(fixture.ledger.accept(event("one too many")).await, Err(Error::Overloaded)));
     let completion = tokio::spawn({
         let ledger = fixture.ledger.clone();
-        async move { ledger.begin(begin(job, 1)).await }
+        async move { ledger.begin(begin(job, 1), vec![]).await }
     });
     fixture.gate.open();
-    assert_eq!(completion.await.unwrap().unwrap(), BeginResult::Go);
+    assert_eq!(completion.await.unwrap().unwrap(), CappedBeginResult::Begun(BeginResult::Go));
     while let Some(sender) = senders.join_next().await {
         assert!(matches!(sender.unwrap().unwrap(), Acceptance::Accepted(_)));
     }
@@ -136,8 +137,8 @@ pub async fn numbers_keep_growing_over_restarts<D: Driver>() {
     let (mut ord, mut job) = (0, JobId(0));
     for n in 0..6 {
         let next = fixture.job(&format!("key {n}")).await;
-        assert!(next.ord > ord && next.id > job, "{next:?}");
-        (ord, job) = (next.ord, next.id);
+        assert!(next.seq > ord && next.id > job, "{next:?}");
+        (ord, job) = (next.seq, next.id);
         fixture.attempt(job, 1, JobState::Succeeded).await;
         fixture = fixture.reopen().await;
     }

@@ -7,7 +7,7 @@ use sluice_domain::time::Time;
 use sluice_ledger::{JobFilter, NewEvent, NewJob, Page, SourceDayCounts};
 
 use crate::driver::{Driver, Fixture, at, open, settlement};
-use crate::given::{DAY, event};
+use crate::fixtures::{DAY, event};
 
 const ALL: Page = Page { after: None, limit: 1000 };
 
@@ -35,7 +35,7 @@ async fn die<D: Driver>(fixture: &Fixture<D>, job: JobId, class: FailureClass, c
     fixture.begin(job, 1).await;
     let mut dead = settlement(job, 1, JobState::Dead);
     dead.next.failure = Some(Failure::new(class, code, format!("because of {code}")));
-    assert!(fixture.ledger.settle(dead).await.unwrap());
+    assert!(fixture.settle_with(dead).await);
 }
 
 pub async fn jobs_are_listed_by_what_is_asked_for<D: Driver>() {
@@ -127,7 +127,7 @@ pub async fn an_event_is_found_by_its_name<D: Driver>() {
     assert_eq!(fixture.ledger.find_event(beginning).await.unwrap(), None);
 }
 
-pub async fn live_jobs_are_read_in_windows_of_a_worker<D: Driver>() {
+pub async fn live_jobs_are_counted_by_worker_and_state<D: Driver>() {
     let fixture = open::<D>();
     for n in 1..=9 {
         fixture.accept_event(from("website", &format!("key {n}"), if n % 3 == 0 { "mail" } else { "crm" })).await;
@@ -135,16 +135,6 @@ pub async fn live_jobs_are_read_in_windows_of_a_worker<D: Driver>() {
     fixture.attempt(JobId(2), 1, JobState::Succeeded).await;
     fixture.attempt(JobId(4), 1, JobState::Dead).await;
     fixture.attempt(JobId(5), 1, JobState::Retrying).await;
-    let window = async |worker: &str, after, limit| {
-        let jobs = fixture.ledger.live_jobs(worker.into(), JobId(after), limit).await.unwrap();
-        jobs.iter().map(|job| job.id.0).collect::<Vec<_>>()
-    };
-    assert_eq!(window("crm", 0, 100).await, [1, 5, 7, 8]);
-    assert_eq!(window("crm", 0, 2).await, [1, 5]);
-    assert_eq!(window("crm", 5, 2).await, [7, 8]);
-    assert_eq!(window("mail", 0, 100).await, [3, 6, 9]);
-    assert!(window("nobody", 0, 100).await.is_empty());
-    assert_eq!(fixture.ledger.live_workers().await.unwrap(), ["crm", "mail"]);
     let counts = fixture.ledger.live_counts().await.unwrap();
     let crm = [("crm".to_owned(), JobState::Queued, 3), ("crm".to_owned(), JobState::Retrying, 1)];
     assert!(crm.iter().all(|count| counts.contains(count)), "{counts:?}");
@@ -154,9 +144,9 @@ pub async fn live_jobs_are_read_in_windows_of_a_worker<D: Driver>() {
 
 pub async fn a_ledger_without_work_has_no_workers<D: Driver>() {
     let fixture = open::<D>();
-    assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
+    assert!(fixture.ledger.live_lanes().await.unwrap().is_empty());
     fixture.job_that_is("a", JobState::Succeeded).await;
-    assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
+    assert!(fixture.ledger.live_lanes().await.unwrap().is_empty());
     assert!(fixture.ledger.live_counts().await.unwrap().is_empty());
 }
 
@@ -170,35 +160,6 @@ pub async fn jobs_are_counted_by_state<D: Driver>() {
     let expected = [(JobState::Waiting, 1), (JobState::Succeeded, 2), (JobState::Dead, 1)];
     assert_eq!(fixture.ledger.job_counts().await.unwrap(), expected);
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 4);
-}
-
-pub async fn attempts_that_a_stop_interrupted_are_found_at_the_next_start<D: Driver>() {
-    let fixture = open::<D>();
-    for n in 1..=5 {
-        fixture.job(&format!("key {n}")).await;
-        fixture.begin(JobId(n), 1).await;
-    }
-    fixture.settle(JobId(2), 1, JobState::Succeeded).await;
-    fixture.settle(JobId(4), 1, JobState::Retrying).await;
-    let fixture = fixture.reopen().await;
-    let running = async |after, limit| {
-        let jobs = fixture.ledger.running_jobs(JobId(after), limit).await.unwrap();
-        assert!(jobs.iter().all(|job| job.state == JobState::Running && job.attempts_total == 1));
-        jobs.iter().map(|job| job.id.0).collect::<Vec<_>>()
-    };
-    assert_eq!(running(0, 100).await, [1, 3, 5]);
-    assert_eq!(running(0, 2).await, [1, 3]);
-    assert_eq!(running(3, 2).await, [5]);
-}
-
-pub async fn running_jobs_of_several_workers_come_in_their_order<D: Driver>() {
-    let fixture = open::<D>();
-    for n in 1..=6 {
-        fixture.accept_event(from("website", &format!("key {n}"), if n % 2 == 0 { "crm" } else { "mail" })).await;
-        fixture.begin(JobId(n), 1).await;
-    }
-    let first = fixture.ledger.running_jobs(JobId(0), 4).await.unwrap();
-    assert_eq!(first.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
 }
 
 pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
@@ -219,10 +180,9 @@ pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
         duplicates,
         clashes,
         by_content: 0,
-        jobs: None,
     };
     let second = tally("2026-03-02", "website", 2, 0, 0);
     let all = [tally("2026-03-01", "shop", 1, 2, 1), tally("2026-03-01", "website", 1, 0, 0), second.clone()];
-    assert_eq!(fixture.ledger.tallies("2026-03-01".into()).await.unwrap(), all);
-    assert_eq!(fixture.ledger.tallies("2026-03-02".into()).await.unwrap(), [second]);
+    assert_eq!(fixture.ledger.source_day_counts("2026-03-01".into()).await.unwrap(), all);
+    assert_eq!(fixture.ledger.source_day_counts("2026-03-02".into()).await.unwrap(), [second]);
 }

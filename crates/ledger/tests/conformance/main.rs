@@ -4,10 +4,12 @@
 
 mod accept;
 mod attempt;
+mod backlog;
 mod budget;
 mod driver;
-#[path = "../given/mod.rs"]
-mod given;
+mod fencing;
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
 mod guard;
 mod inside;
 mod keys;
@@ -123,16 +125,34 @@ macro_rules! suite {
                 pruning_goes_slice_by_slice
                 numbers_of_pruned_jobs_are_not_given_out_again
             ]
+            backlog [
+                the_backlog_of_a_destination_holds_its_jobs_alone
+                a_settled_job_moves_to_the_backlog_of_its_next_destination
+                queued_jobs_are_read_page_by_page
+                deferred_jobs_are_read_once_they_are_due
+                a_lane_behind_a_deferred_job_is_not_read
+                a_lane_of_internal_steps_belongs_to_one_worker
+                a_page_of_blocked_jobs_ends_and_says_where
+                running_jobs_of_an_older_term_are_read_as_running
+                jobs_are_loaded_with_event_body_and_effects_in_the_order_of_the_request
+                a_load_ends_before_its_bodies_are_too_large
+            ]
+            fencing [
+                a_settlement_of_a_try_that_a_newer_owner_settled_as_interrupted_is_refused
+                a_settlement_before_the_recovery_makes_the_recovery_stale
+                a_begin_needs_the_expected_term_and_a_job_that_is_not_running
+                a_settlement_without_a_call_needs_a_job_that_is_not_running
+                a_newer_owner_settles_an_interrupted_job_that_has_no_intent
+                a_replay_keeps_the_term_and_the_destination_unless_the_step_changes
+            ]
             lists [
                 jobs_are_listed_by_what_is_asked_for
                 lists_are_read_page_by_page
                 reasons_of_death_are_counted_most_frequent_first
                 an_event_is_found_by_its_name
-                live_jobs_are_read_in_windows_of_a_worker
+                live_jobs_are_counted_by_worker_and_state
                 a_ledger_without_work_has_no_workers
                 jobs_are_counted_by_state
-                attempts_that_a_stop_interrupted_are_found_at_the_next_start
-                running_jobs_of_several_workers_come_in_their_order
                 what_each_source_sent_is_tallied_by_day
             ]
             guard [

@@ -8,11 +8,11 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, BeginResult, DropJobs, JobFilter, NewEvent, NewJob, Page, Prune, Replay, Resolution, Resolve,
+    Acceptance, BeginResult, DropJobs, JobFilter, NewEvent, NewJob, Page, Prune, Pruned, Replay, Resolution, Resolve,
 };
 
 use crate::driver::{Driver, Fixture, open_with_few_recent_keys, settlement};
-use crate::given::{DAY, event};
+use crate::fixtures::{DAY, event};
 
 const HOUR: i64 = DAY / 24;
 
@@ -72,7 +72,7 @@ struct ModelEvent {
 
 #[derive(Debug, PartialEq)]
 struct ModelJob {
-    ord: i64,
+    seq: i64,
     state: JobState,
     step: u32,
     attempts: u32,
@@ -88,7 +88,7 @@ struct Model {
     ended: BTreeMap<i64, usize>,
     /// The name of each generation of a key.
     names: BTreeMap<(u8, u32), EventId>,
-    last_ord: i64,
+    last_seq: i64,
     last_job: i64,
 }
 
@@ -134,7 +134,7 @@ impl Model {
             step: job.step + steps,
             attempts: 0,
             replays: job.replays + 1,
-            ord: job.seq,
+            seq: job.seq,
             tries: job.tries,
         };
         1
@@ -169,22 +169,22 @@ impl<D: Driver> Run<D> {
             (Acceptance::Accepted(accepted), owner) => {
                 assert!(owner.is_none_or(|owner| owner.expires_at <= now.0), "the key has an owner");
                 let generation = owner.map_or(0, |owner| owner.generation + 1);
-                assert_eq!(accepted.seq, model.last_ord + 1);
+                assert_eq!(accepted.seq, model.last_seq + 1);
                 // Of a key that was pruned and comes again the name is the same again; no other has it.
                 let others = model.names.iter().filter(|(other, _)| **other != (key, generation));
                 assert!(others.into_iter().all(|(_, name)| *name != accepted.id));
                 assert_eq!(*model.names.entry((key, generation)).or_insert(accepted.id), accepted.id);
                 let ids = model.last_job + 1..model.last_job + 1 + jobs as i64;
-                model.last_ord += 1;
+                model.last_seq += 1;
                 model.last_job += jobs as i64;
                 for id in ids.clone() {
-                    let ord = model.last_ord;
-                    let job = ModelJob { ord, state: JobState::Queued, step: 0, attempts: 0, tries: 0, replays: 0 };
+                    let seq = model.last_seq;
+                    let job = ModelJob { seq, state: JobState::Queued, step: 0, attempts: 0, tries: 0, replays: 0 };
                     model.jobs.insert(id, job);
                 }
                 let (expires_at, persisted_at) = (now.0 + lifetime_hours * HOUR, now.0);
                 let event = ModelEvent { key, content, generation, expires_at, persisted_at, jobs: ids, body: true };
-                model.events.insert(model.last_ord, event);
+                model.events.insert(model.last_seq, event);
             }
             (Acceptance::Duplicate(repeat), None) => panic!("{} is said to have been here", repeat.key_text),
         }
@@ -194,14 +194,14 @@ impl<D: Driver> Run<D> {
         let job = self.model.jobs.get_mut(&id).unwrap();
         let n = job.tries + ahead;
         let begun = self.fixture.begin(JobId(id), n).await;
-        if !job.state.is_live() || ahead != 1 {
+        if !job.state.is_live() || job.state == JobState::Running || ahead != 1 {
             return assert_eq!(begun, BeginResult::Stale);
         }
-        (job.state, job.tries) = (JobState::Running, n);
         let effect = self.model.effects.entry(id).or_insert((EffectState::NotApplied, 0));
         if effect.0.is_final() {
             return assert_eq!(begun, BeginResult::AlreadyApplied);
         }
+        (job.state, job.tries) = (JobState::Running, n);
         *effect = (EffectState::Intent, effect.1 + 1);
         assert_eq!(begun, BeginResult::Go);
     }
@@ -210,8 +210,8 @@ impl<D: Driver> Run<D> {
         let job = self.model.jobs.get_mut(&id).unwrap();
         let Some(n) = job.tries.checked_sub(behind) else { return };
         let settlement = settlement(JobId(id), n, state);
-        let written = self.fixture.ledger.settle(settlement.clone()).await.unwrap();
-        assert_eq!(written, job.state.is_live() && behind == 0);
+        let written = self.fixture.settle_with(settlement.clone()).await;
+        assert_eq!(written, job.state == JobState::Running && behind == 0);
         if written {
             (job.state, job.step, job.attempts) = (state, settlement.next.step, settlement.next.attempts);
             *self.model.ended.entry(id).or_default() += 1;
@@ -250,7 +250,8 @@ impl<D: Driver> Run<D> {
                     (Time(at.0 - bodies_hours * HOUR), Time(at.0 - events_hours * HOUR));
                 let prune = Prune { bodies_before, events_before, rows_max: 1000, at };
                 let pruned = self.fixture.ledger.prune(prune).await.unwrap();
-                assert_eq!(pruned, (self.model.prune(bodies_before.0, events_before.0, at.0), false));
+                let rows = self.model.prune(bodies_before.0, events_before.0, at.0);
+                assert_eq!(pruned, Pruned { rows, more: false });
             }
             Step::Begin { job, ahead } => {
                 if let Some(id) = self.model.pick(job) {
@@ -298,7 +299,7 @@ impl<D: Driver> Run<D> {
         assert_eq!(listed.len(), self.model.jobs.len());
         for (job, event) in listed {
             let found = ModelJob {
-                ord: job.seq,
+                seq: job.seq,
                 state: job.state,
                 step: job.step,
                 attempts: job.attempts,
@@ -320,9 +321,23 @@ impl<D: Driver> Run<D> {
         for (event, body) in found {
             assert_eq!(body.is_some(), self.model.events[&event.seq].body, "the body of {}", event.id);
         }
-        let live = ledger.live_jobs("crm".into(), JobId(0), 10_000).await.unwrap();
+        let filter = JobFilter {
+            states: JobState::ALL.into_iter().filter(|state| state.is_live()).collect(),
+            ..JobFilter::default()
+        };
+        let live = ledger.matching_jobs(filter, JobId(0), 10_000).await.unwrap();
         let expected = self.model.jobs.iter().filter(|(_, job)| job.state.is_live()).map(|(id, _)| JobId(*id));
-        assert_eq!(live.iter().map(|job| job.id).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        assert_eq!(live, expected.collect::<Vec<_>>());
+        let mut backlog = self.fixture.live("crm", "").await;
+        backlog.extend(self.fixture.live("crm", "crm").await);
+        backlog.sort();
+        assert_eq!(backlog, live, "every live job is in a backlog");
+        let counted = ledger.job_counts().await.unwrap();
+        for state in JobState::ALL {
+            let expected = self.model.jobs.values().filter(|job| job.state == state).count() as u64;
+            let found = counted.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
+            assert_eq!(found, expected, "{state}");
+        }
     }
 }
 

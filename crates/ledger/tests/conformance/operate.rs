@@ -131,8 +131,7 @@ pub async fn replayed_jobs_run_in_their_old_order_and_are_in_the_audit_trail<D: 
     }
     let replayed = fixture.ledger.replay(replay(&jobs)).await.unwrap();
     assert_eq!(replayed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), jobs);
-    let live = fixture.ledger.live_jobs("crm".into(), JobId(0), 10).await.unwrap();
-    assert_eq!(live.iter().map(|job| job.id).collect::<Vec<_>>(), jobs);
+    assert_eq!(fixture.live("crm", "").await, jobs);
     let expected: Vec<String> = jobs.iter().map(|id| format!("ann replay {id} fixed")).collect();
     assert_eq!(fixture.audit_lines().await, expected);
 }
@@ -142,10 +141,10 @@ pub async fn a_replay_reads_back_what_nobody_knows<D: Driver>() {
     let fixture = open::<D>();
     for (class, verifying) in [(EffectClass::Verifiable, true), (EffectClass::Keyed, false)] {
         let job = fixture.job(class.as_str()).await;
-        fixture.ledger.begin(Begin { class, ..begin(job.id, 1) }).await.unwrap();
+        fixture.begin_with(Begin { class, ..begin(job.id, 1) }).await;
         let mut died = settlement(job.id, 1, JobState::Dead);
         died.effect.as_mut().unwrap().state = EffectState::Unknown;
-        fixture.ledger.settle(died).await.unwrap();
+        fixture.settle_with(died).await;
         fixture.ledger.replay(replay(&[job.id])).await.unwrap();
         assert_eq!(fixture.read(job.id).await.verifying, verifying, "{class:?}");
     }
@@ -196,18 +195,18 @@ pub async fn a_verdict_is_about_what_the_job_is_parked_for_alone<D: Driver>() {
     {
         let fixture = open::<D>();
         let job = fixture.job("a").await.id;
-        fixture.ledger.begin(begin(job, 1)).await.unwrap();
+        fixture.begin_with(begin(job, 1)).await;
         let mut died = settlement(job, 1, JobState::Dead);
         died.effect.as_mut().unwrap().state = EffectState::Unknown;
-        fixture.ledger.settle(died).await.unwrap();
+        fixture.settle_with(died).await;
         fixture.ledger.replay(replay(&[job])).await.unwrap();
         let mail = EffectKey([9; 16]);
         let second = Begin { key: mail, step_id: "mail".into(), class: EffectClass::Blind, ..begin(job, 2) };
-        fixture.ledger.begin(second).await.unwrap();
+        fixture.begin_with(second).await;
         let mut parked = settlement(job, 2, JobState::Unknown);
         let effect = parked.effect.as_mut().unwrap();
         (effect.key, effect.state) = (mail, EffectState::Unknown);
-        fixture.ledger.settle(parked).await.unwrap();
+        fixture.settle_with(parked).await;
         fixture.ledger.resolve(resolve(job, verdict)).await.unwrap();
         let effects = fixture.ledger.effects(job).await.unwrap();
         let of = |key| effects.iter().find(|effect| effect.key == key).unwrap().state;
@@ -240,6 +239,6 @@ pub async fn a_dropped_job_is_neither_begun_nor_settled<D: Driver>() {
     fixture.ledger.drop_jobs(drop_jobs(&[job.id])).await.unwrap();
     assert_eq!(fixture.begin(job.id, 2).await, BeginResult::Stale);
     let late = Settlement { effect: None, ..settlement(job.id, 1, JobState::Succeeded) };
-    assert!(!fixture.ledger.settle(late).await.unwrap());
+    assert!(!fixture.settle_with(late).await);
     assert_eq!(fixture.read(job.id).await.state, JobState::Dropped);
 }

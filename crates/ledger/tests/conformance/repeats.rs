@@ -8,12 +8,12 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, ClashPolicy, EventBody, JobFilter, MatchedBy, NewEvent, NewJob, Page, Prune, Quarantine, Replay,
-    VariantRecord,
+    Acceptance, ClashPolicy, EventBody, JobFilter, MatchedBy, NewEvent, NewJob, Page, Prune, Pruned, Quarantine,
+    Replay, VariantRecord,
 };
 
 use crate::driver::{Driver, open, open_with_few_recent_keys};
-use crate::given::{DAY, START, event};
+use crate::fixtures::{DAY, START, event};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -59,7 +59,7 @@ pub async fn an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner<D: Driver>
     let beside =
         NewEvent { adjacent_keys: vec![digest("ann|bucket 1"), digest("ann|bucket 3")], ..event("ann|bucket 2") };
     let repeat = fixture.repeat(beside.clone()).await;
-    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, MatchedBy::NearKey, false));
+    assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, MatchedBy::AdjacentKey, false));
     // Nobody owns the key in between: what is near to it alone is new.
     let next =
         NewEvent { adjacent_keys: vec![digest("ann|bucket 2"), digest("ann|bucket 4")], ..event("ann|bucket 3") };
@@ -81,7 +81,7 @@ pub async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Drive
     // Who does not ask for it is not compared, and other flows say what they like.
     fixture.accept_event(NewEvent { content_window: None, ..netted("f", 1, 20 * MINUTE) }).await;
     fixture.accept_event(NewEvent { flow: "orders".into(), ..netted("g", 1, 20 * MINUTE) }).await;
-    let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
+    let tally = fixture.ledger.source_day_counts("2026-03-01".into()).await.unwrap().remove(0);
     assert_eq!((tally.accepted, tally.duplicates, tally.by_content, tally.clashes), (5, 2, 2, 0));
 }
 
@@ -127,7 +127,7 @@ pub async fn variants_beyond_the_bound_are_counted<D: Driver>() {
     fixture.repeat(saying("a", 2)).await;
     let variants = fixture.ledger.variants(first.seq).await.unwrap();
     assert_eq!((variants.kept.len(), variants.further, variants.kept[0].times), (8, 3, 2));
-    let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
+    let tally = fixture.ledger.source_day_counts("2026-03-01".into()).await.unwrap().remove(0);
     assert_eq!((tally.duplicates, tally.clashes), (12, 12));
 }
 
@@ -136,7 +136,7 @@ pub async fn variants_go_with_the_body_of_their_event<D: Driver>() {
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     fixture.repeat(saying("a", 2)).await;
     let prune = Prune { bodies_before: Time::NEVER, events_before: Time(0), rows_max: 100, at: START };
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (1, false));
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 1, more: false });
     assert!(fixture.ledger.variants(job.seq).await.unwrap().kept.is_empty());
 }
 
@@ -161,7 +161,7 @@ pub async fn an_update_is_an_event_of_its_own_once<D: Driver>() {
     let events: Vec<_> = variants.kept.iter().map(|variant| (variant.event, variant.times)).collect();
     assert_eq!(events, [(Some(update.seq), 2), (Some(third.seq), 1)]);
     assert_eq!(variants.kept[0].body.as_ref(), Some(&*saying("a", 2).body));
-    let tally = fixture.ledger.tallies("2026-03-01".into()).await.unwrap().remove(0);
+    let tally = fixture.ledger.source_day_counts("2026-03-01".into()).await.unwrap().remove(0);
     assert_eq!((tally.accepted, tally.duplicates, tally.clashes), (3, 2, 2));
 }
 
@@ -208,7 +208,7 @@ pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<
     };
     let (job, _) = fixture.ledger.list_jobs(filter, Page { after: None, limit: 10 }).await.unwrap().remove(0);
     assert_eq!((job.seq, job.failure, job.finished_at), (accepted.seq, Some(failure), Some(START)));
-    assert!(fixture.ledger.live_workers().await.unwrap().is_empty());
+    assert!(fixture.ledger.live_lanes().await.unwrap().is_empty());
     let replay = Replay { jobs: vec![job.id], actor: "ann".into(), reason: "mapped".into(), revision: None, at: START };
     assert_eq!(fixture.ledger.replay(replay).await.unwrap().len(), 1);
     let job = fixture.read(job.id).await;
@@ -234,8 +234,8 @@ pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
     fixture.repeat(NewEvent { fingerprint: [7; 16], ..sent("b", 25 * MINUTE) }).await;
     fixture.accept_event(sent("a", 100 * MINUTE)).await;
     let fixture = fixture.reopen().await;
-    let stats = fixture.ledger.repeats("website".into()).await.unwrap();
-    assert_eq!((stats.duplicates, stats.after_expiry), (10, 1));
+    let stats = fixture.ledger.duplicate_stats("website".into()).await.unwrap();
+    assert_eq!((stats.repeats, stats.after_expiry), (10, 1));
     let within = |lateness: Option<Duration>, minutes: u32| {
         let lateness = lateness.unwrap();
         assert!(
@@ -247,5 +247,5 @@ pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
     within(stats.p99, 100);
     within(stats.suggested_ttl, 100);
     assert!(stats.suggested_ttl.unwrap() > 100 * MINUTE);
-    assert_eq!(fixture.ledger.repeats("other".into()).await.unwrap(), Default::default());
+    assert_eq!(fixture.ledger.duplicate_stats("other".into()).await.unwrap(), Default::default());
 }

@@ -2,22 +2,27 @@
 
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
-use sluice_ledger::{DropJobs, NewJob, NewRevision, Page, PauseRecord, Prune};
+use sluice_ledger::{AuditEntry, DropJobs, NewJob, NewRevision, Page, Pause, PauseRecord, Prune, Pruned, Resume};
 
 use crate::driver::{Driver, Fixture, at, open};
-use crate::given::{DAY, START, event};
+use crate::fixtures::{DAY, START, event};
+
+fn pause(target: &str, actor: &str, reason: &str, at: Time) -> Pause {
+    Pause { target: target.into(), actor: actor.into(), reason: reason.into(), at }
+}
 
 pub async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
     let fixture = open::<D>();
-    fixture.ledger.pause("destination:crm".into(), "ann".into(), "maintenance".into(), at(1)).await.unwrap();
-    fixture.ledger.pause("worker:mail".into(), "ann".into(), "wrong text".into(), at(2)).await.unwrap();
-    fixture.ledger.pause("destination:crm".into(), "bob".into(), "still".into(), at(3)).await.unwrap();
+    fixture.ledger.pause(pause("destination:crm", "ann", "maintenance", at(1))).await.unwrap();
+    fixture.ledger.pause(pause("worker:mail", "ann", "wrong text", at(2))).await.unwrap();
+    fixture.ledger.pause(pause("destination:crm", "bob", "still", at(3))).await.unwrap();
     let fixture = fixture.reopen().await;
     let crm = PauseRecord { target: "destination:crm".into(), at: at(3), actor: "bob".into(), reason: "still".into() };
     let mail =
         PauseRecord { target: "worker:mail".into(), at: at(2), actor: "ann".into(), reason: "wrong text".into() };
     assert_eq!(fixture.ledger.pauses().await.unwrap(), [crm, mail.clone()]);
-    fixture.ledger.resume("destination:crm".into(), "ann".into(), at(4)).await.unwrap();
+    let resume = Resume { target: "destination:crm".into(), actor: "ann".into(), at: at(4) };
+    fixture.ledger.resume(resume).await.unwrap();
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.pauses().await.unwrap(), [mail]);
     let lines = fixture.audit_lines().await;
@@ -32,9 +37,9 @@ fn revision(hash: &str, files: &str, actor: &str, reason: &str, at: Time) -> New
 pub async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
     let fixture = open::<D>();
     assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap(), None);
-    fixture.ledger.keep_revision(revision("r1", "[1]", "ann", "", at(1))).await.unwrap();
-    fixture.ledger.keep_revision(revision("r1", "[2]", "bob", "", at(2))).await.unwrap();
-    fixture.ledger.keep_revision(revision("r2", "[3]", "bob", "slower", at(3))).await.unwrap();
+    fixture.ledger.activate_revision(revision("r1", "[1]", "ann", "", at(1))).await.unwrap();
+    fixture.ledger.activate_revision(revision("r1", "[2]", "bob", "", at(2))).await.unwrap();
+    fixture.ledger.activate_revision(revision("r2", "[3]", "bob", "slower", at(3))).await.unwrap();
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.revision("r1".into()).await.unwrap().as_deref(), Some("[1]"));
     assert_eq!(fixture.ledger.revision("r2".into()).await.unwrap().as_deref(), Some("[3]"));
@@ -44,21 +49,23 @@ pub async fn a_revision_is_kept_as_it_was_first_given<D: Driver>() {
 pub async fn a_revision_that_comes_back_is_in_force_a_second_time<D: Driver>() {
     let fixture = open::<D>();
     for (hash, second) in [("r1", 1), ("r2", 2), ("r2", 3), ("r1", 4)] {
-        fixture.ledger.keep_revision(revision(hash, hash, "ann", "why not", at(second))).await.unwrap();
+        fixture.ledger.activate_revision(revision(hash, hash, "ann", "why not", at(second))).await.unwrap();
     }
     let fixture = fixture.reopen().await;
-    let all = fixture.ledger.configured(Page { after: None, limit: 10 }).await.unwrap();
+    let all = fixture.ledger.revision_history(Page { after: None, limit: 10 }).await.unwrap();
     let told: Vec<_> = all.iter().map(|line| (line.n, line.hash.as_str(), line.at)).collect();
     assert_eq!(told, [(3, "r1", at(4)), (2, "r2", at(2)), (1, "r1", at(1))]);
     assert_eq!((all[0].actor.as_str(), all[0].reason.as_str()), ("ann", "why not"));
-    let older = fixture.ledger.configured(Page { after: Some(3), limit: 1 }).await.unwrap();
+    let older = fixture.ledger.revision_history(Page { after: Some(3), limit: 1 }).await.unwrap();
     assert_eq!(older, all[1..2]);
 }
 
 pub async fn the_audit_trail_is_read_newest_first_page_by_page<D: Driver>() {
     let fixture = open::<D>();
     for n in 1..=5 {
-        fixture.ledger.audit(at(n), "ann", "look", &format!("page {n}"), "why not").await.unwrap();
+        let (actor, action, detail) = ("ann".into(), "look".into(), "why not".into());
+        let entry = AuditEntry { at: at(n), actor, action, object: format!("page {n}"), detail };
+        fixture.ledger.audit(entry).await.unwrap();
     }
     let first = fixture.ledger.audit_trail(Page { after: None, limit: 2 }).await.unwrap();
     assert_eq!(first.iter().map(|line| line.object.as_str()).collect::<Vec<_>>(), ["page 5", "page 4"]);
@@ -95,7 +102,7 @@ pub async fn what_is_live_dead_or_parked_is_never_pruned<D: Driver>() {
     kept.push(fixture.read(jobs[1].id).await);
 
     let now = fixture.clock.advance(365 * DAY);
-    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), (0, false));
+    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), Pruned { rows: 0, more: false });
     for job in &kept {
         assert_eq!(fixture.read(job.id).await, *job);
         assert_eq!(bodies(&fixture, &[job.seq]).await, [true], "{}", job.state);
@@ -115,7 +122,7 @@ pub async fn finished_events_go_with_everything_that_belongs_to_them<D: Driver>(
     fixture.ledger.drop_jobs(drop).await.unwrap();
     let stays = fixture.job("queued").await;
     let now = fixture.clock.advance(365 * DAY);
-    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), (6, false));
+    assert_eq!(fixture.ledger.prune(prune_all(now)).await.unwrap(), Pruned { rows: 6, more: false });
     for job in gone {
         assert_eq!(fixture.ledger.job(job.id).await.unwrap(), None);
         assert!(fixture.ledger.events(vec![job.seq]).await.unwrap().is_empty());
@@ -137,9 +144,13 @@ pub async fn bodies_may_go_before_their_events<D: Driver>() {
     let young = fixture.job_that_is("young", JobState::Succeeded).await;
     let prune =
         Prune { bodies_before: cut, events_before: Time(0), rows_max: 100, at: fixture.clock.advance(365 * DAY) };
-    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (1, false));
-    assert_eq!(bodies(&fixture, &[old.ord, young.ord]).await, [false, true]);
-    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), (0, false), "a second time there is nothing left to do");
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), Pruned { rows: 1, more: false });
+    assert_eq!(bodies(&fixture, &[old.seq, young.seq]).await, [false, true]);
+    assert_eq!(
+        fixture.ledger.prune(prune).await.unwrap(),
+        Pruned { rows: 0, more: false },
+        "a second time there is nothing left to do"
+    );
 }
 
 pub async fn an_event_stays_while_its_key_is_remembered<D: Driver>() {
@@ -147,10 +158,10 @@ pub async fn an_event_stays_while_its_key_is_remembered<D: Driver>() {
     let job = fixture.job_that_is("a", JobState::Succeeded).await;
     let day_29 = Time(START.0 + 29 * DAY);
     let prune = Prune { bodies_before: Time(0), events_before: day_29, rows_max: 100, at: day_29 };
-    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), (0, false));
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), Pruned { rows: 0, more: false });
     assert_eq!(fixture.read(job.id).await, job);
     let day_31 = Time(START.0 + 31 * DAY);
-    assert_eq!(fixture.ledger.prune(Prune { at: day_31, ..prune }).await.unwrap(), (1, false));
+    assert_eq!(fixture.ledger.prune(Prune { at: day_31, ..prune }).await.unwrap(), Pruned { rows: 1, more: false });
 }
 
 pub async fn pruning_goes_slice_by_slice<D: Driver>() {
@@ -162,7 +173,7 @@ pub async fn pruning_goes_slice_by_slice<D: Driver>() {
     let slice = Prune { rows_max: 2, ..prune_all(now) };
     let mut left = Vec::new();
     loop {
-        let (_, more) = fixture.ledger.prune(slice.clone()).await.unwrap();
+        let Pruned { more, .. } = fixture.ledger.prune(slice.clone()).await.unwrap();
         left.push(fixture.ledger.event_count().await.unwrap());
         if !more {
             break;
@@ -178,5 +189,5 @@ pub async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
     fixture.ledger.prune(prune_all(now)).await.unwrap();
     let fixture = fixture.reopen().await;
     let next = fixture.job("b").await;
-    assert_eq!((next.id, next.ord), (JobId(last.id.0 + 1), last.ord + 1));
+    assert_eq!((next.id, next.seq), (JobId(last.id.0 + 1), last.seq + 1));
 }

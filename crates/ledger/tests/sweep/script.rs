@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, JobId, JobState};
+use sluice_domain::job::{EffectKey, JobId, JobState, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Acceptance, Begin, DropJobs, Error, Inspector, Ledger, LedgerOptions, NewEvent, NewRevision, Prune, Replay,
-    Settlement,
+    Acceptance, AuditEntry, Begin, DropJobs, Error, Fence, Inspector, Ledger, LedgerOptions, NewEvent, NewRevision,
+    Pause, Prune, Replay, Resume, Settlement,
 };
 
-use crate::given::{DAY, START, event, root_key, settled};
+use crate::fixtures::{DAY, START, alone, event, root_key, settled};
 
 /// So few that keys are moved out of memory and merged within the script.
 const RECENT_KEYS_MAX: usize = 6;
@@ -190,8 +190,8 @@ impl Stage {
                 self.doubt(step);
                 Came::Stopped
             }
-            // A question that could not be answered.
-            _ if step == Step::Read => Came::NotNow,
+            // A read that failed.
+            Error::Read { .. } => Came::NotNow,
             error => panic!("{step:?} was answered with {error:?}"),
         }
     }
@@ -219,15 +219,20 @@ impl Stage {
                 None
             }
             Step::Begin(n) => {
-                ledger.begin(begin(n, self.acknowledged[&n])).await?;
+                let fence = fence(&ledger, n).await?;
+                ledger.begin(Begin { fence, ..begin(n, self.acknowledged[&n]) }, vec![]).await?;
                 Some((n, JobState::Running))
             }
             Step::Succeed(n) => {
-                ledger.settle(settle(n, self.acknowledged[&n], JobState::Succeeded)).await?;
+                let fence = fence(&ledger, n).await?;
+                let settlement = settle(n, self.acknowledged[&n], JobState::Succeeded);
+                ledger.settle(alone(Settlement { fence, ..settlement })).await?;
                 Some((n, JobState::Succeeded))
             }
             Step::Die(n) => {
-                ledger.settle(settle(n, self.acknowledged[&n], JobState::Dead)).await?;
+                let fence = fence(&ledger, n).await?;
+                let settlement = settle(n, self.acknowledged[&n], JobState::Dead);
+                ledger.settle(alone(Settlement { fence, ..settlement })).await?;
                 Some((n, JobState::Dead))
             }
             Step::Replay(n) => {
@@ -238,14 +243,23 @@ impl Stage {
                 ledger.drop_jobs(DropJobs { jobs: jobs(n), actor, reason, at }).await?;
                 Some((n, JobState::Dropped))
             }
-            Step::Pause => ledger.pause("destination:crm".into(), actor, reason, at).await.map(|()| None)?,
-            Step::Resume => ledger.resume("destination:crm".into(), actor, at).await.map(|()| None)?,
+            Step::Pause => {
+                let target = "destination:crm".into();
+                ledger.pause(Pause { target, actor, reason, at }).await.map(|()| None)?
+            }
+            Step::Resume => {
+                let target = "destination:crm".into();
+                ledger.resume(Resume { target, actor, at }).await.map(|()| None)?
+            }
             Step::Revision => {
                 let (hash, reason) = ("r1".into(), "why not".into());
                 let revision = NewRevision { hash, files: "[]".into(), actor, reason, at };
-                ledger.keep_revision(revision).await.map(|()| None)?
+                ledger.activate_revision(revision).await.map(|()| None)?
             }
-            Step::Audit => ledger.audit(at, "somebody", "looked", "ledger", "").await.map(|()| None)?,
+            Step::Audit => {
+                let (action, object, detail) = ("looked".into(), "ledger".into(), String::new());
+                ledger.audit(AuditEntry { at, actor, action, object, detail }).await.map(|()| None)?
+            }
             Step::Prune => {
                 let at = Time(START.0 + 2 * DAY);
                 ledger.prune(Prune { bodies_before: at, events_before: at, rows_max: 100, at }).await?;
@@ -301,6 +315,12 @@ impl Stage {
     }
 }
 
+/// What an owner believes that has just loaded the job.
+async fn fence(ledger: &Ledger, n: u32) -> Result<Fence, Error> {
+    let expected = ledger.job(id(n)).await?.map_or(Term(0), |job| job.term);
+    Ok(Fence { owner: ledger.term(), expected })
+}
+
 fn id(n: u32) -> JobId {
     JobId(i64::from(n) + 1)
 }
@@ -318,6 +338,7 @@ fn begin(n: u32, event: EventId) -> Begin {
     Begin {
         job: id(n),
         n: 1,
+        fence: Fence::default(),
         step: 0,
         step_id: "create".into(),
         key: EffectKey::new(event, "crm", "create"),

@@ -10,5 +10,5 @@ pub mod install;
 mod plan;
 mod stranded;
 
-pub use plan::{Affected, FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
-pub use stranded::{Stranded, reached};
+pub use plan::{FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
+pub use stranded::reached;

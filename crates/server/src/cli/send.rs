@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_connectors::node_client::{NodeClient, NodeResponse, Posting};
+use sluice_connectors::node_client::{NodeClient, NodeResponse, RawRequest};
 use sluice_domain::flow::Flow;
 
 use super::node_access::{self, NodeFile};
@@ -73,7 +73,7 @@ impl Send {
             Some(query) => format!("{url}?{}", query.expose()),
             None => url.to_owned(),
         };
-        let posting = Posting { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
+        let posting = RawRequest { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
         let answer = NodeClient::send(posting).await.map_err(|error| node_access::failed(error, true))?;
         Ok(Posted::from(answer))
     }

@@ -33,14 +33,17 @@ use crate::clock::Clock;
 use crate::observe::Metrics;
 use crate::revisions::Revisions;
 use crate::schedule;
-pub use answer::HttpProblem;
-pub use api::{PROBLEMS, describe};
+pub(crate) use answer::HttpProblem;
+pub use api::PROBLEMS;
+pub(crate) use api::describe;
 use limit::RateLimiter;
-pub use prepare::{Prepared, RequestMeta, TENANT, prepare, prepare_all};
+pub(crate) use prepare::Prepared;
+pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
 use proof_cache::ProofCache;
 use refused::Refusals;
-pub use refused::{Lately, Refused};
-pub use server::{IntakeServer, IntakeSettings};
+pub(crate) use refused::{Lately, Refused};
+pub(crate) use server::IntakeServer;
+pub use server::IntakeSettings;
 use unknown_fields::UnknownFieldLog;
 
 /// What the room needs. Cheap to clone.

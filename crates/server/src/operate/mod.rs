@@ -13,6 +13,7 @@ mod routes;
 pub mod views;
 
 pub use commands::{ReplayRequest, Selection};
-pub use operator::{NodeHandles, OperateError, Operator};
-pub use queries::Reveal;
-pub use routes::{AdminServer, openapi};
+pub(crate) use operator::NodeHandles;
+pub use operator::{OperateError, Operator};
+pub(crate) use routes::AdminServer;
+pub use routes::openapi;

@@ -156,7 +156,8 @@ fn a_script_is_taken_as_it_stands_and_gets_body_event_and_secrets() {
 #[test]
 fn a_runtime_that_is_missing_is_a_problem_at_its_place() {
     let (mut compiled, files) = compiled(&[]);
-    compiled.require_runtimes(|runtime| Err(format!("{runtime} is needed, and there is no `node` on this machine")));
+    compiled
+        .require_runtimes(|runtime| Err(format!("{runtime} is required, but `node` is not installed on this machine")));
     assert!(compiled.config.is_none());
     insta::assert_snapshot!("a_missing_runtime", errors(&compiled, &files));
     editor::agrees("a_missing_runtime", &compiled, &files);

@@ -142,11 +142,11 @@ async fn a_crash_at_every_step_changes_nothing() {
         .set_faults(FaultPlan::scripted([Scripted::first(1, Fault::TimeoutAfter { hold_ms: 60_000 }).at("DOT")]))
         .unwrap();
     decide(&shop, &question["id"], "approve").await;
-    until(|| async { (shop.smtp.truth().taken == 2).then_some(()) }).await;
+    until(|| async { (shop.smtp.truth().accepted == 2).then_some(()) }).await;
     shop.smtp.set_faults(FaultPlan::none()).unwrap();
     crash(&mut shop).await;
     assert_eq!(final_job(&shop, &event).await["state"], "unknown");
-    assert_eq!(shop.smtp.truth().taken, 2, "nobody sent it again");
+    assert_eq!(shop.smtp.truth().accepted, 2, "nobody sent it again");
 }
 
 const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
@@ -166,7 +166,7 @@ async fn slack_shop(slack: &Slack) -> Shop {
 
 async fn press(shop: &Shop, slack: &Slack, button: &str, secret: &str) -> crate::fixture::Answer {
     let message = slack.messages().pop().unwrap();
-    let press = slack.press(&message, button, "maya", secret).unwrap();
+    let press = slack.click_button(&message, button, "maya", secret).unwrap();
     let mut request = shop.world.client.post(format!("{}/slack/interactions/chat", shop.world.intake)).body(press.body);
     for (name, value) in press.headers {
         request = request.header(name, value);

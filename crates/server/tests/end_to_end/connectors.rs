@@ -94,7 +94,7 @@ async fn a_mail_goes_out_once_and_a_lost_answer_waits_for_a_person() {
     assert_eq!(job["state"], "unknown", "{job}");
     assert_eq!(made(&job), pairs(&[("call", "unsure")]));
     let truth = smtp.truth();
-    assert_eq!((truth.taken, truth.taken_unseen), (3, 1), "{truth:?}");
+    assert_eq!((truth.accepted, truth.accepted_unseen), (3, 1), "{truth:?}");
     assert!(truth.by_message_id.values().all(|count| *count == 1), "{truth:?}");
 }
 
@@ -286,9 +286,6 @@ async fn a_node_does_not_start_without_what_its_scripts_need() {
     let settings = sluice_server::run::NodeSettings { data: world.directory.path().join(".other"), ..world.settings() };
     let Err(StartError::Config(compiled, _)) = Node::start(settings).await else { panic!("it has started") };
     let problem = compiled.problems.iter().find(|problem| problem.code == "missing-runtime").unwrap();
-    assert!(
-        problem.message.starts_with("node:999 is needed, and the `node` of this machine is version"),
-        "{problem:?}"
-    );
+    assert!(problem.message.starts_with("node:999 is required, but the installed `node` has version"), "{problem:?}");
     assert_eq!(problem.place().split(':').next(), Some("worker.yml"));
 }

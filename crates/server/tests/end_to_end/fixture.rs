@@ -8,7 +8,7 @@ use sluice_server::maintain;
 use sluice_server::run::{Node, NodeSettings};
 use sluice_simulator::{Salesforce, SalesforceSettings, Sink, SinkSettings};
 
-pub const SECRET: &str = "spine-test-secret";
+pub const SECRET: &str = "end-to-end-secret";
 
 /// A node and everything around it.
 pub struct World {

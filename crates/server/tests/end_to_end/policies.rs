@@ -113,7 +113,7 @@ async fn a_crash_between_the_place_and_the_answer_keeps_the_place() {
         .set_faults(FaultPlan::scripted([Scripted::first(1, Fault::TimeoutAfter { hold_ms: 60_000 }).at("DOT")]))
         .unwrap();
     let first = shop.world.post(&cart("c1", "ada")).await.event();
-    until(|| async { (shop.smtp.truth().taken > 0).then_some(()) }).await;
+    until(|| async { (shop.smtp.truth().accepted > 0).then_some(()) }).await;
     if let Some(node) = shop.world.node.take() {
         node.stop(std::time::Duration::from_millis(1)).await;
     }
@@ -121,7 +121,7 @@ async fn a_crash_between_the_place_and_the_answer_keeps_the_place() {
     shop.world.start_node().await;
     assert_eq!(shop.world.settled(&first).await[0]["state"], "unknown");
     refused(&shop.settled(&cart("c2", "ada")).await, "daily");
-    assert_eq!(shop.smtp.truth().taken, 1, "one mail, never two");
+    assert_eq!(shop.smtp.truth().accepted, 1, "one mail, never two");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,10 +9,10 @@ mod fixture;
 mod admission;
 mod batches;
 mod bodies;
-mod doors;
+mod credentials;
+mod keys;
 mod openapi;
 mod senders;
-mod stories;
 mod vendor_signers;
 
 #[path = "vendor/install.rs"]

@@ -81,7 +81,7 @@ fn questions_have_the_shape_of_the_api() {
     let answered = workplace.json(&["approvals", "approve", id, "--reason", "x", "--json"]);
     assert_eq!((names(&answered), &answered["state"]), (fields, &Value::from("approved")));
     let none = workplace.json(&["approvals", "approve", "--all", "--reason", "x", "--yes", "--json"]);
-    assert_eq!((names(&none), &none["changed"]), ("matched changed left dry_run".to_owned(), &Value::from(0)));
+    assert_eq!((names(&none), &none["changed"]), ("matched changed skipped dry_run".to_owned(), &Value::from(0)));
     assert_eq!(workplace.json(&["approvals", "--json"])["items"], Value::Array(vec![]));
 }
 

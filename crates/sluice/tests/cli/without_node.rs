@@ -137,7 +137,7 @@ fn an_address_where_nobody_listens_and_one_that_is_none_are_told_apart() {
     says(&workplace, "nobody_listens", &workplace.run(&["status", "--url", "http://127.0.0.1:9"]));
     let ran = workplace.run(&["status", "--url", "localhost:9"]);
     assert_eq!(ran.code, 2, "{ran}");
-    assert!(ran.stderr.starts_with("`localhost:9` is not the address of a node"), "{ran}");
+    assert!(ran.stderr.starts_with("`localhost:9` is not a node address"), "{ran}");
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn the_simulator_says_how_to_reach_it_and_what_is_wrong_with_its_faults() {
     let workplace = Workplace::alone();
     workplace.write("faults.json", r#"{"percent": 130}"#);
     let ran = workplace.run(&["sim", "--listen", "127.0.0.1:0", "--faults", "faults.json"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (2, "faults.json: percent is 130; it must lie between 0 and 100\n"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (2, "faults.json: percent is 130; it must be between 0 and 100\n"));
     let ran = workplace.run(&["sim", "--fail", "130"]);
-    assert!(ran.code == 2 && ran.stderr.contains("it must lie between 0 and 100"), "{ran}");
+    assert!(ran.code == 2 && ran.stderr.contains("it must be between 0 and 100"), "{ran}");
 
     let mut command = workplace.command(&["sim", "--listen", "127.0.0.1:0", "--sink", "127.0.0.1:0", "--json"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

@@ -1,7 +1,7 @@
-//! A small disk for the node alone, which can be filled up and can be made to stand still.
+//! A small disk for the node, which can be filled and frozen.
 //!
-//! It is mounted in the mount namespace of its process and nowhere else. With the last process in there the mount is gone, and the
-//! loop device with it, however that process ended.
+//! It is mounted in a mount namespace. The kernel removes the mount and its loop device with the last process of the
+//! namespace, however that process ends.
 
 use std::fs::File;
 use std::io;
@@ -14,55 +14,54 @@ use tokio::process::Command;
 
 use crate::Error;
 
-/// Room is taken in pieces of this size, until not even the smallest is there.
-const PIECES: [u64; 4] = [16 << 20, 1 << 20, 64 << 10, 4 << 10];
+/// Allocation sizes in bytes for filling the disk, largest first.
+const FILL_SIZES: [u64; 4] = [16 << 20, 1 << 20, 64 << 10, 4 << 10];
 
-/// Stands still for a while and then goes on, whatever becomes of everybody else: a file system that nobody thaws could not be
-/// unmounted any more.
+/// Freezes the file system for some time. It ignores signals, since a file system that stays frozen cannot be unmounted.
 const FREEZE: &str = r#"trap '' HUP INT TERM; fsfreeze --freeze "$0" && { sleep "$1"; fsfreeze --unfreeze "$0"; }"#;
 
-/// What the node's data lies on.
+/// File system of the node's data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskKind {
-    /// An ext4 of its own on a loop device.
+    /// A separate ext4 on a loop device.
     Ext4,
-    /// A tmpfs of its own.
+    /// A separate tmpfs.
     Tmpfs,
-    /// A directory among others.
+    /// A directory of the shared temporary file system.
     Shared,
 }
 
 #[derive(Debug)]
 pub(super) struct Disk {
     pub kind: DiskKind,
-    /// Whether it can be made to stand still.
+    /// True if it can be frozen.
     pub freezes: bool,
     at: PathBuf,
     filler: Option<(File, u64)>,
 }
 
 impl Disk {
-    /// The best disk that can be had. `at` is an empty directory; what else is needed is put beside it.
+    /// Mounts the best file system that the machine allows at `at`, an empty directory. Its image is created beside it.
     pub async fn make(at: &Path, bytes: u64, own_mounts: bool) -> Disk {
         let mut disk = Disk { kind: DiskKind::Shared, freezes: false, at: at.to_owned(), filler: None };
         if own_mounts && mount_ext4(at, bytes).await.is_ok() {
             disk.kind = DiskKind::Ext4;
-            disk.freezes = disk.stand_still(Duration::ZERO).await.is_ok();
+            disk.freezes = disk.freeze(Duration::ZERO).await.is_ok();
         } else if own_mounts && mount_tmpfs(at, bytes).await.is_ok() {
             disk.kind = DiskKind::Tmpfs;
         }
         disk
     }
 
-    /// Takes all the room that is left.
+    /// Allocates all free space.
     pub fn fill(&mut self) -> Result<(), Error> {
-        let failed = || Error::io("filling the disk up");
+        let failed = || Error::io("filling the disk");
         let (file, mut end) = match self.filler.take() {
             Some(filler) => filler,
             None => (File::create(self.filler_path()).map_err(failed())?, 0),
         };
-        for piece in PIECES {
+        for piece in FILL_SIZES {
             loop {
                 match fallocate(&file, FallocateFlags::empty(), end, piece) {
                     Ok(()) => end += piece,
@@ -75,21 +74,21 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives the room back.
+    /// Releases the space.
     pub fn free(&mut self) -> Result<(), Error> {
         self.filler = None;
-        std::fs::remove_file(self.filler_path()).map_err(Error::io("making room on the disk"))
+        std::fs::remove_file(self.filler_path()).map_err(Error::io("freeing the disk"))
     }
 
-    /// Lets every write wait for that long.
-    pub async fn stand_still(&self, time: Duration) -> Result<(), Error> {
+    /// Blocks every write for `time`.
+    pub async fn freeze(&self, time: Duration) -> Result<(), Error> {
         let seconds = format!("{:.3}", time.as_secs_f64());
         run(Command::new("sh").args(["-c", FREEZE]).arg(&self.at).arg(seconds))
             .await
-            .map_err(Error::io("a disk that stands still"))
+            .map_err(Error::io("freezing the disk"))
     }
 
-    /// Takes the disk away, with all that is on it. Whoever still uses it keeps it until then.
+    /// Unmounts the disk; a process that still uses it keeps it until it ends.
     pub async fn unmount(&mut self) -> Result<(), Error> {
         self.filler = None;
         if self.kind == DiskKind::Shared {

@@ -1,4 +1,4 @@
-//! The machine of the node: its disk, its clock and its process. Whatever is done to the node is done here.
+//! Host of the node: owns its disk, clock and process, and applies the faults to them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,94 +10,92 @@ use sluice_domain::time::Time;
 use sluice_ledger::Inspector;
 
 use super::disk::{Disk, DiskKind};
-use super::{Orders, report};
+use super::{Commands, report};
 use crate::shifted_clock::set_offset;
-use crate::{Child, Error, Leads};
+use crate::{Error, Leads, NodeProcess};
 use sluice_server::work;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Task {
-    /// The program to run.
     pub program: PathBuf,
     pub config: PathBuf,
-    /// An empty directory: what the disk is mounted at.
+    /// Mount point of the disk: an empty directory.
     pub disk: PathBuf,
     pub disk_bytes: u64,
-    /// Whether mounts made here are seen by nobody else.
+    /// True if the process has its own mount namespace.
     pub own_mounts: bool,
     pub log: PathBuf,
-    /// The file that says how far off the clock is.
+    /// File with the offset of the wall clock, in milliseconds.
     pub clock: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::chaos) enum Order {
+pub(in crate::chaos) enum Command {
     /// Starts the node.
     Start,
-    /// Sets its clock, whether it runs or not.
+    /// Sets the wall clock of the node, running or not.
     SetClock { offset_ms: i64 },
-    /// Whether it still runs.
-    Look,
-    /// `kill -9`.
+    /// Reports whether the node has ended.
+    Poll,
+    /// Sends SIGKILL to the node.
     Kill,
-    /// SIGSTOP.
-    Stop,
-    /// SIGCONT.
-    GoOn,
-    /// No file may grow beyond this any more: every write fails.
+    /// Sends SIGSTOP to the node.
+    Suspend,
+    /// Sends SIGCONT to the node.
+    Resume,
+    /// Limits the size of files of the node, in bytes: writes beyond it fail.
     LimitFiles(Option<u64>),
-    /// Takes the room that is left on the disk.
+    /// Allocates the free space of the disk.
     Fill,
-    /// Gives it back.
+    /// Releases it.
     Free,
-    /// Lets every write wait.
-    StandStill(Duration),
-    /// Looks at the file of the ledger, with no node running.
+    /// Blocks every write for this long.
+    Freeze(Duration),
+    /// Verifies the ledger file; the node must have ended.
     Inspect,
-    /// Ends the node, and takes the disk away.
+    /// Kills the node and unmounts the disk.
     CleanUp,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) enum Report {
-    /// The first answer.
+    /// The first report.
     Ready {
         disk: DiskKind,
         freezes: bool,
     },
-    /// The node listens.
     Up {
         intake: SocketAddr,
         admin: SocketAddr,
         process: u32,
     },
     Done,
-    /// How the node ended, if it did.
+    /// Exit status of the node, if it has ended.
     Ended(Option<String>),
     Inspected(Box<Inspected>),
     Failed(String),
 }
 
-/// What the ledger's file says by itself, once the node is gone.
+/// Totals of the ledger file, read after the end of the node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct FileBook {
-    /// Checks of `sluice verify`.
+pub struct FileCounts {
+    /// Checks made by `sluice verify`.
     pub checks: u32,
-    /// Requests that were accepted, repeats included, by `sluice balance`.
+    /// Accepted requests, duplicates included, as `sluice balance` counts them.
     pub accepted: u64,
-    /// Of these, done.
+    /// Accepted requests that are done.
     pub done: u64,
-    /// What neither is there nor was pruned.
+    /// Accepted requests that are neither in the ledger nor pruned.
     pub remainder: u64,
 }
 
-/// A look at the ledger's file.
+/// Result of [`Command::Inspect`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::chaos) struct Inspected {
-    pub book: FileBook,
-    /// Rows that are not as they must be.
+    pub counts: FileCounts,
+    /// Violated invariants.
     pub broken: Vec<String>,
-    /// Attempts that were written down: the span that each is known by at the destination, and what came of it.
+    /// Outcome of each attempt, by the span id that the destination received.
     pub attempts: BTreeMap<u64, String>,
 }
 
@@ -106,61 +104,63 @@ struct Host {
     task: Task,
     leads: Leads,
     disk: Disk,
-    node: Option<Child>,
+    node: Option<NodeProcess>,
 }
 
-pub(super) async fn play(mut orders: Orders) -> Result<(), Error> {
-    let task: Task = orders.task().await?;
+pub(super) async fn run(mut commands: Commands) -> Result<(), Error> {
+    let task: Task = commands.task().await?;
     let disk = Disk::make(&task.disk, task.disk_bytes, task.own_mounts).await;
     let leads = Leads { config: task.config.clone(), data: task.disk.join("data") };
     set_offset(&task.clock, 0)?;
     report(&Report::Ready { disk: disk.kind, freezes: disk.freezes })?;
     let mut host = Host { task, leads, disk, node: None };
-    while let Some(order) = orders.next().await? {
-        let answer = host.act(order).await.unwrap_or_else(|error| Report::Failed(error.to_string()));
-        report(&answer)?;
+    while let Some(command) = commands.next().await? {
+        let result = host.execute(command).await.unwrap_or_else(|error| Report::Failed(error.to_string()));
+        report(&result)?;
     }
     Ok(())
 }
 
 impl Host {
-    async fn act(&mut self, order: Order) -> Result<Report, Error> {
-        match order {
-            Order::Start => {
+    async fn execute(&mut self, command: Command) -> Result<Report, Error> {
+        match command {
+            Command::Start => {
                 let Task { program, log, clock, .. } = &self.task;
-                let node = Child::start_at(program, &self.leads.config, &self.leads.data, log, Some(clock)).await?;
+                let node =
+                    NodeProcess::start_with_clock(program, &self.leads.config, &self.leads.data, log, Some(clock))
+                        .await?;
                 let up = Report::Up { intake: node.intake, admin: node.admin, process: node.id() };
                 self.node = Some(node);
                 return Ok(up);
             }
-            Order::SetClock { offset_ms } => set_offset(&self.task.clock, offset_ms)?,
-            Order::Look => return Ok(Report::Ended(self.node()?.ended())),
-            Order::Kill => match self.node.take() {
+            Command::SetClock { offset_ms } => set_offset(&self.task.clock, offset_ms)?,
+            Command::Poll => return Ok(Report::Ended(self.node()?.ended())),
+            Command::Kill => match self.node.take() {
                 Some(node) => node.kill().await?,
                 None => return Err(no_node()),
             },
-            Order::Stop => self.node()?.stop()?,
-            Order::GoOn => self.node()?.go_on()?,
-            Order::LimitFiles(bytes) => self.node()?.limit_files(bytes)?,
-            Order::Fill => self.disk.fill()?,
-            Order::Free => self.disk.free()?,
-            Order::StandStill(time) => self.disk.stand_still(time).await?,
-            Order::CleanUp => {
+            Command::Suspend => self.node()?.suspend()?,
+            Command::Resume => self.node()?.resume()?,
+            Command::LimitFiles(bytes) => self.node()?.limit_files(bytes)?,
+            Command::Fill => self.disk.fill()?,
+            Command::Free => self.disk.free()?,
+            Command::Freeze(time) => self.disk.freeze(time).await?,
+            Command::CleanUp => {
                 if let Some(node) = self.node.take() {
                     node.kill().await?;
                 }
                 self.disk.unmount().await?;
             }
-            Order::Inspect => return self.inspect().map(|found| Report::Inspected(Box::new(found))),
+            Command::Inspect => return self.inspect().map(|found| Report::Inspected(Box::new(found))),
         }
         Ok(Report::Done)
     }
 
-    fn node(&mut self) -> Result<&mut Child, Error> {
+    fn node(&mut self) -> Result<&mut NodeProcess, Error> {
         self.node.as_mut().ok_or_else(no_node)
     }
 
-    /// As `sluice verify` and `sluice balance` do.
+    /// Does what `sluice verify` and `sluice balance` do.
     fn inspect(&self) -> Result<Inspected, Error> {
         let file = Inspector::open(&self.leads.data)?;
         let (found, lines) = (file.verify(|_, _| {})?, file.balance(Time(0))?);
@@ -168,16 +168,16 @@ impl Host {
             found.broken.into_iter().map(|broken| format!("{}. {}: {}", broken.number, broken.invariant, broken.row));
         let attempts =
             file.tries()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
-        let book = FileBook {
+        let counts = FileCounts {
             checks: found.checks,
             accepted: lines.iter().map(|line| line.accepted).sum(),
             done: lines.iter().map(|line| line.done).sum(),
             remainder: lines.iter().map(|line| line.remainder.unsigned_abs()).sum(),
         };
-        Ok(Inspected { book, broken: broken.collect(), attempts: attempts.collect() })
+        Ok(Inspected { counts, broken: broken.collect(), attempts: attempts.collect() })
     }
 }
 
 fn no_node() -> Error {
-    Error::Wrong("there is no node".to_owned())
+    Error::Failed("no node is running".to_owned())
 }

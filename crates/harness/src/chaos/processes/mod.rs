@@ -1,7 +1,7 @@
-//! The parts of a run: processes of their own, made from this very program, that the director talks to in lines of JSON.
+//! Child processes of a chaos run, started from this program and controlled through lines of JSON.
 //!
-//! The first line that a part hears is its task; each further line is an order. It answers on standard output. A part ends when
-//! its standard input does, so that none outlives the director.
+//! The first line on standard input is the task; each further line is a command. Reports go to standard output. A process
+//! ends at the end of its standard input, so that none outlives the controller.
 
 mod crm;
 mod disk;
@@ -24,28 +24,28 @@ use tokio::sync::{mpsc, watch};
 use crate::Error;
 pub(super) use crm::Task as CrmTask;
 pub use disk::DiskKind;
-pub use host::FileBook;
-pub(super) use host::{Inspected, Order as HostOrder, Report as HostReport, Task as HostTask};
-pub(super) use proxy::{Order as ProxyOrder, Report as ProxyReport, Task as ProxyTask};
-pub(super) use senders::{Order as SendersOrder, Report as SendersReport, Share, Task as SendersTask};
+pub use host::FileCounts;
+pub(super) use host::{Command as HostCommand, Inspected, Report as HostReport, Task as HostTask};
+pub(super) use proxy::{Command as ProxyCommand, Report as ProxyReport, Task as ProxyTask};
+pub(super) use senders::{Command as SendersCommand, Report as SendersReport, Share, Task as SendersTask};
 
-/// The hidden command that runs a part.
+/// Hidden command that runs one of the processes.
 pub const COMMAND: &str = "chaos-part";
-/// How long a part may take to do as it is told: as long as a node may take to start, and some more.
-const ANSWER_MAX: Duration = Duration::from_secs(150);
-/// Orders that wait to be heard; the director waits for most answers anyway.
-const ORDERS_MAX: usize = 64;
+/// Timeout of one command: longer than the start of a node may take.
+const REPORT_MAX: Duration = Duration::from_secs(150);
+/// Commands buffered by a process; the controller waits for most reports anyway.
+const COMMANDS_MAX: usize = 64;
 
-/// What a part can be.
+/// Role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
-    /// Sends leads, again and again until each delivery is answered with a yes.
+    /// Sends leads; repeats each delivery until it is accepted.
     Senders,
-    /// Hands connections on and cuts some of them.
+    /// Forwards connections and cuts some of them.
     Proxy,
     /// The simulated Salesforce.
     Crm,
-    /// The machine of the node: its disk, its clock and its process.
+    /// Owns the disk, the clock and the process of the node.
     Host,
 }
 
@@ -60,83 +60,82 @@ impl Role {
     }
 }
 
-/// Where a part listens.
+/// First report of a process that listens.
 #[derive(Clone, Copy, Debug, Serialize, serde::Deserialize)]
 pub(super) struct Listening {
     pub address: std::net::SocketAddr,
 }
 
-/// A part, as the director holds it. When this is dropped, the part hears the end of its orders, and ends in order: a host that
-/// was killed could not end its node any more.
+/// Handle of a child process. On drop its standard input ends and it shuts down: a killed host could not kill its node.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
     role: Role,
     process: tokio::process::Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     reports: Lines<BufReader<ChildStdout>>,
-    /// Answers that nobody has waited for.
-    owed: u32,
+    /// Reports of earlier commands that no caller waits for any more.
+    unread: u32,
 }
 
 impl ChildProcess {
-    /// Starts a part and gives it its task. `within` is a command that it is run by, such as one that makes a namespace.
+    /// Starts a process and sends its task. `wrapper` is a command that starts it, such as `unshare --mount`.
     pub async fn start(
         program: &Path,
-        within: &[&str],
+        wrapper: &[&str],
         role: Role,
         task: &impl Serialize,
     ) -> Result<ChildProcess, Error> {
-        let mut words = within.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]);
+        let mut words = wrapper.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or(program.as_os_str()));
         command
             .args(words)
             .args([COMMAND, role.name()])
-            // A Ctrl-C at the terminal is for the director, who ends them in order.
+            // Ctrl-C at the terminal reaches only the controller, which stops the processes in order.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(Error::io(format!("the {} of the run", role.name())))?;
-        let (Some(orders), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(Error::Wrong(format!("the {} of the run cannot be talked to", role.name())));
+        let mut process = command.spawn().map_err(Error::io(format!("the {} process", role.name())))?;
+        let (Some(commands), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(Error::Failed(format!("the {} process has no pipes", role.name())));
         };
-        let mut part = ChildProcess { role, process, orders, reports: BufReader::new(reports).lines(), owed: 0 };
-        part.tell(task).await?;
-        Ok(part)
+        let mut child = ChildProcess { role, process, commands, reports: BufReader::new(reports).lines(), unread: 0 };
+        child.send(task).await?;
+        Ok(child)
     }
 
-    /// Orders something and waits for the answer.
-    pub async fn ask<R: DeserializeOwned>(&mut self, order: &impl Serialize) -> Result<R, Error> {
-        let silent = Error::Wrong(format!("the {} of the run does not answer", self.role.name()));
-        let asked = async {
-            // Whoever asked before may have been told to stop.
-            while self.owed > 0 {
+    /// Sends a command and waits for its report.
+    pub async fn request<R: DeserializeOwned>(&mut self, command: &impl Serialize) -> Result<R, Error> {
+        let timed_out = Error::Failed(format!("the {} process does not respond", self.role.name()));
+        let exchange = async {
+            // An earlier request may have been cancelled before its report arrived.
+            while self.unread > 0 {
                 self.line().await?;
-                self.owed -= 1;
+                self.unread -= 1;
             }
-            self.owed += 1;
-            self.tell(order).await?;
-            let heard = self.hear().await;
-            self.owed -= 1;
-            heard
+            self.unread += 1;
+            self.send(command).await?;
+            let report = self.receive().await;
+            self.unread -= 1;
+            report
         };
-        tokio::time::timeout(ANSWER_MAX, asked).await.unwrap_or(Err(silent))
+        tokio::time::timeout(REPORT_MAX, exchange).await.unwrap_or(Err(timed_out))
     }
 
-    /// Orders something that is not answered.
-    pub async fn tell(&mut self, order: &impl Serialize) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(order).map_err(|error| Error::Wrong(error.to_string()))?;
+    /// Sends a command that has no report.
+    pub async fn send(&mut self, command: &impl Serialize) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(command).map_err(|error| Error::Failed(error.to_string()))?;
         line.push(b'\n');
-        match self.orders.write_all(&line).await {
+        match self.commands.write_all(&line).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.ended().await),
         }
     }
 
-    /// The next thing that it says.
-    pub async fn hear<R: DeserializeOwned>(&mut self) -> Result<R, Error> {
+    /// Waits for the next report.
+    pub async fn receive<R: DeserializeOwned>(&mut self) -> Result<R, Error> {
         let line = self.line().await?;
         serde_json::from_str(&line)
-            .map_err(|error| Error::Wrong(format!("the {} of the run said something else: {error}", self.role.name())))
+            .map_err(|error| Error::Failed(format!("unexpected report of the {} process: {error}", self.role.name())))
     }
 
     async fn line(&mut self) -> Result<String, Error> {
@@ -150,78 +149,78 @@ impl ChildProcess {
         let how = match tokio::time::timeout(Duration::from_secs(1), self.process.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it does not listen any more".to_owned(),
+            Err(_) => "it closed its standard input".to_owned(),
         };
-        Error::Wrong(format!("the {} of the run ended by itself: {how}", self.role.name()))
+        Error::Failed(format!("the {} process ended unexpectedly: {how}", self.role.name()))
     }
 
-    /// `kill -9`. Answers what it had said by then and nobody has heard.
+    /// Sends SIGKILL. Returns the reports that were still unread.
     pub async fn kill<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Error> {
         self.process.kill().await.map_err(Error::io("kill -9"))?;
-        let mut unheard = Vec::new();
+        let mut unread = Vec::new();
         while let Ok(Some(line)) = self.reports.next_line().await {
-            // The last line may be half a line.
-            unheard.extend(serde_json::from_str(&line).ok());
+            // The last line may be incomplete.
+            unread.extend(serde_json::from_str(&line).ok());
         }
-        Ok(unheard)
+        Ok(unread)
     }
 }
 
-/// What a part hears: its task, then orders.
+/// Standard input of a process: its task, then commands.
 #[derive(Debug)]
-pub(super) struct Orders {
+pub(super) struct Commands {
     lines: mpsc::Receiver<String>,
 }
 
-impl Orders {
-    /// The next line; none once the director is gone.
-    async fn next<O: DeserializeOwned>(&mut self) -> Result<Option<O>, Error> {
+impl Commands {
+    /// The next command; `None` once the controller is gone.
+    async fn next<C: DeserializeOwned>(&mut self) -> Result<Option<C>, Error> {
         let Some(line) = self.lines.recv().await else { return Ok(None) };
-        serde_json::from_str(&line)
-            .map(Some)
-            .map_err(|error| Error::Wrong(format!("an order is not understood: {error}")))
+        serde_json::from_str(&line).map(Some).map_err(|error| Error::Failed(format!("unknown command: {error}")))
     }
 
     async fn task<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
-        self.next().await?.ok_or_else(|| Error::Wrong("a part of a chaos run needs a director".to_owned()))
+        self.next().await?.ok_or_else(|| {
+            Error::Failed("no task on standard input; this command is started by `sluice chaos`".to_owned())
+        })
     }
 }
 
-/// Says something to the director.
+/// Sends a report to the controller.
 fn report(report: &impl Serialize) -> Result<(), Error> {
-    let mut line = serde_json::to_vec(report).map_err(|error| Error::Wrong(error.to_string()))?;
+    let mut line = serde_json::to_vec(report).map_err(|error| Error::Failed(error.to_string()))?;
     line.push(b'\n');
     let mut out = io::stdout().lock();
-    out.write_all(&line).and_then(|()| out.flush()).map_err(Error::io("a report to the director"))
+    out.write_all(&line).and_then(|()| out.flush()).map_err(Error::io("a report to the controller"))
 }
 
-/// Runs a part until the director is gone.
-pub async fn play(role: Role) -> Result<(), Error> {
-    let (heard, lines) = mpsc::channel(ORDERS_MAX);
-    let (director, mut gone) = watch::channel(());
-    // A thread, since reading standard input cannot be given up.
+/// Runs a process until the controller is gone.
+pub async fn run(role: Role) -> Result<(), Error> {
+    let (sender, lines) = mpsc::channel(COMMANDS_MAX);
+    let (controller, mut gone) = watch::channel(());
+    // A thread, since a read of standard input cannot be cancelled.
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            if line.is_err() || line.is_ok_and(|line| heard.blocking_send(line).is_err()) {
+            if line.is_err() || line.is_ok_and(|line| sender.blocking_send(line).is_err()) {
                 break;
             }
         }
-        drop(director);
+        drop(controller);
     });
-    // When the director dies while the node is stopped, the system hangs up on the group of both. That must not end the host
-    // before it has ended the node.
+    // If the controller dies while the node is suspended, the kernel sends SIGHUP to their process group. The host must
+    // survive it to kill the node.
     let _hangups = signal(SignalKind::hangup()).map_err(Error::io("a signal"))?;
-    let orders = Orders { lines };
-    let playing = async {
+    let commands = Commands { lines };
+    let running = async {
         match role {
-            Role::Senders => senders::play(orders).await,
-            Role::Proxy => proxy::play(orders).await,
-            Role::Crm => crm::play(orders).await,
-            Role::Host => host::play(orders).await,
+            Role::Senders => senders::run(commands).await,
+            Role::Proxy => proxy::run(commands).await,
+            Role::Crm => crm::run(commands).await,
+            Role::Host => host::run(commands).await,
         }
     };
     tokio::select! {
-        played = playing => played,
+        result = running => result,
         _ = gone.changed() => Ok(()),
     }
 }

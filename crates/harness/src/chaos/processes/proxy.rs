@@ -1,4 +1,4 @@
-//! A way in between that breaks: connections are cut in the middle of requests and of answers, or not let through at all.
+//! TCP proxy that cuts connections in the middle of requests and responses, or refuses them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,44 +10,44 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::{Listening, Orders, report};
+use super::{Commands, Listening, report};
 use crate::{ANY_PORT, Error};
 
-/// A connection that is cut has carried less than this, both ways together: some twenty requests with their answers.
+/// A connection is cut after fewer bytes than this, both directions together: about twenty requests and responses.
 const CUT_BYTES_MAX: u64 = 16 * 1024;
 const CHUNK: usize = 4 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Task {
-    /// The share of connections that are cut.
+    /// Share of connections to cut.
     pub cut_percent: f64,
     pub seed: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::chaos) enum Order {
-    /// Where connections lead from here on. Those that there are end, and where it is nowhere, new ones are closed at once.
-    LeadTo(Option<SocketAddr>),
-    /// Only the count is wanted.
+pub(in crate::chaos) enum Command {
+    /// Sets the upstream address and closes open connections. With `None`, new connections are closed at once.
+    SetUpstream(Option<SocketAddr>),
+    /// Only reports the count.
     Count,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Report {
-    /// Connections that were cut midway so far.
+    /// Connections cut so far.
     pub cuts: u64,
 }
 
-pub(super) async fn play(mut orders: Orders) -> Result<(), Error> {
-    let Task { cut_percent, seed } = orders.task().await?;
-    let failed = || Error::io("the proxy that cuts connections");
+pub(super) async fn run(mut commands: Commands) -> Result<(), Error> {
+    let Task { cut_percent, seed } = commands.task().await?;
+    let failed = || Error::io("the proxy");
     let listener = TcpListener::bind(ANY_PORT).await.map_err(failed())?;
     report(&Listening { address: listener.local_addr().map_err(failed())? })?;
-    let (upstream, leads_to) = watch::channel(None);
+    let (upstream, upstreams) = watch::channel(None);
     let cuts = Arc::new(AtomicU64::new(0));
-    tokio::spawn(accept(listener, leads_to, cut_percent / 100.0, Random::seeded(seed), cuts.clone()));
-    while let Some(order) = orders.next().await? {
-        if let Order::LeadTo(address) = order {
+    tokio::spawn(accept(listener, upstreams, cut_percent / 100.0, Random::seeded(seed), cuts.clone()));
+    while let Some(command) = commands.next().await? {
+        if let Command::SetUpstream(address) = command {
             upstream.send_replace(address);
         }
         report(&Report { cuts: cuts.load(Ordering::Relaxed) })?;
@@ -57,15 +57,15 @@ pub(super) async fn play(mut orders: Orders) -> Result<(), Error> {
 
 async fn accept(
     listener: TcpListener,
-    leads_to: watch::Receiver<Option<SocketAddr>>,
+    upstreams: watch::Receiver<Option<SocketAddr>>,
     cut: f64,
     mut random: Random,
     cuts: Arc<AtomicU64>,
 ) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        let mut leads_to = leads_to.clone();
-        let Some(upstream) = *leads_to.borrow_and_update() else { continue };
+        let mut upstreams = upstreams.clone();
+        let Some(upstream) = *upstreams.borrow_and_update() else { continue };
         let left = if random.chance(cut) { random.below(CUT_BYTES_MAX) } else { u64::MAX };
         let (cuts, left) = (cuts.clone(), Arc::new(AtomicU64::new(left)));
         tokio::spawn(async move {
@@ -73,19 +73,19 @@ async fn accept(
             let _ = (client.set_nodelay(true), server.set_nodelay(true));
             let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
                 (client.into_split(), server.into_split());
-            // Whichever ends first ends both: the rest is dropped with what it carried.
+            // The first direction to end closes both; bytes in flight are dropped.
             let was_cut = tokio::select! {
-                was_cut = carry(&mut from_client, &mut to_server, &left) => was_cut,
-                was_cut = carry(&mut from_server, &mut to_client, &left) => was_cut,
-                _ = leads_to.changed() => false,
+                was_cut = forward(&mut from_client, &mut to_server, &left) => was_cut,
+                was_cut = forward(&mut from_server, &mut to_client, &left) => was_cut,
+                _ = upstreams.changed() => false,
             };
             cuts.fetch_add(u64::from(was_cut), Ordering::Relaxed);
         });
     }
 }
 
-/// Carries bytes until an end closes, or until no more may pass. Answers whether it was cut.
-async fn carry(
+/// Forwards bytes until one end closes or the budget `left` is used up. Returns true if the connection was cut.
+async fn forward(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
     left: &AtomicU64,

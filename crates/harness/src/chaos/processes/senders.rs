@@ -1,4 +1,4 @@
-//! Senders that do not give up: whatever is not answered with a yes is sent again.
+//! Senders that repeat each delivery until it is accepted.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -14,31 +14,30 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Orders, report};
+use super::{Commands, report};
 use crate::{Error, Leads, Sender};
 
-/// Senders at once, in one process.
+/// Concurrent senders of one process.
 const SENDERS: usize = 8;
-/// How long an answer may take before the request counts as lost.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long a sender waits before it sends again.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Timeout of a request; after it the request counts as unanswered.
+const RESPONSE_MAX: Duration = Duration::from_secs(10);
+/// Delay before a repeated request.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Task {
-    /// The configuration that believes these senders.
+    /// Configuration with the credentials of the senders.
     pub config: PathBuf,
-    /// Where they send to.
     pub intake: SocketAddr,
     pub traffic: TrafficSettings,
     pub share: Share,
-    /// Deliveries of this share that an earlier process has brought through.
+    /// Deliveries of this share that an earlier process has completed.
     pub acknowledged: Vec<usize>,
-    /// How long ago the plan began.
+    /// Time since the start of the plan.
     pub since: Duration,
 }
 
-/// One of several processes that send the same plan together.
+/// Part of the plan that one process sends: every delivery with `delivery % of == number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::chaos) struct Share {
     pub number: usize,
@@ -52,23 +51,23 @@ impl Share {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::chaos) enum Order {
-    /// Deliveries before this one may be sent.
-    GoOnTo(usize),
+pub(in crate::chaos) enum Command {
+    /// Allows deliveries up to this one, exclusive.
+    SendUpTo(usize),
 }
 
-/// One request, and what came of it.
+/// Result of one request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Report {
     pub delivery: usize,
-    /// None when nobody answered.
+    /// `None` if there was no response.
     pub status: Option<u16>,
-    /// The event that the answer names, if it was a yes.
+    /// Event id, if the request was accepted.
     pub event: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Yes {
+struct Accepted {
     event_id: String,
 }
 
@@ -77,19 +76,19 @@ struct Senders {
     sender: Sender,
     traffic: Arc<Traffic>,
     intake: SocketAddr,
-    /// The deliveries of this process, and the next of them.
+    /// Deliveries of this process; `next` is an index into it.
     mine: Arc<Vec<usize>>,
     next: Arc<AtomicUsize>,
     started: Instant,
-    upto: watch::Receiver<usize>,
+    limit: watch::Receiver<usize>,
 }
 
-pub(super) async fn play(mut orders: Orders) -> Result<(), Error> {
-    let Task { config, intake, traffic, share, acknowledged, since } = orders.task().await?;
+pub(super) async fn run(mut commands: Commands) -> Result<(), Error> {
+    let Task { config, intake, traffic, share, acknowledged, since } = commands.task().await?;
     let leads = Leads { data: config.join("no-ledger"), config };
     let (traffic, done) = (Traffic::plan(traffic), acknowledged.into_iter().collect::<HashSet<usize>>());
     let is_mine = |delivery: &usize| share.has(*delivery) && !done.contains(delivery);
-    let (allow, upto) = watch::channel(0);
+    let (allow, limit) = watch::channel(0);
     let senders = Senders {
         sender: leads.sender()?,
         mine: Arc::new((0..traffic.deliveries().len()).filter(is_mine).collect()),
@@ -97,30 +96,30 @@ pub(super) async fn play(mut orders: Orders) -> Result<(), Error> {
         intake,
         next: Arc::default(),
         started: Instant::now() - since,
-        upto,
+        limit,
     };
     let mut sending = JoinSet::new();
     for _ in 0..SENDERS {
         sending.spawn(senders.clone().deliver());
     }
-    // When all is sent, they stay: an end would be a failure.
-    while let Some(Order::GoOnTo(delivery)) = orders.next().await? {
+    // The process stays after the last delivery: the controller treats its end as a failure.
+    while let Some(Command::SendUpTo(delivery)) = commands.next().await? {
         allow.send_replace(delivery);
         while let Some(sent) = sending.try_join_next() {
-            sent.map_err(|error| Error::Wrong(error.to_string()))??;
+            sent.map_err(|error| Error::Failed(error.to_string()))??;
         }
     }
     Ok(())
 }
 
 impl Senders {
-    /// Delivers one after the other, in the order and at the pace of the plan.
+    /// Sends deliveries one after the other, in the order and at the pace of the plan.
     async fn deliver(mut self) -> Result<(), Error> {
         let mut connection: Option<Connection> = None;
         let mut request = Vec::new();
         let mine = self.mine.clone();
         while let Some(number) = mine.get(self.next.fetch_add(1, Ordering::Relaxed)).copied() {
-            if self.upto.wait_for(|upto| number < *upto).await.is_err() {
+            if self.limit.wait_for(|limit| number < *limit).await.is_err() {
                 return Ok(());
             }
             let delivery = self.traffic.deliveries()[number];
@@ -129,18 +128,18 @@ impl Senders {
             self.sender.write(&self.traffic.body(delivery.lead), &mut request);
             loop {
                 let (status, event) = self.post(&mut connection, &request).await;
-                let through = event.is_some();
+                let accepted = event.is_some();
                 report(&Report { delivery: number, status, event })?;
-                if through {
+                if accepted {
                     break;
                 }
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
         Ok(())
     }
 
-    /// One request. Answers the status, and the event's id if it was a yes.
+    /// Sends one request. Returns the status, and the event id if it was accepted.
     async fn post(&self, connection: &mut Option<Connection>, request: &[u8]) -> (Option<u16>, Option<String>) {
         let kept = connection.take();
         let exchange = async {
@@ -148,12 +147,12 @@ impl Senders {
                 Some(open) => open,
                 None => Connection::open(self.intake).await?,
             };
-            let answer = open.send(request).await?;
-            let (status, closes) = (answer.status, answer.closes);
-            let id = serde_json::from_slice::<Yes>(answer.body).ok().map(|yes| yes.event_id);
+            let response = open.send(request).await?;
+            let (status, closes) = (response.status, response.closes);
+            let id = serde_json::from_slice::<Accepted>(response.body).ok().map(|accepted| accepted.event_id);
             Ok::<_, std::io::Error>((status, id, (!closes).then_some(open)))
         };
-        match tokio::time::timeout(ANSWER_MAX, exchange).await {
+        match tokio::time::timeout(RESPONSE_MAX, exchange).await {
             Ok(Ok((status, id, open))) => {
                 *connection = open;
                 (Some(status), id.filter(|_| (200..300).contains(&status)))

@@ -1,59 +1,59 @@
-//! Every attempt that the ledger has against every call that the CRM has seen.
+//! Matches every attempt in the ledger with the calls at the CRM.
 //!
-//! A call carries the span of its attempt, which the job and the number of the try make. So calls are not only counted: each is
-//! looked up. A call whose attempt was not yet written down when the node was killed is made again under the same number, so
-//! the CRM may know more calls than the ledger has attempts, but none that belongs to no attempt.
+//! A call carries the span id of its attempt, derived from job and attempt number, so that each call is matched and not only
+//! counted. If the node is killed before an attempt is written, the next one has the same number: the CRM may have more
+//! calls than the ledger has attempts, but each call belongs to an attempt.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use sluice_simulator::salesforce::SeenCall;
 
-/// How the two accounts compare.
+/// Result of the comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AttemptCounts {
     /// Attempts in the ledger.
     pub attempts: u64,
-    /// These by what came of them.
+    /// Attempts by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Attempts whose call the CRM has seen.
+    /// Attempts whose call reached the CRM.
     pub arrived: u64,
-    /// Attempts whose call it has not seen: cut, out of reach, or without a token.
+    /// Attempts whose call did not: cut, unreachable, or without a token.
     pub never_arrived: u64,
-    /// Calls beyond the first of an attempt: sent again with a new token, or by a node whose last one was not yet written down.
+    /// Further calls of an attempt: with a new token, or after a kill before the attempt was written.
     pub called_again: u64,
-    /// Calls that no attempt in the ledger has made; there must be none.
+    /// Calls without an attempt in the ledger; must be 0.
     pub strange: u64,
-    /// Attempts that are done, and the CRM knows of no call of theirs that changed anything; there must be none.
+    /// Attempts that are done without a call that changed a record; must be 0.
     pub unfounded: u64,
 }
 
 impl AttemptCounts {
-    /// Of attempts by their span, and calls.
-    pub(super) fn balance(attempts: &BTreeMap<u64, String>, calls: &[SeenCall]) -> AttemptCounts {
-        let mut book = AttemptCounts { attempts: attempts.len() as u64, ..AttemptCounts::default() };
-        // Each span that the CRM has seen, and whether one of its calls changed something.
+    /// `attempts` holds the outcome by span id.
+    pub(super) fn reconcile(attempts: &BTreeMap<u64, String>, calls: &[SeenCall]) -> AttemptCounts {
+        let mut counts = AttemptCounts { attempts: attempts.len() as u64, ..AttemptCounts::default() };
+        // Span ids at the CRM; true if one of the calls changed a record.
         let mut seen: HashMap<u64, bool> = HashMap::new();
         for call in calls {
             match span(call).filter(|span| attempts.contains_key(span)) {
                 Some(span) => {
-                    book.called_again += u64::from(seen.contains_key(&span));
+                    counts.called_again += u64::from(seen.contains_key(&span));
                     *seen.entry(span).or_default() |= call.applied;
                 }
-                None => book.strange += 1,
+                None => counts.strange += 1,
             }
         }
-        book.arrived = seen.len() as u64;
-        book.never_arrived = book.attempts - book.arrived;
+        counts.arrived = seen.len() as u64;
+        counts.never_arrived = counts.attempts - counts.arrived;
         for (span, outcome) in attempts {
-            *book.outcomes.entry(outcome.clone()).or_default() += 1;
-            book.unfounded += u64::from(outcome == "done" && !seen.get(span).copied().unwrap_or(false));
+            *counts.outcomes.entry(outcome.clone()).or_default() += 1;
+            counts.unfounded += u64::from(outcome == "done" && !seen.get(span).copied().unwrap_or(false));
         }
-        book
+        counts
     }
 }
 
-/// The third part of a W3C `traceparent`.
+/// Span id: the third field of a W3C `traceparent`.
 fn span(call: &SeenCall) -> Option<u64> {
     let text = call.traceparent.as_deref()?.split('-').nth(2)?;
     u64::from_str_radix(text, 16).ok()
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn each_attempt_and_each_call_finds_its_other_side() {
+    fn attempts_and_calls_are_matched_by_span() {
         let attempts = attempts(&[(0x1001, "retry"), (0x1002, "unsure"), (0x1003, "done"), (0x2001, "done")]);
         let calls = [call(0x1001, false), call(0x1003, true), call(0x2001, false), call(0x2001, true)];
-        let book = AttemptCounts::balance(&attempts, &calls);
+        let counts = AttemptCounts::reconcile(&attempts, &calls);
         let expected = AttemptCounts {
             attempts: 4,
             outcomes: BTreeMap::from([("done".to_owned(), 2), ("retry".to_owned(), 1), ("unsure".to_owned(), 1)]),
@@ -86,15 +86,15 @@ mod tests {
             strange: 0,
             unfounded: 0,
         };
-        assert_eq!(book, expected);
+        assert_eq!(counts, expected);
     }
 
     #[test]
-    fn a_call_of_nobody_and_a_success_without_a_call_are_found() {
+    fn calls_without_attempt_and_successes_without_call_are_counted() {
         let attempts = attempts(&[(1, "done"), (2, "done"), (3, "done")]);
         let mut unmarked = call(3, true);
         unmarked.traceparent = None;
-        let book = AttemptCounts::balance(&attempts, &[call(1, true), call(2, false), call(9, true), unmarked]);
-        assert_eq!((book.strange, book.unfounded), (2, 2));
+        let counts = AttemptCounts::reconcile(&attempts, &[call(1, true), call(2, false), call(9, true), unmarked]);
+        assert_eq!((counts.strange, counts.unfounded), (2, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! What really happened in the CRM, asked of the CRM itself.
+//! Reads the totals of the CRM.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::CrmCounts;
 use crate::Error;
 use crate::chaos::proxies::Crm;
 
-/// Calls that the CRM still holds change something later; longer than it holds any.
+/// Time for calls in flight to end; longer than the CRM delays any.
 const SETTLED_MAX: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) async fn read(crm: &Crm, traffic: &Traffic) -> Result<(CrmCounts, Vec<SeenCall>), Error> {
     let truth = settled(crm).await?;
@@ -24,7 +24,7 @@ pub(super) async fn read(crm: &Crm, traffic: &Traffic) -> Result<(CrmCounts, Vec
         emails.get(&lead.event_id).is_some_and(|email| *email == lead.email.to_lowercase())
     };
     let lead = truth.object("Lead");
-    let book = CrmCounts {
+    let counts = CrmCounts {
         calls: truth.calls.received,
         faults: truth.faults_total(),
         applied_unseen: truth.calls.applied_unseen,
@@ -34,10 +34,10 @@ pub(super) async fn read(crm: &Crm, traffic: &Traffic) -> Result<(CrmCounts, Vec
         incomplete: (0..traffic.leads()).filter(|lead| !whole(*lead)).count() as u64,
         forgotten: truth.calls_forgotten,
     };
-    Ok((book, crm.calls().await?))
+    Ok((counts, crm.calls().await?))
 }
 
-/// The truth, once no call is under way any more.
+/// Counts once no call is in flight.
 async fn settled(crm: &Crm) -> Result<Truth, Error> {
     let give_up = Instant::now() + SETTLED_MAX;
     loop {
@@ -47,9 +47,9 @@ async fn settled(crm: &Crm) -> Result<Truth, Error> {
         }
         if Instant::now() > give_up {
             let held = truth.calls.received - truth.calls.settled;
-            return Err(Error::Wrong(format!("{held} calls are still under way")));
+            return Err(Error::Failed(format!("{held} calls are still in flight")));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the ledger says, read from the running node.
+//! Reads the totals of the ledger from the running node.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use super::LedgerCounts;
 use crate::{Api, Error};
 use sluice_server::operate::views::{EventView, List, SourceView, Status};
 
-/// Events of one page of the list.
+/// Events per page.
 const PAGE: usize = 500;
 
 pub(super) async fn read(api: Api, acknowledged: &HashSet<String>) -> Result<LedgerCounts, Error> {

@@ -1,4 +1,4 @@
-//! The books after a run: three accounts of the same leads, which must agree.
+//! Report of a chaos run: reconciles senders, ledger and CRM, which must agree on every lead.
 
 mod attempts;
 mod crm;
@@ -13,115 +13,108 @@ use sluice_domain::unit::plural;
 use sluice_simulator::salesforce::SeenCall;
 use sluice_simulator::traffic::Traffic;
 
-use super::controller::Around;
+use super::controller::RunHandles;
 use super::deliveries::Deliveries;
 use super::host::Host;
 use super::operator::AutoOperator;
-use super::processes::{DiskKind, FileBook};
+use super::processes::{DiskKind, FileCounts};
 use super::proxies::Crm;
 use super::{ChaosSettings, FaultCounts};
 use crate::Api;
 pub use attempts::AttemptCounts;
 
-/// What the senders know.
+/// Totals of the senders.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SendersCounts {
-    /// Different leads.
+    /// Distinct leads.
     pub leads: u64,
-    /// Deliveries: each lead one to five times.
+    /// Deliveries: one to five per lead.
     pub deliveries: u64,
-    /// Requests, those included that had to be sent again.
+    /// Requests, repeated ones included.
     pub requests: u64,
-    /// Requests that nobody answered: the node was down, or died before it answered.
+    /// Requests without a response: the node was down or died first.
     pub unanswered: u64,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Different events that were acknowledged.
+    /// Distinct acknowledged events.
     pub acknowledged: u64,
 }
 
-/// What the ledger says.
+/// Totals of the ledger, read from the running node.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LedgerCounts {
-    /// Events.
     pub events: u64,
-    /// Acknowledged events that are not there.
+    /// Acknowledged events that are missing.
     pub lost: u64,
-    /// Repeats that were recognised.
+    /// Duplicate requests.
     pub duplicates: u64,
-    /// Repeats with another content.
+    /// Key clashes.
     pub clashes: u64,
     /// Jobs by state.
     pub jobs: BTreeMap<String, u64>,
 }
 
-/// What really happened in the CRM.
+/// Totals of the CRM.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CrmCounts {
-    /// Calls.
     pub calls: u64,
-    /// Calls that failed on purpose.
+    /// Calls with an injected fault.
     pub faults: u64,
-    /// Calls that changed a record though the node was not told so.
+    /// Calls that changed a record and whose response was withheld.
     pub applied_unseen: u64,
-    /// Records.
     pub records: u64,
-    /// Leads whose record was created more than once.
+    /// Leads with a record that was created more than once.
     pub created_again: u64,
     /// Leads with more than one record.
     pub ambiguous: u64,
-    /// Leads without a record, or with one that lacks what the lead says.
+    /// Leads without a record, or with wrong fields.
     pub incomplete: u64,
-    /// Calls that it no longer knows one by one.
+    /// Calls whose details the CRM no longer keeps.
     pub forgotten: u64,
 }
 
-/// What was done to the node and to those around it.
+/// Totals of the injected faults.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct TroubleCounts {
-    /// What was done, and how often.
+pub struct InjectedCounts {
     #[serde(flatten)]
     pub done: FaultCounts,
-    /// Times that it woke up at another time.
+    /// Restarts with a set clock.
     pub clock_jumps: u64,
-    /// Connections from senders that were cut midway.
+    /// Cut connections from senders.
     pub cut_senders: u64,
-    /// Connections to the CRM that were cut midway.
+    /// Cut connections to the CRM.
     pub cut_crm: u64,
 }
 
-/// All of it.
+/// The report. It is balanced if it has no problems.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChaosReport {
-    /// Repeats the run.
+    /// Seed that repeats the run.
     pub seed: u64,
-    /// How long it took.
     pub elapsed_seconds: f64,
-    /// What the node's data lay on.
+    /// File system of the node's data directory.
     pub disk: DiskKind,
-    /// What was to be done, as far as this machine allows it.
+    /// Wanted faults, without those that this machine does not support.
     pub possible: FaultCounts,
-    /// What this machine does not allow, and what it would need.
+    /// Faults that this machine does not support, and what they need.
     pub not_done: Vec<String>,
-    /// What was done to the node.
-    pub troubles: TroubleCounts,
-    /// What its file says.
-    pub file: FileBook,
-    /// What the senders know.
+    /// Injected faults.
+    #[serde(rename = "troubles")]
+    pub faults: InjectedCounts,
+    /// Totals of the ledger file.
+    pub file: FileCounts,
     pub senders: SendersCounts,
-    /// What the ledger says.
     pub ledger: LedgerCounts,
-    /// What the CRM holds.
     pub crm: CrmCounts,
-    /// Every attempt in the ledger, and every call that reached the CRM.
+    /// Attempts in the ledger compared with calls at the CRM.
     pub attempts: AttemptCounts,
-    /// Jobs that died on the way, by the code of their failure, and were replayed.
+    /// Dead jobs that were replayed, by failure code.
     pub died: BTreeMap<String, u64>,
-    /// Jobs replayed by the person on duty.
+    /// Jobs replayed by the operator.
     pub replayed: u64,
-    /// Pauses lifted by the person on duty.
+    /// Pauses ended by the operator.
     pub resumed: u64,
-    /// Everything that does not add up.
+    /// Every discrepancy.
     pub problems: Vec<String>,
     #[serde(skip)]
     acknowledged: HashSet<String>,
@@ -129,7 +122,7 @@ pub struct ChaosReport {
 
 impl ChaosReport {
     pub(super) fn open(settings: &ChaosSettings, host: &Host) -> ChaosReport {
-        let mut possible = settings.troubles;
+        let mut possible = settings.faults;
         let mut not_done = Vec::new();
         if possible.slow_disk > 0 && !host.freezes {
             possible.slow_disk = 0;
@@ -141,8 +134,8 @@ impl ChaosReport {
             disk: host.disk,
             possible,
             not_done,
-            troubles: TroubleCounts::default(),
-            file: FileBook::default(),
+            faults: InjectedCounts::default(),
+            file: FileCounts::default(),
             senders: SendersCounts { leads: u64::from(settings.leads), ..SendersCounts::default() },
             ledger: LedgerCounts::default(),
             crm: CrmCounts::default(),
@@ -155,7 +148,7 @@ impl ChaosReport {
         }
     }
 
-    /// Something that does not add up.
+    /// Adds a discrepancy, once.
     pub(super) fn note(&mut self, problem: impl Into<String>) {
         let problem = problem.into();
         if !self.problems.contains(&problem) {
@@ -163,21 +156,20 @@ impl ChaosReport {
         }
     }
 
-    /// What all the rest may come from.
+    /// Adds the likely cause of all other discrepancies.
     pub(super) fn note_first(&mut self, problem: impl Into<String>) {
         let problem = problem.into();
         self.problems.retain(|other| *other != problem);
         self.problems.insert(0, problem);
     }
 
-    /// Enters what the senders know.
     pub(super) fn read_senders(&mut self, deliveries: &Deliveries, traffic: &Traffic) {
         let sent = deliveries.sent().clone();
         if !deliveries.complete() {
             self.note("the senders did not get everything through in time");
         }
-        if sent.renamed > 0 {
-            self.note(format!("{} answered with another event than the first", plural(sent.renamed, "repeat")));
+        if sent.mismatched > 0 {
+            self.note(format!("{} answered with another event than the first", plural(sent.mismatched, "repeat")));
         }
         self.acknowledged = sent.acknowledged().into_iter().map(str::to_owned).collect();
         self.senders = SendersCounts {
@@ -190,7 +182,6 @@ impl ChaosReport {
         };
     }
 
-    /// Enters what the person on duty saw and did.
     pub(super) fn read_operator(&mut self, operator: &AutoOperator) {
         for (code, count) in operator.unexplained() {
             self.note(format!("{} died of {code}, which nothing explains", plural(count, "job")));
@@ -199,30 +190,29 @@ impl ChaosReport {
         (self.replayed, self.resumed) = (operator.replayed, operator.resumed);
     }
 
-    /// Enters what was done.
-    pub(super) async fn read_troubles(&mut self, around: &Around) {
-        let cuts = (around.to_node.cuts().await, around.to_crm.cuts().await);
+    pub(super) async fn read_faults(&mut self, handles: &RunHandles) {
+        let cuts = (handles.to_node.cuts().await, handles.to_crm.cuts().await);
         let (cut_senders, cut_crm) = match cuts {
             (Ok(senders), Ok(crm)) => (senders, crm),
             (Err(error), _) | (_, Err(error)) => return self.note(error.to_string()),
         };
-        let clock_jumps = around.progress.wakes.load(std::sync::atomic::Ordering::Relaxed);
-        self.troubles = TroubleCounts { done: *around.progress.troubles(), clock_jumps, cut_senders, cut_crm };
+        let clock_jumps = handles.progress.clock_jumps.load(std::sync::atomic::Ordering::Relaxed);
+        self.faults = InjectedCounts { done: *handles.progress.faults(), clock_jumps, cut_senders, cut_crm };
     }
 
-    /// Reads what the ledger says; what cannot be read does not balance.
+    /// Reads the totals of the ledger; a failure is a discrepancy.
     pub(super) async fn read_ledger(&mut self, api: Api) {
         match ledger::read(api, &self.acknowledged).await {
-            Ok(book) => self.ledger = book,
+            Ok(counts) => self.ledger = counts,
             Err(error) => self.note(format!("the ledger could not be read: {error}")),
         }
     }
 
-    /// Reads what the CRM holds, and answers every call that reached it.
+    /// Reads the totals of the CRM and returns every call that it received.
     pub(super) async fn read_crm(&mut self, crm: &Crm, traffic: &Traffic) -> Vec<SeenCall> {
         match crm::read(crm, traffic).await {
-            Ok((book, calls)) => {
-                self.crm = book;
+            Ok((counts, calls)) => {
+                self.crm = counts;
                 calls
             }
             Err(error) => {
@@ -232,26 +222,26 @@ impl ChaosReport {
         }
     }
 
-    /// Looks at the ledger's file, with no node running.
+    /// Verifies the ledger file; the node must have ended.
     pub(super) async fn inspect(&mut self, host: &mut Host, calls: &[SeenCall]) {
         match host.inspect().await {
             Ok(found) => {
                 self.problems.extend(found.broken);
-                self.file = found.book;
-                self.attempts = AttemptCounts::balance(&found.attempts, calls);
+                self.file = found.counts;
+                self.attempts = AttemptCounts::reconcile(&found.attempts, calls);
             }
-            Err(error) => self.note(format!("the file of the ledger could not be looked at: {error}")),
+            Err(error) => self.note(format!("the ledger file could not be verified: {error}")),
         }
     }
 
-    /// Compares the accounts.
+    /// Compares the totals.
     pub(super) fn close(&mut self, elapsed: Duration) {
         self.elapsed_seconds = elapsed.as_secs_f64();
         let (senders, ledger, crm, leads) = (&self.senders, &self.ledger, &self.crm, self.senders.leads);
-        let yes = senders.statuses.get(&202).copied().unwrap_or(0);
+        let accepted = senders.statuses.get(&202).copied().unwrap_or(0);
         let others = ledger.jobs.iter().filter(|(state, _)| *state != "succeeded");
         let checks = [
-            ("answers 202 that the file does not count", yes.saturating_sub(self.file.accepted), 0),
+            ("answers 202 that the file does not count", accepted.saturating_sub(self.file.accepted), 0),
             ("acknowledged events", senders.acknowledged, leads),
             ("acknowledged events that are not in the ledger", ledger.lost, 0),
             ("events in the ledger", ledger.events, leads),
@@ -277,14 +267,14 @@ impl ChaosReport {
             .possible
             .all()
             .into_iter()
-            .zip(self.troubles.done.all())
+            .zip(self.faults.done.all())
             .filter(|((_, wanted, _), (_, done, _))| wanted != done)
             .map(|((_, wanted, what), (_, done, _))| format!("{what} {done} times, not {wanted}"));
         let found: Vec<String> = wrong.chain(missed).collect();
         self.problems.extend(found);
     }
 
-    /// Whether everything adds up.
+    /// True if there is no discrepancy.
     pub fn balanced(&self) -> bool {
         self.problems.is_empty()
     }
@@ -294,7 +284,7 @@ impl ChaosReport {
 mod tests {
     use super::*;
 
-    fn books() -> ChaosReport {
+    fn report() -> ChaosReport {
         let jobs = BTreeMap::from([("succeeded".to_owned(), 10)]);
         let done = FaultCounts { kills: 3, ..FaultCounts::default() };
         ChaosReport {
@@ -303,8 +293,8 @@ mod tests {
             disk: DiskKind::Shared,
             possible: done,
             not_done: vec![],
-            troubles: TroubleCounts { done, ..TroubleCounts::default() },
-            file: FileBook { done: 10, ..FileBook::default() },
+            faults: InjectedCounts { done, ..InjectedCounts::default() },
+            file: FileCounts { done: 10, ..FileCounts::default() },
             senders: SendersCounts { leads: 10, acknowledged: 10, ..SendersCounts::default() },
             ledger: LedgerCounts { events: 10, jobs, ..LedgerCounts::default() },
             crm: CrmCounts { records: 10, ..CrmCounts::default() },
@@ -318,39 +308,39 @@ mod tests {
     }
 
     fn problems(change: impl FnOnce(&mut ChaosReport)) -> Vec<String> {
-        let mut books = books();
-        change(&mut books);
-        books.close(Duration::ZERO);
-        books.problems
+        let mut report = report();
+        change(&mut report);
+        report.close(Duration::ZERO);
+        report.problems
     }
 
     #[test]
     fn every_disagreement_is_found() {
         assert_eq!(problems(|_| {}), Vec::<String>::new());
         for change in [
-            (|books| books.senders.acknowledged = 9) as fn(&mut ChaosReport),
-            |books| books.senders.statuses = BTreeMap::from([(202, 1)]),
-            |books| books.ledger.lost = 1,
-            |books| books.ledger.events = 11,
-            |books| books.ledger.clashes = 1,
-            |books| books.crm.records = 9,
-            |books| books.crm.records = 11,
-            |books| books.crm.created_again = 1,
-            |books| books.crm.ambiguous = 1,
-            |books| books.crm.incomplete = 1,
-            |books| books.crm.forgotten = 1,
-            |books| books.attempts.strange = 1,
-            |books| books.attempts.unfounded = 1,
-            |books| books.attempts.outcomes.clear(),
-            |books| books.file.done = 9,
-            |books| books.file.remainder = 1,
-            |books| books.troubles.done.kills = 2,
-            |books| books.troubles.done.disk_full = 1,
+            (|report| report.senders.acknowledged = 9) as fn(&mut ChaosReport),
+            |report| report.senders.statuses = BTreeMap::from([(202, 1)]),
+            |report| report.ledger.lost = 1,
+            |report| report.ledger.events = 11,
+            |report| report.ledger.clashes = 1,
+            |report| report.crm.records = 9,
+            |report| report.crm.records = 11,
+            |report| report.crm.created_again = 1,
+            |report| report.crm.ambiguous = 1,
+            |report| report.crm.incomplete = 1,
+            |report| report.crm.forgotten = 1,
+            |report| report.attempts.strange = 1,
+            |report| report.attempts.unfounded = 1,
+            |report| report.attempts.outcomes.clear(),
+            |report| report.file.done = 9,
+            |report| report.file.remainder = 1,
+            |report| report.faults.done.kills = 2,
+            |report| report.faults.done.disk_full = 1,
         ] {
             assert_eq!(problems(change).len(), 1);
         }
-        let dead = problems(|books| {
-            books.ledger.jobs = BTreeMap::from([("succeeded".to_owned(), 9), ("dead".to_owned(), 1)]);
+        let dead = problems(|report| {
+            report.ledger.jobs = BTreeMap::from([("succeeded".to_owned(), 9), ("dead".to_owned(), 1)]);
         });
         assert_eq!(dead.len(), 2, "{dead:?}");
     }

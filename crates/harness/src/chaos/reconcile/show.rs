@@ -1,4 +1,4 @@
-//! The books as a person reads them.
+//! The report as text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,63 +8,10 @@ use crate::chaos::DiskKind;
 
 impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChaosReport { senders, ledger, crm, .. } = self;
-        let counts = |map: &BTreeMap<String, u64>| {
-            let parts: Vec<String> = map.iter().map(|(name, count)| format!("{name} {count}")).collect();
-            if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
-        };
-        let statuses = senders.statuses.iter().map(|(status, count)| (status.to_string(), *count)).collect();
-        let died = counts(&self.died);
-        let mut row =
-            |name: &str, value: &dyn fmt::Display, note: &str| writeln!(f, "  {name:<36}{value:>10}   {note}");
-        row("leads", &senders.leads, "")?;
-        row("deliveries", &senders.deliveries, "each lead one to five times, out of order")?;
-        row("requests", &senders.requests, "until every delivery was answered with a yes")?;
-        row("  without an answer", &senders.unanswered, "the node was down, or died before it answered")?;
-        row("  answered", &senders.statuses.values().sum::<u64>(), &counts(&statuses))?;
-        let ChaosReport { troubles, file, attempts, .. } = self;
-        let done = troubles.done;
-        row("kill -9", &done.kills, "")?;
-        row("  of a process that sends", &done.sender_kills, "")?;
-        row("SIGSTOP", &done.stops, "up to a second and a half")?;
-        row("disk failures", &done.disk_failures, "no write went through, and the node ended by itself")?;
-        row("disk full", &done.disk_full, self.how_full())?;
-        row("disk stood still", &done.slow_disk, "up to a second and a half")?;
-        row("clock set while it ran", &done.clock_sets, "later or earlier")?;
-        row("clock jumps", &troubles.clock_jumps, "the node woke up at another time, later or earlier")?;
-        row("CRM out of reach", &done.outages, "up to a second and a half")?;
-        let cuts = troubles.cut_senders + troubles.cut_crm;
-        row("connections cut midway", &cuts, &format!("{} to the CRM", troubles.cut_crm))?;
-        row("events in the ledger", &ledger.events, "")?;
-        row("  acknowledged and lost", &ledger.lost, "")?;
-        row("repeats stopped", &ledger.duplicates, "")?;
-        row("jobs", &ledger.jobs.values().sum::<u64>(), &counts(&ledger.jobs))?;
-        row("  died and were replayed", &self.replayed, &died)?;
-        row("  pauses lifted", &self.resumed, "the CRM had refused two tokens in a row")?;
-        row("attempts in the ledger", &attempts.attempts, &counts(&attempts.outcomes))?;
-        row("  that the CRM has seen", &attempts.arrived, "")?;
-        row(
-            "  that never got there",
-            &attempts.never_arrived,
-            "cut, out of reach, or without a token; none of them done",
-        )?;
-        row("calls to the CRM", &crm.calls, "as the CRM counts them")?;
-        row(
-            "  again for the same attempt",
-            &attempts.called_again,
-            "with a new token, or not yet written down at a kill",
-        )?;
-        row("  of no attempt", &attempts.strange, "")?;
-        row("  failed on purpose", &crm.faults, "")?;
-        row("  applied, and nobody was told", &crm.applied_unseen, "the ones that make doubles elsewhere")?;
-        row("records in the CRM", &crm.records, "")?;
-        row("  created more than once", &crm.created_again, "")?;
-        row("verified on disk", &file.checks, "checks of every row, the node being gone")?;
-        row(
-            "  accepted, repeats included",
-            &file.accepted,
-            &format!("{} done, {} left over", file.done, file.remainder),
-        )?;
+        self.write_senders(f)?;
+        self.write_faults(f)?;
+        self.write_ledger(f)?;
+        self.write_crm(f)?;
         for not_done in &self.not_done {
             writeln!(f, "  {not_done}")?;
         }
@@ -73,7 +20,7 @@ impl fmt::Display for ChaosReport {
             return writeln!(
                 f,
                 "The books balance: {} leads, {} records, none lost and none doubled.",
-                senders.leads, crm.records
+                self.senders.leads, self.crm.records
             );
         }
         writeln!(f, "THE BOOKS DO NOT BALANCE:")?;
@@ -81,12 +28,78 @@ impl fmt::Display for ChaosReport {
     }
 }
 
+fn row(f: &mut fmt::Formatter<'_>, name: &str, value: u64, note: &str) -> fmt::Result {
+    writeln!(f, "  {name:<36}{value:>10}   {note}")
+}
+
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    let parts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
 impl ChaosReport {
-    fn how_full(&self) -> &'static str {
+    fn write_senders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let senders = &self.senders;
+        let statuses = senders.statuses.iter().map(|(status, count)| (status.to_string(), *count)).collect();
+        row(f, "leads", senders.leads, "")?;
+        row(f, "deliveries", senders.deliveries, "each lead one to five times, out of order")?;
+        row(f, "requests", senders.requests, "until every delivery was accepted")?;
+        row(f, "  without a response", senders.unanswered, "the node was down, or died before it responded")?;
+        row(f, "  with a response", senders.statuses.values().sum(), &counts(&statuses))
+    }
+
+    fn write_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (faults, done) = (&self.faults, self.faults.done);
+        row(f, "kill -9", done.kills.into(), "")?;
+        row(f, "  of a sender process", done.sender_kills.into(), "")?;
+        row(f, "SIGSTOP", done.stops.into(), "up to 1.5 s")?;
+        row(f, "disk failures", done.disk_failures.into(), "every write failed, and the node ended by itself")?;
+        row(f, "disk full", done.disk_full.into(), self.disk_full_note())?;
+        row(f, "disk frozen", done.slow_disk.into(), "up to 1.5 s")?;
+        row(f, "clock set while running", done.clock_sets.into(), "forward or back")?;
+        row(f, "clock jumps", faults.clock_jumps, "the node restarted with another time, later or earlier")?;
+        row(f, "CRM unreachable", done.outages.into(), "up to 1.5 s")?;
+        let cuts = faults.cut_senders + faults.cut_crm;
+        row(f, "connections cut", cuts, &format!("{} to the CRM", faults.cut_crm))
+    }
+
+    fn write_ledger(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ledger = &self.ledger;
+        row(f, "events in the ledger", ledger.events, "")?;
+        row(f, "  acknowledged and lost", ledger.lost, "")?;
+        row(f, "duplicate requests", ledger.duplicates, "")?;
+        row(f, "jobs", ledger.jobs.values().sum(), &counts(&ledger.jobs))?;
+        row(f, "  dead and replayed", self.replayed, &counts(&self.died))?;
+        row(f, "  pauses ended", self.resumed, "the CRM had rejected two tokens in a row")
+    }
+
+    fn write_crm(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChaosReport { crm, attempts, file, .. } = self;
+        row(f, "attempts in the ledger", attempts.attempts, &counts(&attempts.outcomes))?;
+        row(f, "  that reached the CRM", attempts.arrived, "")?;
+        row(f, "  that did not", attempts.never_arrived, "cut, unreachable, or without a token; none of them done")?;
+        row(f, "calls to the CRM", crm.calls, "as counted by the CRM")?;
+        row(
+            f,
+            "  further calls of an attempt",
+            attempts.called_again,
+            "with a new token, or not yet written at a kill",
+        )?;
+        row(f, "  without an attempt", attempts.strange, "")?;
+        row(f, "  with an injected fault", crm.faults, "")?;
+        row(f, "  applied, response withheld", crm.applied_unseen, "the calls that cause duplicates elsewhere")?;
+        row(f, "records in the CRM", crm.records, "")?;
+        row(f, "  created more than once", crm.created_again, "")?;
+        row(f, "verified on disk", file.checks.into(), "checks of every row, after the end of the node")?;
+        let note = format!("{} done, {} not accounted for", file.done, file.remainder);
+        row(f, "  accepted, duplicates included", file.accepted, &note)
+    }
+
+    fn disk_full_note(&self) -> &'static str {
         match self.disk {
-            DiskKind::Ext4 => "no room on an ext4 of its own, on a loop device",
-            DiskKind::Tmpfs => "no room on a tmpfs of its own",
-            DiskKind::Shared => "by a limit on the size of files: no file system of its own is allowed here",
+            DiskKind::Ext4 => "no space on a separate ext4, on a loop device",
+            DiskKind::Tmpfs => "no space on a separate tmpfs",
+            DiskKind::Shared => "by a file size limit: this machine allows no separate file system",
         }
     }
 }

@@ -59,21 +59,21 @@ struct Memtable {
 }
 
 impl Memtable {
-    fn insert(&mut self, prefix: u64, ord: i64) {
+    fn insert(&mut self, prefix: u64, seq: i64) {
         match self.map.entry(prefix) {
             std::collections::hash_map::Entry::Vacant(slot) => {
-                slot.insert(ord);
+                slot.insert(seq);
             }
-            std::collections::hash_map::Entry::Occupied(_) => self.more.entry(prefix).or_default().push(ord),
+            std::collections::hash_map::Entry::Occupied(_) => self.more.entry(prefix).or_default().push(seq),
         }
         self.len += 1;
     }
 
-    fn remove(&mut self, prefix: u64, ord: i64) {
-        if self.map.get(&prefix) == Some(&ord) {
+    fn remove(&mut self, prefix: u64, seq: i64) {
+        if self.map.get(&prefix) == Some(&seq) {
             self.map.remove(&prefix);
         } else if let Some(more) = self.more.get_mut(&prefix) {
-            more.retain(|other| *other != ord);
+            more.retain(|other| *other != seq);
         }
         self.len -= 1;
     }
@@ -124,17 +124,17 @@ impl KeyIndex {
     /// Reads the runs and rebuilds the newest keys from the rows. Writes nothing, so that it works on a full disk too.
     pub fn load(connection: &Connection, tables: &'static Tables, recent_max: usize) -> rusqlite::Result<KeyIndex> {
         let runs = Run::load(connection, tables)?;
-        let in_runs = runs.iter().map(|run| run.last_ord).max().unwrap_or(0);
+        let in_runs = runs.iter().map(|run| run.last_seq).max().unwrap_or(0);
         let mut recent = Memtable::default();
         let mut statement = connection.prepare(tables.rows_after)?;
         let mut rows = statement.query([in_runs])?;
         while let Some(row) = rows.next()? {
             let key: [u8; 16] = row.get(1)?;
             let id: [u8; 16] = row.get(2)?;
-            let ord = row.get(0)?;
-            recent.insert(prefix(&key), ord);
+            let seq = row.get(0)?;
+            recent.insert(prefix(&key), seq);
             if id != key {
-                recent.insert(prefix(&id), ord);
+                recent.insert(prefix(&id), seq);
             }
         }
         let with_pages = runs_with_pages(connection, tables)?;
@@ -171,8 +171,8 @@ impl KeyIndex {
     }
 
     /// A key has found its owner.
-    pub fn insert(&mut self, prefix: u64, ord: i64) {
-        self.recent.insert(prefix, ord);
+    pub fn insert(&mut self, prefix: u64, seq: i64) {
+        self.recent.insert(prefix, seq);
     }
 
     /// Events have been pruned: perhaps a run has none left.
@@ -181,8 +181,8 @@ impl KeyIndex {
     }
 
     /// The transaction that gave the key its owner was rolled back.
-    pub fn forget(&mut self, prefix: u64, ord: i64) {
-        self.recent.remove(prefix, ord);
+    pub fn forget(&mut self, prefix: u64, seq: i64) {
+        self.recent.remove(prefix, seq);
     }
 
     /// How many keys are held in memory.
@@ -191,8 +191,8 @@ impl KeyIndex {
         self.recent.len
     }
 
-    /// Whether [`Keys::tend`] has something to do.
-    pub fn wants_tending(&self) -> bool {
+    /// Whether [`KeyIndex::compact_slice`] has something to do.
+    pub fn needs_compaction(&self) -> bool {
         self.frozen.is_some()
             || self.merge.is_some()
             || !self.doomed.is_empty()
@@ -237,7 +237,7 @@ impl KeyIndex {
     fn run_without_events(&self, connection: &Connection) -> rusqlite::Result<Option<usize>> {
         for (at, run) in self.runs.iter().enumerate() {
             let mut has_events = connection.prepare_cached(self.tables.has_rows)?;
-            if !has_events.query_row([run.first_ord, run.last_ord], |row| row.get::<_, bool>(0))? {
+            if !has_events.query_row([run.first_seq, run.last_seq], |row| row.get::<_, bool>(0))? {
                 return Ok(Some(at));
             }
         }
@@ -250,7 +250,7 @@ impl KeyIndex {
 
     fn freeze(&mut self) {
         let recent = std::mem::take(&mut self.recent);
-        let more = recent.more.into_iter().flat_map(|(prefix, ords)| ords.into_iter().map(move |ord| (prefix, ord)));
+        let more = recent.more.into_iter().flat_map(|(prefix, seqs)| seqs.into_iter().map(move |seq| (prefix, seq)));
         let mut entries: Vec<KeyEntry> = recent.map.into_iter().chain(more).collect();
         entries.sort_unstable();
         let writer = RunWriter::new(self.tables, self.take_run(), 0, entries.len());
@@ -271,9 +271,9 @@ impl KeyIndex {
         frozen.written = upto;
         if upto == frozen.entries.len() {
             // Of the entries themselves: a rolled-back batch had higher places, and those are given out again.
-            let ords = || frozen.entries.iter().map(|entry| entry.1);
-            let (first_ord, last_ord) = (ords().min().unwrap_or(0), ords().max().unwrap_or(0));
-            self.runs.push(frozen.writer.finish(connection, first_ord, last_ord)?);
+            let seqs = || frozen.entries.iter().map(|entry| entry.1);
+            let (first_seq, last_seq) = (seqs().min().unwrap_or(0), seqs().max().unwrap_or(0));
+            self.runs.push(frozen.writer.finish(connection, first_seq, last_seq)?);
         } else {
             self.frozen = Some(frozen);
         }
@@ -314,9 +314,9 @@ impl KeyIndex {
     /// The merged run takes the place of its inputs, in one transaction.
     fn finish_merge(&mut self, connection: &Connection, merge: Merge) -> rusqlite::Result<()> {
         let is_input = |run: &Run| merge.inputs.iter().any(|input| input.run == run.run);
-        let first_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.first_ord).min().unwrap_or(0);
-        let last_ord = self.runs.iter().filter(|run| is_input(run)).map(|run| run.last_ord).max().unwrap_or(0);
-        let merged = merge.writer.finish(connection, first_ord, last_ord)?;
+        let first_seq = self.runs.iter().filter(|run| is_input(run)).map(|run| run.first_seq).min().unwrap_or(0);
+        let last_seq = self.runs.iter().filter(|run| is_input(run)).map(|run| run.last_seq).max().unwrap_or(0);
+        let merged = merge.writer.finish(connection, first_seq, last_seq)?;
         let (inputs, kept) = std::mem::take(&mut self.runs).into_iter().partition::<Vec<_>, _>(is_input);
         self.runs = kept;
         self.runs.push(merged);

@@ -18,8 +18,8 @@ pub(super) struct Run {
     pub run: i64,
     pub level: i64,
     pub entries: usize,
-    pub first_ord: i64,
-    pub last_ord: i64,
+    pub first_seq: i64,
+    pub last_seq: i64,
     filter: BloomFilter,
     /// The prefix of the first entry of each page.
     fences: Vec<u64>,
@@ -31,10 +31,10 @@ fn page_id(run: i64, page: usize) -> i64 {
 
 fn decode(bytes: &[u8]) -> impl Iterator<Item = KeyEntry> {
     bytes.chunks_exact(16).map(|entry| {
-        let (prefix, ord) = entry.split_at(8);
+        let (prefix, seq) = entry.split_at(8);
         (
             u64::from_be_bytes(prefix.try_into().expect("eight bytes")),
-            i64::from_be_bytes(ord.try_into().expect("eight bytes")),
+            i64::from_be_bytes(seq.try_into().expect("eight bytes")),
         )
     })
 }
@@ -54,13 +54,13 @@ impl Run {
             Ok(all)
         };
         rows.into_iter()
-            .map(|(run, level, entries, first_ord, last_ord)| {
+            .map(|(run, level, entries, first_seq, last_seq)| {
                 Ok(Run {
                     run,
                     level,
                     entries: usize::try_from(entries).unwrap_or(0),
-                    first_ord,
-                    last_ord,
+                    first_seq,
+                    last_seq,
                     filter: BloomFilter::from_bytes(&bytes(run, 0)?),
                     fences: bytes(run, 1)?
                         .chunks_exact(8)
@@ -85,9 +85,9 @@ impl Run {
         // Equal prefixes may lie across a page boundary, so start with the last page that begins below.
         let mut page = self.fences.partition_point(|fence| *fence < prefix).saturating_sub(1);
         while page < self.fences.len() && self.fences[page] <= prefix {
-            for (candidate, ord) in decode(&self.page(connection, tables, page)?) {
+            for (candidate, seq) in decode(&self.page(connection, tables, page)?) {
                 if candidate == prefix {
-                    found.push(ord);
+                    found.push(seq);
                 }
             }
             page += 1;
@@ -156,7 +156,7 @@ impl RunWriter {
     }
 
     /// The events in it lie between these two places.
-    pub fn finish(mut self, connection: &Connection, first_ord: i64, last_ord: i64) -> rusqlite::Result<Run> {
+    pub fn finish(mut self, connection: &Connection, first_seq: i64, last_seq: i64) -> rusqlite::Result<Run> {
         self.flush(connection)?;
         let fences: Vec<u8> = self.fences.iter().flat_map(|fence| fence.to_be_bytes()).collect();
         let mut insert = connection.prepare_cached(&self.tables.insert_index)?;
@@ -168,13 +168,13 @@ impl RunWriter {
         let entries = i64::try_from(self.entries).unwrap_or(i64::MAX);
         connection
             .prepare_cached(&self.tables.insert_run)?
-            .execute(params![self.run, self.level, entries, first_ord, last_ord])?;
+            .execute(params![self.run, self.level, entries, first_seq, last_seq])?;
         Ok(Run {
             run: self.run,
             level: self.level,
             entries: self.entries,
-            first_ord,
-            last_ord,
+            first_seq,
+            last_seq,
             filter: self.filter,
             fences: self.fences,
         })

@@ -10,15 +10,15 @@ fn open() -> Connection {
 }
 
 /// An event whose key begins with its place.
-fn insert_event(connection: &Connection, ord: i64) {
+fn insert_event(connection: &Connection, seq: i64) {
     let mut key = [0u8; 16];
-    key[..8].copy_from_slice(&(ord as u64).to_be_bytes());
+    key[..8].copy_from_slice(&(seq as u64).to_be_bytes());
     connection
         .execute(
-            "INSERT INTO event (ord, id, key, generation, key_text, flow, source, event_type, received_at, persisted_at,
+            "INSERT INTO event (seq, id, key, generation, key_text, flow, source, event_type, received_at, persisted_at,
                                 expires_at, revision, trace, fingerprint, first_job, jobs)
              VALUES (?1, ?2, ?2, 0, x'', '', '', '', 0, 0, 0, '', '', x'', 0, 0)",
-            params![ord, key],
+            params![seq, key],
         )
         .unwrap();
 }
@@ -28,7 +28,7 @@ fn count_pages(connection: &Connection) -> i64 {
 }
 
 fn tend(keys: &mut KeyIndex, connection: &Connection) {
-    while keys.wants_tending() {
+    while keys.needs_compaction() {
         keys.compact_slice(connection).unwrap();
     }
 }
@@ -41,25 +41,25 @@ fn every_key_is_found_wherever_it_lies_and_no_other_is() {
     keys.pruned = false;
     let mut random = Random::seeded(11);
     let mut truth: HashMap<u64, Vec<i64>> = HashMap::new();
-    for ord in 1..=60_000i64 {
+    for seq in 1..=60_000i64 {
         // Now and then the same prefix again: a later generation of a key.
-        let prefix = if ord % 97 == 0 { *truth.keys().next().unwrap() } else { random.next_u64() };
-        keys.insert(prefix, ord);
-        truth.entry(prefix).or_default().push(ord);
-        if ord % 500 == 0 {
+        let prefix = if seq % 97 == 0 { *truth.keys().next().unwrap() } else { random.next_u64() };
+        keys.insert(prefix, seq);
+        truth.entry(prefix).or_default().push(seq);
+        if seq % 500 == 0 {
             for _ in 0..random.below(4) {
                 keys.compact_slice(&connection).unwrap();
             }
         }
-        if ord % 7_001 == 0 {
-            for (prefix, ords) in truth.iter().take(300) {
-                assert_eq!(&keys.candidates(&connection, *prefix).unwrap(), ords);
+        if seq % 7_001 == 0 {
+            for (prefix, seqs) in truth.iter().take(300) {
+                assert_eq!(&keys.candidates(&connection, *prefix).unwrap(), seqs);
             }
         }
     }
     tend(&mut keys, &connection);
-    for (prefix, ords) in &truth {
-        assert_eq!(&keys.candidates(&connection, *prefix).unwrap(), ords);
+    for (prefix, seqs) in &truth {
+        assert_eq!(&keys.candidates(&connection, *prefix).unwrap(), seqs);
     }
     for _ in 0..10_000 {
         assert!(keys.candidates(&connection, random.next_u64()).unwrap().is_empty());
@@ -69,9 +69,9 @@ fn every_key_is_found_wherever_it_lies_and_no_other_is() {
     let again = Run::load(&connection, &EVENTS).unwrap();
     assert_eq!(again.len(), keys.runs.len());
     let mut found = Vec::new();
-    let (prefix, ords) = truth.iter().next().unwrap();
+    let (prefix, seqs) = truth.iter().next().unwrap();
     again.iter().for_each(|run| run.find(&connection, &EVENTS, *prefix, &mut found).unwrap());
-    assert!(found.iter().all(|ord| ords.contains(ord)));
+    assert!(found.iter().all(|seq| seqs.contains(seq)));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_run_is_dropped_whole_once_its_events_are_pruned_and_not_before() {
         keys.insert((n as u64) << 50, n);
     }
     tend(&mut keys, &connection);
-    connection.execute("DELETE FROM event WHERE ord <> 50", []).unwrap();
+    connection.execute("DELETE FROM event WHERE seq <> 50", []).unwrap();
     keys.note_pruned();
     tend(&mut keys, &connection);
     assert_eq!(keys.candidates(&connection, 50 << 50).unwrap(), [50]);
@@ -115,18 +115,18 @@ fn pages_of_a_run_that_was_never_finished_are_swept_away() {
 fn a_run_does_not_claim_the_places_of_a_batch_that_was_rolled_back() {
     let connection = open();
     let mut keys = KeyIndex::load(&connection, &EVENTS, 3).unwrap();
-    for ord in 1..=9i64 {
-        keys.insert(ord as u64, ord);
+    for seq in 1..=9i64 {
+        keys.insert(seq as u64, seq);
     }
-    (4..=9).for_each(|ord| keys.forget(ord as u64, ord));
-    for ord in 1..=9 {
-        insert_event(&connection, ord);
+    (4..=9).for_each(|seq| keys.forget(seq as u64, seq));
+    for seq in 1..=9 {
+        insert_event(&connection, seq);
     }
     tend(&mut keys, &connection);
     let reloaded = KeyIndex::load(&connection, &EVENTS, 100).unwrap();
-    assert_eq!(reloaded.runs[0].last_ord, 3);
-    for ord in 1..=9 {
-        assert_eq!(reloaded.candidates(&connection, ord as u64).unwrap(), [ord]);
+    assert_eq!(reloaded.runs[0].last_seq, 3);
+    for seq in 1..=9 {
+        assert_eq!(reloaded.candidates(&connection, seq as u64).unwrap(), [seq]);
     }
 }
 

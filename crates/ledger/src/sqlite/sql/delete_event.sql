@@ -1,1 +1,1 @@
-DELETE FROM event WHERE ord = ?1
+DELETE FROM event WHERE seq = ?1

@@ -1,1 +1,1 @@
-DELETE FROM event_body WHERE ord = ?1
+DELETE FROM event_body WHERE seq = ?1

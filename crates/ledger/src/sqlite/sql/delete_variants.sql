@@ -1,1 +1,1 @@
-DELETE FROM variant WHERE ord = ?1
+DELETE FROM variant WHERE seq = ?1

@@ -1,1 +1,1 @@
-UPDATE job SET state = 12, updated_at = ?2, finished_at = ?2 WHERE id = ?1 AND state IN (10, 11) RETURNING worker
+UPDATE job SET state = 12, updated_at = ?2, finished_at = ?2 WHERE id = ?1

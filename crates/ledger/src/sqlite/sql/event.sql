@@ -1,1 +1,1 @@
-SELECT ord, id, generation, key_text, flow, source, event_type, received_at, persisted_at, occurred_at, expires_at, revision, verified_by, trace, first_job, jobs, variant_of FROM event WHERE ord = ?1
+SELECT seq, id, generation, key_text, flow, source, event_type, received_at, persisted_at, occurred_at, expires_at, revision, verified_by, trace, first_job, jobs, variant_of FROM event WHERE seq = ?1

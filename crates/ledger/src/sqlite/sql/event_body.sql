@@ -1,1 +1,1 @@
-SELECT sealed FROM event_body WHERE ord = ?1
+SELECT sealed FROM event_body WHERE seq = ?1

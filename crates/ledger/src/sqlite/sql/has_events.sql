@@ -1,1 +1,1 @@
-SELECT EXISTS (SELECT 1 FROM event WHERE ord >= ?1 AND ord <= ?2)
+SELECT EXISTS (SELECT 1 FROM event WHERE seq >= ?1 AND seq <= ?2)

@@ -1,1 +1,1 @@
-INSERT INTO event_body (ord, sealed) VALUES (?1, ?2)
+INSERT INTO event_body (seq, sealed) VALUES (?1, ?2)

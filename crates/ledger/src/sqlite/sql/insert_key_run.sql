@@ -1,1 +1,1 @@
-INSERT INTO key_run (run, level, entries, first_ord, last_ord) VALUES (?1, ?2, ?3, ?4, ?5)
+INSERT INTO key_run (run, level, entries, first_seq, last_seq) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -1,2 +1,2 @@
-INSERT INTO meta (name, value) VALUES ('last_ord', ?1), ('last_job', ?2)
+INSERT INTO meta (name, value) VALUES ('last_seq', ?1), ('last_job', ?2)
 ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)

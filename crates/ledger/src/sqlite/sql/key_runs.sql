@@ -1,1 +1,1 @@
-SELECT run, level, entries, first_ord, last_ord FROM key_run ORDER BY run
+SELECT run, level, entries, first_seq, last_seq FROM key_run ORDER BY run

@@ -1,1 +1,1 @@
-SELECT ord, key, id FROM event WHERE ord > ?1 ORDER BY ord
+SELECT seq, key, id FROM event WHERE seq > ?1 ORDER BY seq

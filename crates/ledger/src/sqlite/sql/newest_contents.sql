@@ -1,1 +1,1 @@
-SELECT ord, flow, fingerprint, received_at FROM event ORDER BY ord DESC LIMIT ?1
+SELECT seq, flow, fingerprint, received_at FROM event ORDER BY seq DESC LIMIT ?1

@@ -1,1 +1,1 @@
-UPDATE effect SET step = ?3, n = ?4 WHERE job = ?1 AND key = ?2
+UPDATE effect SET step = ?3 WHERE job = ?1 AND key = ?2

@@ -1,1 +1,1 @@
-UPDATE variant SET times = times + 1 WHERE ord = ?1 AND n = ?2
+UPDATE variant SET times = times + 1 WHERE seq = ?1 AND n = ?2

@@ -1,7 +1,7 @@
 UPDATE job
    SET state = 0, attempts = 0, due_at = ?2, updated_at = ?2, finished_at = NULL, dead_letter_queue = NULL, failure = NULL, message = NULL,
-       replays = replays + 1, revision = coalesce(?3, revision),
+       replays = replays + 1, revision = ?3, destination = ?4,
        step = CASE WHEN ?3 <> revision THEN 0 ELSE step END,
-       verifying = CASE WHEN EXISTS (SELECT 1 FROM effect WHERE effect.job = job.id AND effect.state = 'unknown' AND effect.class = 'verifiable') THEN 1 ELSE 0 END
- WHERE id = ?1 AND state IN (8, 9, 10)
-RETURNING worker
+       lane_order = CASE WHEN ?3 <> revision THEN 0 ELSE lane_order END,
+       verifying = EXISTS (SELECT 1 FROM effect WHERE effect.job = job.id AND effect.state = 'unknown' AND effect.class = 'verifiable')
+ WHERE id = ?1

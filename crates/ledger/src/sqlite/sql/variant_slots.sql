@@ -1,1 +1,1 @@
-SELECT n, fingerprint FROM variant WHERE ord = ?1 ORDER BY n
+SELECT n, fingerprint FROM variant WHERE seq = ?1 ORDER BY n

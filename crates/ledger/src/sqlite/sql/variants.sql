@@ -1,1 +1,1 @@
-SELECT n, received_at, fingerprint, times, further, event, sealed FROM variant WHERE ord = ?1 ORDER BY n
+SELECT n, received_at, fingerprint, times, further, event, sealed FROM variant WHERE seq = ?1 ORDER BY n

@@ -1,1 +1,1 @@
-SELECT coalesce((SELECT max(ord) FROM event), 0), coalesce((SELECT max(id) FROM job), 0)
+SELECT coalesce((SELECT max(seq) FROM event), 0), coalesce((SELECT max(id) FROM job), 0)

@@ -1,4 +1,4 @@
-SELECT 'event ' || e.ord || ' expires before it was received, or has no name'
+SELECT 'event ' || e.seq || ' expires before it was received, or has no name'
   FROM event e
- WHERE e.ord > ?1 AND e.ord <= ?2 AND (e.expires_at < e.received_at OR length(e.id) <> 16 OR length(e.key) <> 16 OR e.generation < 0)
+ WHERE e.seq > ?1 AND e.seq <= ?2 AND (e.expires_at < e.received_at OR length(e.id) <> 16 OR length(e.key) <> 16 OR e.generation < 0)
  LIMIT 1

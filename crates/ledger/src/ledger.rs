@@ -1,0 +1,311 @@
+//! The facade that callers hold: the verbs, whichever driver stores the ledger.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sluice_domain::event::EventId;
+use sluice_domain::job::{JobState, Term};
+
+use crate::memory;
+use crate::op::*;
+use crate::options::{LedgerOptions, Stats};
+use crate::read_store::prelude::*;
+use crate::read_store::{ReadStore, read_verbs};
+use crate::seal::RootKey;
+use crate::sqlite;
+use crate::submission_queue::{BatchReceiver, Submitter, submission_queue};
+use crate::write_store::{Op, Request};
+
+/// Operations that may wait for the writer.
+const QUEUE_OPS_MAX: usize = 16 * 1024;
+/// Accepts fail above this; the rest is for settlements.
+const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
+
+/// The ledger. Cheap to clone. Each verb is one transaction, and a repeat of it does no harm. Verbs that are submitted one
+/// after the other are committed in that order, whether their replies are awaited in between or not.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    operations: Submitter<Op>,
+    reads: Reads,
+    term: Term,
+    stats: Arc<Stats>,
+    writer: Arc<WriterThread>,
+}
+
+#[derive(Clone, Debug)]
+enum Reads {
+    Sqlite(sqlite::ReadPool),
+    Memory(memory::StoreHandle),
+}
+
+#[derive(Debug)]
+struct WriterThread(std::sync::Mutex<Option<std::thread::JoinHandle<()>>>);
+
+macro_rules! read_methods {
+    ($($(#[$doc:meta])* $verb:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
+        impl Ledger {
+            $($(#[$doc])*
+            pub async fn $verb(&self, $($argument: $type),*) -> Result<$output, Error> {
+                match &self.reads {
+                    Reads::Sqlite(store) => store.$verb($($argument),*).await,
+                    Reads::Memory(store) => store.$verb($($argument),*).await,
+                }
+            })*
+        }
+    };
+}
+
+read_verbs!(read_methods);
+
+impl Ledger {
+    /// Whether a directory contains a ledger. Nothing is opened or created.
+    pub fn exists_in(directory: &Path) -> bool {
+        sqlite::exists_in(directory)
+    }
+
+    /// Whether this root key opens the ledger in a directory; any key does if there is none yet. Nothing is written.
+    pub fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool, Error> {
+        sqlite::is_opened_by(directory, root_key)
+    }
+
+    /// Opens the embedded ledger in a directory under a new term and starts its writer. Creates it if there is none.
+    pub fn open(directory: &Path, options: LedgerOptions) -> Result<Ledger, Error> {
+        let lock = sqlite::lock(directory)?;
+        let stats = Arc::new(Stats::default());
+        let writer = sqlite::Writer::open(directory, options, stats.clone())?;
+        let reads = Reads::Sqlite(sqlite::ReadPool::open(directory, writer.key_store())?);
+        let term = writer.term();
+        let run = move |operations| {
+            // Held by the writer: the directory is free for another process once the last write is done.
+            let _lock = lock;
+            writer.run(operations);
+        };
+        Ledger::start(reads, term, stats, run)
+    }
+
+    /// Opens a ledger in memory under a new term. Nothing is sealed, and nothing outlives the process.
+    pub fn in_memory(handle: &memory::StoreHandle, options: LedgerOptions) -> Result<Ledger, Error> {
+        let (writer, term) = handle.open()?;
+        let stats = Arc::new(Stats::default());
+        let counters = stats.clone();
+        let run = move |operations| writer.run(operations, &options, &counters);
+        Ledger::start(Reads::Memory(handle.clone()), term, stats, run)
+    }
+
+    fn start(
+        reads: Reads,
+        term: Term,
+        stats: Arc<Stats>,
+        run: impl FnOnce(BatchReceiver<Op>) + Send + 'static,
+    ) -> Result<Ledger, Error> {
+        let (operations, received) = submission_queue(QUEUE_OPS_MAX);
+        let thread = std::thread::Builder::new()
+            .name("ledger".into())
+            .spawn(move || run(received))
+            .map_err(|source| Error::Thread { source })?;
+        let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
+        Ok(Ledger { operations, reads, term, stats, writer })
+    }
+
+    /// Waits until the writer has written everything and ended. Later writes through other clones fail.
+    pub async fn close(self) {
+        let _ = self.submit(Op::Close, ()).await;
+        let writer = self.writer.clone();
+        // Joined under the mutex, so that every caller of `close` waits for the thread.
+        let join = move || writer.0.lock().ok().and_then(|mut thread| thread.take().map(std::thread::JoinHandle::join));
+        let _ = tokio::task::spawn_blocking(join).await;
+    }
+
+    /// The term that this process took when it opened the ledger.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Whether an accept would be rejected now. Checked before a body is read.
+    pub fn is_overloaded(&self) -> bool {
+        self.stats.queued.load(Ordering::Relaxed) >= QUEUE_ACCEPTS_MAX
+    }
+
+    async fn send(&self, op: Op) -> Result<(), Error> {
+        // Counted once there is room: a caller that gives up while it waits for room is not counted.
+        let permit = self.operations.reserve().await.map_err(|_| Error::Failed)?;
+        self.stats.queued.fetch_add(1, Ordering::Relaxed);
+        permit.submit(op);
+        Ok(())
+    }
+
+    async fn submit<I, O>(&self, verb: fn(Request<I, O>) -> Op, input: I) -> Result<O, Error> {
+        let (request, reply) = Request::new(input);
+        self.send(verb(request)).await?;
+        reply.await.map_err(|_| Error::Failed)?
+    }
+
+    /// Accepts an event: its key, body and jobs in one commit. If the caller goes away meanwhile, the event is accepted all the
+    /// same.
+    pub async fn accept(&self, event: NewEvent) -> Result<Acceptance, Error> {
+        self.accept_all(vec![event]).await?.pop().ok_or(Error::Failed)
+    }
+
+    /// Accepts the events of one request, all in one commit or none of them. Replies in their order.
+    pub async fn accept_all(&self, events: Vec<NewEvent>) -> Result<Vec<Acceptance>, Error> {
+        if events.is_empty() {
+            return Ok(vec![]);
+        }
+        if self.is_overloaded() {
+            return Err(Error::Overloaded);
+        }
+        self.submit(Op::Accept, events).await
+    }
+
+    /// Records the intent of an attempt, if every cap has room for its effect, and waits until that is durable.
+    pub async fn begin(&self, begin: Begin, caps: Vec<CapReservation>) -> Result<CappedBeginResult, Error> {
+        self.submit(Op::Begin, CappedBegin { begin, caps }).await
+    }
+
+    /// Records the intent of an attempt without waiting. It becomes durable before the settlement that follows it. For effects
+    /// that may be repeated without harm.
+    pub async fn begin_without_waiting(&self, begin: Begin) -> Result<(), Error> {
+        self.send(Op::Begin(Request::without_reply(CappedBegin { begin, caps: vec![] }))).await
+    }
+
+    /// Records the end of a run: with `begin`, an attempt whose intent was not recorded before; with `charge`, a retry within
+    /// the budget of the job's contact.
+    pub async fn settle(&self, settle: Settle) -> Result<ChargeResult, Error> {
+        self.submit(Op::Settle, Box::new(settle)).await
+    }
+
+    /// Records the result of an internal step and returns the recorded one: the first counts. `None` if the run is stale.
+    pub async fn record_step(&self, result: StepResult) -> Result<Option<serde_json::Value>, Error> {
+        self.submit(Op::RecordStep, Box::new(result)).await
+    }
+
+    /// Sets a mark unless another job has. `None` if the run is stale.
+    pub async fn set_mark(&self, mark: Mark) -> Result<Option<Marked>, Error> {
+        self.submit(Op::SetMark, Box::new(mark)).await
+    }
+
+    /// Records that an effect is skipped, and why. `false` if the run is stale.
+    pub async fn skip(&self, skip: Skip) -> Result<bool, Error> {
+        self.submit(Op::Skip, Box::new(skip)).await
+    }
+
+    pub async fn set_consent(&self, consent: SetConsent) -> Result<(), Error> {
+        self.submit(Op::SetConsent, consent).await
+    }
+
+    /// Returns the number of contacts that were not suppressed before.
+    pub async fn suppress(&self, suppress: Suppress) -> Result<u64, Error> {
+        self.submit(Op::Suppress, suppress).await
+    }
+
+    /// Returns the number of contacts that were suppressed.
+    pub async fn unsuppress(&self, unsuppress: Unsuppress) -> Result<u64, Error> {
+        self.submit(Op::Unsuppress, unsuppress).await
+    }
+
+    /// Requests an approval and returns it as it is recorded. `None` if the run is stale.
+    pub async fn request_approval(&self, request: RequestApproval) -> Result<Option<ApprovalRecord>, Error> {
+        self.submit(Op::RequestApproval, Box::new(request)).await
+    }
+
+    /// Records decisions. The first decision on an approval counts; its job becomes due.
+    pub async fn decide_approval(&self, decide: DecideApproval) -> Result<Vec<(ApprovalId, Decided)>, Error> {
+        self.submit(Op::DecideApproval, decide).await
+    }
+
+    pub async fn set_safe_mode(&self, set: SetSafeMode) -> Result<(), Error> {
+        self.submit(Op::SetSafeMode, set).await
+    }
+
+    /// Requeues finished and dead jobs. Returns those that were requeued.
+    pub async fn replay(&self, replay: Replay) -> Result<Vec<ChangedJob>, Error> {
+        self.submit(Op::Replay, replay).await
+    }
+
+    /// Records what became of an effect of unknown outcome. Returns its job if that continues.
+    pub async fn resolve(&self, resolve: Resolve) -> Result<Vec<ChangedJob>, Error> {
+        self.submit(Op::Resolve, resolve).await
+    }
+
+    /// Discards dead and unknown jobs. Returns those that were discarded.
+    pub async fn drop_jobs(&self, drop: DropJobs) -> Result<Vec<ChangedJob>, Error> {
+        self.submit(Op::DropJobs, drop).await
+    }
+
+    pub async fn pause(&self, pause: Pause) -> Result<(), Error> {
+        self.submit(Op::Pause, pause).await
+    }
+
+    pub async fn resume(&self, resume: Resume) -> Result<(), Error> {
+        self.submit(Op::Resume, resume).await
+    }
+
+    /// Stores a revision of the configuration, so that jobs can run under the one that they were accepted under, and makes it
+    /// the active one.
+    pub async fn activate_revision(&self, revision: NewRevision) -> Result<(), Error> {
+        self.submit(Op::ActivateRevision, revision).await
+    }
+
+    pub async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
+        self.submit(Op::Audit, entry).await
+    }
+
+    /// Removes a slice of expired rows.
+    pub async fn prune(&self, prune: Prune) -> Result<Pruned, Error> {
+        self.submit(Op::Prune, prune).await
+    }
+
+    /// Since when a worker has had this schedule: since `at`, if it had another one before.
+    pub async fn schedule(&self, schedule: Schedule) -> Result<Time, Error> {
+        self.submit(Op::Schedule, schedule).await
+    }
+
+    /// Seals with another root key: the previous one does not open the ledger any more.
+    pub async fn rotate_root(&self, new: RootKey, actor: String, at: Time) -> Result<(), Error> {
+        self.submit(Op::Rotate, Rotate { rotation: Rotation::Root(new), actor, at }).await.map(drop)
+    }
+
+    /// Seals new data with a new tenant key and returns its version. [`Ledger::rewrap_contacts`] does the rest.
+    pub async fn rotate_tenant(&self, actor: String, at: Time) -> Result<u64, Error> {
+        self.submit(Op::Rotate, Rotate { rotation: Rotation::Tenant, actor, at }).await
+    }
+
+    /// Wraps a slice of the contact keys with the newest tenant key. Returns how many were looked at: 0 when all are done.
+    /// Continues after a restart.
+    pub async fn rewrap_contacts(&self, rows_max: u32, at: Time) -> Result<u64, Error> {
+        let rotation = Rotation::Contacts { rows_max };
+        self.submit(Op::Rotate, Rotate { rotation, actor: String::new(), at }).await
+    }
+
+    pub async fn find_event(&self, id: EventId) -> Result<Option<EventRecord>, Error> {
+        let candidates = self.submit(Op::FindEvent, id).await?;
+        Ok(self.events(candidates).await?.into_iter().map(|(event, _)| event).find(|event| event.id == id))
+    }
+
+    /// Number of jobs by state.
+    pub async fn job_counts(&self) -> Result<Vec<(JobState, u64)>, Error> {
+        Ok(count_by(self.job_totals().await?.iter().map(|total| (total.state, total.count))))
+    }
+
+    /// Number of live jobs by worker and state.
+    pub async fn live_counts(&self) -> Result<Vec<(String, JobState, u64)>, Error> {
+        let totals = self.job_totals().await?;
+        let live = totals.iter().filter(|total| total.state.is_live());
+        let counts = count_by(live.map(|total| ((total.worker.to_string(), total.state), total.count)));
+        Ok(counts.into_iter().map(|((worker, state), count)| (worker, state, count)).collect())
+    }
+}
+
+/// Sums by key, in the order of the keys.
+fn count_by<K: Ord>(counts: impl Iterator<Item = (K, u64)>) -> Vec<(K, u64)> {
+    let mut sums = std::collections::BTreeMap::new();
+    for (key, count) in counts {
+        *sums.entry(key).or_default() += count;
+    }
+    sums.into_iter().collect()
+}

@@ -1,0 +1,156 @@
+//! Attempts: the intent before a call, and the settlement after it.
+
+use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
+use sluice_domain::mutant::Mutant;
+use sluice_domain::policy::CapReservation;
+use sluice_domain::time::Time;
+
+use super::lanes::LanePlace;
+use super::{AttemptRow, EffectRow, JobRow, Store};
+use crate::fence::JobGuard;
+use crate::op::{
+    Begin, BeginResult, CappedBeginResult, ChargeResult, EffectSettlement, RetryCharge, Settle, Settlement,
+};
+use crate::record::JobRecord;
+
+impl Store {
+    /// Records the intent of an attempt, if every cap has room for its effect.
+    pub fn begin(&mut self, begin: Begin, caps: Vec<CapReservation>) -> CappedBeginResult {
+        let Some(job) = self.jobs.get_mut(&begin.job) else { return CappedBeginResult::Begun(BeginResult::Stale) };
+        if !JobGuard::from(&job.record).may_begin(&begin) {
+            return CappedBeginResult::Begun(BeginResult::Stale);
+        }
+        if let Some(effect) = job.final_effect(begin.key) {
+            // Another revision may have given its step another place.
+            effect.begin.step = begin.step;
+            return CappedBeginResult::Begun(BeginResult::AlreadyApplied);
+        }
+        if let Some(exhausted) = self.exhausted_cap(&begin, &caps) {
+            return CappedBeginResult::Refused(exhausted);
+        }
+        self.use_caps(&begin, &caps);
+        self.write_begin(begin);
+        CappedBeginResult::Begun(BeginResult::Go)
+    }
+
+    fn write_begin(&mut self, begin: Begin) {
+        self.change(begin.job, |job| {
+            (job.state, job.attempts_total) = (JobState::Running, begin.n);
+            (job.updated_at, job.term) = (begin.at, begin.fence.owner);
+        });
+        let Some(job) = self.jobs.get_mut(&begin.job) else { return };
+        let at = begin.at;
+        match job.effects.iter_mut().find(|effect| effect.begin.key == begin.key) {
+            Some(effect) => {
+                let step_id = effect.begin.step_id.clone();
+                (effect.begin, effect.state, effect.last_at) = (Begin { step_id, ..begin }, EffectState::Intent, at);
+                effect.attempts += 1;
+                (effect.absent_reads, effect.reads) = (0, 0);
+            }
+            None => job.effects.push(EffectRow {
+                begin,
+                state: EffectState::Intent,
+                attempts: 1,
+                absent_reads: 0,
+                reads: 0,
+                result: None,
+                first_at: at,
+                last_at: at,
+            }),
+        }
+    }
+
+    /// Records the end of a run.
+    pub fn settle(&mut self, settle: Settle) -> ChargeResult {
+        let Settle { mut settlement, charge, begin } = settle;
+        let Some(job) = self.jobs.get_mut(&settlement.job) else { return ChargeResult::Stale };
+        let guard = JobGuard::from(&job.record);
+        let current = match &begin {
+            Some(begin) => guard.may_begin(begin) && job.final_effect(begin.key).is_none(),
+            None => guard.may_settle(&settlement),
+        };
+        if !current {
+            return ChargeResult::Stale;
+        }
+        begin.into_iter().for_each(|begin| self.write_begin(begin));
+        let mut result = ChargeResult::Settled;
+        if let Some(charge) = charge
+            && !self.charge_retry(&settlement, &charge)
+        {
+            settlement.next = charge.otherwise;
+            result = ChargeResult::Exhausted;
+        }
+        self.write_settlement(settlement);
+        result
+    }
+
+    /// Counts a retry against the budget of the job's contact. `false` if none is left.
+    fn charge_retry(&mut self, settlement: &Settlement, charge: &RetryCharge) -> bool {
+        let Some(job) = self.jobs.get(&settlement.job).map(|job| &job.record) else { return false };
+        let spent = self.retries.entry((job.worker.clone(), job.entity)).or_default();
+        if spent.iter().filter(|until| **until > settlement.at).count() >= charge.retries as usize {
+            return false;
+        }
+        spent.push(charge.until);
+        true
+    }
+
+    fn write_settlement(&mut self, settlement: Settlement) {
+        let Settlement { job: id, n, fence, effect, attempt, next, at } = settlement;
+        self.change(id, |record| {
+            (record.state, record.step, record.attempts) = (next.state, next.step, next.attempts);
+            (record.due_at, record.verifying, record.failure) = (next.due_at, next.verifying, next.failure);
+            (record.dead_letter_queue, record.result) = (next.dead_letter_queue, next.result);
+            (record.destination, record.order, record.term) = (next.destination, next.order, fence.owner);
+            (record.attempts_total, record.updated_at) = (n, at);
+            record.finished_at = (!next.state.is_live()).then_some(at);
+        });
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let released = effect.and_then(|effect| job.settle_effect(effect, at));
+        job.attempts.extend(attempt.map(|attempt| AttemptRow { n, ended_at: at, attempt }));
+        released.into_iter().for_each(|key| self.release_caps(key));
+    }
+
+    /// Changes the record of a job and its place in the index of live jobs.
+    pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut JobRecord)) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let before = LanePlace::of(&job.record);
+        change(&mut job.record);
+        self.lanes.update(before, LanePlace::of(&job.record));
+    }
+
+    /// Removes retries that do not count any more. Returns their number.
+    pub(super) fn prune_retries(&mut self, at: Time, limit: usize) -> usize {
+        let mut removed = 0;
+        for spent in self.retries.values_mut() {
+            spent.retain(|until| {
+                let stays = *until > at || removed >= limit;
+                removed += usize::from(!stays);
+                stays
+            });
+        }
+        self.retries.retain(|_, spent| !spent.is_empty());
+        removed
+    }
+}
+
+impl JobRow {
+    fn final_effect(&mut self, key: EffectKey) -> Option<&mut EffectRow> {
+        let absorbing = !Mutant::AppliedNotAbsorbing.is_on();
+        self.effects.iter_mut().find(|effect| effect.begin.key == key && effect.state.is_final() && absorbing)
+    }
+
+    /// Returns the key if the effect was surely not applied: it does not count under its caps.
+    fn settle_effect(&mut self, settled: EffectSettlement, at: Time) -> Option<EffectKey> {
+        let effect = self.effects.iter_mut().find(|effect| effect.begin.key == settled.key)?;
+        if effect.state.is_final() {
+            return None;
+        }
+        (effect.state, effect.last_at) = (settled.state, at);
+        (effect.begin.step, effect.absent_reads, effect.reads) = (settled.step, settled.absent_reads, settled.reads);
+        if settled.result.is_some() {
+            effect.result = settled.result;
+        }
+        matches!(settled.state, EffectState::NotApplied | EffectState::Skipped).then_some(settled.key)
+    }
+}

@@ -1,0 +1,225 @@
+//! The store behind the facade: a thread that applies what callers submit, in their order.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::Value;
+use sluice_domain::approval::ApprovalId;
+use sluice_domain::event::EventId;
+use sluice_domain::job::Term;
+use sluice_domain::time::Time;
+
+use super::Store;
+use crate::op::*;
+use crate::record::{EventSeq, LoadedJob, NewEvent};
+use crate::submission_queue::BatchReceiver;
+use crate::write_store::{Op, WriteStore};
+use crate::{Error, LedgerOptions, Stats};
+
+/// Operations that are applied at once, at most.
+const BATCH_OPS_MAX: usize = 512;
+
+/// A store in memory that ledgers are opened on, one at a time. Lives as long as the handle; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct StoreHandle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    store: Mutex<Store>,
+    is_open: AtomicBool,
+}
+
+impl StoreHandle {
+    pub fn new() -> StoreHandle {
+        StoreHandle::default()
+    }
+
+    /// Opens the store under a new term; it is free again once the writer is dropped.
+    pub(crate) fn open(&self) -> Result<(Writer, Term), Error> {
+        if self.0.is_open.swap(true, Ordering::AcqRel) {
+            return Err(Error::Locked { path: PathBuf::from(":memory:") });
+        }
+        let term = self.lock().reopen();
+        Ok((Writer { shared: self.0.clone() }, term))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Store> {
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer of an open store.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.is_open.store(false, Ordering::Release);
+    }
+}
+
+impl Writer {
+    /// Runs until it receives a close, or every sender is gone.
+    pub fn run(self, mut operations: BatchReceiver<Op>, options: &LedgerOptions, stats: &Stats) {
+        let mut batch = Vec::with_capacity(BATCH_OPS_MAX);
+        while operations.recv_batch(&mut batch, BATCH_OPS_MAX) > 0 {
+            let started = Instant::now();
+            let size = batch.len() as u64;
+            stats.queued.fetch_sub(size, Ordering::Relaxed);
+            let closing = batch.iter().any(|op| matches!(op, Op::Close(_)));
+            self.commit(std::mem::take(&mut batch), options);
+            stats.batches.fetch_add(1, Ordering::Relaxed);
+            stats.operations.fetch_add(size, Ordering::Relaxed);
+            stats.commit_micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+            if closing {
+                break;
+            }
+        }
+    }
+
+    fn commit(&self, mut batch: Vec<Op>, options: &LedgerOptions) {
+        let now = (options.clock)();
+        let mut new_jobs = Vec::new();
+        {
+            let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut batch_store = Batch { store: &mut store, now };
+            for op in &mut batch {
+                let Ok(()) = op.apply(&mut batch_store);
+            }
+            for op in &batch {
+                if let Op::Accept(request) = op {
+                    new_jobs.extend(request.output.iter().flatten().flat_map(|one| announced(&store, one)));
+                }
+            }
+        }
+        new_jobs.retain(|new| (options.wants_new_jobs)(&new.job.worker));
+        if !new_jobs.is_empty() {
+            (options.on_new_jobs)(new_jobs);
+        }
+        batch.iter_mut().for_each(Op::answer);
+    }
+}
+
+/// The jobs of an accepted event that can run.
+fn announced(store: &Store, acceptance: &Acceptance) -> Vec<LoadedJob> {
+    match acceptance {
+        Acceptance::Accepted(accepted) if !accepted.quarantined => store.new_jobs(accepted.seq),
+        _ => vec![],
+    }
+}
+
+/// The store while a batch is applied at one time.
+struct Batch<'a> {
+    store: &'a mut Store,
+    now: Time,
+}
+
+type Result<T, E = Infallible> = std::result::Result<T, E>;
+
+impl WriteStore for Batch<'_> {
+    type Error = Infallible;
+
+    fn accept(&mut self, events: &Vec<NewEvent>) -> Result<Vec<Acceptance>> {
+        Ok(events.iter().map(|event| self.store.accept(self.now, event.clone())).collect())
+    }
+
+    fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {
+        Ok(self.store.begin(request.begin.clone(), request.caps.clone()))
+    }
+
+    fn settle(&mut self, settle: &Box<Settle>) -> Result<ChargeResult> {
+        Ok(self.store.settle(Settle::clone(settle)))
+    }
+
+    fn record_step(&mut self, result: &Box<StepResult>) -> Result<Option<Value>> {
+        Ok(self.store.record_step(StepResult::clone(result)))
+    }
+
+    fn set_mark(&mut self, mark: &Box<Mark>) -> Result<Option<Marked>> {
+        Ok(self.store.set_mark(Mark::clone(mark)))
+    }
+
+    fn skip(&mut self, skip: &Box<Skip>) -> Result<bool> {
+        Ok(self.store.skip(Skip::clone(skip)))
+    }
+
+    fn set_consent(&mut self, consent: &SetConsent) -> Result<()> {
+        self.store.set_consent(consent.clone());
+        Ok(())
+    }
+
+    fn suppress(&mut self, suppress: &Suppress) -> Result<u64> {
+        Ok(self.store.suppress(suppress))
+    }
+
+    fn unsuppress(&mut self, unsuppress: &Unsuppress) -> Result<u64> {
+        Ok(self.store.unsuppress(unsuppress))
+    }
+
+    fn request_approval(&mut self, request: &Box<RequestApproval>) -> Result<Option<ApprovalRecord>> {
+        Ok(self.store.request_approval(RequestApproval::clone(request)))
+    }
+
+    fn decide_approval(&mut self, decide: &DecideApproval) -> Result<Vec<(ApprovalId, Decided)>> {
+        Ok(self.store.decide_approval(decide))
+    }
+
+    fn set_safe_mode(&mut self, set: &SetSafeMode) -> Result<()> {
+        self.store.set_safe_mode(set.clone());
+        Ok(())
+    }
+
+    fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
+        Ok(self.store.replay(replay))
+    }
+
+    fn resolve(&mut self, resolve: &Resolve) -> Result<Vec<ChangedJob>> {
+        Ok(self.store.resolve(resolve))
+    }
+
+    fn drop_jobs(&mut self, drop: &DropJobs) -> Result<Vec<ChangedJob>> {
+        Ok(self.store.drop_jobs(drop))
+    }
+
+    fn pause(&mut self, pause: &Pause) -> Result<()> {
+        self.store.pause(pause.clone());
+        Ok(())
+    }
+
+    fn resume(&mut self, resume: &Resume) -> Result<()> {
+        self.store.resume(resume);
+        Ok(())
+    }
+
+    fn activate_revision(&mut self, revision: &NewRevision) -> Result<()> {
+        self.store.activate_revision(revision.clone());
+        Ok(())
+    }
+
+    fn audit(&mut self, entry: &AuditEntry) -> Result<()> {
+        self.store.audit(entry.clone());
+        Ok(())
+    }
+
+    fn prune(&mut self, prune: &Prune) -> Result<Pruned> {
+        Ok(self.store.prune(prune))
+    }
+
+    fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
+        Ok(self.store.schedule(schedule.clone()))
+    }
+
+    fn find_event(&mut self, id: &EventId) -> Result<Vec<EventSeq>> {
+        Ok(self.store.find(*id).into_iter().collect())
+    }
+
+    /// Nothing is sealed in memory.
+    fn rotate(&mut self, _: &Rotate) -> Result<u64> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,140 @@
+//! Index of live jobs by destination and worker, and the backlog that is read from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
+use sluice_domain::time::Time;
+use sluice_domain::worker::LaneOrder;
+
+use super::Store;
+use crate::record::{JobRecord, LiveLane, looked_at_max};
+
+/// Destination and worker.
+type LaneKey = (Arc<str>, Arc<str>);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lanes {
+    jobs: BTreeMap<LaneKey, LaneJobs>,
+    /// Retrying and waiting jobs by destination and entity.
+    deferred: BTreeMap<(Arc<str>, u64), BTreeSet<JobId>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct LaneJobs {
+    /// Queued and running.
+    ready: BTreeSet<JobId>,
+    /// Retrying and waiting, by due time.
+    deferred: BTreeSet<(Time, JobId)>,
+}
+
+/// Where a job is found in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LanePlace {
+    key: LaneKey,
+    entity: u64,
+    id: JobId,
+    /// `None` if the job is queued or running.
+    due_at: Option<Time>,
+}
+
+impl LanePlace {
+    /// `None` if the job is not live.
+    pub fn of(job: &JobRecord) -> Option<LanePlace> {
+        let due_at = match job.state {
+            JobState::Queued | JobState::Running => None,
+            JobState::Retrying | JobState::Waiting => Some(job.due_at),
+            _ => return None,
+        };
+        Some(LanePlace { key: (job.destination.clone(), job.worker.clone()), entity: job.entity, id: job.id, due_at })
+    }
+}
+
+impl Lanes {
+    /// A job has changed.
+    pub fn update(&mut self, before: Option<LanePlace>, after: Option<LanePlace>) {
+        if before == after {
+            return;
+        }
+        before.into_iter().for_each(|place| self.remove(&place));
+        after.into_iter().for_each(|place| self.insert(place));
+    }
+
+    fn insert(&mut self, place: LanePlace) {
+        let LanePlace { key, entity, id, due_at } = place;
+        if let Some(due_at) = due_at {
+            self.deferred.entry((key.0.clone(), entity)).or_default().insert(id);
+            self.jobs.entry(key).or_default().deferred.insert((due_at, id));
+        } else {
+            self.jobs.entry(key).or_default().ready.insert(id);
+        }
+    }
+
+    fn remove(&mut self, place: &LanePlace) {
+        let Some(jobs) = self.jobs.get_mut(&place.key) else { return };
+        match place.due_at {
+            None => drop(jobs.ready.remove(&place.id)),
+            Some(due_at) => {
+                jobs.deferred.remove(&(due_at, place.id));
+                let lane = (place.key.0.clone(), place.entity);
+                if let Some(ids) = self.deferred.get_mut(&lane)
+                    && ids.remove(&place.id)
+                    && ids.is_empty()
+                {
+                    self.deferred.remove(&lane);
+                }
+            }
+        }
+        if jobs.ready.is_empty() && jobs.deferred.is_empty() {
+            self.jobs.remove(&place.key);
+        }
+    }
+}
+
+impl Store {
+    /// Live jobs of one worker and destination that can run now.
+    pub fn backlog(&self, query: &BacklogQuery) -> BacklogPage {
+        let mut page = BacklogPage { looked_until: query.after, ..BacklogPage::default() };
+        let key = (query.destination.clone(), query.worker.clone());
+        let Some(jobs) = self.lanes.jobs.get(&key) else { return page };
+        let look_max = looked_at_max(query.limit);
+        for (looked_at, id) in jobs.ready.range(JobId(query.after.0 + 1)..).enumerate() {
+            if page.queued.len() >= query.limit || looked_at >= look_max {
+                page.more_queued = true;
+                break;
+            }
+            page.looked_until = *id;
+            page.queued.extend(self.job(*id).filter(|job| !self.is_blocked(job, query.due_by)).cloned());
+        }
+        let due = jobs.deferred.range(..=(query.due_by, JobId(i64::MAX))).filter_map(|(_, id)| self.job(*id));
+        page.due = due.filter(|job| !self.is_blocked(job, query.due_by)).take(query.limit + 1).cloned().collect();
+        page.more_due = page.due.len() > query.limit;
+        page.due.truncate(query.limit);
+        page.next_due = jobs.deferred.range((query.due_by, JobId(i64::MAX))..).map(|(due_at, _)| *due_at).next();
+        page
+    }
+
+    /// Whether an older job of the lane is due later.
+    fn is_blocked(&self, job: &JobRecord, due_by: Time) -> bool {
+        if job.order == LaneOrder::None {
+            return false;
+        }
+        let Some(ids) = self.lanes.deferred.get(&(job.destination.clone(), job.entity)) else { return false };
+        let mut older = ids.range(..job.id).filter_map(|id| self.job(*id));
+        older.any(|older| older.due_at > due_by && (!job.destination.is_empty() || older.worker == job.worker))
+    }
+
+    /// Every pair of worker and destination that has live jobs.
+    pub fn live_lanes(&self) -> Vec<LiveLane> {
+        let lanes = self.lanes.jobs.keys().cloned();
+        let mut lanes: Vec<_> = lanes.map(|(destination, worker)| LiveLane { worker, destination }).collect();
+        lanes.sort();
+        lanes
+    }
+
+    /// Number of live jobs.
+    pub fn live_count(&self) -> usize {
+        self.lanes.jobs.values().map(|jobs| jobs.ready.len() + jobs.deferred.len()).sum()
+    }
+}

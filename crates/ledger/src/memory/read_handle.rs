@@ -1,0 +1,140 @@
+//! The read verbs on the store behind the facade.
+
+use super::StoreHandle;
+use crate::read_store::ReadStore;
+use crate::read_store::prelude::*;
+
+type Result<T> = std::result::Result<T, Error>;
+
+impl ReadStore for StoreHandle {
+    async fn backlog(&self, query: BacklogQuery) -> Result<BacklogPage> {
+        Ok(self.lock().backlog(&query))
+    }
+
+    async fn load_jobs(&self, jobs: Vec<JobId>, body_bytes_max: usize) -> Result<Vec<LoadedJob>> {
+        Ok(self.lock().load_jobs(&jobs, body_bytes_max))
+    }
+
+    async fn live_lanes(&self) -> Result<Vec<LiveLane>> {
+        Ok(self.lock().live_lanes())
+    }
+
+    async fn job_totals(&self) -> Result<Vec<JobTotal>> {
+        Ok(self.lock().job_totals())
+    }
+
+    async fn oldest_jobs(&self) -> Result<OldestJobs> {
+        Ok(self.lock().oldest_jobs())
+    }
+
+    async fn event_count(&self) -> Result<u64> {
+        Ok(self.lock().event_count())
+    }
+
+    async fn events(&self, seqs: Vec<EventSeq>) -> Result<Vec<(EventRecord, Option<EventBody>)>> {
+        Ok(self.lock().events(&seqs))
+    }
+
+    async fn variants(&self, event: EventSeq) -> Result<Variants> {
+        Ok(self.lock().variants(event))
+    }
+
+    async fn duplicate_stats(&self, source: String) -> Result<DuplicateStats> {
+        Ok(self.lock().duplicate_stats(&source))
+    }
+
+    async fn jobs_of_event(&self, event: EventRecord) -> Result<Vec<JobRecord>> {
+        Ok(self.lock().jobs_of_event(&event))
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobRecord>> {
+        Ok(self.lock().job(id).cloned())
+    }
+
+    async fn effects(&self, job: JobId) -> Result<Vec<EffectRecord>> {
+        Ok(self.lock().effects(job))
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        Ok(self.lock().attempts(job))
+    }
+
+    async fn list_events(
+        &self,
+        source: Option<String>,
+        event_type: Option<String>,
+        page: Page,
+    ) -> Result<Vec<EventRecord>> {
+        Ok(self.lock().list_events(source.as_deref(), event_type.as_deref(), page))
+    }
+
+    async fn list_jobs(&self, filter: JobFilter, page: Page) -> Result<Vec<(JobRecord, EventRecord)>> {
+        Ok(self.lock().list_jobs(&filter, page))
+    }
+
+    async fn matching_jobs(&self, filter: JobFilter, after: JobId, limit: u32) -> Result<Vec<JobId>> {
+        Ok(self.lock().matching_jobs(&filter, after, limit))
+    }
+
+    async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<Reason>> {
+        Ok(self.lock().dead_reasons(since, limit))
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseRecord>> {
+        Ok(self.lock().pauses())
+    }
+
+    async fn revision(&self, hash: Arc<str>) -> Result<Option<String>> {
+        Ok(self.lock().revision(&hash))
+    }
+
+    async fn revision_history(&self, page: Page) -> Result<Vec<RevisionRecord>> {
+        Ok(self.lock().revision_history(page))
+    }
+
+    async fn pinned(&self) -> Result<Vec<PinnedRecord>> {
+        Ok(self.lock().pinned())
+    }
+
+    async fn audit_trail(&self, page: Page) -> Result<Vec<AuditRecord>> {
+        Ok(self.lock().audit_trail(page))
+    }
+
+    async fn source_day_counts(&self, since_day: String) -> Result<Vec<SourceDayCounts>> {
+        Ok(self.lock().source_day_counts(&since_day))
+    }
+
+    async fn contact_facts(
+        &self,
+        contact: KeyDigest,
+        channel: Arc<str>,
+        purposes: Vec<Arc<str>>,
+    ) -> Result<ContactFacts> {
+        Ok(self.lock().contact_facts(contact, &channel, &purposes))
+    }
+
+    async fn cap_used(&self, cap: CapReservation, now: Time) -> Result<u64> {
+        Ok(self.lock().cap_used(&cap, now))
+    }
+
+    async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionRecord>> {
+        Ok(self.lock().suppressions(limit))
+    }
+
+    async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRecord>> {
+        Ok(self.lock().approval(id))
+    }
+
+    async fn approvals(&self, filter: ApprovalFilter, page: Page) -> Result<Vec<ApprovalRecord>> {
+        Ok(self.lock().approvals(&filter, page))
+    }
+
+    async fn safe_modes(&self) -> Result<Vec<SafeModeRecord>> {
+        Ok(self.lock().safe_modes())
+    }
+
+    /// Nothing is sealed in memory.
+    async fn keys(&self) -> Result<KeysRecord> {
+        Ok(KeysRecord { root: String::new(), tenant: vec![], contacts: 0, to_rewrap: 0 })
+    }
+}

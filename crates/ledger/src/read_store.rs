@@ -1,0 +1,99 @@
+//! The read verbs, and what a driver implements for them.
+
+/// The table of read verbs, handed to a macro that generates an implementation from it.
+macro_rules! read_verbs {
+    ($generate:ident) => {
+        $generate! {
+            /// Live jobs of one worker and destination that can run now.
+            backlog(query: BacklogQuery) -> BacklogPage;
+            /// Jobs with their events, bodies and effects, in the order of the request. A job whose event or body is gone is left
+            /// out. Ends before the bodies exceed `body_bytes_max`, but not before the first job.
+            load_jobs(jobs: Vec<JobId>, body_bytes_max: usize) -> Vec<LoadedJob>;
+            /// Every pair of worker and destination that has live jobs.
+            live_lanes() -> Vec<LiveLane>;
+            /// Number of jobs by worker, destination, state and dead-letter queue. Kept, not counted.
+            job_totals() -> Vec<JobTotal>;
+            /// Ages of the oldest live jobs and dead letters.
+            oldest_jobs() -> OldestJobs;
+            /// Number of events. Kept, not counted.
+            event_count() -> u64;
+            /// Events by sequence number, with bodies where they are still stored.
+            events(seqs: Vec<EventSeq>) -> Vec<(EventRecord, Option<EventBody>)>;
+            /// Other contents that were received under the key of an event.
+            variants(event: EventSeq) -> Variants;
+            /// How often and how late a source sends duplicates.
+            duplicate_stats(source: String) -> DuplicateStats;
+            jobs_of_event(event: EventRecord) -> Vec<JobRecord>;
+            job(id: JobId) -> Option<JobRecord>;
+            /// The effects of a job in the order of its steps; of one step, the one that was begun last first.
+            effects(job: JobId) -> Vec<EffectRecord>;
+            /// The attempts of a job in their order.
+            attempts(job: JobId) -> Vec<AttemptRecord>;
+            /// Events, newest first.
+            list_events(source: Option<String>, event_type: Option<String>, page: Page) -> Vec<EventRecord>;
+            /// Jobs that match, newest first, with their events.
+            list_jobs(filter: JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)>;
+            /// Ids of jobs that match beyond an id, oldest first.
+            matching_jobs(filter: JobFilter, after: JobId, limit: u32) -> Vec<JobId>;
+            /// Failures of dead and unknown jobs since a time, most frequent first.
+            dead_reasons(since: Time, limit: u32) -> Vec<Reason>;
+            pauses() -> Vec<PauseRecord>;
+            /// The files of a revision of the configuration.
+            revision(hash: Arc<str>) -> Option<String>;
+            /// Activations of revisions, newest first: the first one is active.
+            revision_history(page: Page) -> Vec<RevisionRecord>;
+            /// Number of live jobs and dead letters by revision, worker and queues.
+            pinned() -> Vec<PinnedRecord>;
+            /// The audit trail, newest first.
+            audit_trail(page: Page) -> Vec<AuditRecord>;
+            /// What each source has sent on each day since one (`2026-11-15`).
+            source_day_counts(since_day: String) -> Vec<SourceDayCounts>;
+            /// Facts about a contact that policies are evaluated with.
+            contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
+            /// Number of effects that count under a cap.
+            cap_used(cap: CapReservation, now: Time) -> u64;
+            /// Suppressed contacts, newest first.
+            suppressions(limit: u32) -> Vec<SuppressionRecord>;
+            approval(id: ApprovalId) -> Option<ApprovalRecord>;
+            /// Approvals that match, newest first.
+            approvals(filter: ApprovalFilter, page: Page) -> Vec<ApprovalRecord>;
+            /// Every safe mode that was not turned off, also if it has ended.
+            safe_modes() -> Vec<SafeModeRecord>;
+            /// The keys that seal the ledger, without their values.
+            keys() -> KeysRecord;
+        }
+    };
+}
+
+pub(crate) use read_verbs;
+
+/// Everything that the table names, for the modules that expand it.
+pub(crate) mod prelude {
+    pub use std::sync::Arc;
+
+    pub use sluice_domain::approval::ApprovalId;
+    pub use sluice_domain::duplicate_stats::DuplicateStats;
+    pub use sluice_domain::job::JobId;
+    pub use sluice_domain::key::KeyDigest;
+    pub use sluice_domain::policy::{CapReservation, ContactFacts};
+    pub use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
+    pub use sluice_domain::time::Time;
+
+    pub use crate::Error;
+    pub use crate::filter::{ApprovalFilter, JobFilter, Page};
+    pub use crate::op::ApprovalRecord;
+    pub use crate::record::*;
+}
+
+use prelude::*;
+
+macro_rules! define_trait {
+    ($($(#[$doc:meta])* $verb:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
+        /// The read verbs. Each reads one snapshot.
+        pub(crate) trait ReadStore {
+            $($(#[$doc])* fn $verb(&self, $($argument: $type),*) -> impl Future<Output = Result<$output, Error>> + Send;)*
+        }
+    };
+}
+
+read_verbs!(define_trait);

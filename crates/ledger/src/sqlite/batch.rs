@@ -1,0 +1,189 @@
+//! The state of a batch: one transaction of the writer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
+use sluice_domain::job::{JobId, JobState, Term};
+use sluice_domain::outcome::Failure;
+use sluice_domain::time::Time;
+
+use super::content_cache::{ContentCache, Undo};
+use super::key_index::KeyIndex;
+use super::key_store::{Changes, KeyStore, Sealer};
+use super::new_jobs::InsertedEvent;
+use super::read_pool::Reader;
+use super::row::wrong;
+use super::statements::{StatementId, Statements};
+use super::totals::{Names, TotalChanges, TotalKey};
+use crate::fence::JobGuard;
+use crate::record::SourceDayCounts;
+use crate::seal::{KeyId, SealContext};
+
+/// The next free numbers. Reset when a batch is rolled back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counters {
+    pub next_seq: i64,
+    pub next_job: i64,
+    pub next_contact: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Batch<'a, 'c> {
+    pub connection: &'a Connection,
+    pub statements: &'a mut Statements<'c>,
+    pub key_store: &'a KeyStore,
+    /// Changes of the sealing keys in this batch.
+    pub key_changes: Changes,
+    pub keys: &'a mut KeyIndex,
+    pub contacts: &'a mut KeyIndex,
+    pub counters: &'a mut Counters,
+    pub names: &'a mut Names,
+    pub now: Time,
+    /// Events of this batch whose jobs are announced after the commit: all but the quarantined.
+    pub inserted: Vec<InsertedEvent>,
+    /// Keys inserted into the index, to be removed on rollback.
+    pub new_keys: Vec<(u64, i64)>,
+    pub new_contacts: Vec<(u64, i64)>,
+    pub contents: &'a mut ContentCache,
+    pub content_undo: Vec<Undo>,
+    pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,
+    /// Duplicates by source, kind and bucket of lateness.
+    pub lateness: BTreeMap<(Arc<str>, Lateness, u32), i64>,
+    pub totals: TotalChanges,
+}
+
+/// Whether a duplicate came within the lifetime of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lateness {
+    Within = 0,
+    AfterExpiry = 1,
+}
+
+/// The columns of a job that decide whether and how it is changed.
+#[derive(Debug)]
+pub(super) struct JobHead {
+    pub contact: Option<i64>,
+    pub guard: JobGuard,
+    pub total: TotalKey,
+    pub entity: i64,
+}
+
+/// Splits a failure into what is stored in the clear and its sealed message.
+pub(super) fn sealed_failure(
+    sealer: &Sealer,
+    context: SealContext<'_>,
+    failure: Option<&Failure>,
+) -> (Option<String>, Option<Vec<u8>>) {
+    let Some(failure) = failure else { return (None, None) };
+    let message = sealer.seal(context, &[failure.message.as_bytes()]);
+    let rest = Failure { message: String::new(), code: failure.code.clone(), ..*failure };
+    (Some(serde_json::to_string(&rest).expect("plain data has a JSON form")), Some(message))
+}
+
+pub(super) fn sealed_json(sealer: &Sealer, context: SealContext<'_>, value: Option<&Value>) -> Option<Vec<u8>> {
+    value.map(|value| {
+        let text = serde_json::to_vec(value).expect("a value has a JSON form");
+        sealer.seal(context, &[&text])
+    })
+}
+
+impl Batch<'_, '_> {
+    /// Writes what the batch has counted: one row for each kind instead of one for each operation.
+    pub fn finish(&mut self) -> rusqlite::Result<()> {
+        for (_, counts) in std::mem::take(&mut self.source_days) {
+            let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            self.cached(include_str!("sql/add_source_day_count.sql"))?.execute(params![
+                counts.day,
+                counts.source,
+                count(counts.accepted),
+                count(counts.duplicates),
+                count(counts.clashes),
+                count(counts.by_content)
+            ])?;
+        }
+        for ((source, kind, bucket), count) in std::mem::take(&mut self.lateness) {
+            self.cached(include_str!("sql/add_lateness.sql"))?.execute(params![
+                source.as_ref(),
+                kind as i64,
+                bucket,
+                count
+            ])?;
+        }
+        self.totals.write(self.connection)
+    }
+
+    pub fn cached(&self, sql: &str) -> rusqlite::Result<rusqlite::CachedStatement<'_>> {
+        self.connection.prepare_cached(sql)
+    }
+
+    pub fn log(&self, at: Time, actor: &str, action: &str, object: &str, detail: &str) -> rusqlite::Result<()> {
+        self.cached(include_str!("sql/insert_audit.sql"))?.execute(params![at.0, actor, action, object, detail])?;
+        Ok(())
+    }
+
+    pub fn source_day(&mut self, source: &Arc<str>) -> &mut SourceDayCounts {
+        let now = self.now;
+        self.source_days.entry(source.clone()).or_insert_with(|| SourceDayCounts {
+            day: now.to_jiff().strftime("%Y-%m-%d").to_string(),
+            source: source.to_string(),
+            ..SourceDayCounts::default()
+        })
+    }
+
+    /// `None` if there is no such job.
+    pub fn job_head(&mut self, id: JobId) -> rusqlite::Result<Option<JobHead>> {
+        let names = &mut *self.names;
+        let statement = self.statements.get(StatementId::JobHead)?;
+        statement.query_row([id.0], |row| JobHead::read(row, names)).optional()
+    }
+
+    /// Counts a job under another kind.
+    pub fn move_total(&mut self, from: TotalKey, to: TotalKey) {
+        self.totals.remove(from);
+        self.totals.add(to);
+    }
+
+    /// The key of a contact, or the tenant's if there is none.
+    pub fn sealer(&self, contact: Option<i64>) -> rusqlite::Result<Sealer> {
+        let found = match contact {
+            Some(id) => {
+                self.key_store.contact(self.connection, Some(&self.key_changes), id)?.map(|contact| (id, contact))
+            }
+            None => None,
+        };
+        Ok(match found {
+            Some((id, contact)) => Sealer { id: KeyId::Contact(id), key: contact.key },
+            None => self.key_store.tenant(&self.key_changes),
+        })
+    }
+
+    /// Reads within the transaction.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { connection: self.connection, key_store: self.key_store, changes: Some(&self.key_changes) }
+    }
+}
+
+impl JobHead {
+    fn read(row: &Row<'_>, names: &mut Names) -> rusqlite::Result<JobHead> {
+        let mut name = |column: usize| -> rusqlite::Result<Arc<str>> {
+            let text = row.get_ref(column)?.as_str_or_null().map_err(|error| wrong(column, &error.to_string()))?;
+            Ok(names.intern(text.unwrap_or_default()))
+        };
+        let state = JobState::from_code(row.get(1)?).ok_or_else(|| wrong(1, "unknown job state"))?;
+        Ok(JobHead {
+            contact: row.get(0)?,
+            guard: JobGuard { state, attempts_total: row.get(2)?, term: Term(row.get(3)?) },
+            total: TotalKey {
+                state,
+                worker: name(4)?,
+                queue: name(5)?,
+                revision: name(6)?,
+                destination: name(7)?,
+                dead_letter_queue: name(8)?,
+            },
+            entity: row.get(9)?,
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! Lists of events and jobs.
+
+use rusqlite::params_from_iter;
+use rusqlite::types::Value as Sql;
+use sluice_domain::job::{JobId, JobState};
+
+use super::read_pool::Reader;
+use crate::filter::{JobFilter, Page};
+use crate::record::{EventRecord, JobRecord};
+
+/// Restricts a list to one range of an index of live jobs.
+#[derive(Clone, Debug)]
+pub(super) enum LiveRange {
+    /// Queued and running jobs of a destination and a worker.
+    Ready { destination: String, worker: String },
+    /// Retrying and waiting jobs of a worker.
+    Waiting { worker: String },
+}
+
+impl Reader<'_> {
+    pub fn list_events(
+        &self,
+        source: &Option<String>,
+        event_type: &Option<String>,
+        page: &Page,
+    ) -> rusqlite::Result<Vec<EventRecord>> {
+        self.prepare_cached(include_str!("sql/list_events.sql"))?
+            .query_map(rusqlite::params![page.after, source, event_type, page.limit], |row| self.event_row(row))?
+            .collect()
+    }
+
+    pub fn list_jobs(&self, filter: &JobFilter, page: &Page) -> rusqlite::Result<Vec<(JobRecord, EventRecord)>> {
+        let mut jobs: Vec<JobRecord> = Vec::new();
+        for range in self.live_ranges(filter)? {
+            let (sql, values) = list_jobs_sql(filter, *page, range.as_ref());
+            let mut statement = self.prepare_cached(&sql)?;
+            let found = statement.query_map(params_from_iter(values), |row| self.job_row(row))?;
+            jobs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+        }
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.id));
+        jobs.truncate(page.limit as usize);
+        let mut event = self.prepare_cached(include_str!("sql/event.sql"))?;
+        let with_event = |job: JobRecord| {
+            let event = event.query_row([job.seq], |row| self.event_row(row))?;
+            Ok((job, event))
+        };
+        jobs.into_iter().map(with_event).collect()
+    }
+
+    /// Oldest first, so that a replay keeps the order of the jobs.
+    pub fn matching_jobs(&self, filter: &JobFilter, after: &JobId, limit: &u32) -> rusqlite::Result<Vec<JobId>> {
+        let mut ids: Vec<JobId> = Vec::new();
+        for range in self.live_ranges(filter)? {
+            let (sql, values) = matching_jobs_sql(filter, *after, *limit, range.as_ref());
+            let mut statement = self.prepare_cached(&sql)?;
+            let found = statement.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?;
+            ids.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+        }
+        ids.sort_unstable();
+        ids.truncate(*limit as usize);
+        Ok(ids)
+    }
+
+    /// The ranges that hold all jobs in the states of a filter, if these are live states; each range is in the order of ids.
+    /// Otherwise the one range without a restriction.
+    fn live_ranges(&self, filter: &JobFilter) -> rusqlite::Result<Vec<Option<LiveRange>>> {
+        if filter.states.is_empty() || !filter.states.iter().all(|state| state.is_live()) {
+            return Ok(vec![None]);
+        }
+        let mut ranges = Vec::new();
+        let totals = self.job_totals()?.into_iter();
+        let wanted = totals.filter(|total| {
+            filter.states.contains(&total.state)
+                && filter.worker.as_deref().is_none_or(|worker| *total.worker == *worker)
+        });
+        for total in wanted {
+            let worker = total.worker.to_string();
+            let range = match total.state {
+                JobState::Queued | JobState::Running => (total.destination.to_string(), worker),
+                _ => (String::new(), worker),
+            };
+            let ready = matches!(total.state, JobState::Queued | JobState::Running);
+            if !ranges.contains(&(ready, range.clone())) {
+                ranges.push((ready, range));
+            }
+        }
+        let range = |(ready, (destination, worker))| match ready {
+            true => Some(LiveRange::Ready { destination, worker }),
+            false => Some(LiveRange::Waiting { worker }),
+        };
+        Ok(ranges.into_iter().map(range).collect())
+    }
+}
+
+pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page, range: Option<&LiveRange>) -> (String, Vec<Sql>) {
+    let mut sql = String::from(include_str!("sql/list_jobs.sql"));
+    let mut values: Vec<Sql> = Vec::new();
+    filter_clauses(filter, range, &mut sql, &mut values);
+    if let Some(after) = page.after {
+        sql.push_str(" AND j.id < ?");
+        values.push(after.into());
+    }
+    sql.push_str(" ORDER BY j.id DESC LIMIT ?");
+    values.push(i64::from(page.limit).into());
+    (sql, values)
+}
+
+pub(super) fn matching_jobs_sql(
+    filter: &JobFilter,
+    after: JobId,
+    limit: u32,
+    range: Option<&LiveRange>,
+) -> (String, Vec<Sql>) {
+    let mut sql = String::from(include_str!("sql/matching_jobs.sql"));
+    let mut values: Vec<Sql> = vec![after.0.into()];
+    filter_clauses(filter, range, &mut sql, &mut values);
+    sql.push_str(" ORDER BY j.id LIMIT ?");
+    values.push(i64::from(limit).into());
+    (sql, values)
+}
+
+fn filter_clauses(filter: &JobFilter, range: Option<&LiveRange>, sql: &mut String, values: &mut Vec<Sql>) {
+    let mut clause = |text: &str, value: Sql| {
+        sql.push_str(text);
+        values.push(value);
+    };
+    match range {
+        Some(LiveRange::Ready { destination, worker }) => {
+            clause(" AND j.destination = ?", destination.clone().into());
+            clause(" AND j.worker = ?", worker.clone().into());
+        }
+        Some(LiveRange::Waiting { worker }) => clause(" AND j.worker = ?", worker.clone().into()),
+        None => filter.worker.iter().for_each(|worker| clause(" AND j.worker = ?", worker.clone().into())),
+    }
+    let texts = [
+        (" AND j.queue = ?", &filter.queue),
+        (" AND j.dead_letter_queue = ?", &filter.dead_letter_queue),
+        (" AND (SELECT e.source FROM event e WHERE e.seq = j.seq) = ?", &filter.source),
+        (" AND j.failure ->> '$.class' = ?", &filter.class),
+        (" AND j.failure ->> '$.code' = ?", &filter.code),
+    ];
+    for (text, value) in texts {
+        if let Some(value) = value {
+            clause(text, value.clone().into());
+        }
+    }
+    if let Some(since) = filter.since {
+        clause(" AND j.updated_at >= ?", since.0.into());
+    }
+    if let Some(until) = filter.until {
+        clause(" AND j.updated_at < ?", until.0.into());
+    }
+    if filter.states.is_empty() {
+        return;
+    }
+    let codes: Vec<String> = filter.states.iter().map(|state| state.code().to_string()).collect();
+    sql.push_str(&format!(" AND j.state IN ({})", codes.join(", ")));
+    // The words of a partial index: without them it is not used.
+    match range {
+        Some(LiveRange::Ready { .. }) => sql.push_str(" AND j.state IN (0, 1)"),
+        Some(LiveRange::Waiting { .. }) => sql.push_str(" AND j.state IN (2, 3)"),
+        None if filter.states.iter().all(|state| matches!(state, JobState::Dead | JobState::Unknown)) => {
+            sql.push_str(" AND j.state IN (10, 11)");
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,126 @@
+//! Commands of operators: replay, resolve, drop, pauses, revisions, keys.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+use sluice_domain::job::{EffectKey, JobState};
+
+use super::batch::Batch;
+use super::totals::TotalKey;
+use crate::op::{ChangedJob, DropJobs, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation};
+
+impl Batch<'_, '_> {
+    pub fn replay_jobs(&mut self, replay: &Replay) -> rusqlite::Result<Vec<ChangedJob>> {
+        let mut changed = Vec::new();
+        for id in &replay.jobs {
+            let replayable = [JobState::Succeeded, JobState::Noop, JobState::Dead];
+            let Some(head) = self.job_head(*id)?.filter(|head| replayable.contains(&head.guard.state)) else {
+                continue;
+            };
+            let revision = replay.revision.clone().unwrap_or_else(|| head.total.revision.clone());
+            let moved = revision != head.total.revision;
+            let destination = if moved { Arc::default() } else { head.total.destination.clone() };
+            self.cached(include_str!("sql/replay_job.sql"))?.execute(params![
+                id.0,
+                replay.at.0,
+                revision.as_ref(),
+                destination.as_ref()
+            ])?;
+            let dead_letter_queue = Arc::default();
+            let queued =
+                TotalKey { state: JobState::Queued, revision, destination, dead_letter_queue, ..head.total.clone() };
+            changed.push((*id, head.total.worker.clone()));
+            self.move_total(head.total, queued);
+            self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason)?;
+        }
+        Ok(changed)
+    }
+
+    pub fn resolve_job(&mut self, resolve: &Resolve) -> rusqlite::Result<Vec<ChangedJob>> {
+        let Some(head) = self.job_head(resolve.job)?.filter(|head| head.guard.state == JobState::Unknown) else {
+            return Ok(vec![]);
+        };
+        let (job, at) = (resolve.job.0, resolve.at.0);
+        let (state, steps, word) = match resolve.resolution {
+            Resolution::Happened => ("applied", 1, "happened"),
+            Resolution::NotHappened => ("not_applied", 0, "did not happen"),
+        };
+        let effect: Option<([u8; 16], String)> = self
+            .cached(include_str!("sql/unknown_effect.sql"))?
+            .query_row([job], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        // A step with items, or one that undoes, has more to do; what is applied is passed over.
+        let is_part = |step_id: &str| step_id.ends_with(']') || step_id.contains(".undo");
+        let steps = if effect.as_ref().is_some_and(|(_, step_id)| is_part(step_id)) { 0 } else { steps };
+        let destination = if steps == 0 { head.total.destination.clone() } else { Arc::default() };
+        self.cached(include_str!("sql/resolve_job.sql"))?.execute(params![job, steps, at, destination.as_ref()])?;
+        if let Some((key, _)) = effect {
+            self.cached(include_str!("sql/resolve_effect.sql"))?.execute(params![job, key, state, at])?;
+            if resolve.resolution == Resolution::NotHappened {
+                self.release_caps(EffectKey(key))?;
+            }
+        }
+        let dead_letter_queue = Arc::default();
+        let queued = TotalKey { state: JobState::Queued, destination, dead_letter_queue, ..head.total.clone() };
+        let worker = head.total.worker.clone();
+        self.move_total(head.total, queued);
+        let detail = format!("{word}: {}", resolve.reason);
+        self.log(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail)?;
+        Ok(vec![(resolve.job, worker)])
+    }
+
+    pub fn drop_dead_jobs(&mut self, drop: &DropJobs) -> rusqlite::Result<Vec<ChangedJob>> {
+        let mut changed = Vec::new();
+        for id in &drop.jobs {
+            let droppable = [JobState::Dead, JobState::Unknown];
+            let Some(head) = self.job_head(*id)?.filter(|head| droppable.contains(&head.guard.state)) else {
+                continue;
+            };
+            self.cached(include_str!("sql/drop_job.sql"))?.execute(params![id.0, drop.at.0])?;
+            self.cached(include_str!("sql/release_marks.sql"))?.execute([id.0])?;
+            changed.push((*id, head.total.worker.clone()));
+            let dropped = TotalKey { state: JobState::Dropped, ..head.total.clone() };
+            self.move_total(head.total, dropped);
+            self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason)?;
+        }
+        Ok(changed)
+    }
+
+    pub fn insert_pause(&mut self, pause: &Pause) -> rusqlite::Result<()> {
+        let Pause { target, actor, reason, at } = pause;
+        self.cached(include_str!("sql/upsert_pause.sql"))?.execute(params![target, at.0, actor, reason])?;
+        self.log(*at, actor, "pause", target, reason)
+    }
+
+    pub fn delete_pause(&mut self, resume: &Resume) -> rusqlite::Result<()> {
+        self.cached(include_str!("sql/delete_pause.sql"))?.execute([&resume.target])?;
+        self.log(resume.at, &resume.actor, "resume", &resume.target, "")
+    }
+
+    pub fn insert_revision(&mut self, revision: &NewRevision) -> rusqlite::Result<()> {
+        let NewRevision { hash, files, actor, reason, at } = revision;
+        let hash = hash.as_ref();
+        self.cached(include_str!("sql/insert_revision.sql"))?.execute(params![hash, at.0, actor, files])?;
+        let mut insert = self.cached(include_str!("sql/insert_configured.sql"))?;
+        if insert.execute(params![hash, at.0, actor, reason])? > 0 {
+            self.log(*at, actor, "configure", hash, reason)?;
+        }
+        Ok(())
+    }
+
+    pub fn rotate_keys(&mut self, rotate: &Rotate) -> rusqlite::Result<u64> {
+        Ok(match &rotate.rotation {
+            Rotation::Root(new) => {
+                self.key_store.rotate_root(self.connection, &mut self.key_changes, new)?;
+                self.log(rotate.at, &rotate.actor, "rotate", "root key", &new.id())?;
+                0
+            }
+            Rotation::Tenant => {
+                let version = self.key_store.rotate_tenant(self.connection, &mut self.key_changes, rotate.at)?;
+                self.log(rotate.at, &rotate.actor, "rotate", "tenant key", &format!("version {version}"))?;
+                u64::from(version)
+            }
+            Rotation::Contacts { rows_max } => self.key_store.rewrap(self.connection, &self.key_changes, *rows_max)?,
+        })
+    }
+}

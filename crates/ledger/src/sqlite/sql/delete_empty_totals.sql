@@ -1,0 +1,1 @@
+DELETE FROM job_total WHERE count = 0

@@ -1,1 +1,0 @@
-SELECT contact FROM job WHERE id = ?1

@@ -1,1 +1,0 @@
-SELECT state, count(*) FROM job GROUP BY state ORDER BY state

@@ -1,1 +1,0 @@
-SELECT id, ord, worker, queue, revision, entity, state, step, attempts, tries, due_at, verifying, created_at, updated_at, finished_at, replays, failure, message, dead_letter_queue, result FROM job WHERE state < 8 AND worker = ?1 AND id > ?2 ORDER BY id LIMIT ?3

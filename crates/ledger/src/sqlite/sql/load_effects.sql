@@ -1,0 +1,1 @@
+SELECT job, step, step_id, key, action, destination, class, state, attempts, absent_reads, reads, result, first_at, last_at FROM effect WHERE job IN (SELECT value FROM json_each(?1)) ORDER BY job, step, n DESC

@@ -1,1 +1,0 @@
-SELECT contact FROM job WHERE id = ?1 AND state < 8 AND tries = ?2

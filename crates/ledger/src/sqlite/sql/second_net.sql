@@ -1,1 +1,0 @@
-SELECT value FROM meta WHERE name = 'second_net_ms'

@@ -1,0 +1,112 @@
+//! The write verbs on a batch.
+
+use rusqlite::params;
+use serde_json::Value;
+use sluice_domain::approval::ApprovalId;
+use sluice_domain::event::EventId;
+use sluice_domain::time::Time;
+
+use super::batch::Batch;
+use super::key_index::prefix;
+use crate::op::*;
+use crate::record::{EventSeq, NewEvent};
+use crate::write_store::WriteStore;
+
+type Result<T> = rusqlite::Result<T>;
+
+impl WriteStore for Batch<'_, '_> {
+    type Error = rusqlite::Error;
+
+    fn accept(&mut self, events: &Vec<NewEvent>) -> Result<Vec<Acceptance>> {
+        events.iter().map(|event| self.accept_event(event)).collect()
+    }
+
+    fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {
+        self.begin_attempt(&request.begin, &request.caps)
+    }
+
+    fn settle(&mut self, settle: &Box<Settle>) -> Result<ChargeResult> {
+        self.settle_run(settle)
+    }
+
+    fn record_step(&mut self, result: &Box<StepResult>) -> Result<Option<Value>> {
+        self.record_step_result(result)
+    }
+
+    fn set_mark(&mut self, mark: &Box<Mark>) -> Result<Option<Marked>> {
+        self.set_mark_of(mark)
+    }
+
+    fn skip(&mut self, skip: &Box<Skip>) -> Result<bool> {
+        self.skip_effect(skip)
+    }
+
+    fn set_consent(&mut self, consent: &SetConsent) -> Result<()> {
+        self.upsert_consent(consent)
+    }
+
+    fn suppress(&mut self, suppress: &Suppress) -> Result<u64> {
+        self.insert_suppressions(suppress)
+    }
+
+    fn unsuppress(&mut self, unsuppress: &Unsuppress) -> Result<u64> {
+        self.delete_suppressions(unsuppress)
+    }
+
+    fn request_approval(&mut self, request: &Box<RequestApproval>) -> Result<Option<ApprovalRecord>> {
+        self.insert_approval(request)
+    }
+
+    fn decide_approval(&mut self, decide: &DecideApproval) -> Result<Vec<(ApprovalId, Decided)>> {
+        decide.ids.iter().map(|id| Ok((*id, self.decide(*id, decide)?))).collect()
+    }
+
+    fn set_safe_mode(&mut self, set: &SetSafeMode) -> Result<()> {
+        self.write_safe_mode(set)
+    }
+
+    fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
+        self.replay_jobs(replay)
+    }
+
+    fn resolve(&mut self, resolve: &Resolve) -> Result<Vec<ChangedJob>> {
+        self.resolve_job(resolve)
+    }
+
+    fn drop_jobs(&mut self, drop: &DropJobs) -> Result<Vec<ChangedJob>> {
+        self.drop_dead_jobs(drop)
+    }
+
+    fn pause(&mut self, pause: &Pause) -> Result<()> {
+        self.insert_pause(pause)
+    }
+
+    fn resume(&mut self, resume: &Resume) -> Result<()> {
+        self.delete_pause(resume)
+    }
+
+    fn activate_revision(&mut self, revision: &NewRevision) -> Result<()> {
+        self.insert_revision(revision)
+    }
+
+    fn audit(&mut self, entry: &AuditEntry) -> Result<()> {
+        self.log(entry.at, &entry.actor, &entry.action, &entry.object, &entry.detail)
+    }
+
+    fn prune(&mut self, prune: &Prune) -> Result<Pruned> {
+        self.prune_slice(prune)
+    }
+
+    fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
+        let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
+        keep.query_row(params![schedule.worker, schedule.rule, schedule.at.0], |row| row.get(0).map(Time))
+    }
+
+    fn find_event(&mut self, id: &EventId) -> Result<Vec<EventSeq>> {
+        self.keys.candidates(self.connection, prefix(&id.0))
+    }
+
+    fn rotate(&mut self, rotate: &Rotate) -> Result<u64> {
+        self.rotate_keys(rotate)
+    }
+}

@@ -1,0 +1,126 @@
+//! The write verbs, and what a driver implements for them.
+
+use serde_json::Value;
+use sluice_domain::approval::ApprovalId;
+use sluice_domain::event::EventId;
+use sluice_domain::time::Time;
+use tokio::sync::oneshot;
+
+use crate::Error;
+use crate::op::*;
+use crate::record::{EventSeq, NewEvent};
+
+/// The input of a verb, its output once it is applied, and the caller that waits for it.
+#[derive(Debug)]
+pub(crate) struct Request<I, O> {
+    pub input: I,
+    pub output: Option<O>,
+    reply: Option<oneshot::Sender<Result<O, Error>>>,
+}
+
+impl<I, O> Request<I, O> {
+    pub fn new(input: I) -> (Request<I, O>, oneshot::Receiver<Result<O, Error>>) {
+        let (reply, answer) = oneshot::channel();
+        (Request { input, output: None, reply: Some(reply) }, answer)
+    }
+
+    /// A request whose caller does not wait.
+    pub fn without_reply(input: I) -> Request<I, O> {
+        Request { input, output: None, reply: None }
+    }
+
+    fn reply(&mut self, result: Result<O, Error>) {
+        if let Some(reply) = self.reply.take() {
+            // The caller may have gone; the write stays.
+            let _ = reply.send(result);
+        }
+    }
+}
+
+/// Generates [`Op`] and [`WriteStore`] from the table of verbs.
+macro_rules! write_verbs {
+    ($($(#[$doc:meta])* $variant:ident: $verb:ident($input:ty) -> $output:ty;)*) => {
+        /// A verb with its request. A batch of these is one transaction.
+        #[derive(Debug)]
+        pub(crate) enum Op {
+            $($variant(Request<$input, $output>),)*
+            /// Ends the writer after everything before it is written.
+            Close(Request<(), ()>),
+        }
+
+        /// The write verbs inside a transaction. Called by one thread at a time.
+        pub(crate) trait WriteStore {
+            type Error;
+            $($(#[$doc])* fn $verb(&mut self, input: &$input) -> Result<$output, Self::Error>;)*
+        }
+
+        impl Op {
+            /// Applies the verb and keeps its output. May be called again after a rollback.
+            pub fn apply<S: WriteStore>(&mut self, store: &mut S) -> Result<(), S::Error> {
+                match self {
+                    $(Op::$variant(request) => request.output = Some(store.$verb(&request.input)?),)*
+                    Op::Close(request) => request.output = Some(()),
+                }
+                Ok(())
+            }
+
+            /// Sends the output to the caller. The input is dropped with the operation.
+            pub fn answer(&mut self) {
+                match self {
+                    $(Op::$variant(request) => {
+                        let output = request.output.take().ok_or(Error::Failed);
+                        request.reply(output);
+                    })*
+                    Op::Close(request) => request.reply(Ok(())),
+                }
+            }
+
+            /// Sends an error to the caller.
+            pub fn fail(mut self, error: Error) {
+                match &mut self {
+                    $(Op::$variant(request) => request.reply(Err(error)),)*
+                    Op::Close(request) => request.reply(Err(error)),
+                }
+            }
+        }
+    };
+}
+
+write_verbs! {
+    /// Accepts the events of one request, in their order.
+    Accept: accept(Vec<NewEvent>) -> Vec<Acceptance>;
+    /// Records the intent of an attempt.
+    Begin: begin(CappedBegin) -> CappedBeginResult;
+    /// Records the end of a run.
+    Settle: settle(Box<Settle>) -> ChargeResult;
+    /// Records the result of an internal step; the first one counts. `None` if the run is stale.
+    RecordStep: record_step(Box<StepResult>) -> Option<Value>;
+    /// Sets a mark unless another job has. `None` if the run is stale.
+    SetMark: set_mark(Box<Mark>) -> Option<Marked>;
+    /// Records that an effect is skipped. `false` if the run is stale.
+    Skip: skip(Box<Skip>) -> bool;
+    SetConsent: set_consent(SetConsent) -> ();
+    /// Returns the number of contacts that were not suppressed before.
+    Suppress: suppress(Suppress) -> u64;
+    /// Returns the number of contacts that were suppressed.
+    Unsuppress: unsuppress(Unsuppress) -> u64;
+    /// `None` if the run is stale.
+    RequestApproval: request_approval(Box<RequestApproval>) -> Option<ApprovalRecord>;
+    DecideApproval: decide_approval(DecideApproval) -> Vec<(ApprovalId, Decided)>;
+    SetSafeMode: set_safe_mode(SetSafeMode) -> ();
+    Replay: replay(Replay) -> Vec<ChangedJob>;
+    Resolve: resolve(Resolve) -> Vec<ChangedJob>;
+    DropJobs: drop_jobs(DropJobs) -> Vec<ChangedJob>;
+    Pause: pause(Pause) -> ();
+    Resume: resume(Resume) -> ();
+    /// Stores a revision and makes it the active one.
+    ActivateRevision: activate_revision(NewRevision) -> ();
+    Audit: audit(AuditEntry) -> ();
+    Prune: prune(Prune) -> Pruned;
+    /// Returns since when the worker has had this schedule.
+    Schedule: schedule(Schedule) -> Time;
+    /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.
+    FindEvent: find_event(EventId) -> Vec<EventSeq>;
+    /// Returns the version of a new tenant key, or the number of contacts that were looked at.
+    Rotate: rotate(Rotate) -> u64;
+}
