@@ -15,6 +15,7 @@ pub mod config;
 pub mod intake;
 pub mod maintain;
 mod observe;
+mod pauses;
 pub mod operate;
 pub mod revisions;
 pub mod root_key;

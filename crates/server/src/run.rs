@@ -197,12 +197,15 @@ impl Node {
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
-            scheduler: scheduler.clone(),
+            on_requeued: work::OnRequeued(Arc::new({
+                let scheduler = scheduler.clone();
+                move |jobs| scheduler.requeued(jobs)
+            })),
             safe_modes: safe_modes.clone(),
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
         let paused = ledger.pauses().await?;
-        let targets = schedule::pauses::targets(&revisions.current().config, &paused);
+        let targets = crate::pauses::targets(&revisions.current().config, &paused);
         let more_workers = ledger.live_workers().await?;
 
         let door_context =

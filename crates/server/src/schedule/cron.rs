@@ -16,7 +16,7 @@ use sluice_domain::worker::Worker;
 use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent};
 use tokio::sync::watch;
 
-use super::pauses;
+use crate::pauses;
 use crate::clock::Clock;
 use crate::revisions::{LoadedRevision, Revisions};
 

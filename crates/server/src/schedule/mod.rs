@@ -9,7 +9,6 @@
 pub mod cron;
 mod deferred_workers;
 mod job_cache;
-pub mod pauses;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

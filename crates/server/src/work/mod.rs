@@ -11,9 +11,10 @@ mod call;
 mod dead_letters;
 mod perform;
 
+use std::fmt;
 use std::sync::Arc;
 
-use sluice_domain::job::JobState;
+use sluice_domain::job::{JobId, JobState};
 use sluice_domain::run::{Command, DenialKind, JobRun, LoadedJob, Notice, RunContext, RunResult};
 use sluice_domain::time::Time;
 use sluice_ledger::{JobRecord, Ledger};
@@ -23,7 +24,6 @@ use crate::observe::Metrics;
 use crate::observe::metrics::DeadLabels;
 use crate::revisions::Revisions;
 use crate::safe_mode::SafeModes;
-use crate::schedule;
 
 /// What runs share.
 #[derive(Clone, Debug)]
@@ -35,7 +35,17 @@ pub struct WorkContext {
     /// Until this time of the steady clock every attempt is recorded before its call: set after an unclean shutdown.
     pub careful_until: Time,
     pub safe_modes: SafeModes,
-    pub scheduler: schedule::SchedulerHandle,
+    pub on_requeued: OnRequeued,
+}
+
+/// Called with the jobs, and their workers, that a run has requeued.
+#[derive(Clone)]
+pub struct OnRequeued(pub Arc<dyn Fn(Vec<(JobId, Arc<str>)>) + Send + Sync>);
+
+impl fmt::Debug for OnRequeued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnRequeued")
+    }
 }
 
 impl WorkContext {
@@ -120,7 +130,7 @@ fn report(context: &WorkContext, run: &JobRun, result: &RunResult) {
 /// is sent again whose outcome is unknown. `None` if the ledger has no such job.
 pub async fn reload(
     context: &WorkContext,
-    job: sluice_domain::job::JobId,
+    job: JobId,
 ) -> Result<Option<JobRecord>, sluice_ledger::Error> {
     loop {
         let Some(loaded) = context.ledger.load_jobs(vec![job], usize::MAX).await?.pop() else {

@@ -9,7 +9,7 @@ use sluice_domain::run::{Command, DeadLetters, Input, JobRun, Requeue, Settle};
 use sluice_ledger::{Acceptance, NewEvent, PauseRecord, Replay};
 
 use super::{WorkContext, call, dead_letters};
-use crate::schedule::pauses;
+use crate::pauses;
 
 /// Pause before a settlement is tried again on a full disk.
 const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ async fn requeue(context: &WorkContext, job: JobId, actor: String) -> Performed 
     };
     let requeued = context.ledger.replay(replay).await?;
     let any = !requeued.is_empty();
-    context.scheduler.requeued(requeued);
+    (context.on_requeued.0)(requeued);
     Ok(Input::Requeued(Requeue::Requeued(any)))
 }
 

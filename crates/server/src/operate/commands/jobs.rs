@@ -82,7 +82,7 @@ impl Operator {
     /// Brings jobs back to life with their own keys: effects that were applied stay applied. Twice is harmless.
     pub async fn replay(&self, order: ReplayRequest) -> Result<BulkResult, OperateError> {
         need(&order.reason, "a replay needs a reason")?;
-        if let Some(pause) = schedule::pauses::of_replays(&self.ledger.pauses().await?).filter(|_| !order.dry_run) {
+        if let Some(pause) = crate::pauses::of_replays(&self.ledger.pauses().await?).filter(|_| !order.dry_run) {
             return Err(OperateError::Invalid(format!(
                 "replays are paused since {} by {}: {}; `sluice resume replays` lets them go on",
                 pause.at, pause.actor, pause.reason

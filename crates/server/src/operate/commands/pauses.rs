@@ -40,7 +40,7 @@ impl Operator {
 
     pub(super) fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
         let live = self.revisions.current();
-        let paused = schedule::pauses::workers(&live.config, pauses);
+        let paused = crate::pauses::workers(&live.config, pauses);
         for name in live.config.workers.keys() {
             self.tell(PauseTarget::Worker(Arc::from(name.as_str())), paused.contains(name));
         }
@@ -52,7 +52,7 @@ impl Operator {
 
     /// The target as it is kept: a playbook is a worker.
     fn target(&self, target: &str) -> Result<String, OperateError> {
-        if target == schedule::pauses::REPLAYS {
+        if target == crate::pauses::REPLAYS {
             return Ok(target.to_owned());
         }
         let live = self.revisions.current();
