@@ -13,11 +13,11 @@ use sluice_domain::event::{Audit, Event};
 use sluice_domain::key::{self, KeyDigest, TENANT};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent};
+use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent, Schedule as FirstSeen};
 use tokio::sync::watch;
 
-use crate::pauses;
 use crate::clock::Clock;
+use crate::pauses;
 use crate::revisions::{LoadedRevision, Revisions};
 
 /// The source of events that the clock brings.
@@ -98,7 +98,10 @@ impl CronRunner {
         {
             return Ok((*since, *fired));
         }
-        let since = self.ledger.schedule(worker.name.clone(), schedule.text().to_owned(), now).await?;
+        let since = self
+            .ledger
+            .schedule(FirstSeen { worker: worker.name.clone(), rule: schedule.text().to_owned(), at: now })
+            .await?;
         self.known.insert(worker.name.clone(), (schedule.clone(), since, None));
         Ok((since, None))
     }
