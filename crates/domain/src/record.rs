@@ -112,6 +112,11 @@ pub struct EventBody {
 }
 
 impl EventBody {
+    /// Whether the body was removed at the end of its retention: what is loaded instead is empty.
+    pub fn is_removed(&self) -> bool {
+        self.normalized.is_empty()
+    }
+
     /// Approximate size in memory and on disk.
     pub fn bytes(&self) -> usize {
         self.headers.len() + self.raw.len() + self.normalized.len()

@@ -161,13 +161,13 @@ impl Node {
         let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::SchedulerHandle::new();
         let (fail, failed) = watch::channel(false);
-        let (ask, announce) = (scheduler.clone(), scheduler.clone());
+        let announce = scheduler.clone();
         let ledger = Ledger::open(
             &settings.data,
             LedgerOptions {
                 clock: clock.for_ledger(),
-                wants_new_jobs: Box::new(move |worker| ask.wants_fresh(worker)),
-                on_new_jobs: Box::new(move |jobs| announce.fresh(jobs)),
+                wants_new_jobs: Box::new(|_| true),
+                on_new_jobs: Box::new(move |jobs| announce.announce(jobs)),
                 on_fatal: Box::new(move |_| {
                     let _ = fail.send(true);
                 }),
@@ -187,7 +187,7 @@ impl Node {
         let by = begun.filter(|begun| *begun.revision == *live.revision);
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
         let hash = live.revision.clone();
-        ledger.keep_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
+        ledger.activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets);
 
@@ -206,7 +206,6 @@ impl Node {
         };
         let paused = ledger.pauses().await?;
         let targets = crate::pauses::targets(&revisions.current().config, &paused);
-        let more_workers = ledger.live_workers().await?;
 
         let door_context =
             intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
@@ -239,7 +238,7 @@ impl Node {
             intake,
             admin,
             operator,
-            schedule: tokio::spawn(schedule_loop.run(more_workers)),
+            schedule: tokio::spawn(schedule_loop.run()),
             door: tokio::spawn(door.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),

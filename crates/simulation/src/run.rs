@@ -12,7 +12,7 @@ use sluice_domain::run::{
     CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig,
     RunContext, RunResult, StepCall,
 };
-use sluice_ledger::Replay;
+use sluice_ledger::{NewEvent, Replay};
 
 use super::coverage::Fault;
 use super::destinations::{Answer, LAG_MS_MAX, Look};
@@ -148,7 +148,11 @@ impl Simulation {
             Command::RequestApproval(request) => SimOp::RequestApproval(request),
             Command::ExpireApproval(decide) => SimOp::Decide(*decide),
             Command::Skip(skip) => SimOp::Skip(skip),
-            Command::Accept(event) => SimOp::Accept(event),
+            Command::Accept(event) => {
+                // It is about the same entity, which the simulation sets by itself.
+                let entity = sim.run.as_ref().map_or(0, |run| run.job().entity);
+                SimOp::Accept(Box::new(NewEvent { entity, ..*event }))
+            }
             Command::Requeue { job, actor } => {
                 sim.pending = Pending::Requeue;
                 let (jobs, reason, at) = (vec![job], String::new(), self.wall());

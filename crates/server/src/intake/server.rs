@@ -19,7 +19,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, Success};
-use sluice_ledger::{Acceptance, NewEvent};
+use sluice_ledger::{Acceptance, AuditEntry, NewEvent};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -381,10 +381,16 @@ impl Shared {
         if let Some(count) = self.context.refusals.note(refused)
             && problem.status == StatusCode::UNAUTHORIZED
         {
-            let (ledger, source, code) = (self.context.ledger.clone(), flow.source.clone(), problem.code);
-            let detail = format!("{code} from {}, {count} since the last line", peer.ip());
+            let ledger = self.context.ledger.clone();
+            let entry = AuditEntry {
+                at,
+                actor: "intake".to_owned(),
+                action: "refuse".to_owned(),
+                object: format!("source:{}", flow.source),
+                detail: format!("{} from {}, {count} since the last line", problem.code, peer.ip()),
+            };
             tokio::spawn(async move {
-                if let Err(error) = ledger.audit(at, "intake", "refuse", &format!("source:{source}"), &detail).await {
+                if let Err(error) = ledger.audit(entry).await {
                     tracing::warn!(%error, "a refusal could not be written to the audit trail");
                 }
             });

@@ -77,9 +77,9 @@ pub async fn round(
             rows_max: SLICE_ROWS,
             at: now,
         };
-        let (pruned, more) = ledger.prune(prune).await?;
-        rows += pruned;
-        if !more {
+        let pruned = ledger.prune(prune).await?;
+        rows += pruned.rows;
+        if !pruned.more {
             return Ok(rows);
         }
     }

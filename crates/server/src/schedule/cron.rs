@@ -13,7 +13,7 @@ use sluice_domain::event::{Audit, Event};
 use sluice_domain::key::{self, KeyDigest, TENANT};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent, Schedule as FirstSeen};
+use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -100,7 +100,11 @@ impl CronRunner {
         }
         let since = self
             .ledger
-            .schedule(FirstSeen { worker: worker.name.clone(), rule: schedule.text().to_owned(), at: now })
+            .schedule(sluice_ledger::Schedule {
+                worker: worker.name.clone(),
+                rule: schedule.text().to_owned(),
+                at: now,
+            })
             .await?;
         self.known.insert(worker.name.clone(), (schedule.clone(), since, None));
         Ok((since, None))

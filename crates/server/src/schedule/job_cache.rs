@@ -88,10 +88,6 @@ impl JobCache {
         self.jobs.get(&id).map(|cached| &cached.job)
     }
 
-    pub fn is_complete(&self, id: JobId) -> bool {
-        self.jobs.get(&id).is_some_and(|cached| cached.rest.is_some())
-    }
-
     /// A job with everything that its run reads; `None` if that has to be read first.
     pub fn loaded(&self, id: JobId) -> Option<LoadedJob> {
         let CachedJob { job, rest } = self.jobs.get(&id)?;

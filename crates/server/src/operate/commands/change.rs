@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::config::Revision;
-use sluice_ledger::{NewRevision, Page};
+use sluice_ledger::{AuditEntry, NewRevision, Page};
 use utoipa::ToSchema;
 
 use crate::change::install::{self, InstallError, Manifest};
@@ -143,7 +143,7 @@ impl Operator {
             reason: reason.to_owned(),
             at: self.clock.wall(),
         };
-        Ok(self.ledger.keep_revision(kept).await?)
+        Ok(self.ledger.activate_revision(kept).await?)
     }
 
     /// The rooms take it from here.
@@ -169,7 +169,7 @@ impl Operator {
                 Files::from_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
             }
             (None, Some(name)) => {
-                let history = self.ledger.configured(Page { after: None, limit: REVISIONS_MAX }).await?;
+                let history = self.ledger.revision_history(Page { after: None, limit: REVISIONS_MAX }).await?;
                 self.files_of(&find_revision(&history, name)?).await?
             }
             _ => return Err(OperateError::Invalid("give files, or the name of a revision; one of the two".into())),
@@ -196,7 +196,7 @@ impl Operator {
         }
         let week = std::time::Duration::from_secs(6 * 86_400);
         let since = (self.clock.wall() - week).to_jiff().strftime("%Y-%m-%d").to_string();
-        for tally in self.ledger.tallies(since).await? {
+        for tally in self.ledger.source_day_counts(since).await? {
             *subject.accepted.entry(tally.source).or_default() += tally.accepted;
         }
         subject.pinned = pinned;
@@ -237,7 +237,14 @@ impl Operator {
         }
         run::warn_of(&warnings);
         if revision == before.revision {
-            self.ledger.audit(self.clock.wall(), actor, "secrets", &revision, "a secret has changed").await?;
+            let entry = AuditEntry {
+                at: self.clock.wall(),
+                actor: actor.to_owned(),
+                action: "secrets".to_owned(),
+                object: revision.to_string(),
+                detail: "a secret has changed".to_owned(),
+            };
+            self.ledger.audit(entry).await?;
         }
         self.keep(&files, &revision, actor, "reload").await?;
         self.put_in_force(live).await?;

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 use crate::operate::commands::{need, or_unknown};
 use crate::operate::operator::{OperateError, Operator, job_id};
 use crate::operate::views::{BulkResult, JobDetail, SkippedJob};
-use crate::schedule;
 
 /// Jobs that one act may change. More are done in several.
 const ACT_MAX: usize = 100_000;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use sluice_domain::schedule::PauseTarget;
-use sluice_ledger::PauseRecord;
+use sluice_ledger::{Pause, PauseRecord, Resume};
 
 use crate::operate::commands::{need, or_unknown};
 use crate::operate::operator::{OperateError, Operator};
-use crate::schedule;
 
 impl Operator {
     /// Stops a source, a queue, a worker, a destination or all replays until it is resumed.
@@ -15,7 +14,8 @@ impl Operator {
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        self.ledger.pause(target.clone(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
+        let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
+        self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
         self.put_pauses_in_force(&target).await
     }
 
@@ -23,7 +23,8 @@ impl Operator {
     pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        self.ledger.resume(target.clone(), or_unknown(actor), self.clock.wall()).await?;
+        let (actor, at) = (or_unknown(actor), self.clock.wall());
+        self.ledger.resume(Resume { target: target.clone(), actor, at }).await?;
         self.put_pauses_in_force(&target).await
     }
 

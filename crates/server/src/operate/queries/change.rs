@@ -16,8 +16,9 @@ impl Operator {
     /// Every revision that was in force, newest first.
     pub async fn configured(&self, after: Option<i64>, limit: u32) -> Result<List<RevisionView>, OperateError> {
         let limit = limit.clamp(1, REVISIONS_MAX);
-        let current = self.ledger.configured(Page { after: None, limit: 1 }).await?.first().map(|newest| newest.n);
-        let mut records = self.ledger.configured(Page { after, limit: limit + 1 }).await?;
+        let current =
+            self.ledger.revision_history(Page { after: None, limit: 1 }).await?.first().map(|newest| newest.n);
+        let mut records = self.ledger.revision_history(Page { after, limit: limit + 1 }).await?;
         let more = records.len() > limit as usize;
         records.truncate(limit as usize);
         let next = records.last().filter(|_| more).map(|last| last.n.to_string());
@@ -26,7 +27,7 @@ impl Operator {
 
     /// One revision with its files.
     pub async fn revision(&self, name: &str) -> Result<RevisionDetail, OperateError> {
-        let history = self.ledger.configured(Page { after: None, limit: REVISIONS_MAX }).await?;
+        let history = self.ledger.revision_history(Page { after: None, limit: REVISIONS_MAX }).await?;
         let revision = find_revision(&history, name)?;
         let current = history.first().map(|newest| newest.n);
         let files = self.files_of(&revision).await?;
@@ -45,7 +46,7 @@ impl Operator {
 
     /// The files of the revision in force; none when nothing was ever in force.
     pub(in crate::operate) async fn running(&self) -> Result<Files, OperateError> {
-        match self.ledger.configured(Page { after: None, limit: 1 }).await?.first() {
+        match self.ledger.revision_history(Page { after: None, limit: 1 }).await?.first() {
             Some(newest) => self.files_of(&newest.hash).await,
             None => Ok(Files::default()),
         }

@@ -21,7 +21,7 @@ impl Operator {
             return Err(OperateError::NotFound(format!("there is no source `{name}`{hint}")));
         };
         let source = sources.swap_remove(place);
-        let repeats = self.ledger.repeats(name.to_owned()).await?;
+        let repeats = self.ledger.duplicate_stats(name.to_owned()).await?;
         let live = self.revisions.current();
         let flows: Vec<&Flow> =
             live.config.flows.values().map(AsRef::as_ref).filter(|flow| flow.source == name).collect();

@@ -8,15 +8,13 @@ mod key_ttl_advice;
 mod keys;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use sluice_domain::job::JobId;
 use sluice_domain::mask;
 use sluice_domain::schedule::SchedulerView;
 use sluice_domain::schedule::gate::PauseReason;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
-use sluice_ledger::{JobFilter, JobRecord, Page};
+use sluice_ledger::{AuditEntry, JobFilter, JobRecord, Page};
 
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
@@ -70,7 +68,14 @@ impl Operator {
         let jobs = self.ledger.jobs_of_event(event.clone()).await?;
         let body = self.ledger.events(vec![event.seq]).await?.pop().and_then(|(_, body)| body);
         if let Some(Reveal { actor, reason }) = reveal {
-            self.ledger.audit(self.clock.wall(), actor, "reveal", &event.id.to_string(), reason).await?;
+            let entry = AuditEntry {
+                at: self.clock.wall(),
+                actor: actor.to_owned(),
+                action: "reveal".to_owned(),
+                object: event.id.to_string(),
+                detail: reason.to_owned(),
+            };
+            self.ledger.audit(entry).await?;
         }
         let clash = self.clash(&event, body.as_ref(), reveal.is_some()).await?;
         let shown = body.as_ref().map(|body| show(body, reveal.is_some()));
@@ -227,7 +232,7 @@ impl Operator {
     pub async fn sources(&self) -> Result<Vec<SourceView>, OperateError> {
         let since =
             (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
-        let tallies = self.ledger.tallies(since).await?;
+        let tallies = self.ledger.source_day_counts(since).await?;
         let refused = self.door.refused();
         let paused = self.door.paused();
         let live = self.revisions.current();
@@ -319,12 +324,9 @@ impl Operator {
             self.metrics.depth.get_or_create(&labels).set(gauge(count));
         }
         self.metrics.oldest_seconds.clear();
-        for worker in self.ledger.live_workers().await? {
-            let name: Arc<str> = Arc::from(worker.as_str());
-            if let Some(oldest) = self.ledger.live_jobs(name, JobId(0), 1).await?.first() {
-                let age = self.clock.wall().since(oldest.created_at).as_secs();
-                self.metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age));
-            }
+        for (worker, created_at) in self.ledger.oldest_jobs().await?.live {
+            let (age, worker) = (self.clock.wall().since(created_at).as_secs(), worker.to_string());
+            self.metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age));
         }
         let stats = self.ledger.stats();
         self.metrics.ledger_commits.set(gauge(stats.batches.load(Relaxed)));
