@@ -161,13 +161,13 @@ impl Node {
         let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::SchedulerHandle::new();
         let (fail, failed) = watch::channel(false);
-        let (ask, announce) = (scheduler.clone(), scheduler.clone());
+        let announce = scheduler.clone();
         let ledger = Ledger::open(
             &settings.data,
             LedgerOptions {
                 clock: clock.for_ledger(),
-                wants_new_jobs: Box::new(move |worker| ask.wants_fresh(worker)),
-                on_new_jobs: Box::new(move |jobs| announce.fresh(jobs)),
+                wants_new_jobs: Box::new(|_| true),
+                on_new_jobs: Box::new(move |jobs| announce.announce(jobs)),
                 on_fatal: Box::new(move |_| {
                     let _ = fail.send(true);
                 }),

@@ -170,7 +170,10 @@ impl JobRun {
             }
         }
         if self.body.is_removed() {
-            return Err(lost("body-removed", "the stored request is past its retention and was removed; it cannot run again"));
+            return Err(lost(
+                "body-removed",
+                "the stored request is past its retention and was removed; it cannot run again",
+            ));
         }
         self.scope = scope_of(pinned, &self.event, &self.body, &self.job.queue)?;
         self.scope.set("safe_mode", Value::Bool(context.safe_mode_until.is_some()));

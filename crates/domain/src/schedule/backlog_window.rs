@@ -69,6 +69,8 @@ pub(super) struct BacklogWindow {
     /// Jobs in memory that the ledger has as retrying or waiting.
     pub timed: usize,
     pub cursor: JobId,
+    /// The highest cursor so far: jobs up to here were in memory or loads have passed over them.
+    pub seen_until: JobId,
     /// The ledger has, or may have, queued jobs beyond the cursor.
     pub has_more: bool,
     /// The ledger has, or may have, jobs that are not deferred by their due time and not in memory.
@@ -105,6 +107,7 @@ impl BacklogWindow {
             jobs: 0,
             timed: 0,
             cursor: JobId(0),
+            seen_until: JobId(0),
             has_more: true,
             more_due: false,
             next_due: Some(Time(i64::MIN)),
@@ -231,9 +234,15 @@ impl BacklogWindow {
         self.has_more = true;
     }
 
+    /// Jobs up to here are in memory, or known to stay in the ledger.
+    pub fn new_taken(&mut self, cursor: JobId) {
+        self.cursor = self.cursor.max(cursor);
+        self.seen_until = self.seen_until.max(cursor);
+    }
+
     /// The queued jobs of a load are taken up to `cursor`; `more` if there are further ones.
     pub fn queued_taken(&mut self, cursor: JobId, more: bool) {
-        self.cursor = self.cursor.max(cursor);
+        self.new_taken(cursor);
         self.has_more = more;
     }
 

@@ -64,6 +64,11 @@ impl Scheduler {
             if self.jobs.contains_key(&job.id) {
                 continue;
             }
+            if job.id <= self.window(backlog).seen_until {
+                // A load was faster than the notice: the job may have run already.
+                self.window(backlog).rewind(job.id);
+                continue;
+            }
             let may_be_blocked = lane.is_some() && self.has_deferred(backlog);
             let is_closed = self.closed_until(now, backlog).is_some();
             let free = self.free();
@@ -75,7 +80,7 @@ impl Scheduler {
                 window.pass_over_new();
                 continue;
             }
-            window.cursor = window.cursor.max(job.id);
+            window.new_taken(job.id);
             match full.or(lane.filter(|lane| window.is_lane_full(*lane))) {
                 Some(lane) => window.pass_over_full(job.id, lane, lane_limit),
                 None => self.enter(now, backlog, &job),

@@ -275,6 +275,24 @@ impl Scheduler {
         self.jobs.contains_key(&job)
     }
 
+    pub fn jobs_in_memory(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// The jobs of a backlog that are in memory.
+    pub fn in_backlog(&self, worker: &Arc<str>, destination: &Arc<str>) -> impl Iterator<Item = JobId> {
+        let ids = self.worker_ids.get(worker).zip(self.destination_ids.get(destination));
+        let backlog = ids.and_then(|(worker, destination)| self.backlog_ids.get(&(*worker, *destination)).copied());
+        let jobs = self.jobs.iter().filter(move |(_, job)| Some(job.backlog) == backlog);
+        jobs.map(|(id, _)| *id)
+    }
+
+    /// The destination whose slot a job in memory waits for or has; empty for internal steps.
+    pub fn destination_of(&self, job: JobId) -> Option<Arc<str>> {
+        let backlog = &self.backlogs[self.jobs.get(&job)?.backlog as usize];
+        Some(self.destinations[backlog.destination as usize].name.clone())
+    }
+
     /// The jobs that run now, with their lanes.
     pub fn running(&self) -> impl Iterator<Item = (JobId, Option<LaneId>)> {
         self.running.iter().map(|id| (*id, self.jobs.get(id).and_then(|job| job.lane)))
@@ -466,5 +484,7 @@ mod load_tests;
 mod model_tests;
 #[cfg(test)]
 mod starvation_tests;
+#[cfg(test)]
+mod test_world;
 #[cfg(test)]
 mod tests;

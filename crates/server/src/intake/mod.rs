@@ -87,7 +87,7 @@ impl IntakeContext {
 
     fn wake(&self, jobs: Vec<(JobId, Arc<str>)>) {
         if let Some(scheduler) = self.scheduler.get() {
-            scheduler.woken(jobs);
+            scheduler.due_now(jobs);
         }
     }
 

@@ -16,8 +16,8 @@ use sluice_domain::worker::Worker;
 use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent};
 use tokio::sync::watch;
 
-use crate::pauses;
 use crate::clock::Clock;
+use crate::pauses;
 use crate::revisions::{LoadedRevision, Revisions};
 
 /// The source of events that the clock brings.
@@ -100,7 +100,11 @@ impl CronRunner {
         }
         let since = self
             .ledger
-            .schedule(sluice_ledger::Schedule { worker: worker.name.clone(), rule: schedule.text().to_owned(), at: now })
+            .schedule(sluice_ledger::Schedule {
+                worker: worker.name.clone(),
+                rule: schedule.text().to_owned(),
+                at: now,
+            })
             .await?;
         self.known.insert(worker.name.clone(), (schedule.clone(), since, None));
         Ok((since, None))

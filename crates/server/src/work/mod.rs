@@ -50,7 +50,7 @@ impl fmt::Debug for OnRequeued {
 
 impl WorkContext {
     /// The inputs of a run at this moment.
-    fn now(&self, worker: &str) -> RunContext {
+    pub(crate) fn now(&self, worker: &str) -> RunContext {
         let (now, at) = (self.clock.now(), self.clock.wall());
         RunContext {
             now,
@@ -128,10 +128,7 @@ fn report(context: &WorkContext, run: &JobRun, result: &RunResult) {
 
 /// Loads a job whose run was lost or refused. An attempt that was under way is settled as interrupted first, so that nothing
 /// is sent again whose outcome is unknown. `None` if the ledger has no such job.
-pub async fn reload(
-    context: &WorkContext,
-    job: JobId,
-) -> Result<Option<JobRecord>, sluice_ledger::Error> {
+pub async fn reload(context: &WorkContext, job: JobId) -> Result<Option<JobRecord>, sluice_ledger::Error> {
     loop {
         let Some(loaded) = context.ledger.load_jobs(vec![job], usize::MAX).await?.pop() else {
             return Ok(None);

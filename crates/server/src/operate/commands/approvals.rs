@@ -86,7 +86,7 @@ impl Operator {
             Decided::Counts(job, worker) => Some((*job, worker.clone())),
             _ => None,
         });
-        self.scheduler.woken(woken.collect());
+        self.scheduler.due_now(woken.collect());
         Ok(decided)
     }
 

@@ -141,7 +141,7 @@ impl Operator {
             for id in jobs {
                 woken.push((id, self.job_record(id).await?.worker));
             }
-            self.scheduler.woken(woken);
+            self.scheduler.due_now(woken);
         }
     }
 }

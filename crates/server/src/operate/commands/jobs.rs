@@ -118,7 +118,7 @@ impl Operator {
             let changed = self.ledger.replay(replay).await?;
             acted.changed += changed.len() as u64;
             self.metrics.replays.inc_by(changed.len() as u64);
-            self.scheduler.revived(changed);
+            self.scheduler.requeued(changed);
         }
         Ok(acted)
     }
@@ -179,7 +179,7 @@ impl Operator {
         let order =
             Resolve { job, resolution, actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
         let changed = self.ledger.resolve(order).await?;
-        self.scheduler.revived(changed);
+        self.scheduler.requeued(changed);
         self.job(id).await
     }
 }

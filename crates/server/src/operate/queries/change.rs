@@ -16,7 +16,8 @@ impl Operator {
     /// Every revision that was in force, newest first.
     pub async fn configured(&self, after: Option<i64>, limit: u32) -> Result<List<RevisionView>, OperateError> {
         let limit = limit.clamp(1, REVISIONS_MAX);
-        let current = self.ledger.revision_history(Page { after: None, limit: 1 }).await?.first().map(|newest| newest.n);
+        let current =
+            self.ledger.revision_history(Page { after: None, limit: 1 }).await?.first().map(|newest| newest.n);
         let mut records = self.ledger.revision_history(Page { after, limit: limit + 1 }).await?;
         let more = records.len() > limit as usize;
         records.truncate(limit as usize);
