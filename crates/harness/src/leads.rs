@@ -174,7 +174,7 @@ impl Leads {
             intake: ANY_PORT,
             admin: ANY_PORT,
             admin_token: None,
-            door: intake::IntakeSettings::default(),
+            intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
         }
     }
