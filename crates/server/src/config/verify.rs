@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sluice_domain::flow::RateLimit;
 use sluice_domain::verify::{
     Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
-    SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, Verifier,
+    SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenLocation, Verifier,
     VerifierSettings,
 };
 
@@ -259,11 +259,11 @@ fn secret_name(node: &YamlNode) -> String {
     inside.unwrap_or("secret").to_owned()
 }
 
-fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
+fn read_token(fields: &Fields<'_, '_>) -> Option<TokenLocation> {
     refuse_own_settings(fields, Scheme::Token);
     match (fields.node("header"), fields.text("query")) {
-        (Some(_), None) => fields.text("header").map(|name| TokenPlace::Header(name.to_owned())),
-        (None, Some(name)) => Some(TokenPlace::Query(name.to_owned())),
+        (Some(_), None) => fields.text("header").map(|name| TokenLocation::Header(name.to_owned())),
+        (None, Some(name)) => Some(TokenLocation::Query(name.to_owned())),
         _ => {
             fields
                 .report

@@ -108,7 +108,7 @@ fn proof(flow: &Flow, schemes: &mut Map<String, Value>) -> (Value, Vec<Value>) {
     let scheme = verifier.scheme();
     let mut required = Map::new();
     let mut parameters = Vec::new();
-    for place in verifier.proof() {
+    for place in verifier.credential_locations() {
         let described = match place {
             CredentialLocation::Bearer => json!({ "type": "http", "scheme": "bearer" }),
             CredentialLocation::Basic => json!({ "type": "http", "scheme": "basic" }),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use sluice_domain::unit::{DURATION_MAX, DURATION_UNITS, SIZE_UNITS, Unit};
-use sluice_domain::verify::HEADER_MARKS;
+use sluice_domain::verify::HEADER_NAME_SYMBOLS;
 
 use crate::config::plaintext_secrets::{SECRET_ENDS, SECRET_NAMES};
 
@@ -128,7 +128,7 @@ pub(super) fn span() -> String {
 
 /// The name of a header.
 pub(super) fn header() -> String {
-    format!("^[A-Za-z0-9{}-]+$", HEADER_MARKS.replace('-', ""))
+    format!("^[A-Za-z0-9{}-]+$", HEADER_NAME_SYMBOLS.replace('-', ""))
 }
 
 /// Any of these words, case-insensitive.

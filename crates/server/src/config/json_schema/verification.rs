@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_domain::verify::{
-    HmacSettings, HubspotVersion, Scheme, Secret, SecretValue, SettingsProblem, TokenPlace, Verifier, VerifierSettings,
+    HmacSettings, HubspotVersion, Scheme, Secret, SecretValue, SettingsProblem, TokenLocation, Verifier,
+    VerifierSettings,
 };
 
 use super::{pattern, rules};
@@ -71,7 +72,7 @@ fn needs(scheme: Scheme, version: Option<&str>) -> Value {
             settings.secrets = vec![Secret::new("name", SecretValue::from("user:password"))];
         }
         settings.hmac = (scheme == Scheme::Hmac).then(|| HmacSettings::new("X-Signature"));
-        settings.token = (scheme == Scheme::Token).then(|| TokenPlace::Header("X-Token".into()));
+        settings.token = (scheme == Scheme::Token).then(|| TokenLocation::Header("X-Token".into()));
         settings.public_url = Some("https://in.example/".into());
         settings.hubspot_version = match version {
             Some("v1") => HubspotVersion::V1,
