@@ -19,7 +19,7 @@ pub struct SafeModes {
 }
 
 /// Wait code of a job held by safe mode.
-pub const SAFE_MODE_HOLDS: &str = "safe-mode";
+pub(crate) const SAFE_MODE_HOLDS: &str = "safe-mode";
 
 /// Actor of automatic rules.
 const RULE: &str = "sluice";

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Duration of recording attempts first after an unclean shutdown.
-pub const CAUTION: Duration = Duration::from_secs(60);
+pub(crate) const CAUTION: Duration = Duration::from_secs(60);
 
 /// Marker file in the data directory of a running process.
 #[derive(Debug)]
-pub struct RunMarker(PathBuf);
+pub(crate) struct RunMarker(PathBuf);
 
 impl RunMarker {
     /// Creates the marker. Returns whether one existed, which means an unclean shutdown.
-    pub fn set(data: &Path) -> std::io::Result<(RunMarker, bool)> {
+    pub(crate) fn set(data: &Path) -> std::io::Result<(RunMarker, bool)> {
         let path = data.join("running");
         let was_there = path.exists();
         std::fs::write(&path, std::process::id().to_string())?;
@@ -23,7 +23,7 @@ impl RunMarker {
     }
 
     /// Removes the marker at a clean shutdown.
-    pub fn remove(self) {
+    pub(crate) fn remove(self) {
         if let Err(error) = std::fs::remove_file(&self.0) {
             tracing::debug!(%error, "run marker not removed");
         }

@@ -31,7 +31,7 @@ pub enum InstallError {
 
 /// Description of the change, stored with the staged files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     pub revision: String,
     pub actor: String,
     pub reason: String,
@@ -40,14 +40,14 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    pub fn new(revision: &str, actor: &str, reason: &str) -> Manifest {
+    pub(crate) fn new(revision: &str, actor: &str, reason: &str) -> Manifest {
         let (revision, actor, reason) = (revision.to_owned(), actor.to_owned(), reason.to_owned());
         Manifest { revision, actor, reason, write: vec![], remove: vec![] }
     }
 }
 
 /// Checks that the path is inside the configuration and would be read as part of it.
-pub fn check_path(path: &str) -> Result<(), InstallError> {
+pub(crate) fn check_path(path: &str) -> Result<(), InstallError> {
     let refuse = |reason| Err(InstallError::Path { path: path.chars().take(200).collect(), reason });
     if path.is_empty() || path.len() > PATH_BYTES_MAX || path.chars().any(|c| c.is_control() || c == '\\') {
         return refuse("a path has letters, digits and /, and at most 1,000 bytes");
@@ -74,7 +74,7 @@ pub fn check_path(path: &str) -> Result<(), InstallError> {
 
 /// Replaces `old`, the current files, with `new`. The staged directory stays until [`clear`], so that a crash in
 /// between is detected.
-pub fn put(config: &Path, old: &Files, new: &Files, manifest: Manifest) -> Result<(), InstallError> {
+pub(crate) fn put(config: &Path, old: &Files, new: &Files, manifest: Manifest) -> Result<(), InstallError> {
     let directory = directory_of(config);
     for (path, _) in new.iter() {
         check_path(path)?;
@@ -98,7 +98,7 @@ pub fn put(config: &Path, old: &Files, new: &Files, manifest: Manifest) -> Resul
 }
 
 /// Finishes an interrupted installation. Returns its manifest.
-pub fn finish(config: &Path) -> Result<Option<Manifest>, InstallError> {
+pub(crate) fn finish(config: &Path) -> Result<Option<Manifest>, InstallError> {
     let directory = directory_of(config);
     remove_tree(&directory.join(DRAFT))?;
     let path = directory.join(STAGED).join(MANIFEST);
@@ -114,7 +114,7 @@ pub fn finish(config: &Path) -> Result<Option<Manifest>, InstallError> {
 }
 
 /// Removes the staged directory once the revision is active and recorded.
-pub fn clear(config: &Path) -> Result<(), InstallError> {
+pub(crate) fn clear(config: &Path) -> Result<(), InstallError> {
     remove_tree(&directory_of(config).join(STAGED))
 }
 

@@ -6,9 +6,9 @@
 //! Never: the ledger, the network; activates nothing.
 //! If the process dies here: all files are old or, once the staged ones are committed, all new at the next start.
 
-pub mod install;
+pub(crate) mod install;
 mod plan;
 mod stranded;
 
-pub use plan::{FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
-pub use stranded::reached;
+pub(crate) use plan::{FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
+pub(crate) use stranded::reached;

@@ -14,7 +14,7 @@ use crate::config::{self, Difference, Files};
 mod note;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
+pub(crate) struct Side<'a> {
     pub files: &'a Files,
     /// `None` for an older revision that no longer compiles.
     pub config: Option<&'a Config>,
@@ -22,7 +22,7 @@ pub struct Side<'a> {
 
 /// Ledger state that a change may affect.
 #[derive(Clone, Debug, Default)]
-pub struct LedgerUsage {
+pub(crate) struct LedgerUsage {
     /// Live jobs and dead letters by worker, queue and revision.
     pub pinned: Vec<PinnedRecord>,
     /// Destinations of the workers of their revisions.
@@ -88,7 +88,7 @@ impl Plan {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanHash {
+pub(crate) struct PlanHash {
     /// Prefix of the active revision.
     pub running: String,
     /// Prefix of the new revision.
@@ -103,7 +103,7 @@ const CHANGES_DIGITS: usize = 12;
 
 impl PlanHash {
     /// Reads what [`fmt::Display`] writes.
-    pub fn parse(text: &str) -> Option<PlanHash> {
+    pub(crate) fn parse(text: &str) -> Option<PlanHash> {
         let hexadecimal = |part: &str| part.chars().all(|c| c.is_ascii_hexdigit());
         let mut parts = text.trim().split('-').map(str::to_ascii_lowercase);
         let hash = PlanHash { running: parts.next()?, new: parts.next()?, changes: parts.next()? };
@@ -136,7 +136,7 @@ impl fmt::Display for PlanHash {
 }
 
 /// Compares the active configuration with a new one.
-pub fn plan(before: Side<'_>, after: (&Files, &Config), usage: &LedgerUsage) -> Plan {
+pub(crate) fn plan(before: Side<'_>, after: (&Files, &Config), usage: &LedgerUsage) -> Plan {
     let (new_files, new_config) = after;
     let running = Revision::of(before.files.iter());
     let new = Revision::of(new_files.iter());

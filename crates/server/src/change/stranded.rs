@@ -20,10 +20,15 @@ pub struct Stranded {
 }
 
 /// Destinations by (revision, worker).
-pub type Reached = BTreeMap<(String, String), BTreeSet<String>>;
+pub(super) type Reached = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// Resources missing in `after` that jobs need. Those also missing in `before` were stranded earlier and are skipped.
-pub fn stranded(before: Option<&Config>, after: &Config, pinned: &[PinnedRecord], reached: &Reached) -> Vec<Stranded> {
+pub(super) fn stranded(
+    before: Option<&Config>,
+    after: &Config,
+    pinned: &[PinnedRecord],
+    reached: &Reached,
+) -> Vec<Stranded> {
     let mut found: BTreeMap<(&'static str, &str), (u64, u64)> = BTreeMap::new();
     let mut need = |kind: &'static str, name, record: &PinnedRecord| {
         if had(before, kind, name) && !has(after, kind, name) {
@@ -77,7 +82,7 @@ fn has(config: &Config, kind: &str, name: &str) -> bool {
 }
 
 /// Destinations of the workers of a configuration.
-pub fn reached(config: &Config) -> Reached {
+pub(crate) fn reached(config: &Config) -> Reached {
     let of_worker = |worker: &sluice_domain::worker::Worker| {
         let outward = worker.steps.iter().chain(&worker.undo).filter(|step| !step.destination.is_empty());
         outward.map(|step| step.destination.to_string()).collect::<BTreeSet<String>>()

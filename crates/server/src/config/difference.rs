@@ -11,7 +11,7 @@ use super::table::{Absent, SectionSpec, ValueType};
 
 /// Change of one resource.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
+pub(crate) struct Difference {
     pub thing: ResourceName,
     /// File of the resource, in the newer configuration if both have it.
     pub file: String,
@@ -22,7 +22,7 @@ pub struct Difference {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldDifference {
+pub(crate) struct FieldDifference {
     /// For example `triggers[0].http.path` or `run.upsert.with.fields.Email`.
     pub path: String,
     /// `None` if the key is absent.
@@ -32,7 +32,7 @@ pub struct FieldDifference {
 }
 
 /// All differences, ordered by kind and name.
-pub fn differences(
+pub(crate) fn differences(
     before: &BTreeMap<ResourceName, Resource>,
     after: &BTreeMap<ResourceName, Resource>,
 ) -> Vec<Difference> {

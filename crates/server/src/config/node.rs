@@ -15,13 +15,13 @@ pub struct Span {
 }
 
 #[derive(Clone, Debug)]
-pub struct YamlNode {
+pub(super) struct YamlNode {
     pub span: Span,
     pub kind: YamlKind,
 }
 
 #[derive(Clone, Debug)]
-pub enum YamlKind {
+pub(super) enum YamlKind {
     /// Text; an unquoted scalar may be a number, a flag or null.
     Scalar(Scalar),
     List(Vec<YamlNode>),
@@ -30,7 +30,7 @@ pub enum YamlKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scalar {
+pub(super) struct Scalar {
     /// Without quotes.
     pub text: String,
     /// Quoted or block scalar, which is always text.
@@ -38,14 +38,14 @@ pub struct Scalar {
 }
 
 #[derive(Clone, Debug)]
-pub struct YamlEntry {
+pub(super) struct YamlEntry {
     pub key: String,
     pub key_span: Span,
     pub value: YamlNode,
 }
 
 impl YamlNode {
-    pub fn scalar(&self) -> Option<&Scalar> {
+    pub(super) fn scalar(&self) -> Option<&Scalar> {
         match &self.kind {
             YamlKind::Scalar(scalar) => Some(scalar),
             _ => None,
@@ -53,33 +53,33 @@ impl YamlNode {
     }
 
     /// Text of a non-null scalar.
-    pub fn text(&self) -> Option<&str> {
+    pub(super) fn text(&self) -> Option<&str> {
         self.scalar().filter(|scalar| !scalar.is_null()).map(|scalar| scalar.text.as_str())
     }
 
-    pub fn entries(&self) -> Option<&[YamlEntry]> {
+    pub(super) fn entries(&self) -> Option<&[YamlEntry]> {
         match &self.kind {
             YamlKind::Map(entries) => Some(entries),
             _ => None,
         }
     }
 
-    pub fn items(&self) -> Option<&[YamlNode]> {
+    pub(super) fn items(&self) -> Option<&[YamlNode]> {
         match &self.kind {
             YamlKind::List(items) => Some(items),
             _ => None,
         }
     }
 
-    pub fn is_null(&self) -> bool {
+    pub(super) fn is_null(&self) -> bool {
         self.scalar().is_some_and(Scalar::is_null)
     }
 
-    pub fn get(&self, key: &str) -> Option<&YamlNode> {
+    pub(super) fn get(&self, key: &str) -> Option<&YamlNode> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    pub fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         match &self.kind {
             YamlKind::Scalar(scalar) => scalar.to_value(),
             YamlKind::List(items) => Value::Array(items.iter().map(YamlNode::to_value).collect()),
@@ -90,7 +90,7 @@ impl YamlNode {
     }
 
     /// Kind of the value, for messages.
-    pub fn describe(&self) -> &'static str {
+    pub(super) fn describe(&self) -> &'static str {
         match &self.kind {
             YamlKind::List(_) => "a list",
             YamlKind::Map(_) => "a map",
@@ -105,12 +105,12 @@ impl YamlNode {
 }
 
 impl Scalar {
-    pub fn is_null(&self) -> bool {
+    pub(super) fn is_null(&self) -> bool {
         !self.quoted && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
     /// Value by the core schema of YAML 1.2: `yes`, `on` and `0777` are text.
-    pub fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         let text = self.text.as_str();
         if self.quoted {
             return Value::String(text.to_owned());

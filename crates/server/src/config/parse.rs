@@ -7,14 +7,14 @@ use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 use super::node::{Scalar, Span, YamlEntry, YamlKind, YamlNode};
 use super::template_escape;
 
-pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum nesting of lists and maps.
-pub const DEPTH_MAX: usize = 48;
+pub(super) const DEPTH_MAX: usize = 48;
 /// Maximum number of nodes after alias expansion.
-pub const NODES_MAX: usize = 100_000;
+pub(super) const NODES_MAX: usize = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseProblem {
+pub(super) struct ParseProblem {
     pub span: Span,
     pub code: &'static str,
     pub message: String,
@@ -49,7 +49,7 @@ impl Positions {
 }
 
 /// Parses every document of a text. Documents before a syntax error are returned with it.
-pub fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
+pub(super) fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
     let positions = Positions::new(text);
     let mut builder =
         Builder { text, positions, open: vec![], documents: vec![], anchors: HashMap::new(), nodes: 0, flaws: vec![] };

@@ -115,7 +115,7 @@ pub fn render_all(problems: &[ConfigProblem], files: &Files, colours: Colours) -
 }
 
 /// Number of errors and warnings.
-pub fn summary(problems: &[ConfigProblem]) -> String {
+pub(crate) fn summary(problems: &[ConfigProblem]) -> String {
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count() as u64;
     match (count(Severity::Error), count(Severity::Warning)) {
         (0, 0) => "no problems".into(),
@@ -134,7 +134,7 @@ fn on_one_line(text: &str, span: Span) -> std::ops::Range<usize> {
 }
 
 /// Closest candidate by edit distance, if it is close enough.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
     let wanted = plain(word);
     if wanted.is_empty() || wanted.len() > 80 {

@@ -9,8 +9,8 @@ use super::parse::FILE_BYTES_MAX;
 use super::policy;
 use super::problem::{ConfigProblem, Severity};
 
-pub const FILES_MAX: usize = 5_000;
-pub const TOTAL_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const FILES_MAX: usize = 5_000;
+pub(super) const TOTAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 const DEPTH_MAX: usize = 16;
 
 /// Texts of a configuration, sorted by relative path.
@@ -149,7 +149,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
 }
 
 /// Whether the path belongs to a configuration: YAML, JSON, a message or a list.
-pub fn is_taken(path: &str) -> bool {
+pub(crate) fn is_taken(path: &str) -> bool {
     is_document(path) || message::part_of(path).is_some() || policy::list_of(path).is_some()
 }
 

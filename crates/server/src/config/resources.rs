@@ -11,17 +11,17 @@ use super::parse;
 use super::read::{Files, is_document};
 
 /// Kind and name.
-pub type ResourceName = (String, String);
+pub(super) type ResourceName = (String, String);
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resource {
+pub(crate) struct Resource {
     pub file: String,
     /// Value without its name.
     pub value: Value,
 }
 
 /// All resources. Unreadable documents are skipped.
-pub fn resources(files: &Files) -> BTreeMap<ResourceName, Resource> {
+pub(crate) fn resources(files: &Files) -> BTreeMap<ResourceName, Resource> {
     let mut found = BTreeMap::new();
     for (file, text) in files.iter() {
         if !is_document(file) {

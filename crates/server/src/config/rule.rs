@@ -1,7 +1,7 @@
 //! Rules between the keys of one map, used by the reader and by the JSON schema.
 
 #[derive(Debug)]
-pub struct KeyRule {
+pub(super) struct KeyRule {
     pub keys: &'static [&'static str],
     pub holds: Holds,
     /// Problem code of a violation.
@@ -13,7 +13,7 @@ pub struct KeyRule {
 
 /// Constraint of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub(super) enum Holds {
     AtMostOne,
     AtLeastOne,
     /// The first key requires the second.

@@ -74,7 +74,7 @@ fn read_secret_file(path: &Path) -> io::Result<Option<SecretValue>> {
 }
 
 /// Letters, digits and `_`, so that a name cannot escape the `secrets/` directory.
-pub fn is_secret_name(name: &str) -> bool {
+pub(super) fn is_secret_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 128
         && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -83,18 +83,18 @@ pub fn is_secret_name(name: &str) -> bool {
 
 /// Source that records its lookups, so that a changed secret can be detected.
 #[derive(Debug)]
-pub struct Noted<'s> {
+pub(crate) struct Noted<'s> {
     source: &'s dyn SecretSource,
     seen: Mutex<BTreeMap<String, SecretValue>>,
 }
 
 impl<'s> Noted<'s> {
-    pub fn new(source: &'s dyn SecretSource) -> Noted<'s> {
+    pub(crate) fn new(source: &'s dyn SecretSource) -> Noted<'s> {
         Noted { source, seen: Mutex::default() }
     }
 
     /// Secrets returned so far.
-    pub fn seen(self) -> SecretStore {
+    pub(crate) fn seen(self) -> SecretStore {
         SecretStore(self.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -8,7 +8,7 @@ use super::rule::KeyRule;
 
 /// Keys of one kind of map.
 #[derive(Debug)]
-pub struct SectionSpec {
+pub(super) struct SectionSpec {
     /// Name in messages, with an article: `a retry policy`.
     pub title: &'static str,
     /// Description in the reference.
@@ -20,7 +20,7 @@ pub struct SectionSpec {
 }
 
 #[derive(Debug)]
-pub struct KeySpec {
+pub(super) struct KeySpec {
     pub name: &'static str,
     pub shape: ValueType,
     pub default: Absent,
@@ -30,7 +30,7 @@ pub struct KeySpec {
 
 /// Effect of an absent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub(super) enum Absent {
     Required,
     Nothing,
     Default(&'static str),
@@ -38,7 +38,7 @@ pub enum Absent {
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueType {
+pub(super) enum ValueType {
     Text,
     /// Letters, digits, `-`, `_` and `.`.
     Name,
@@ -84,7 +84,7 @@ pub enum ValueType {
 
 impl ValueType {
     /// Description, as in "must be …".
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             ValueType::Text => "text".into(),
             ValueType::Name => "a name (letters, digits, `-`, `_` and `.`)".into(),
@@ -122,7 +122,7 @@ impl ValueType {
 }
 
 impl SectionSpec {
-    pub fn key(&self, name: &str) -> Option<&'static KeySpec> {
+    pub(super) fn key(&self, name: &str) -> Option<&'static KeySpec> {
         self.keys.iter().find(|key| key.name == name)
     }
 }

@@ -64,7 +64,7 @@ pub const PROBLEMS: &[(u16, &str)] = &[
 ];
 
 /// OpenAPI 3.1 document of a configuration.
-pub fn describe(config: &Config) -> Value {
+pub(crate) fn describe(config: &Config) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     let mut security: Map<String, Value> = Map::new();
     for flow in config.flows.values() {

@@ -15,7 +15,7 @@ pub(super) struct RateLimiter {
 
 impl RateLimiter {
     /// Takes one token, or returns the time until one is available.
-    pub fn take(&self, source: &str, limit: RateLimit, now: Time) -> Result<(), Duration> {
+    pub(super) fn take(&self, source: &str, limit: RateLimit, now: Time) -> Result<(), Duration> {
         let interval = limit.rate.interval().as_secs_f64() * 1e3;
         let now = now.0 as f64;
         let Ok(mut buckets) = self.buckets.lock() else { return Ok(()) };

@@ -27,7 +27,7 @@ struct Inner {
 impl ProofCache {
     /// Whether the credential was not used for another event. A duplicate of the same event passes, because its key
     /// identifies it.
-    pub fn take(&self, flow: &str, proof: &str, event: KeyDigest, now: Time) -> bool {
+    pub(super) fn take(&self, flow: &str, proof: &str, event: KeyDigest, now: Time) -> bool {
         let Ok(mut inner) = self.inner.lock() else { return false };
         while let Some((at, oldest)) = inner.order.front().copied()
             && (now.since(at) > REMEMBERED || inner.order.len() >= PROOFS_MAX)

@@ -96,7 +96,7 @@ struct Inner {
 impl Refusals {
     /// Records a rejection. Returns the count for an audit entry if one is due: at most one entry per second and kind,
     /// so that forged requests do not flood the ledger.
-    pub fn note(&self, refused: Refused) -> Option<u64> {
+    pub(super) fn note(&self, refused: Refused) -> Option<u64> {
         let Ok(mut inner) = self.inner.lock() else { return None };
         let key = (refused.source.clone(), refused.code);
         let second = refused.at.seconds();
@@ -115,12 +115,12 @@ impl Refusals {
     }
 
     /// Newest first.
-    pub fn recent(&self) -> Vec<Refused> {
+    pub(super) fn recent(&self) -> Vec<Refused> {
         self.inner.lock().map(|inner| inner.recent.iter().cloned().collect()).unwrap_or_default()
     }
 
     /// Recent counts by source and code.
-    pub fn lately(&self, now: Time) -> Vec<(String, &'static str, Lately)> {
+    pub(super) fn lately(&self, now: Time) -> Vec<(String, &'static str, Lately)> {
         let Ok(inner) = self.inner.lock() else { return vec![] };
         let all = inner.counts.iter().map(|((source, code), counts)| (source.clone(), *code, counts.lately(now)));
         all.filter(|(_, _, lately)| *lately != Lately::default()).collect()

@@ -17,7 +17,7 @@ pub(super) struct UnknownFieldLog {
 
 impl UnknownFieldLog {
     /// Fields of a flow that are not logged yet.
-    pub fn news<'f>(&self, flow: &str, mut fields: Vec<&'f str>) -> Vec<&'f str> {
+    pub(super) fn news<'f>(&self, flow: &str, mut fields: Vec<&'f str>) -> Vec<&'f str> {
         let Ok(logged) = self.logged.read() else { return vec![] };
         if let Some(known) = logged.get(flow) {
             fields.retain(|field| !known.contains(short(field)));

@@ -7,6 +7,6 @@
 //! If the process dies here: some log lines and the counts since the start are lost; the ledger is authoritative.
 
 pub mod log;
-pub mod metrics;
+pub(crate) mod metrics;
 
-pub use metrics::Metrics;
+pub(crate) use metrics::Metrics;

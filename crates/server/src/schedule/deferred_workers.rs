@@ -12,12 +12,12 @@ pub(super) struct DeferredWorkers(Arc<RwLock<BTreeSet<Arc<str>>>>);
 
 impl DeferredWorkers {
     /// Whether the jobs of this worker are read in their turn.
-    pub fn has(&self, worker: &str) -> bool {
+    pub(super) fn has(&self, worker: &str) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(worker)
     }
 
     /// These are behind, and nobody else.
-    pub fn set<'a>(&self, workers: impl Iterator<Item = &'a Arc<str>> + Clone) {
+    pub(super) fn set<'a>(&self, workers: impl Iterator<Item = &'a Arc<str>> + Clone) {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let same = workers.clone().count() == held.len() && workers.clone().all(|worker| held.contains(worker));
         drop(held);
