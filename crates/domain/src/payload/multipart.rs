@@ -1,4 +1,4 @@
-//! Forms as browsers, Jotform and Mailgun's inbound routes send them: `multipart/form-data`. Its fields are taken, files are not.
+//! `multipart/form-data`, as sent by browsers, Jotform and Mailgun's inbound routes. Fields are accepted, files are rejected.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::{PayloadProblem, form};
 use crate::flow::DuplicateKeys;
 
-/// The longest boundary, by RFC 2046.
+/// RFC 2046, section 5.1.1.
 const BOUNDARY_MAX: usize = 70;
-/// The longest head of a part.
+/// Maximum length of a part's headers.
 const HEAD_BYTES_MAX: usize = 4_096;
 
-/// Reads a form from its parts, by the rules of [`form::parse`] for names. The content type says where a part ends.
+/// Parses a form from its parts; names follow the rules of [`form::parse`]. The content type gives the boundary.
 pub fn parse(body: &[u8], content_type: &str, duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
     let pairs = pairs(body, content_type)?;
     form::from_pairs(
@@ -21,52 +21,53 @@ pub fn parse(body: &[u8], content_type: &str, duplicate_keys: DuplicateKeys) -> 
     )
 }
 
-/// Names and values of the fields, in their order.
+/// Names and values of the fields, in order.
 pub fn pairs<'b>(body: &'b [u8], content_type: &str) -> Result<Vec<(String, &'b [u8])>, PayloadProblem> {
-    let boundary = boundary(content_type).ok_or_else(|| broken("the content type names no boundary"))?;
+    let boundary = boundary(content_type).ok_or_else(|| invalid("the content type has no boundary"))?;
     let delimiter = format!("\r\n--{boundary}");
-    // The first delimiter may stand at the very start, without the line break that belongs to it everywhere else.
+    // The first delimiter may be at the start of the body, without its leading line break.
     let mut rest = match body.strip_prefix(&delimiter.as_bytes()[2..]) {
         Some(rest) => rest,
-        None => after(body, delimiter.as_bytes()).ok_or_else(|| broken("there is no part"))?.1,
+        None => after(body, delimiter.as_bytes()).ok_or_else(|| invalid("it has no parts"))?.1,
     };
     let mut pairs = Vec::new();
     loop {
         if rest.starts_with(b"--") {
             return Ok(pairs);
         }
-        let (padding, inside) = after(rest, b"\r\n").ok_or_else(|| broken("the last part has no end"))?;
+        let (padding, inside) = after(rest, b"\r\n").ok_or_else(|| invalid("the last part is not closed"))?;
         if padding.iter().any(|byte| !matches!(byte, b' ' | b'\t')) {
-            return Err(broken("something stands behind a boundary"));
+            return Err(invalid("a boundary is followed by other text"));
         }
-        let (part, behind) = after(inside, delimiter.as_bytes()).ok_or_else(|| broken("the last part has no end"))?;
+        let (part, remaining) =
+            after(inside, delimiter.as_bytes()).ok_or_else(|| invalid("the last part is not closed"))?;
         if let Some(pair) = field(part)? {
             pairs.push(pair);
         }
         if pairs.len() > form::FIELDS_MAX {
             return Err(PayloadProblem::Form(format!("it has more than {} fields", form::FIELDS_MAX)));
         }
-        rest = behind;
+        rest = remaining;
     }
 }
 
-/// One part; nothing for a file that nobody chose.
+/// One part; `None` for an empty file field.
 fn field(part: &[u8]) -> Result<Option<(String, &[u8])>, PayloadProblem> {
-    // A part without a single header begins with the empty line.
+    // A part without headers begins with the empty line.
     let (head, value) = match part.strip_prefix(b"\r\n") {
         Some(value) => (&b""[..], value),
-        None => after(part, b"\r\n\r\n").ok_or_else(|| broken("a part has no head"))?,
+        None => after(part, b"\r\n\r\n").ok_or_else(|| invalid("a part has no headers"))?,
     };
     if head.len() > HEAD_BYTES_MAX {
-        return Err(broken("the head of a part is too long"));
+        return Err(invalid("the headers of a part are too long"));
     }
-    let head = std::str::from_utf8(head).map_err(|_| broken("the head of a part is not UTF-8"))?;
+    let head = std::str::from_utf8(head).map_err(|_| invalid("the headers of a part are not UTF-8"))?;
     let header = |name: &str| {
         let lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
         lines.into_iter().find(|(own, _)| own.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     };
-    let disposition = header("content-disposition").ok_or_else(|| broken("a part has no content-disposition"))?;
-    let name = parameter(disposition, "name").ok_or_else(|| broken("a part has no name"))?;
+    let disposition = header("content-disposition").ok_or_else(|| invalid("a part has no content-disposition"))?;
+    let name = parameter(disposition, "name").ok_or_else(|| invalid("a part has no name"))?;
     let is_file = parameter(disposition, "filename").is_some() || parameter(disposition, "filename*").is_some();
     if is_file && value.is_empty() {
         return Ok(None);
@@ -76,7 +77,7 @@ fn field(part: &[u8]) -> Result<Option<(String, &[u8])>, PayloadProblem> {
     }
     let encoding = header("content-transfer-encoding").unwrap_or("8bit").to_ascii_lowercase();
     if !matches!(encoding.as_str(), "7bit" | "8bit" | "binary") {
-        return Err(broken("a part has a transfer encoding, which forms do not use"));
+        return Err(invalid("a part has a transfer encoding, which forms must not use"));
     }
     Ok(Some((name, value)))
 }
@@ -87,12 +88,12 @@ fn boundary(content_type: &str) -> Option<String> {
     (is_text && (1..=BOUNDARY_MAX).contains(&boundary.len())).then_some(boundary)
 }
 
-/// The value of `; name=value` or `; name="value"`. Browsers write a quote in a name as `%22`.
+/// Value of `; name=value` or `; name="value"`. Browsers write a quote in a name as `%22`.
 fn parameter(header: &str, wanted: &str) -> Option<String> {
     let (_, mut rest) = header.split_once(';')?;
     loop {
         let (name, after) = rest.split_once('=')?;
-        let (value, behind) = match after.trim_start().strip_prefix('"') {
+        let (value, remaining) = match after.trim_start().strip_prefix('"') {
             Some(quoted) => unquoted(quoted)?,
             None => {
                 let end = after.find(';').unwrap_or(after.len());
@@ -102,7 +103,7 @@ fn parameter(header: &str, wanted: &str) -> Option<String> {
         if name.trim().eq_ignore_ascii_case(wanted) {
             return Some(value.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n"));
         }
-        rest = behind.split_once(';')?.1;
+        rest = remaining.split_once(';')?.1;
     }
 }
 
@@ -119,13 +120,13 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// What is before and behind the first occurrence.
+/// Splits at the first occurrence.
 fn after<'b>(bytes: &'b [u8], wanted: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
     let at = bytes.windows(wanted.len()).position(|window| window == wanted)?;
     Some((&bytes[..at], &bytes[at + wanted.len()..]))
 }
 
-fn broken(problem: &str) -> PayloadProblem {
+fn invalid(problem: &str) -> PayloadProblem {
     PayloadProblem::Form(problem.to_owned())
 }
 
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_those_of_any_form() {
+    fn fields_parse_like_those_of_a_form() {
         let body = format!(
             "{}{}{}{}--x y--\n",
             part("name=\"formID\"", "7"),
@@ -160,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn files_are_refused_by_name() {
+    fn files_are_rejected_with_their_field_name() {
         let problem = read(&format!("{}--x y--", part("name=\"cv\"; filename=\"cv.pdf\"", "%PDF"))).unwrap_err();
         assert_eq!((problem.code(), problem.to_string().contains("`cv`")), ("multipart-file", true), "{problem}");
     }
 
     #[test]
-    fn what_has_no_clear_end_or_name_is_refused() {
+    fn parts_without_an_end_or_a_name_are_rejected() {
         let whole = part("name=a", "1");
         for body in [
             "no part at all",
@@ -189,7 +190,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in "[-x y\\r\\nname=;:\"\\\\%aC]{0,80}", content_type in "multipart/form-data; boundary=[ -~]{0,10}") {
+        fn parse_never_panics(body in "[-x y\\r\\nname=;:\"\\\\%aC]{0,80}", content_type in "multipart/form-data; boundary=[ -~]{0,10}") {
             let _ = parse(body.as_bytes(), &content_type, DuplicateKeys::Refuse);
         }
     }

@@ -49,7 +49,7 @@ impl Bench {
         NodeUnderTest::start(&self.settings.host, &leads, &self.log()).await
     }
 
-    pub async fn accept(&self) -> Result<Accept, Error> {
+    pub(super) async fn accept(&self) -> Result<Accept, Error> {
         self.status.show("bare HTTP and accept, in turns …");
         let node = self.intake_only("accept").await?;
         let before = node.commits().await?;
@@ -66,7 +66,7 @@ impl Bench {
         })
     }
 
-    pub async fn end_to_end(&self) -> Result<EndToEnd, Error> {
+    pub(super) async fn end_to_end(&self) -> Result<EndToEnd, Error> {
         self.status.show("bare HTTP and end to end, in turns …");
         let sink = Counter::start().map_err(Error::io("the sink"))?;
         let leads = Leads::write(&self.path("end-to-end"), LeadsTo::Sink(&sink.url()))?;
@@ -105,7 +105,7 @@ impl Bench {
         }
     }
 
-    pub async fn keys(&self) -> Result<Keys, Error> {
+    pub(super) async fn keys(&self) -> Result<Keys, Error> {
         let count = self.settings.keys;
         self.status.show(&format!("keys: writing {count} …"));
         let leads = Leads::write(&self.path("keys-many"), LeadsTo::Sink(UNUSED_URL))?;

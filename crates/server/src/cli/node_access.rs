@@ -155,7 +155,7 @@ impl NodeArgs {
             intake: nowhere,
             admin: nowhere,
             admin_token: None,
-            door: intake::IntakeSettings::default(),
+            intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
         };
         // Without a configuration that works, events and jobs can still be seen and acted on.

@@ -75,7 +75,7 @@ impl Up {
             intake: self.intake,
             admin: self.admin,
             admin_token: admin_token(self.admin_token_file.as_deref())?,
-            door: intake::IntakeSettings::default(),
+            intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings {
                 bodies: self.keep_bodies,
                 events: self.keep_events,

@@ -66,7 +66,7 @@ pub struct NodeHandles {
     /// What runs next.
     pub scheduler: schedule::SchedulerHandle,
     /// Who comes in.
-    pub door: intake::IntakeContext,
+    pub intake: intake::IntakeContext,
     /// Who is in safe mode.
     pub safe_modes: SafeModes,
 }
@@ -79,7 +79,7 @@ pub struct Operator {
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
     pub(super) scheduler: schedule::SchedulerHandle,
-    pub(super) door: intake::IntakeContext,
+    pub(super) intake: intake::IntakeContext,
     pub(super) safe_modes: SafeModes,
     pub(super) settings: Arc<NodeSettings>,
     /// Held from the write to the word to the scheduler: were two pauses to overtake each other, the two would disagree.
@@ -98,14 +98,14 @@ impl Operator {
         rooms: NodeHandles,
         settings: NodeSettings,
     ) -> Operator {
-        let NodeHandles { scheduler, door, safe_modes } = rooms;
+        let NodeHandles { scheduler, intake, safe_modes } = rooms;
         Operator {
             ledger,
             revisions,
             metrics,
             clock,
             scheduler,
-            door,
+            intake,
             safe_modes,
             settings: Arc::new(settings),
             pausing: Arc::default(),
@@ -113,7 +113,7 @@ impl Operator {
         }
     }
 
-    /// For a data directory that no node has open: everything that needs no scheduler and no door. Jobs that come back to
+    /// For a data directory that no node has open: everything that needs no scheduler and no intake. Jobs that come back to
     /// life run when a node starts.
     pub async fn offline(
         ledger: Ledger,
@@ -123,9 +123,9 @@ impl Operator {
     ) -> Result<Operator, OperateError> {
         let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
         let (scheduler, _) = schedule::SchedulerHandle::new();
-        let door = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;
-        let rooms = NodeHandles { scheduler, door, safe_modes };
+        let rooms = NodeHandles { scheduler, intake, safe_modes };
         let operator = Operator::new(ledger, revisions, metrics, clock, rooms, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)
@@ -147,7 +147,7 @@ impl Operator {
 
     pub(super) async fn put_paused_sources_in_force(&self) -> Result<(), OperateError> {
         let pauses = self.ledger.pauses().await?;
-        self.door.set_paused(
+        self.intake.set_paused(
             pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect(),
         );
         Ok(())

@@ -1,4 +1,4 @@
-//! What a step may do, and what stands under its `with:`.
+//! Schemas of actions and their parameters.
 
 use serde_json::{Map, Value, json};
 use sluice_domain::action::{Action, Parameter, ParameterType as ParameterShape};
@@ -10,7 +10,7 @@ use crate::config::parameters::{BODIES, DECIDED_BEFORE, INNER_KEYS, MEANS, is_ve
 use crate::config::script::{OURS, SCRIPT_BYTES_MAX};
 use crate::config::table::ValueType;
 
-/// What an action takes under `with:`.
+/// Schema of `with:` of an action.
 pub(super) fn with(action: Action) -> Value {
     match action {
         Action::Queue => return json!({ "$ref": reference("the queue of a worker's step") }),
@@ -47,7 +47,7 @@ pub(super) fn with(action: Action) -> Value {
     object
 }
 
-/// How its parameters go together.
+/// Constraints between parameters.
 fn rules_of(action: Action) -> Vec<Value> {
     let mut rules = vec![];
     if !one_needed(action).is_empty() {
@@ -65,7 +65,7 @@ fn rules_of(action: Action) -> Vec<Value> {
     rules
 }
 
-/// What a parameter of an action may be. Text that is filled in may become anything.
+/// Schema of a parameter. A template may have any type.
 fn of_parameter(action: Action, parameter: &Parameter) -> Value {
     let or_filled_in = |other: Value| json!({ "anyOf": [other, { "type": "string", "pattern": pattern::FILLED_IN, "not": not_ended() }] });
     let map = json!({ "allOf": [{ "type": "object" }, any_template()] });
@@ -107,19 +107,17 @@ fn verify(keys: Option<&[&str; 2]>) -> Value {
     map
 }
 
-/// A program as it stands.
 pub(super) fn program() -> Value {
     json!({ "type": ["string", "number", "boolean"], "pattern": r"\S", "maxLength": SCRIPT_BYTES_MAX })
 }
 
-/// More of a script's environment.
 pub(super) fn environment() -> Value {
     let names = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": { "enum": OURS } });
     let map = json!({ "allOf": [{ "type": "object", "propertyNames": names }, any_template()] });
     json!({ "anyOf": [map, { "type": "string", "pattern": pattern::FILLED_IN, "not": not_ended() }] })
 }
 
-/// What a step and an undo have in common: `with:` goes by the action, and a script has keys of its own.
+/// Rules shared by steps and undos: `with:` depends on the action, and scripts have additional keys.
 pub(super) fn of_step() -> Vec<Value> {
     let mut rules: Vec<Value> = Action::ALL.into_iter().map(with_of).collect();
     rules.extend(scripts());
@@ -129,7 +127,7 @@ pub(super) fn of_step() -> Vec<Value> {
     rules
 }
 
-/// A policy stops effects, and a question to Slack is one question.
+/// Rules for `policy:` and for approvals in Slack.
 pub(super) fn guarded() -> Vec<Value> {
     let inner = actions(Action::is_internal);
     let inside = json!({ "anyOf": [runs(&inner), any_of(&["queue", "queue_pull"])] });
@@ -141,19 +139,19 @@ pub(super) fn guarded() -> Vec<Value> {
     ]
 }
 
-/// What stands under `with:` goes by the action.
+/// Schema of `with:` by action.
 fn with_of(action: Action) -> Value {
     let name = action.name();
     let mut then = json!({ "properties": { "with": { "$ref": format!("#/definitions/with-{name}") } } });
     let needed = action.spec().parameters.iter().any(|parameter| parameter.required) || !one_needed(action).is_empty();
-    // A script's program stands beside `with`, so nothing is needed in it.
+    // The program of a script may be beside `with`, so `with` is optional.
     if needed && action != Action::Script {
         then["required"] = json!(["with"]);
     }
     json!({ "if": runs(&[name]), "then": then })
 }
 
-/// Keys that make a step a script, and those that it needs.
+/// Keys of a script step.
 fn scripts() -> Vec<Value> {
     let inside =
         |key: &str| json!({ "required": ["with"], "properties": { "with": { "type": "object", "required": [key] } } });

@@ -1,4 +1,4 @@
-//! Values that may be written in several ways, where the shape in the table is not the whole truth.
+//! Schemas of values with several notations, which the section spec does not express.
 
 use serde_json::{Value, json};
 use sluice_domain::action::Action;
@@ -9,7 +9,7 @@ use super::shape::{name, not_ended, schema};
 use super::{action, pattern, reference};
 use crate::config::table::ValueType;
 
-/// The value of this key of this table.
+/// Schema of a key of a section.
 pub(super) fn of(table: &str, key: &str) -> Option<Value> {
     Some(match (table, key) {
         ("any document", "queues") => named("a queue"),
@@ -22,7 +22,7 @@ pub(super) fn of(table: &str, key: &str) -> Option<Value> {
         ("a flow", "steps") => some("a step of a flow"),
         ("a worker", "run" | "steps") => some("a step"),
         ("a retry policy", "phases") => some("a phase"),
-        // A step's own budget may be the worker's; the worker's is nobody's.
+        // A step inherits the worker's budget; a worker inherits none.
         ("a worker" | "a policy document", "retry") => {
             let budget = json!({ "dependencies": { "budget_window": ["budget_per_contact"] } });
             json!({ "allOf": [{ "$ref": reference("a retry policy") }, budget] })
@@ -72,20 +72,20 @@ fn uses(names: Vec<&str>) -> Value {
     json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": pattern::RUNTIME }] })
 }
 
-/// A key with no part that needs to know where the event's id is.
+/// Key without `event_id`.
 pub(super) fn without_id() -> Value {
     let part = json!({ "not": { "type": "string", "pattern": r"^\s*event_id\s*$" } });
     let itself = json!({ "$ref": "#/definitions/key-without-id" });
     json!({ "allOf": [part], "items": part, "properties": { "first_of": { "items": itself }, "fields": { "allOf": [part], "items": part } } })
 }
 
-/// A key with no stretch of time whose moment stands in the event.
+/// Key without a time bucket that uses the event time.
 pub(super) fn without_moment() -> Value {
     let itself = json!({ "$ref": "#/definitions/key-without-moment" });
     json!({ "dependencies": { "bucket": ["at"] }, "properties": { "first_of": { "items": itself } } })
 }
 
-/// A list of such maps that is not empty.
+/// Non-empty list of such maps.
 fn some(title: &str) -> Value {
     json!({ "type": "array", "minItems": 1, "items": { "$ref": reference(title) } })
 }
@@ -95,7 +95,7 @@ fn queue(title: &str) -> Value {
     json!({ "anyOf": [schema(&ValueType::Name), { "$ref": reference(title) }] })
 }
 
-/// A list of things with a name, or a map of names to things. A queue may be a name alone.
+/// List of named resources, or a map of names to resources. A queue may be just a name.
 fn named(title: &str) -> Value {
     let by_name = json!({ "$ref": format!("{}-by-name", reference(title)) });
     let with_name =
@@ -113,11 +113,11 @@ fn named(title: &str) -> Value {
     ] })
 }
 
-/// A word alone is no part of a request; the known ones stand for the event's own.
+/// A bare word that is not a known event field.
 const BARE_WORD: &str =
     r"^\s*(?!(tenant|source|event_type|event_id|body|headers|request)\s*$)[A-Za-z_][A-Za-z0-9_]*\s*$";
 
-/// What no part of a key may be: nothing, a word alone, a secret, a header that can have no such name.
+/// Invalid parts of a key: empty text, a secret, an invalid header name.
 const NO_PART: &str = r"^\s*$|\$\{secrets\.|^\s*headers?:(?!\s*[A-Za-z0-9_-]+\s*$)";
 
 fn part() -> Value {

@@ -1,24 +1,22 @@
-//! Regular expressions of the values that are written as text. They keep to what every editor's engine knows.
+//! Regular expressions of values written as text, limited to syntax that every editor supports.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use sluice_domain::unit::{DURATION_MAX, DURATION_UNITS, SIZE_UNITS, Unit};
-use sluice_domain::verify::HEADER_MARKS;
+use sluice_domain::verify::HEADER_NAME_SYMBOLS;
 
 use crate::config::plaintext_secrets::{SECRET_ENDS, SECRET_NAMES};
 
-/// A name of ours.
 pub(super) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$";
-/// The same without a dot: the name of a step.
+/// Step name: a name without a dot.
 pub(super) const STEP_NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$";
-/// A secret stands in it.
+/// Contains a secret.
 pub(super) const SECRET: &str = r"\$\{secrets\.[A-Za-z0-9_][A-Za-z0-9_-]*\}";
-/// It is filled in when a step runs.
+/// Contains a template or a secret.
 pub(super) const FILLED_IN: &str = r"\{\{|\$\{secrets\.";
-/// A `{{` that no `}}` follows.
+/// Unclosed `{{`.
 pub(super) const NOT_ENDED: &str = r"\{\{(?![\s\S]*\}\})";
-/// What runs a script.
 pub(super) const RUNTIME: &str = "^(node(:0*[1-9][0-9]*)?|python(:0*[1-9][0-9]*)?|bash)$";
 /// `21:00`.
 pub(super) const CLOCK: &str = r"^\s*(0*([0-9]|1[0-9]|2[0-3]):[0-5][0-9]|0*24:00)\s*$";
@@ -26,11 +24,10 @@ pub(super) const CLOCK: &str = r"^\s*(0*([0-9]|1[0-9]|2[0-3]):[0-5][0-9]|0*24:00
 pub(super) const SHARE: &str = r"^\s*0*([0-9]|[1-9][0-9])?(\.[0-9]+)?\s*%?\s*$";
 /// A version of the Salesforce API.
 pub(super) const API_VERSION: &str = r"^v?0*([2-9][0-9]|[1-9][0-9]{2,8})\.0$";
-/// `https://host/path`, or what becomes one with a secret.
+/// `https://host/path`, or text with a secret.
 pub(super) const URL: &str = r"^(https?://[^\s/?#@]+([/?#]\S*)?|[\s\S]*\$\{secrets\.[\s\S]*)$";
-/// The URL that a sender was given.
 pub(super) const PUBLIC_URL: &str = r"^https?://[^\s/?:#][^\s#]*$";
-/// A path into a payload: `a.b[0]["c d"]`. In a name stand letters and digits of any script, `_`, `-`, `$` and `@`.
+/// Path into a payload: `a.b[0]["c d"]`. Names have letters and digits of any script, `_`, `-`, `$` and `@`.
 pub(super) const PATH: &str = concat!(
     r#"^\s*([^\s!-#%-,./:-?\x5b-\x5e\x60\x7b-\x7e]+|\[("[^"]*"|'[^']*'|\s*[0-9]+\s*)\])"#,
     r#"(\.[^\s!-#%-,./:-?\x5b-\x5e\x60\x7b-\x7e]+|\[("[^"]*"|'[^']*'|\s*[0-9]+\s*)\])*\s*$"#
@@ -38,7 +35,7 @@ pub(super) const PATH: &str = concat!(
 /// A path of names.
 pub(super) const NAMES: &str = r"^(body\.)?[^\[\]\s{.]+(\[\])*(\.[^\[\]\s{.]+(\[\])*)*$";
 
-/// A whole number up to this one, without zeros in front.
+/// Integer up to `max`, without leading zeros.
 pub(super) fn up_to(max: u64) -> String {
     let digits = max.to_string();
     let rest = |length: usize| match length {
@@ -61,12 +58,12 @@ pub(super) fn up_to(max: u64) -> String {
     format!("({})", ways.join("|"))
 }
 
-/// A whole number in this range, written as text.
+/// Integer in this range, as text.
 pub(super) fn count(min: u64, max: u64) -> String {
     format!("^{}0*{}$", not_below(min, "$"), up_to(max))
 }
 
-/// A number in this range, written as text.
+/// Number in this range, as text.
 pub(super) fn number(min: u64, max: u64) -> String {
     let fraction = r"(\.[0-9]+)?$";
     format!(r"^{}(0*{}{fraction}|0*{max}(\.0+)?$)", not_below(min, fraction), up_to(max.saturating_sub(1)))
@@ -76,7 +73,7 @@ fn not_below(min: u64, end: impl Display) -> String {
     if min == 0 { String::new() } else { format!("(?!0*{}{end})", up_to(min - 1)) }
 }
 
-/// One number with its unit, up to so much.
+/// Number with its unit, up to `max`.
 fn part(units: &[Unit], max: f64) -> String {
     let ways: Vec<String> = units
         .iter()
@@ -86,7 +83,7 @@ fn part(units: &[Unit], max: f64) -> String {
             format!(r"(?=\.?[0-9])(0*{whole}(\.0*)?|(0*{})?(\.[0-9]*)?)\s*({})", up_to(whole - 1), names.join("|"))
         })
         .collect();
-    // What is smaller than the unit is written as a part of it.
+    // Values below one unit are fractions of it.
     let small = units.iter().filter(|(_, scale)| max / scale < 1.0).flat_map(|(names, _)| names.iter());
     let small: Vec<&str> = small.copied().collect();
     match small.is_empty() {
@@ -95,7 +92,7 @@ fn part(units: &[Unit], max: f64) -> String {
     }
 }
 
-/// A duration in this range. Sums of several are looked at part by part.
+/// Duration in this range. Each part of a sum is checked separately.
 pub(super) fn duration(least: Duration, most: Duration) -> String {
     let (least, most) = (least.as_millis() as f64, most.as_millis() as f64);
     let too_small: Vec<String> = DURATION_UNITS
@@ -109,12 +106,12 @@ pub(super) fn duration(least: Duration, most: Duration) -> String {
     format!(r"^{something}{}\s*({}\s*)+$", too_small.concat(), part(&DURATION_UNITS, most))
 }
 
-/// A size from one byte to this many.
+/// Size from one byte to `max`.
 pub(super) fn size(max: u64) -> String {
     format!(r"^(?=[^1-9]*[1-9])\s*{}\s*$", part(&SIZE_UNITS, max as f64))
 }
 
-/// So many in so long: `5/min`, `20/10s`.
+/// Rate: `5/min`, `20/10s`.
 pub(super) fn rate() -> String {
     let most = DURATION_MAX.as_millis() as f64;
     let units: Vec<&str> = DURATION_UNITS.iter().flat_map(|(names, _)| names.iter().copied()).collect();
@@ -123,7 +120,7 @@ pub(super) fn rate() -> String {
     format!(r"^\s*(?!0*\s*/)0*{count}\s*/\s*((?=[^1-9]*[1-9])({long}\s*)+|({})\s*)$", units.join("|"))
 }
 
-/// From the least to the most: `200-600ms`. Which is more is not looked at.
+/// Range: `200-600ms`. The order of its ends is not checked.
 pub(super) fn span() -> String {
     let long = format!(r"({}\s*)+", part(&DURATION_UNITS, DURATION_MAX.as_millis() as f64));
     format!(r"^\s*(([0-9]*\.?[0-9]+\s*|{long})-\s*)?{long}$")
@@ -131,10 +128,10 @@ pub(super) fn span() -> String {
 
 /// The name of a header.
 pub(super) fn header() -> String {
-    format!("^[A-Za-z0-9{}-]+$", HEADER_MARKS.replace('-', ""))
+    format!("^[A-Za-z0-9{}-]+$", HEADER_NAME_SYMBOLS.replace('-', ""))
 }
 
-/// Any of these words, whatever their case.
+/// Any of these words, case-insensitive.
 pub(super) fn any_case(words: &[&str]) -> String {
     let any = |c: char| match c {
         c if c.is_ascii_alphabetic() => format!("[{}{}]", c.to_ascii_uppercase(), c.to_ascii_lowercase()),
@@ -151,7 +148,7 @@ pub(super) fn secret_names() -> String {
     format!("^({}|.*({}))$", any(&SECRET_NAMES), any(&SECRET_ENDS))
 }
 
-/// A rule of five fields or six, or a word such as `@daily`.
+/// Cron rule of five or six fields, or a word such as `@daily`.
 pub(super) fn cron() -> String {
     let list = |one: &str| {
         let item = format!(r"(\*|\?|{one}(-{one})?)(/[0-9]+)?");
@@ -233,7 +230,7 @@ mod tests {
         ) {
             let any = duration(Duration::ZERO, unit::DURATION_MAX);
             prop_assert_eq!(unit::duration(&text).is_ok(), matches(&any, &text), "{:?}", text);
-            // Less than half a byte is none to the reader.
+            // The reader rounds less than half a byte to zero.
             if !text.contains('.') {
                 let bytes = unit::size(&text).is_ok_and(|bytes| (1..=32 << 20).contains(&bytes));
                 prop_assert_eq!(bytes, matches(&size(32 << 20), &text), "{:?}", text);

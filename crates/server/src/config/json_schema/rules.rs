@@ -1,4 +1,4 @@
-//! How the keys of a map go together: the rules of the tables, and what depends on values.
+//! Key rules of sections, and rules that depend on values.
 
 use serde_json::{Value, json};
 use sluice_domain::action::Action;
@@ -10,7 +10,7 @@ use crate::config::rule::{Holds, KeyRule};
 use crate::config::table::SectionSpec;
 use crate::config::worker::STARTS;
 
-/// Everything that is said of the keys of this table beside their values.
+/// Rules of a section.
 pub(super) fn of(table: &SectionSpec) -> Vec<Value> {
     let mut rules: Vec<Value> = table.rules.iter().map(of_rule).collect();
     rules.extend(of_values(table.title));
@@ -31,12 +31,11 @@ fn of_rule(rule: &KeyRule) -> Value {
     }
 }
 
-/// One of these keys.
 pub(super) fn any_of(keys: &[&str]) -> Value {
     json!({ "anyOf": keys.iter().map(|key| json!({ "required": [key] })).collect::<Vec<_>>() })
 }
 
-/// Rules that depend on what the values are.
+/// Rules that depend on values.
 fn of_values(title: &str) -> Vec<Value> {
     let is = |key: &str, word: &str| {
         let word = format!("^({})$", pattern::any_case(&[word]));
@@ -90,7 +89,7 @@ fn of_values(title: &str) -> Vec<Value> {
     }
 }
 
-/// Where an event does not map this and nothing is known of its sender, a key cannot use it.
+/// A key cannot use a field that neither the event mapping nor the sender's scheme provides.
 fn unless_mapped(key: &str, otherwise: &str, is_known: impl Fn(&Preset) -> bool) -> Value {
     let known = Scheme::ALL.iter().filter(|scheme| is_known(preset(**scheme))).map(|scheme| scheme.name());
     let sender = json!({ "required": ["verify"], "properties": {
@@ -104,13 +103,12 @@ fn unless_mapped(key: &str, otherwise: &str, is_known: impl Fn(&Preset) -> bool)
     json!({ "if": { "not": mapped }, "then": { "properties": { "triggers": { "items": trigger, "properties": trigger["properties"] } } } })
 }
 
-/// Whether the step runs this action.
+/// Matches steps with one of these actions.
 pub(super) fn runs(names: &[&str]) -> Value {
     let by = |key: &str| json!({ "required": [key], "properties": { key: { "enum": names } } });
     json!({ "anyOf": [by("run"), by("uses")] })
 }
 
-/// The names of all actions of this kind.
 pub(super) fn actions(inner: impl Fn(Action) -> bool) -> Vec<&'static str> {
     Action::ALL.into_iter().filter(|action| inner(*action)).map(Action::name).collect()
 }

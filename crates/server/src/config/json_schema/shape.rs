@@ -1,4 +1,4 @@
-//! Shapes as an editor understands them.
+//! JSON Schemas of value types.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{pattern, reference};
 use crate::config::body::CONTENT_WINDOW;
 use crate::config::table::{LASTING, SOME_TIME, ValueType};
 
-/// What a value of this shape may be.
+/// Schema of a value type.
 pub(super) fn schema(shape: &ValueType) -> Value {
     match shape {
         ValueType::Text => text(),
@@ -57,7 +57,7 @@ pub(super) fn schema(shape: &ValueType) -> Value {
     }
 }
 
-/// What these words mean, as far as an editor can be told.
+/// Schema of a type described in words.
 pub(super) fn described(words: &str) -> Option<Value> {
     let list_or_one = |one: Value| json!({ "anyOf": [one, { "type": "array", "items": one }] });
     let or_duration = |words: Value, long: &ValueType| json!({ "anyOf": [{ "enum": words }, schema(long)] });
@@ -131,7 +131,7 @@ pub(super) fn described(words: &str) -> Option<Value> {
     })
 }
 
-/// What is defined once, since many keys use it.
+/// Reference to a shared definition.
 fn shared(name: &str) -> Value {
     json!({ "$ref": format!("#/definitions/{name}") })
 }
@@ -143,12 +143,12 @@ fn duration(least: Duration, most: Duration, shape: &ValueType) -> Value {
     })
 }
 
-/// What an editor says when the text does not match; no regular expression helps anybody.
+/// Message of an editor if the text does not match, instead of the regular expression.
 fn said(shape: &ValueType) -> String {
     format!("This must be {}.", shape.describe())
 }
 
-/// A name that fits the pattern; a number or a flag reads as one, too.
+/// Name that matches the pattern; unquoted numbers and flags are allowed.
 pub(super) fn name(pattern: &str) -> Value {
     json!({ "type": ["string", "number", "boolean"], "pattern": pattern, "patternErrorMessage": said(&ValueType::Name), "minimum": 0 })
 }
@@ -161,12 +161,12 @@ fn header() -> Value {
     json!({ "type": ["string", "number", "boolean"], "pattern": pattern::header() })
 }
 
-/// Text, or what reads as a number or a flag without its quotes.
+/// Text; unquoted numbers and flags are allowed.
 pub(super) fn text() -> Value {
     json!({ "type": ["string", "number", "boolean"] })
 }
 
-/// Text that is read before any event.
+/// Text read at startup.
 fn plain() -> Value {
     json!({ "type": ["string", "number", "boolean"], "not": { "type": "string", "pattern": r"\{\{" } })
 }
@@ -176,24 +176,24 @@ pub(super) fn template() -> Value {
     json!({ "type": ["string", "number", "boolean"], "not": not_ended() })
 }
 
-/// One expression, in `{{ }}` or not.
+/// Expression with or without `{{ }}`.
 pub(super) fn expression() -> Value {
     let text_around = r"^\s*[^\s{][\s\S]*\{\{|^(?=[\s\S]*\{\{)(?!\s*\{\{[\s\S]*\}\}\s*$)";
     let wrong = json!({ "type": "string", "pattern": format!(r"{}|\$\{{|^\s*$|{text_around}", pattern::NOT_ENDED) });
     json!({ "type": ["string", "number", "boolean"], "not": wrong })
 }
 
-/// A value of any kind in which `{{ … }}` stands for values. A key that names a secret holds no literal.
+/// Value of any type with `{{ … }}`. A key that names a secret has no literal value.
 pub(super) fn any_template() -> Value {
     json!({ "$ref": "#/definitions/value" })
 }
 
-/// Names to such values, in an event: what is stored holds no secret.
+/// Map of names to values in an event, without secrets.
 fn mapped() -> Value {
     json!({ "allOf": [{ "type": "object" }, { "$ref": "#/definitions/mapped-value" }] })
 }
 
-/// The definitions that are no tables.
+/// Definitions that are not sections.
 pub(super) fn values() -> [(&'static str, Value); 6] {
     let any = |name: &str, refused: String| {
         let itself = json!({ "$ref": format!("#/definitions/{name}") });
@@ -226,7 +226,7 @@ pub(super) fn literal() -> Value {
     ] })
 }
 
-/// A `{{` that no `}}` follows.
+/// Unclosed `{{`.
 pub(super) fn not_ended() -> Value {
     json!({ "type": "string", "pattern": pattern::NOT_ENDED })
 }
@@ -235,7 +235,7 @@ fn path() -> Value {
     json!({ "type": ["string", "number", "boolean"], "pattern": pattern::PATH })
 }
 
-/// Any case is accepted; completion offers the usual one.
+/// Case-insensitive; completion offers the canonical case.
 fn one_of(words: &[&str]) -> Value {
     let numbers = words.iter().filter_map(|word| word.parse::<u64>().ok()).map(Value::from);
     let all: Vec<Value> = words.iter().map(|word| Value::from(*word)).chain(numbers).collect();

@@ -1,18 +1,18 @@
-//! Which settings a scheme needs and which it has no use for. The verifier itself is asked.
+//! Required and unsupported settings per scheme, queried from the verifier.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_domain::verify::{
-    HmacSettings, HubspotVersion, Scheme, Secret, SecretValue, SettingsProblem, TokenPlace, Verifier, VerifierSettings,
+    HmacSettings, HubspotVersion, Scheme, Secret, SecretValue, SettingsProblem, TokenLocation, Verifier,
+    VerifierSettings,
 };
 
 use super::{pattern, rules};
 use crate::config::verify::OWN_SETTINGS;
 
-/// The rules of every scheme.
 pub(super) fn schemes() -> Vec<Value> {
-    // Schemes of one kind share their rules.
+    // Schemes with the same rules are grouped.
     let mut kinds: Vec<(Vec<&str>, Vec<Value>)> = vec![];
     for scheme in Scheme::ALL {
         let rules = of_scheme(*scheme);
@@ -39,7 +39,7 @@ pub(super) fn schemes() -> Vec<Value> {
 fn of_scheme(scheme: Scheme) -> Vec<Value> {
     let mut then = vec![];
     if scheme == Scheme::Hubspot {
-        // What it needs goes by the version; without one it is every version.
+        // Requirements depend on the version; without a version, on all of them.
         let auto =
             json!({ "properties": { "version": { "pattern": format!("^({})$", pattern::any_case(&["auto"])) } } });
         then.push(json!({ "if": auto, "then": needs(scheme, None) }));
@@ -64,7 +64,7 @@ fn of_scheme(scheme: Scheme) -> Vec<Value> {
     then
 }
 
-/// What the verifier of this scheme refuses, and what it cannot do without.
+/// Settings that the verifier of a scheme rejects or requires.
 fn needs(scheme: Scheme, version: Option<&str>) -> Value {
     let settings = || {
         let mut settings = VerifierSettings::new(scheme, vec![]);
@@ -72,7 +72,7 @@ fn needs(scheme: Scheme, version: Option<&str>) -> Value {
             settings.secrets = vec![Secret::new("name", SecretValue::from("user:password"))];
         }
         settings.hmac = (scheme == Scheme::Hmac).then(|| HmacSettings::new("X-Signature"));
-        settings.token = (scheme == Scheme::Token).then(|| TokenPlace::Header("X-Token".into()));
+        settings.token = (scheme == Scheme::Token).then(|| TokenLocation::Header("X-Token".into()));
         settings.public_url = Some("https://in.example/".into());
         settings.hubspot_version = match version {
             Some("v1") => HubspotVersion::V1,
@@ -102,7 +102,7 @@ fn needs(scheme: Scheme, version: Option<&str>) -> Value {
             useless.push(json!({ "required": [name] }));
         }
     };
-    // Whether a sender of one's own signs a time is said in its own settings.
+    // The settings of a custom sender state whether it signs a time.
     let timed = |settings: &mut VerifierSettings| settings.tolerance = Some(Duration::from_secs(60));
     unless("tolerance", scheme != Scheme::Hmac && refused(&timed));
     unless("user", refused(&|settings| settings.user_name = Some("user".into())));
@@ -122,7 +122,7 @@ fn needs(scheme: Scheme, version: Option<&str>) -> Value {
     rule
 }
 
-/// How the settings of a sender of one's own go together.
+/// Rules of custom sender settings.
 fn hmac() -> Vec<Value> {
     let signs = |what: &str| json!({ "required": ["signed"], "properties": { "signed": { "pattern": what } } });
     let needs = |what: &str, key: &str| json!({ "if": signs(what), "then": { "required": [key] } });

@@ -233,8 +233,8 @@ impl Operator {
         let since =
             (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
         let tallies = self.ledger.source_day_counts(since).await?;
-        let refused = self.door.refused();
-        let paused = self.door.paused();
+        let refused = self.intake.refused();
+        let paused = self.intake.paused();
         let live = self.revisions.current();
         let mut sources: BTreeMap<String, SourceView> = BTreeMap::new();
         for flow in live.config.flows.values() {
@@ -267,7 +267,7 @@ impl Operator {
                 source.clashes += tally.clashes;
             }
         }
-        for (source, code, lately) in self.door.refused_lately() {
+        for (source, code, lately) in self.intake.refused_lately() {
             if let Some(source) = sources.get_mut(&source) {
                 let intake::Lately { minute, hour, day } = lately;
                 source.refused.insert(code.to_owned(), day);
