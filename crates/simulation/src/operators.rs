@@ -255,6 +255,7 @@ impl Simulation {
     }
 
     fn safe_mode_set(&mut self, worker: Option<usize>, until: Option<Time>) {
+        self.checker.guards.safe_mode_since = self.now;
         let name = worker.map(|worker| WORKER_NAMES[worker].to_owned());
         let known = self.node.as_mut().map(|node| &mut node.safe_modes);
         for modes in known.into_iter().chain([&mut self.checker.guards.safe_modes]) {

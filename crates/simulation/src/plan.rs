@@ -67,7 +67,6 @@ impl SimRevision {
 /// What the checker knows of the external steps, by their ids. Ids are unique over all workers.
 #[derive(Clone, Debug)]
 pub(super) struct StepFacts {
-    pub worker: usize,
     pub destination: usize,
     pub class: EffectClass,
     pub order: LaneOrder,
@@ -181,10 +180,9 @@ const STEPS: [(&str, usize, usize, EffectClass); 10] = [
 ];
 
 fn step_facts() -> BTreeMap<&'static str, StepFacts> {
-    let facts = |(id, worker, destination, class): (&'static str, usize, usize, EffectClass)| {
+    let facts = |(id, _, destination, class): (&'static str, usize, usize, EffectClass)| {
         let unordered = matches!(id, "mail" | "chat");
         let facts = StepFacts {
-            worker,
             destination,
             class,
             order: if unordered { LaneOrder::None } else { LaneOrder::Fifo },

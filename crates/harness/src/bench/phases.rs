@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sluice_domain::time::Time;
-use sluice_ledger::{Ledger, LedgerOptions};
+use sluice_ledger::{Ledger, LedgerOptions, Pause};
 use sluice_simulator::load::Counter;
 
 use super::node_under_test::NodeUnderTest;
@@ -34,9 +34,13 @@ impl Bench {
         let root_key = sluice_server::root_key::find(&leads.data).map_err(|error| Error::Failed(error.to_string()))?;
         let ledger =
             Ledger::open(&leads.data, LedgerOptions::quiet(std::sync::Arc::new(clock)).with_root_key(root_key))?;
-        ledger
-            .pause(LeadsTo::Sink(UNUSED_URL).target().into(), "bench".into(), "only intake is measured".into(), clock())
-            .await?;
+        let pause = Pause {
+            target: LeadsTo::Sink(UNUSED_URL).target().into(),
+            actor: "bench".into(),
+            reason: "only intake is measured".into(),
+            at: clock(),
+        };
+        ledger.pause(pause).await?;
         self.workload.fill(&ledger, fill).await?;
         ledger.close().await;
         Ok(())
