@@ -1,23 +1,23 @@
-//! Aligned columns that fit on a screen.
+//! Tables with aligned columns and bounded width.
 
 use anstyle::Style;
 
 use super::print::{BOLD, styled};
 
-/// No line is longer.
+/// Maximum line width.
 pub(super) const WIDTH_MAX: usize = 100;
 const GAP: usize = 2;
-/// A column that may be cut keeps this much.
+/// Minimum width of a truncated column.
 const CUT_MIN: usize = 8;
 
-/// How a column behaves.
+/// Heading and layout of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// Always whole: ids, states, times.
+    /// Never truncated: ids, states, times.
     Whole(&'static str),
-    /// Whole, and aligned to the right: counts.
+    /// Right-aligned and never truncated: counts.
     Number(&'static str),
-    /// Cut where there is no room.
+    /// Truncated if the line is too long.
     Cut(&'static str),
 }
 
@@ -28,7 +28,6 @@ impl Column {
     }
 }
 
-/// Rows under headings.
 #[derive(Debug)]
 pub(super) struct Table {
     columns: Vec<Column>,
@@ -40,12 +39,10 @@ impl Table {
         Table { columns: columns.into(), rows: Vec::new() }
     }
 
-    /// Adds a row; a cell is a text or a text with a style.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().map(|cell| (flat(&cell.0), cell.1)).collect());
     }
 
-    /// The table as text, each line ended.
     pub fn render(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
@@ -91,7 +88,7 @@ impl Table {
     }
 }
 
-/// A text in a table, and how it looks.
+/// Styled text.
 #[derive(Clone, Debug)]
 pub(super) struct Cell(String, Style);
 
@@ -119,17 +116,15 @@ impl From<u32> for Cell {
     }
 }
 
-/// A state in its colour.
 pub(super) fn state(word: &str) -> Cell {
     Cell(word.to_owned(), super::print::style_of(word))
 }
 
-/// A text in the colour of a state.
 pub(super) fn marked(text: &str, state: &str) -> Cell {
     Cell(text.to_owned(), super::print::style_of(state))
 }
 
-/// Labels and values under each other, each line ended. A long value goes on below itself; an empty one is left out.
+/// Lines of labels and values. Long values wrap; empty ones are omitted.
 pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<(&str, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     let label_width = pairs.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0) + GAP;
@@ -144,11 +139,11 @@ pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     text
 }
 
-/// Lines of at most so many characters, broken between words.
+/// Wraps text at word boundaries.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let characters: Vec<Vec<char>> = text.split_whitespace().map(|word| word.chars().collect()).collect();
-    // A word that is longer than a line is broken too.
+    // A word longer than a line is split.
     for word in characters.iter().flat_map(|word| word.chunks(width.max(1))).map(String::from_iter) {
         let word: &str = &word;
         let line = lines.last_mut().expect("there is always a line");
@@ -165,7 +160,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// On one line, without anything that moves a cursor.
+/// Single line without control characters.
 fn flat(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
