@@ -234,13 +234,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_text_only_what_differs_is_shown() {
+    fn long_text_shows_only_differing_lines() {
         let shown = render_lines("a\nb\nc\nd", "a\nB\nB2\nc\nd");
         assert_eq!(anstream::adapter::strip_str(&shown).to_string(), "      - b\n      + B\n      + B2\n");
     }
 
     #[test]
-    fn a_key_that_was_left_out_is_shown_with_its_default() {
+    fn absent_key_is_shown_with_its_default() {
         let field = FieldView { path: "a.b".into(), from: None, to: Some("2".into()), default: Some("16".into()) };
         assert_eq!(anstream::adapter::strip_str(&told_field(&field)).to_string(), "    a.b: (16) → 2\n");
     }

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_short_and_point_in_one_direction() {
+    fn relative_times_are_short() {
         for (milliseconds, text) in [
             (0, "now"),
             (-900, "now"),

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_found_and_the_last_newline_is_none() {
+    fn first_difference_ignores_trailing_newline() {
         assert_eq!(first_difference("a\nb\n", "a\nb"), None);
         assert_eq!(first_difference("a\nb", "a\nc"), Some((2, "b", "c")));
         assert_eq!(first_difference("a", "a\nc"), Some((2, "(end of file)", "c")));

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_means_the_verbs_states_unless_it_names_others() {
+    fn filter_defaults_to_the_states_of_the_verb() {
         assert_eq!(read(&["worker=w"]).unwrap().states, [JobState::Dead]);
         let named = read(&["state=dead,noop", "code=a=b", "dlq=q"]).unwrap();
         assert_eq!(named.states, [JobState::Dead, JobState::Noop]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_filter_is_said_with_what_would_be_right() {
+    fn invalid_filters_are_reported_with_a_hint() {
         for (word, complaint) in [
             ("dead", "`dead` is not a filter; use KEY=VALUE with one of state, worker"),
             ("wroker=x", "unknown filter key `wroker`; did you mean `worker`?"),

@@ -53,11 +53,11 @@ impl Table {
             let last = row.iter().rposition(|(cell, _)| !cell.is_empty()).unwrap_or(0);
             for (place, ((cell, style), width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
                 let cell = cut(cell, *width);
-                let room = " ".repeat(width.saturating_sub(cell.chars().count()));
+                let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
                 let (before, after) = match self.columns.get(place) {
-                    Some(Column::Number(_)) => (room.as_str(), ""),
+                    Some(Column::Number(_)) => (padding.as_str(), ""),
                     _ if place == last => ("", ""),
-                    _ => ("", room.as_str()),
+                    _ => ("", padding.as_str()),
                 };
                 let shown = if *style == Style::new() { cell } else { styled(&cell, *style) };
                 line.push_str(&format!("{before}{shown}{after}"));
@@ -132,8 +132,8 @@ pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     for (label, value) in pairs {
         for (place, line) in wrapped(&value, WIDTH_MAX - label_width).into_iter().enumerate() {
             let label = if place == 0 { label } else { "" };
-            let room = " ".repeat(label_width - label.chars().count());
-            text.push_str(&format!("{}{room}{line}\n", styled(label, super::print::DIM)));
+            let padding = " ".repeat(label_width - label.chars().count());
+            text.push_str(&format!("{}{padding}{line}\n", styled(label, super::print::DIM)));
         }
     }
     text
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_align_and_lines_have_no_end_of_spaces() {
+    fn columns_align_without_trailing_spaces() {
         let mut table = Table::new([Column::Whole("ID"), Column::Number("N"), Column::Cut("WHY")]);
         table.row([Cell::from("job_1"), Cell::from(1_200u64), Cell::from("")]);
         table.row([Cell::from("job_22"), Cell::from(3u64), Cell::from("two\nlines")]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_cut_is_cut_until_the_line_fits() {
+    fn columns_are_truncated_until_the_line_fits() {
         let mut table = Table::new([Column::Whole("ID"), Column::Cut("NAME"), Column::Cut("MESSAGE")]);
         table.row([Cell::from("x".repeat(40)), Cell::from("n".repeat(20)), Cell::from("m ".repeat(80))]);
         let text = plain(&table);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_go_on_below_themselves() {
+    fn long_values_wrap() {
         let text = pairs([("a", "word ".repeat(30)), ("empty", String::new()), ("long", "v".into())]);
         let text = anstream::adapter::strip_str(&text).to_string();
         let lines: Vec<&str> = text.lines().collect();

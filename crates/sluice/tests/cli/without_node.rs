@@ -94,7 +94,7 @@ fn a_payload_that_cannot_be_read_and_a_header_that_is_none_are_mistakes_of_usage
     );
     let ran = workplace.run(&["try", "website-leads", "payloads/lead.txt", "--header", "nonsense"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("write it as 'Name: value'"), "{ran}");
+    assert!(ran.stderr.contains("use the format 'Name: value'"), "{ran}");
 }
 
 #[test]

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_where_they_should() {
+    fn number_patterns_respect_the_maximum() {
         for (max, last) in [(0u64, 3), (7, 12), (9, 12), (10, 25), (59, 120), (366, 1200), (1000, 1200)] {
             let pattern = format!("^{}$", up_to(max));
             let schema = Schema::new(&json!({ "pattern": pattern })).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_durations_is_kept() {
+    fn duration_patterns_respect_the_range() {
         let year = duration(Duration::from_millis(1), Duration::from_secs(366 * 86_400));
         let bucket = duration(Duration::from_secs(1), Duration::from_secs(7 * 86_400));
         for (pattern, text, good) in [
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_as_a_quantity_is_matched_as_one(
+        fn parsed_quantities_match_their_pattern(
             text in r"( ?[0-9]{0,3}\.?[0-9]{1,2} ?(ms|s|min|h|d|days|B|KiB|MB|x)?){1,2}|[0-9]{1,3}/[0-9]{0,2}(s|min|y)",
         ) {
             let any = duration(Duration::ZERO, unit::DURATION_MAX);

@@ -171,7 +171,7 @@ fn plain() -> Value {
     json!({ "type": ["string", "number", "boolean"], "not": { "type": "string", "pattern": r"\{\{" } })
 }
 
-/// Text in which `{{ … }}` stands for values.
+/// Text with `{{ … }}`.
 pub(super) fn template() -> Value {
     json!({ "type": ["string", "number", "boolean"], "not": not_ended() })
 }

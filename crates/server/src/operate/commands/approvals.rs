@@ -131,7 +131,7 @@ impl Operator {
 }
 
 fn contradicted(record: &ApprovalRecord) -> String {
-    let by = record.decided_by.as_deref().unwrap_or("somebody");
+    let by = record.decided_by.as_deref().unwrap_or("unknown");
     let at = record.decided_at.map(|at| at.to_string()).unwrap_or_default();
     format!("{} was {} by {by} at {at}; the first decision counts", record.id, record.state.as_str())
 }

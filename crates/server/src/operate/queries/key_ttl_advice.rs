@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_short_and_never_below_the_truth() {
+    fn rounded_bounds_are_never_below_the_value() {
         let text = |millis: u64| rounded(Duration::from_millis(millis));
         assert_eq!([0, 900, 61_001, 3_600_001, 104_857_599].map(text), ["0s", "1s", "1m2s", "1h1m", "1d6h"]);
     }
