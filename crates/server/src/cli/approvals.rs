@@ -129,11 +129,11 @@ impl ListApprovals {
             let mut table = Table::new([
                 Column::Whole("APPROVAL"),
                 Column::Whole("STATE"),
-                Column::Cut("TITLE"),
-                Column::Cut("WORKER"),
+                Column::Wrap("TITLE"),
+                Column::Wrap("WORKER"),
                 Column::Whole("ASKED"),
                 Column::Whole("EXPIRES"),
-                Column::Cut("BY"),
+                Column::Wrap("BY"),
             ]);
             for item in &list.items {
                 table.row([

@@ -41,7 +41,7 @@ fn changes(changes: &[ChangeView]) -> String {
     if changes.is_empty() {
         return "No stored field differs.\n".to_owned();
     }
-    let mut table = Table::new([Column::Cut("FIELD"), Column::Cut("FIRST"), Column::Cut("THIS ONE")]);
+    let mut table = Table::new([Column::Wrap("FIELD"), Column::Wrap("FIRST"), Column::Wrap("THIS ONE")]);
     let value = |value: &Option<Value>| value.as_ref().map_or("(nothing)".to_owned(), Value::to_string);
     for change in changes {
         table.row([Cell::from(change.path.as_str()), value(&change.before).into(), value(&change.after).into()]);

@@ -106,7 +106,7 @@ fn others(answer: &Value, target: &str) -> Result<String, CliError> {
         return Ok(String::new());
     }
     let mut table =
-        Table::new([Column::Cut("ALSO PAUSED"), Column::Whole("SINCE"), Column::Cut("BY"), Column::Cut("WHY")]);
+        Table::new([Column::Wrap("ALSO PAUSED"), Column::Whole("SINCE"), Column::Wrap("BY"), Column::Wrap("WHY")]);
     for pause in others {
         table.row([
             Cell::from(pause.target.as_str()),
@@ -151,10 +151,10 @@ impl Audit {
             let mut table = Table::new([
                 Column::Number("#"),
                 Column::Whole("WHEN"),
-                Column::Cut("WHO"),
-                Column::Cut("WHAT"),
-                Column::Cut("TO"),
-                Column::Cut("WHY"),
+                Column::Wrap("WHO"),
+                Column::Wrap("WHAT"),
+                Column::Wrap("TO"),
+                Column::Wrap("WHY"),
             ]);
             for line in &list.items {
                 table.row([

@@ -104,12 +104,12 @@ fn render(list: &List<JobView>) -> String {
     let mut table = Table::new([
         Column::Whole("JOB"),
         Column::Whole("STATE"),
-        Column::Cut("WORKER"),
-        Column::Cut("SOURCE"),
+        Column::Wrap("WORKER"),
+        Column::Wrap("SOURCE"),
         Column::Whole("DIED"),
         Column::Number("ATTEMPTS"),
-        Column::Cut("CODE"),
-        Column::Cut("WHAT HAPPENED"),
+        Column::Wrap("CODE"),
+        Column::Wrap("WHAT HAPPENED"),
     ]);
     for job in &list.items {
         let failure = job.failure.as_ref();
@@ -141,9 +141,9 @@ impl Top {
             let mut table = Table::new([
                 Column::Number("COUNT"),
                 Column::Whole("CLASS"),
-                Column::Cut("CODE"),
+                Column::Wrap("CODE"),
                 Column::Whole("NEWEST"),
-                Column::Cut("SUCH AS"),
+                Column::Wrap("SUCH AS"),
             ]);
             for reason in &reasons {
                 table.row([

@@ -60,10 +60,10 @@ impl Sources {
 
 fn told_sources(sources: &[SourceView]) -> String {
     let mut table = Table::new([
-        Column::Cut("SOURCE"),
-        Column::Cut("FLOW"),
-        Column::Cut("ROUTE"),
-        Column::Cut("VERIFIED BY"),
+        Column::Wrap("SOURCE"),
+        Column::Wrap("FLOW"),
+        Column::Wrap("ROUTE"),
+        Column::Wrap("VERIFIED BY"),
         Column::Number("ACCEPTED"),
         Column::Number("REPEATS"),
         Column::Number("CLASHES"),
@@ -125,13 +125,13 @@ impl Destinations {
 
 fn told_destinations(destinations: &[DestinationView]) -> String {
     let mut table = Table::new([
-        Column::Cut("DESTINATION"),
-        Column::Cut("TYPE"),
+        Column::Wrap("DESTINATION"),
+        Column::Wrap("TYPE"),
         Column::Whole("BREAKER"),
         Column::Number("IN FLIGHT"),
         Column::Number("ALLOWED"),
         Column::Number("MAX"),
-        Column::Cut("HELD BACK BY"),
+        Column::Wrap("HELD BACK BY"),
     ]);
     for destination in destinations {
         let gate = destination.gate.as_ref();

@@ -96,10 +96,10 @@ impl ListEvents {
         let mut table = Table::new([
             Column::Whole("EVENT"),
             Column::Whole("RECEIVED"),
-            Column::Cut("SOURCE"),
-            Column::Cut("TYPE"),
+            Column::Wrap("SOURCE"),
+            Column::Wrap("TYPE"),
             Column::Whole("STATUS"),
-            Column::Cut("KEY"),
+            Column::Wrap("KEY"),
         ]);
         for event in &list.items {
             table.row([
@@ -154,7 +154,7 @@ fn render(detail: &EventDetail) -> String {
         let mut table = Table::new([
             Column::Whole("JOB"),
             Column::Whole("STATE"),
-            Column::Cut("WORKER"),
+            Column::Wrap("WORKER"),
             Column::Number("ATTEMPTS"),
         ]);
         for job in &event.jobs {

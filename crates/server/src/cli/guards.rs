@@ -116,11 +116,11 @@ impl ListSuppressed {
                 return print::print("No suppressed contacts.");
             }
             let mut table = Table::new([
-                Column::Cut("CONTACT"),
+                Column::Wrap("CONTACT"),
                 Column::Whole("CHANNEL"),
                 Column::Whole("SINCE"),
-                Column::Cut("BY"),
-                Column::Cut("WHY"),
+                Column::Wrap("BY"),
+                Column::Wrap("WHY"),
             ]);
             for item in &list {
                 table.row([
@@ -230,11 +230,11 @@ impl SafeModeCommand {
 /// Table of workers in safe mode.
 pub(super) fn render(modes: &[SafeModeView]) -> String {
     let mut table = Table::new([
-        Column::Cut("SAFE MODE"),
+        Column::Wrap("SAFE MODE"),
         Column::Whole("SINCE"),
         Column::Whole("ENDS"),
-        Column::Cut("BY"),
-        Column::Cut("WHY"),
+        Column::Wrap("BY"),
+        Column::Wrap("WHY"),
     ]);
     for mode in modes {
         table.row([

@@ -111,12 +111,12 @@ fn render_list(list: &List<JobView>) -> String {
     let mut table = Table::new([
         Column::Whole("JOB"),
         Column::Whole("STATE"),
-        Column::Cut("WORKER"),
-        Column::Cut("SOURCE"),
-        Column::Cut("TYPE"),
+        Column::Wrap("WORKER"),
+        Column::Wrap("SOURCE"),
+        Column::Wrap("TYPE"),
         Column::Number("ATTEMPTS"),
         Column::Whole("CHANGED"),
-        Column::Cut("LAST FAILURE"),
+        Column::Wrap("LAST FAILURE"),
     ]);
     for job in &list.items {
         table.row([
@@ -198,10 +198,10 @@ fn render(detail: &JobDetail, client: &AdminClient) -> String {
     if !detail.effects.is_empty() {
         text.push_str(&heading("Effects"));
         let mut table = Table::new([
-            Column::Cut("STEP"),
+            Column::Wrap("STEP"),
             Column::Whole("STATE"),
-            Column::Cut("ACTION"),
-            Column::Cut("TO"),
+            Column::Wrap("ACTION"),
+            Column::Wrap("TO"),
             Column::Whole("CLASS"),
             Column::Number("ATTEMPTS"),
             Column::Whole("EFFECT KEY"),
@@ -223,12 +223,12 @@ fn render(detail: &JobDetail, client: &AdminClient) -> String {
         text.push_str(&heading("Attempts"));
         let mut table = Table::new([
             Column::Number("#"),
-            Column::Cut("STEP"),
+            Column::Wrap("STEP"),
             Column::Whole("KIND"),
             Column::Whole("STARTED"),
             Column::Number("TOOK"),
             Column::Whole("OUTCOME"),
-            Column::Cut("FAILURE"),
+            Column::Wrap("FAILURE"),
         ]);
         for attempt in &detail.attempts_made {
             table.row([

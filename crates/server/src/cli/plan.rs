@@ -124,7 +124,7 @@ pub(super) fn render(plan: &Plan) -> String {
     if !plan.affected.is_empty() {
         text.push_str("\nAffected jobs:\n");
         let mut table = Table::new([
-            Column::Cut("WORKER"),
+            Column::Wrap("WORKER"),
             Column::Whole("ACCEPTED UNDER"),
             Column::Number("LIVE"),
             Column::Number("DEAD LETTERS"),

@@ -68,8 +68,8 @@ fn render(revisions: &[RevisionView]) -> String {
         Column::Number("#"),
         Column::Whole("REVISION"),
         Column::Whole("SINCE"),
-        Column::Cut("WHO"),
-        Column::Cut("WHY"),
+        Column::Wrap("WHO"),
+        Column::Wrap("WHY"),
         Column::Whole(""),
     ]);
     for revision in revisions {

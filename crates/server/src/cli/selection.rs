@@ -144,7 +144,7 @@ fn render(verb: Verb, acted: &BulkResult, offline: bool) -> String {
     if !acted.skipped.is_empty() {
         const SHOWN_MAX: usize = 20;
         text.push_str(&format!("{} skipped:\n", plural(acted.skipped.len() as u64, "job")));
-        let mut table = Table::new([Column::Whole("JOB"), Column::Cut("WHY")]);
+        let mut table = Table::new([Column::Whole("JOB"), Column::Wrap("WHY")]);
         for left in acted.skipped.iter().take(SHOWN_MAX) {
             table.row([Cell::from(left.job.as_str()), left.reason.as_str().into()]);
         }

@@ -59,7 +59,7 @@ fn render(detail: &SourceDetail) -> String {
         text.push_str("None in the last day.\n");
     } else {
         let mut table = Table::new([
-            Column::Cut("CODE"),
+            Column::Wrap("CODE"),
             Column::Number("2 MINUTES"),
             Column::Number("HOUR"),
             Column::Number("DAY"),

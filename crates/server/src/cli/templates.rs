@@ -103,7 +103,7 @@ impl ListTemplates {
         if rows.is_empty() {
             return print::print("No templates. Create templates/NAME.subject and templates/NAME.txt or .html.");
         }
-        let mut table = Table::new([Column::Whole("TEMPLATE"), Column::Whole("PARTS"), Column::Cut("READS")]);
+        let mut table = Table::new([Column::Whole("TEMPLATE"), Column::Whole("PARTS"), Column::Wrap("READS")]);
         for (name, parts, reads) in &rows {
             table.row([Cell::from(*name), parts.join(", ").into(), reads.join(", ").into()]);
         }
