@@ -38,7 +38,7 @@ mod tests {
     fn remaining_marker_is_reported_once() {
         let data = tempfile::tempdir().unwrap();
         let (first, unclean) = RunMarker::set(data.path()).unwrap();
-        assert!(!unclean, "nobody was here before");
+        assert!(!unclean, "no earlier process");
         drop(first);
         let (second, unclean) = RunMarker::set(data.path()).unwrap();
         assert!(unclean, "the first ended without a word");

@@ -404,9 +404,10 @@ impl Simulation {
         let charged = count("charge", |state| state == EffectState::Applied);
         let refunded = count("refund", EffectState::is_final);
         let Some(record) = self.store.job(id) else { return };
-        let failed = record.result.as_ref().is_some_and(|result| {
-            result["not_undone"].as_array().is_some_and(|steps| !steps.is_empty())
-        });
+        let failed = record
+            .result
+            .as_ref()
+            .is_some_and(|result| result["not_undone"].as_array().is_some_and(|steps| !steps.is_empty()));
         if charged > refunded && !failed {
             let detail = || format!("it is dead with {charged} charges and {refunded} refunds");
             self.checker.fail(self.now, Invariant::DeadIsUndone, About::Job(id), detail);

@@ -368,10 +368,8 @@ fn policy() -> Policy {
         fallback: zone("UTC").expect("UTC is a time zone"),
         action: QuietAction::Wait,
     };
-    let consent = RuleKind::Consent {
-        from: ConsentSource::Table(Arc::from(CONSENT_PURPOSE)),
-        default: ConsentDefault::Allow,
-    };
+    let consent =
+        RuleKind::Consent { from: ConsentSource::Table(Arc::from(CONSENT_PURPOSE)), default: ConsentDefault::Allow };
     let rule = |name: &str, kind| Rule { name: Arc::from(name), kind };
     Policy {
         name: Arc::from("mails"),

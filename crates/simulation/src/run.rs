@@ -10,8 +10,8 @@ use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readba
 use sluice_domain::record::JobRecord;
 use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
-    CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig,
-    RunContext, RunResult, Settle, StepCall,
+    CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig, RunContext,
+    RunResult, Settle, StepCall,
 };
 use sluice_ledger::{NewEvent, Replay};
 
@@ -204,9 +204,7 @@ impl Simulation {
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "safe-mode") => {
                     Fault::SafeModeHolds
                 }
-                next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => {
-                    Fault::QuietHours
-                }
+                next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => Fault::QuietHours,
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "expired") => Fault::Expired,
                 next if next.state == JobState::Waiting && next.failure.is_none() => Fault::ItemPaced,
                 _ => return,
@@ -333,8 +331,7 @@ impl Simulation {
 
     /// Calls a destination.
     fn call(&mut self, mut sim: SimRun, batch: CallBatch) {
-        let (Some(call), Some(recording)) = (batch.calls.into_iter().next(), batch.recording.into_iter().next())
-        else {
+        let (Some(call), Some(recording)) = (batch.calls.into_iter().next(), batch.recording.into_iter().next()) else {
             return;
         };
         let label = call.label.clone();
@@ -430,9 +427,7 @@ impl Simulation {
     /// Dead letters of a queue, as `queue_pull` finds them.
     fn dead_letters(&self, queue: &str, limit: usize, replays_max: u32) -> Vec<JobId> {
         let dead = self.store.jobs().filter(|job| {
-            job.state == JobState::Dead
-                && job.dead_letter_queue.as_deref() == Some(queue)
-                && job.replays < replays_max
+            job.state == JobState::Dead && job.dead_letter_queue.as_deref() == Some(queue) && job.replays < replays_max
         });
         dead.take(limit).map(|job| job.id).collect()
     }
@@ -447,9 +442,7 @@ fn readback_of(look: Look) -> Readback {
     match look {
         Look::Present => Readback::Present(Value::Bool(true)),
         Look::Absent => Readback::Absent,
-        Look::Unreadable => {
-            Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read"))
-        }
+        Look::Unreadable => Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read")),
     }
 }
 

@@ -206,7 +206,7 @@ mod tests {
     use crate::config::Files;
     use crate::config::resources::resources;
 
-    fn told(before: &str, after: &str) -> Vec<String> {
+    fn rendered(before: &str, after: &str) -> Vec<String> {
         let [before, after] = [before, after].map(|text| resources(&Files::from_texts([("a.yml", text)])));
         let line = |difference: Difference| {
             let head = format!("{} {}", difference.thing.0, difference.thing.1);
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_the_order_of_keys_are_no_difference() {
-        assert_eq!(told("queues: {a: {retention: 1d}}", "# new\nqueues:\n  - {retention: 1d, name: a}\n"), [""; 0]);
+    fn comments_and_key_order_are_ignored() {
+        assert_eq!(rendered("queues: {a: {retention: 1d}}", "# new\nqueues:\n  - {retention: 1d, name: a}\n"), [""; 0]);
     }
 
     #[test]
-    fn a_key_that_is_left_out_is_shown_with_what_holds_then() {
+    fn absent_key_is_shown_with_its_default() {
         assert_eq!(
-            told("name: w\nconsumes: q", "name: w\nconsumes: q\nconcurrency: 2\nretry: {max_attempts: 3}"),
+            rendered("name: w\nconsumes: q", "name: w\nconsumes: q\nconcurrency: 2\nretry: {max_attempts: 3}"),
             [
                 "worker w concurrency: (8) -> 2",
                 "worker w retry: (the policy of a document with only `retry:`) -> {max_attempts: 3}"
@@ -245,16 +245,16 @@ mod tests {
         );
         let (before, after) =
             ("destinations: {a: {type: salesforce, api_version: v58.0}}", "destinations: {a: {type: salesforce}}");
-        assert_eq!(told(before, after), ["destination a api_version: v58.0 -> (v60.0)"]);
+        assert_eq!(rendered(before, after), ["destination a api_version: v58.0 -> (v60.0)"]);
     }
 
     #[test]
-    fn steps_are_compared_by_name_and_by_place() {
+    fn steps_are_compared_by_name_and_order() {
         let worker = |steps: &str| format!("name: w\nconsumes: q\nrun: [{steps}]");
         let before = worker("{id: a, run: x}, {id: b, run: y}, {id: c, run: z}");
         let after = worker("{id: c, run: z}, {id: a, run: other}, {id: d, run: new}");
         assert_eq!(
-            told(&before, &after),
+            rendered(&before, &after),
             [
                 "worker w run.a.run: x -> other",
                 "worker w run.d: nothing -> {id: d, run: new}",
@@ -265,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn things_that_only_one_side_has_are_named() {
-        assert_eq!(told("queues: [a, b]", "queues: [b, c]"), ["- queue a", "+ queue c"]);
+    fn added_and_removed_resources_are_listed() {
+        assert_eq!(rendered("queues: [a, b]", "queues: [b, c]"), ["- queue a", "+ queue c"]);
     }
 
     #[test]
-    fn what_should_be_a_secret_is_not_shown() {
+    fn plain_text_secrets_are_not_shown() {
         let with = |token: &str| format!("destinations: {{a: {{type: http, auth: {{bearer: x, token: {token}}}}}}}");
         assert_eq!(
-            told(&with("hunter2"), &with("\"${secrets.NEW}\"")),
+            rendered(&with("hunter2"), &with("\"${secrets.NEW}\"")),
             ["destination a auth.token: (not shown) -> ${secrets.NEW}"]
         );
     }

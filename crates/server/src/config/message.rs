@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_the_directory_are_messages() {
+    fn only_files_in_the_directory_are_messages() {
         assert_eq!(part_of("templates/cart.txt"), Some(("cart", Part::Text)));
         assert_eq!(part_of("templates/cart.v3.html"), Some(("cart.v3", Part::Html)));
         for path in

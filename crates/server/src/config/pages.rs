@@ -224,7 +224,7 @@ mod tests {
     use crate::config::expression::FILTERS;
 
     #[test]
-    fn every_filter_that_is_offered_has_an_example_that_works() {
+    fn every_offered_filter_has_a_working_example() {
         let functions = Function::ALL.map(Function::name);
         for filter in FILTERS.iter().filter(|filter| !functions.contains(filter)) {
             assert!(FILTER_EXAMPLES.iter().any(|(name, _)| name == filter), "`{filter}` has no example");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_table_that_a_page_promises_is_there() {
+    fn every_section_of_a_page_exists() {
         let titles: Vec<&str> = tables().iter().map(|table| table.title).collect();
         assert!(STEPS.iter().chain(&POLICIES).all(|title| titles.contains(title)));
     }

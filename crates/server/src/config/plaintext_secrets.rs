@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_hold_secrets_are_known_by_their_names() {
+    fn secret_keys_are_detected_by_name() {
         for key in ["secret", "Password", "client_secret", "X-Api-Key", "DB_PASSWORD", "refresh-token", "Authorization"]
         {
             assert!(names_a_secret(key), "{key}");

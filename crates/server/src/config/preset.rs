@@ -104,7 +104,7 @@ mod tests {
     use sluice_domain::verify::Scheme;
 
     #[test]
-    fn every_field_that_is_known_of_a_sender_can_be_looked_up() {
+    fn every_preset_field_can_be_looked_up() {
         for scheme in Scheme::ALL {
             let preset = verify::preset(*scheme);
             let parts = preset.event_id.iter().chain(preset.event_type).flat_map(|way| way.iter());

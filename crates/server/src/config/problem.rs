@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_offered_and_a_far_one_is_not() {
+    fn close_words_are_suggested_and_distant_ones_are_not() {
         let keys = ["max_attempts", "max_delay", "jitter", "ttl"];
         assert_eq!(did_you_mean("maxAttempts", keys), Some("max_attempts"));
         assert_eq!(did_you_mean("max-atempts", keys), Some("max_attempts"));

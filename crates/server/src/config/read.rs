@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_gives_its_files_sorted_and_without_the_hidden_ones() {
+    fn directory_is_read_sorted_and_without_hidden_files() {
         let directory = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &[u8]| {
             let path = directory.path().join(path);

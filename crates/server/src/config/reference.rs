@@ -140,7 +140,7 @@ mod tests {
     use crate::config::table::ValueType;
 
     #[test]
-    fn every_table_that_a_key_points_to_is_on_the_page() {
+    fn every_referenced_section_is_on_the_page() {
         let titles: Vec<&str> = tables().iter().map(|table| table.title).collect();
         for table in tables() {
             for key in table.keys {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn three_ways_to_write_a_section_are_one() {
+    fn three_notations_of_a_section_are_equivalent() {
         let [list, names_only, map] = ["queues: [{name: a}, {name: b}]", "queues: [a, b]", "queues: {a: , b: {}}"]
             .map(|text| resources(&Files::from_texts([("a.yml", text)])));
         assert_eq!(list, names_only);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_gives_its_own_thing_and_those_of_its_sections() {
+    fn document_yields_its_resource_and_those_of_its_sections() {
         let text = "version: 1\nname: f\ntriggers: []\nqueues: [q]\n---\nname: w\nconsumes: q\n---\nhello: 1\n";
         assert_eq!(names(text), ["file a.yml", "flow f", "queue q", "worker w"]);
         assert_eq!(names("destinations:\n  crm: {type: http}\n"), ["destination crm"]);

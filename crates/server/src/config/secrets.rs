@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_gives_its_text_without_the_last_newline() {
+    fn secret_file_is_read_without_trailing_newline() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("secrets")).unwrap();
         std::fs::write(directory.path().join("secrets/CONFIG_ROOM_KEY"), "two\nlines\r\n").unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_shows_names_and_never_values() {
+    fn store_prints_names_and_not_values() {
         let store = SecretStore::new([("KEY".to_owned(), SecretValue::from("hunter2"))]);
         assert_eq!(format!("{store:?}"), "{\"KEY\"}");
         assert_eq!(store.secret("KEY").unwrap().expose(), "hunter2");

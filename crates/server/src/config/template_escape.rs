@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_templates_are_hidden_wherever_a_value_may_stand() {
+    fn unquoted_templates_are_hidden_in_every_value_position() {
         assert_eq!(hidden("key: {{ steps.a-b.output.key }}\n"), ["{{ steps.a-b.output.key }}"]);
         assert_eq!(hidden("- {{ a }}:{{ b }} # {{ c }}\n"), ["{{ a }}", "{{ b }}"]);
         assert_eq!(hidden("x: [{{ a['}}'] }}, ${secrets.B}]"), ["{{ a['}}'] }}", "${secrets.B}"]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_comments_and_block_scalars_are_left_alone() {
+    fn quotes_comments_and_block_scalars_are_unchanged() {
         assert!(hidden("a: '{{ it''s }}'\nb: \"{{ \\\"x\\\" }}\"\n# don't {{ a }}\n").is_empty());
         assert!(hidden("a: \"two\n  lines {{ b }}\"\n").is_empty());
         assert_eq!(hidden("- s: |\n    \"open {{ a }}\n  n: {{ b }}\n- c: {{ d }}"), ["{{ b }}", "{{ d }}"]);
@@ -205,7 +205,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_character_is_lost_or_added(text in "([-a#:|>'\"{}\\[\\]$ \n\\\\é,&!]|\\{\\{|\\}\\}){0,60}") {
+        fn hiding_preserves_every_character(text in "([-a#:|>'\"{}\\[\\]$ \n\\\\é,&!]|\\{\\{|\\}\\}){0,60}") {
             let shown = hide(&text);
             proptest::prop_assert_eq!(shown.chars().count(), text.chars().count());
             proptest::prop_assert_eq!(reveal(&shown), text.as_str());

@@ -38,7 +38,7 @@ mod tests {
     use sluice_domain::unit;
 
     #[test]
-    fn a_burst_passes_and_then_the_rate_holds() {
+    fn burst_passes_then_rate_applies() {
         let limits = RateLimiter::default();
         let limit = RateLimit { rate: unit::rate("10/s").unwrap(), burst: 5 };
         let passed = |at: i64| limits.take("s", limit, Time(at)).is_ok();

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_stands_for_one_event() {
+    fn credential_is_accepted_for_one_event() {
         let proofs = ProofCache::default();
         let (one, other) = (KeyDigest([1; 16]), KeyDigest([2; 16]));
         assert!(proofs.take("f", "t", one, Time(0)));

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jump_is_far_more_than_before_and_not_just_a_few() {
+    fn spike_needs_a_minimum_and_a_multiple_of_the_average() {
         let lately = |minute, hour, day| Lately { minute, hour, day };
         assert!(!lately(9, 9, 9).is_jump(), "a few are no jump");
         assert!(lately(10, 10, 10).is_jump(), "where there was nothing, ten are");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_fall_out_of_their_windows() {
+    fn counts_expire_with_their_windows() {
         let mut counts = Counts::new();
         let minute = |n: i64| Time(n * 60_000);
         for n in [0, 1, 1, 100, 100, 101] {

@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_trace_is_followed() {
+    fn only_a_complete_traceparent_is_used() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(trace_of(good), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
         for wrong in [

@@ -58,7 +58,7 @@ pub(super) async fn take(
     let now = context.clock.wall();
     verify_signature(secret, &head, &body, now)?;
     let pressed = read(&body).ok_or_else(|| invalid("not a button press of an approval"))?;
-    let mut told = vec![];
+    let mut results = vec![];
     for (id, choice) in pressed.choices {
         let decide = DecideApproval {
             ids: vec![id],
@@ -76,15 +76,15 @@ pub(super) async fn take(
                 }
                 Decided::Same => choice.state().as_str().to_owned(),
                 Decided::Conflict(record) => {
-                    let by = record.decided_by.as_deref().unwrap_or("somebody");
+                    let by = record.decided_by.as_deref().unwrap_or("unknown");
                     format!("already {} by {by}", record.state.as_str())
                 }
                 Decided::Unknown => "unknown".to_owned(),
             };
-            told.push(json!({ "approval": id.to_string(), "state": word }));
+            results.push(json!({ "approval": id.to_string(), "state": word }));
         }
     }
-    Ok(json_response(StatusCode::OK, &json!({ "decided": told }), "application/json"))
+    Ok(json_response(StatusCode::OK, &json!({ "decided": results }), "application/json"))
 }
 
 fn invalid(detail: &str) -> HttpProblem {
@@ -99,7 +99,7 @@ struct Pressed {
 fn read(body: &[u8]) -> Option<Pressed> {
     let payload = payload::parse_form(body, DuplicateKeys::Last).ok()?;
     let user = &payload["user"];
-    let name = user["username"].as_str().or(user["name"].as_str()).or(user["id"].as_str()).unwrap_or("somebody");
+    let name = user["username"].as_str().or(user["name"].as_str()).or(user["id"].as_str()).unwrap_or("unknown");
     let ours = |action: &&Value| action["block_id"].as_str() == Some(BLOCK);
     let choices = payload["actions"].as_array()?.iter().filter(ours).filter_map(|action| {
         let choice = Choice::parse(action["action_id"].as_str()?)?;

@@ -29,11 +29,11 @@ impl UnknownFieldLog {
         }
         drop(logged);
         let Ok(mut logged) = self.logged.write() else { return vec![] };
-        let mut room = NAMES_MAX.saturating_sub(count(&logged));
+        let mut free = NAMES_MAX.saturating_sub(count(&logged));
         let known = logged.entry(flow.to_owned()).or_default();
         fields.retain(|field| {
-            let is_news = room > 0 && known.insert(short(field).to_owned());
-            room -= usize::from(is_news);
+            let is_news = free > 0 && known.insert(short(field).to_owned());
+            free -= usize::from(is_news);
             is_news
         });
         fields
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_field_of_a_flow_is_news_once_and_there_is_an_end() {
+    fn each_unknown_field_is_logged_once_up_to_a_limit() {
         let unknown = UnknownFieldLog::default();
         let is_news = |flow: &str, field: &str| !unknown.news(flow, vec![field]).is_empty();
         assert!(is_news("leads", "utm") && !is_news("leads", "utm"));

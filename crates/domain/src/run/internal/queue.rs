@@ -94,13 +94,7 @@ impl JobRun {
     }
 
     /// An event about the same person or thing, with another content.
-    fn new_event(
-        &self,
-        queue: &str,
-        key: &str,
-        body: &Value,
-        context: RunContext,
-    ) -> Result<NewEvent, String> {
+    fn new_event(&self, queue: &str, key: &str, body: &Value, context: RunContext) -> Result<NewEvent, String> {
         let mut normalized: Event = serde_json::from_str(&self.body.normalized)
             .map_err(|error| format!("the event cannot be read: {error}"))?;
         normalized.event_id = format!("{}:{key}", normalized.source);

@@ -192,6 +192,6 @@ fn hash_depends_on_the_changes_and_not_on_job_counts() {
 #[test]
 fn no_secret_is_in_a_plan() {
     let plan = planned(&[("${secrets.PARTNER}", "${secrets.PARTNER_NEW}")], busy);
-    let told = serde_json::to_string(&plan).unwrap();
-    assert!(told.contains("secrets.PARTNER_NEW") && !told.contains("hush-hush"), "{told}");
+    let rendered = serde_json::to_string(&plan).unwrap();
+    assert!(rendered.contains("secrets.PARTNER_NEW") && !rendered.contains("hush-hush"), "{rendered}");
 }

@@ -1,12 +1,9 @@
-//! JSON Schema of the configuration language for editors, generated from the section specs and key rules. Checks
-//! across documents are left to `sluice check`.
+//! JSON Schema of the configuration, for editors: completion, types, enums, required keys and descriptions. It is built from
+//! the same tables as `sluice check`, which is exact; the schema accepts some values that `check` rejects.
 
 mod action;
 mod keys;
-mod pattern;
-mod rules;
-mod shape;
-mod verification;
+mod value_type;
 
 use serde_json::{Map, Value, json};
 use sluice_domain::action::Action;
@@ -16,9 +13,10 @@ use super::document::{DOCUMENT, FILE};
 use super::parse;
 use super::read::{Files, is_document};
 use super::reference::tables;
-use super::table::{Absent, SectionSpec};
+use super::rule::Holds;
+use super::table::{Absent, KeySpec, SectionSpec};
 
-/// Keys that determine the kind of a document, in order.
+/// The key that decides the kind of a document, in the order of evaluation.
 const KINDS: [(&str, &str); 5] = [
     ("triggers", "a flow"),
     ("consumes", "a worker"),
@@ -27,30 +25,29 @@ const KINDS: [(&str, &str); 5] = [
     ("retry", "a policy document"),
 ];
 
-/// The schema of one document of a configuration.
+/// Resources whose name may be their key in a map.
+const NAMED: [&str; 3] = ["a queue", "a destination", "a policy"];
+
+/// Schema of one document of a configuration.
 pub fn editor_schema() -> Value {
     let mut definitions = Map::new();
-    for table in tables() {
-        let sections: &[&SectionSpec] = match table.title {
-            "a flow" | "a worker" => &[table, &DOCUMENT],
-            "any document" => &[&FILE, table],
-            "a policy document" => &[&FILE, &DOCUMENT, table],
-            _ => &[table],
+    for section in tables() {
+        let sections: &[&SectionSpec] = match section.title {
+            "a flow" | "a worker" => &[section, &DOCUMENT],
+            "any document" => &[&FILE, section],
+            "a policy document" => &[&FILE, &DOCUMENT, section],
+            _ => &[section],
         };
-        definitions.insert(slug(table.title), object(sections, Named::Here));
-    }
-    for section in ["a queue", "a destination", "a policy"] {
-        definitions.insert(format!("{}-by-name", slug(section)), named(section));
+        definitions.insert(slug(section.title), object(sections));
     }
     for kind in DestinationKind::NAMES {
         definitions.insert(format!("destination-{kind}"), destination(kind));
     }
+    definitions.insert(slug("a destination"), any_destination());
     for action in Action::ALL {
         definitions.insert(format!("with-{}", action.name()), action::with(action));
     }
-    definitions.extend(shape::values().map(|(name, value)| (name.to_owned(), value)));
-    definitions.insert("key-without-id".into(), keys::without_id());
-    definitions.insert("key-without-moment".into(), keys::without_moment());
+    definitions.insert("time-zone".into(), value_type::time_zone());
     let otherwise = json!({ "$ref": reference("any document") });
     let document = KINDS.iter().rev().fold(otherwise, |otherwise, (key, title)| {
         json!({ "if": { "required": [key] }, "then": { "$ref": reference(title) }, "else": otherwise })
@@ -66,7 +63,7 @@ pub fn editor_schema() -> Value {
     })
 }
 
-/// Every document as JSON, with its file; `None` if it cannot be parsed.
+/// Every document of every file as JSON, with its file; `None` for a document that is not valid YAML.
 pub fn documents(files: &Files) -> Vec<(String, Option<Value>)> {
     let mut found = vec![];
     for (file, text) in files.iter().filter(|(file, _)| is_document(file)) {
@@ -80,7 +77,7 @@ pub fn documents(files: &Files) -> Vec<(String, Option<Value>)> {
     found
 }
 
-/// Definition name of a section title: `a retry policy` becomes `retry-policy`.
+/// The name of the definition of a section: `a retry policy` is `retry-policy`.
 fn slug(title: &str) -> String {
     let words = ["a ", "an ", "the ", "any "].iter().find_map(|article| title.strip_prefix(article)).unwrap_or(title);
     words.replace(' ', "-")
@@ -90,87 +87,79 @@ fn reference(title: &str) -> String {
     format!("#/definitions/{}", slug(title))
 }
 
-/// Location of a resource name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
-    /// Under `name`.
-    Here,
-    /// The key of the resource, or `name`.
-    Elsewhere,
-}
-
-/// Schema of a map with exactly these keys.
-fn object(tables: &[&SectionSpec], naming: Named) -> Value {
+/// A map with the keys of these sections and no others.
+fn object(sections: &[&SectionSpec]) -> Value {
+    let is_named = sections.iter().any(|section| NAMED.contains(&section.title));
     let mut properties = Map::new();
     let mut required = vec![];
-    for (table, key) in tables.iter().flat_map(|table| table.keys.iter().map(move |key| (table, key))) {
-        let mut schema = keys::of(table.title, key.name).unwrap_or_else(|| shape::schema(&key.shape));
-        let mut about = key.about.to_owned();
-        if let Absent::Default(text) = key.default {
-            about.push_str(&format!(" Default: {text}."));
-        }
-        // Draft 7 ignores siblings of `$ref`.
-        if schema.get("$ref").is_some() {
-            schema = json!({ "allOf": [schema] });
-        }
-        if let Some(members) = schema.as_object_mut() {
-            members.insert("description".into(), Value::String(about));
-        }
-        properties.insert(key.name.to_owned(), schema);
-        if key.default == Absent::Required && !(naming == Named::Elsewhere && key.name == "name") {
+    for (section, key) in sections.iter().flat_map(|section| section.keys.iter().map(move |key| (section, key))) {
+        properties.insert(key.name.to_owned(), property(section.title, key));
+        if key.default == Absent::Required && !(is_named && key.name == "name") {
             required.push(key.name);
         }
     }
-    let about = tables.first().map_or("", |table| table.about);
     let mut object = json!({
         "type": "object",
-        "description": about,
+        "description": sections.first().map_or("", |section| section.about),
         "properties": properties,
         "additionalProperties": false,
     });
-    if let Some(members) = object.as_object_mut() {
-        if !required.is_empty() {
-            members.insert("required".into(), json!(required));
-        }
-        let rules: Vec<Value> = tables.iter().flat_map(|table| rules::of(table)).collect();
-        if !rules.is_empty() {
-            members.insert("allOf".into(), Value::Array(rules));
-        }
+    if !required.is_empty() {
+        object["required"] = json!(required);
+    }
+    let mut rules = one_needed(sections);
+    if sections.iter().any(|section| matches!(section.title, "a step" | "an undo")) {
+        rules.extend(action::with_by_action());
+    }
+    if !rules.is_empty() {
+        object["allOf"] = Value::Array(rules);
     }
     object
 }
 
-/// Resource whose name is its key.
-fn named(title: &str) -> Value {
-    let found: Vec<&SectionSpec> = tables().into_iter().filter(|table| table.title == title).collect();
-    match title {
-        "a destination" => {
-            let types: Vec<Value> = DestinationKind::NAMES
-                .iter()
-                .map(|kind| {
-                    let of_kind = json!({ "properties": { "type": { "const": kind } } });
-                    json!({ "if": of_kind, "then": { "$ref": format!("#/definitions/destination-{kind}") } })
-                })
-                .collect();
-            json!({
-                "type": "object",
-                "required": ["type"],
-                "properties": { "type": { "enum": DestinationKind::NAMES } },
-                "allOf": types,
-            })
-        }
-        _ => object(&found, Named::Elsewhere),
+/// Schema of a key with its description, its type in words and its default.
+fn property(section: &str, key: &KeySpec) -> Value {
+    let mut schema = keys::of(section, key.name).unwrap_or_else(|| value_type::schema(&key.shape));
+    let mut description = format!("{} Value: {}.", key.about, key.shape.describe());
+    if let Absent::Default(text) = key.default {
+        description.push_str(&format!(" Default: {text}."));
     }
+    // Draft 7 ignores every keyword beside a reference.
+    if schema.get("$ref").is_some() {
+        schema = json!({ "allOf": [schema] });
+    }
+    schema["description"] = json!(description);
+    schema
 }
 
-/// Keys common to all destinations, and those of the type.
+/// Groups of keys of which one is required.
+fn one_needed(sections: &[&SectionSpec]) -> Vec<Value> {
+    let rules = sections.iter().flat_map(|section| section.rules).filter(|rule| rule.holds == Holds::AtLeastOne);
+    rules
+        .map(|rule| json!({ "anyOf": rule.keys.iter().map(|key| json!({ "required": [key] })).collect::<Vec<_>>() }))
+        .collect()
+}
+
+/// A destination; its type selects the schema.
+fn any_destination() -> Value {
+    let by_type = |kind: &&str| {
+        let of_type = json!({ "properties": { "type": { "const": kind } } });
+        json!({ "if": of_type, "then": { "$ref": format!("#/definitions/destination-{kind}") } })
+    };
+    json!({
+        "type": "object",
+        "required": ["type"],
+        "properties": { "type": { "enum": DestinationKind::NAMES } },
+        "allOf": DestinationKind::NAMES.iter().map(by_type).collect::<Vec<_>>(),
+    })
+}
+
+/// A destination of one type: the keys of every destination and those of the type.
 fn destination(kind: &str) -> Value {
     let own = [format!("a {kind} destination"), format!("an {kind} destination")];
-    let found: Vec<&SectionSpec> = tables()
-        .into_iter()
-        .filter(|table| table.title == "a destination" || own.iter().any(|title| title == table.title))
-        .collect();
-    object(&found, Named::Elsewhere)
+    let is_of_kind =
+        |section: &&SectionSpec| section.title == "a destination" || own.iter().any(|title| title == section.title);
+    object(&tables().into_iter().filter(is_of_kind).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -181,7 +170,7 @@ mod tests {
     use crate::config::table::ValueType;
 
     #[test]
-    fn it_is_a_schema_and_every_reference_leads_somewhere() {
+    fn schema_is_valid_and_every_reference_is_defined() {
         let schema = editor_schema();
         Schema::new(&schema).unwrap();
         let text = schema.to_string();
@@ -192,13 +181,41 @@ mod tests {
     }
 
     #[test]
-    fn editors_are_told_what_every_described_value_may_be() {
-        for table in tables() {
-            for key in table.keys {
-                if let ValueType::Described(words) = key.shape {
-                    let told = keys::of(table.title, key.name).is_some() || shape::described(words).is_some();
-                    assert!(told, "`{}` of {} is {words}: say it in editor/shape.rs too", key.name, table.title);
+    fn every_key_of_every_section_is_completed_and_described() {
+        let schema = editor_schema();
+        for section in tables() {
+            let definition = match section.title {
+                "a destination" => "destination-http".to_owned(),
+                title => slug(title),
+            };
+            for key in section.keys {
+                let property = &schema["definitions"][&definition]["properties"][key.name];
+                let place = format!("`{}` of {}", key.name, section.title);
+                assert!(property["description"].as_str().is_some_and(|text| text.starts_with(key.about)), "{place}");
+                match key.shape {
+                    _ if keys::of(section.title, key.name).is_some() => {}
+                    ValueType::OneOf(words) => {
+                        let offered = property["enum"].as_array().unwrap();
+                        assert!(words.iter().all(|word| offered.contains(&json!(word))), "{place}: {offered:?}");
+                    }
+                    ValueType::Table(title) => assert_eq!(property["allOf"][0]["$ref"], reference(title), "{place}"),
+                    ValueType::Described(words) => {
+                        let is_known = value_type::described(words).is_some();
+                        assert!(is_known, "{place} is {words}: add it to json_schema/value_type.rs");
+                    }
+                    _ => {}
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_parameter_of_every_action_is_described() {
+        let schema = editor_schema();
+        for action in Action::ALL.into_iter().filter(|action| !matches!(action, Action::Queue | Action::QueuePull)) {
+            let with = &schema["definitions"][format!("with-{}", action.name())];
+            for parameter in action.spec().parameters {
+                assert_eq!(with["properties"][parameter.name]["description"], parameter.about, "{}", action.name());
             }
         }
     }
