@@ -8,8 +8,11 @@
 //! destination ([`gate`]) admits it. Jobs whose internal steps come first wait in lanes (worker, entity) and pass no gate.
 //!
 //! Memory is divided by (worker, destination): each such backlog has a window ([`backlog_window`]) and a fair share of the total.
-//! A backlog that cannot run is not loaded. A job that is due after the time up to which its lanes are loaded is *deferred*: it
-//! leaves memory together with the jobs behind it in its lane, and the ledger says when to load it again.
+//! A backlog that cannot run is not loaded. A job that is due after the time up to which its backlog is loaded is *deferred*: it
+//! leaves memory together with the jobs of its backlog behind it in its lane, and the ledger says when to load it again.
+//!
+//! Jobs of one worker keep their order in a lane. Jobs of several workers share the lanes of a destination, so that no two run at
+//! once for one entity; they run in the order of their ids as far as they are in memory.
 
 pub mod backlog;
 mod backlog_window;
@@ -117,8 +120,8 @@ struct DestinationState {
     name: Arc<str>,
     /// `None` for internal steps.
     gate: Option<Gate>,
-    /// The lane group of an external destination.
-    group: Option<u32>,
+    /// Its backlogs.
+    backlogs: Vec<u32>,
 }
 
 /// The live jobs of one worker and destination.
@@ -126,19 +129,9 @@ struct DestinationState {
 struct Backlog {
     worker: u32,
     destination: u32,
-    group: u32,
     /// Runs that hold a slot.
     in_flight: u32,
     window: BacklogWindow,
-}
-
-/// Backlogs that share lanes: those of one destination; for internal steps, of one worker.
-#[derive(Debug)]
-struct LaneGroup {
-    backlogs: Vec<u32>,
-    /// Jobs that are due by this time are not deferred. All loads of the group use it; it changes only while none is under way.
-    due_by: Time,
-    loads: u32,
 }
 
 /// Search for backlogs in the ledger.
@@ -158,7 +151,6 @@ pub struct Scheduler {
     destination_ids: Map<Arc<str>, u32>,
     backlogs: Vec<Backlog>,
     backlog_ids: Map<(u32, u32), u32>,
-    groups: Vec<LaneGroup>,
     jobs: Map<JobId, ScheduledJob>,
     running: Set<JobId>,
     lanes: Lanes,
@@ -193,7 +185,6 @@ impl Scheduler {
             destination_ids: Map::default(),
             backlogs: Vec::new(),
             backlog_ids: Map::default(),
-            groups: Vec::new(),
             jobs: Map::default(),
             running: Set::default(),
             lanes: Lanes::default(),
@@ -330,7 +321,7 @@ impl Scheduler {
         }
         let id = index(self.destinations.len());
         let gate = (!name.is_empty()).then(|| Gate::new(GateSettings::default()));
-        self.destinations.push(DestinationState { name: name.clone(), gate, group: None });
+        self.destinations.push(DestinationState { name: name.clone(), gate, backlogs: Vec::new() });
         self.destination_ids.insert(name.clone(), id);
         id
     }
@@ -347,18 +338,8 @@ impl Scheduler {
             return *id;
         }
         let id = index(self.backlogs.len());
-        let is_external = self.destinations[destination as usize].gate.is_some();
-        let group = match self.destinations[destination as usize].group {
-            Some(group) => group,
-            None => {
-                let group = index(self.groups.len());
-                self.groups.push(LaneGroup { backlogs: Vec::new(), due_by: Time(i64::MIN), loads: 0 });
-                self.destinations[destination as usize].group = Some(group).filter(|_| is_external);
-                group
-            }
-        };
-        self.groups[group as usize].backlogs.push(id);
-        self.backlogs.push(Backlog { worker, destination, group, in_flight: 0, window: BacklogWindow::new() });
+        self.destinations[destination as usize].backlogs.push(id);
+        self.backlogs.push(Backlog { worker, destination, in_flight: 0, window: BacklogWindow::new() });
         self.backlog_ids.insert((worker, destination), id);
         id
     }
@@ -367,18 +348,16 @@ impl Scheduler {
         &mut self.backlogs[backlog as usize].window
     }
 
-    fn due_by(&self, backlog: u32) -> Time {
-        self.groups[self.backlogs[backlog as usize].group as usize].due_by
-    }
-
     fn backlogs_of(&self, worker: u32) -> Vec<u32> {
         let of_worker = |id: &u32| self.backlogs[*id as usize].worker == worker;
         (0..index(self.backlogs.len())).filter(of_worker).collect()
     }
 
     fn lane_of(&self, backlog: u32, job: &PendingJob) -> Option<LaneId> {
-        let group = self.backlogs[backlog as usize].group;
-        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(LaneId { group, entity: job.entity })
+        let Backlog { worker, destination, .. } = self.backlogs[backlog as usize];
+        let is_internal = self.destinations[destination as usize].gate.is_none();
+        let lane = LaneId { destination, worker: is_internal.then_some(worker), entity: job.entity };
+        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(lane)
     }
 
     fn pause(&mut self, now: Time, target: &PauseTarget) {
@@ -434,8 +413,7 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else {
             let worker = self.worker(worker);
             for backlog in self.backlogs_of(worker) {
-                let due_by = self.due_by(backlog);
-                self.window(backlog).job_deferred(now, due_by);
+                self.window(backlog).job_deferred(now);
             }
             return;
         };

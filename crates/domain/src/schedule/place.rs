@@ -82,8 +82,8 @@ impl Scheduler {
         }
         if let Some(lane) = job.lane {
             let left = self.lanes.remove(lane, id);
-            // Any backlog of the group may have left jobs of this lane in the ledger.
-            for backlog in &self.groups[lane.group as usize].backlogs {
+            // Any backlog of the destination may have left jobs of this lane in the ledger.
+            for backlog in &self.destinations[lane.destination as usize].backlogs {
                 self.backlogs[*backlog as usize].window.lane_shrank(lane, left);
             }
         }
