@@ -96,6 +96,7 @@ impl Scheduler {
             LoadKind::Interrupted => self.take_interrupted(now, backlog, &page),
             LoadKind::Window => {
                 self.take_page(now, backlog, &page, load.room);
+                self.note_load(backlog, query.due_by);
                 self.window(backlog).scan_passed();
             }
         }
@@ -138,6 +139,15 @@ impl Scheduler {
             self.take_queued(now, backlog, page, room);
         } else if !page.queued.is_empty() || page.more_queued {
             self.window(backlog).has_more = true;
+        }
+    }
+
+    /// A load may have passed over jobs behind an unsettled one, which the ledger had as deferred already.
+    fn note_load(&mut self, backlog: u32, due_by: Time) {
+        for id in &self.unsettled {
+            if let Some(job) = self.jobs.get_mut(id).filter(|job| job.backlog == backlog) {
+                job.loaded_by.get_or_insert(due_by);
+            }
         }
     }
 

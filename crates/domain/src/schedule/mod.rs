@@ -106,6 +106,8 @@ struct ScheduledJob {
     requeued: bool,
     /// It became due at once while it ran: the wait that the run asks for is over already.
     due_now: bool,
+    /// `due_by` of the first load that ended while it was unsettled.
+    loaded_by: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -152,7 +154,8 @@ pub struct Scheduler {
     backlogs: Vec<Backlog>,
     backlog_ids: Map<(u32, u32), u32>,
     jobs: Map<JobId, ScheduledJob>,
-    running: Set<JobId>,
+    /// Jobs that run, or whose run was lost: the ledger may have another state of them than memory.
+    unsettled: Set<JobId>,
     lanes: Lanes,
     timers: BinaryHeap<Reverse<(Time, JobId)>>,
     /// Due heads of lanes by backlog, in the order in which they became due.
@@ -186,7 +189,7 @@ impl Scheduler {
             backlogs: Vec::new(),
             backlog_ids: Map::default(),
             jobs: Map::default(),
-            running: Set::default(),
+            unsettled: Set::default(),
             lanes: Lanes::default(),
             timers: BinaryHeap::new(),
             ready: BTreeMap::new(),
@@ -286,7 +289,9 @@ impl Scheduler {
 
     /// The jobs that run now, with their lanes.
     pub fn running(&self) -> impl Iterator<Item = (JobId, Option<LaneId>)> {
-        self.running.iter().map(|id| (*id, self.jobs.get(id).and_then(|job| job.lane)))
+        let unsettled = self.unsettled.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)));
+        let running = unsettled.filter(|(_, job)| matches!(job.phase, JobPhase::Running(_)));
+        running.map(|(id, job)| (id, job.lane))
     }
 
     pub fn in_flight(&self) -> usize {
@@ -398,7 +403,7 @@ impl Scheduler {
         for backlog in self.backlogs_of(worker) {
             self.window(backlog).rewind(first);
         }
-        for id in &self.running {
+        for id in &self.unsettled {
             if let Some(job) = self.jobs.get_mut(id)
                 && *id >= first
                 && self.backlogs[job.backlog as usize].worker == worker

@@ -40,6 +40,7 @@ impl ScheduledJob {
             started: Time(0),
             requeued: false,
             due_now: false,
+            loaded_by: None,
         }
     }
 }
@@ -72,6 +73,7 @@ impl Scheduler {
     /// Removes a job from memory. The caller promotes the next of its lane.
     pub(super) fn remove(&mut self, id: JobId) -> Option<ScheduledJob> {
         let job = self.jobs.remove(&id)?;
+        self.unsettled.remove(&id);
         self.forget_ready(id, &job);
         let window = &mut self.backlogs[job.backlog as usize].window;
         window.jobs -= 1;

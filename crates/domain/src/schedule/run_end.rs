@@ -77,6 +77,10 @@ impl Scheduler {
         }
         let window = self.window(backlog);
         window.extend_due_by(now + HORIZON);
+        if before.loaded_by.is_some_and(|due_by| job.due > due_by) {
+            // That load took it for deferred and passed over the jobs behind it.
+            window.rewind(JobId(job.id.0 + 1));
+        }
         let is_deferred = next.timed && next.due > window.due_by;
         let is_back = backlog == before.backlog && lane == before.lane;
         match route {
