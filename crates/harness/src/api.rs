@@ -14,21 +14,21 @@ const RESPONSE_MAX: Duration = Duration::from_secs(20);
 
 /// Admin API at this address.
 #[derive(Clone, Copy, Debug)]
-pub struct Api(pub SocketAddr);
+pub(crate) struct Api(pub SocketAddr);
 
 impl Api {
-    pub async fn get<T: DeserializeOwned>(self, path: &str) -> Result<T, Error> {
+    pub(crate) async fn get<T: DeserializeOwned>(self, path: &str) -> Result<T, Error> {
         let body = self.send("GET", path, "").await?;
         serde_json::from_slice(&body).map_err(|error| Error::Failed(format!("unexpected response to {path}: {error}")))
     }
 
-    pub async fn post(self, path: &str, body: &Value) -> Result<Value, Error> {
+    pub(crate) async fn post(self, path: &str, body: &Value) -> Result<Value, Error> {
         let body = self.send("POST", path, &body.to_string()).await?;
         serde_json::from_slice(&body).map_err(|error| Error::Failed(format!("unexpected response to {path}: {error}")))
     }
 
     /// Value of a counter or gauge without labels, by its name in `/metrics`.
-    pub async fn metric(self, name: &str) -> Result<u64, Error> {
+    pub(crate) async fn metric(self, name: &str) -> Result<u64, Error> {
         let page = self.send("GET", "/metrics", "").await?;
         let page = String::from_utf8_lossy(&page);
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());

@@ -23,7 +23,7 @@ const LOG_LINES_SHOWN: usize = 20;
 
 /// A running node. It is killed on drop.
 #[derive(Debug)]
-pub struct NodeProcess {
+pub(crate) struct NodeProcess {
     process: tokio::process::Child,
     pub intake: SocketAddr,
     pub admin: SocketAddr,
@@ -39,7 +39,7 @@ struct NodeFile {
 
 /// Memory of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
+pub(crate) struct Memory {
     pub resident_kib: u64,
     /// Largest resident size so far.
     pub peak_kib: u64,
@@ -47,7 +47,7 @@ pub struct Memory {
 
 impl Memory {
     /// Reads `/proc`; `None` where it is missing.
-    pub fn of(process: u32) -> Option<Memory> {
+    pub(crate) fn of(process: u32) -> Option<Memory> {
         Memory::parse(&std::fs::read_to_string(format!("/proc/{process}/status")).ok()?)
     }
 
@@ -60,19 +60,19 @@ impl Memory {
     }
 
     /// Combines two measurements: the larger peak, the later resident size.
-    pub fn then(self, later: Memory) -> Memory {
+    pub(crate) fn then(self, later: Memory) -> Memory {
         Memory { resident_kib: later.resident_kib, peak_kib: self.peak_kib.max(later.peak_kib) }
     }
 }
 
 impl NodeProcess {
     /// Starts `program up` and waits until it listens. Appends its log to `log`.
-    pub async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<NodeProcess, Error> {
+    pub(crate) async fn start(program: &Path, config: &Path, data: &Path, log: &Path) -> Result<NodeProcess, Error> {
         NodeProcess::start_with_clock(program, config, data, log, None).await
     }
 
     /// Like [`NodeProcess::start`]; with `clock_offset`, its wall clock is shifted by the milliseconds in that file.
-    pub async fn start_with_clock(
+    pub(crate) async fn start_with_clock(
         program: &Path,
         config: &Path,
         data: &Path,
@@ -127,12 +127,12 @@ impl NodeProcess {
     }
 
     /// Process id; 0 once it has ended.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id().unwrap_or(0)
     }
 
     /// Exit status, if it has ended.
-    pub fn ended(&mut self) -> Option<String> {
+    pub(crate) fn ended(&mut self) -> Option<String> {
         match self.process.try_wait() {
             Ok(None) => None,
             Ok(Some(status)) => Some(status.to_string()),
@@ -141,22 +141,22 @@ impl NodeProcess {
     }
 
     /// Sends SIGKILL and waits for the end of the process.
-    pub async fn kill(mut self) -> Result<(), Error> {
+    pub(crate) async fn kill(mut self) -> Result<(), Error> {
         self.process.kill().await.map_err(Error::io("kill -9"))
     }
 
     /// Sends SIGSTOP.
-    pub fn suspend(&self) -> Result<(), Error> {
+    pub(crate) fn suspend(&self) -> Result<(), Error> {
         kill_process(self.pid()?, Signal::STOP).map_err(|error| Error::io("SIGSTOP")(error.into()))
     }
 
     /// Sends SIGCONT.
-    pub fn resume(&self) -> Result<(), Error> {
+    pub(crate) fn resume(&self) -> Result<(), Error> {
         kill_process(self.pid()?, Signal::CONT).map_err(|error| Error::io("SIGCONT")(error.into()))
     }
 
     /// Limits the size of every file that it writes, in bytes; `None` removes the limit.
-    pub fn limit_files(&self, bytes: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) -> Result<(), Error> {
         let limit = Rlimit { current: bytes, maximum: None };
         let set = prlimit(Some(self.pid()?), Resource::Fsize, limit);
         set.map(drop).map_err(|error| Error::io("the file size limit")(error.into()))
@@ -167,7 +167,7 @@ impl NodeProcess {
         id.ok_or_else(|| Error::Failed("the node has ended".to_owned()))
     }
 
-    pub fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> Memory {
         Memory::of(self.id()).unwrap_or_default()
     }
 }

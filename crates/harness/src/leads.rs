@@ -118,7 +118,7 @@ const SINK: &str = "destinations:
 
 /// Destination of the leads.
 #[derive(Clone, Copy, Debug)]
-pub enum LeadsTo<'a> {
+pub(crate) enum LeadsTo<'a> {
     /// One record per lead, in the simulated Salesforce at this URL.
     Salesforce(&'a str),
     /// One `PUT` per lead, to the simulated sink at this URL.
@@ -127,7 +127,7 @@ pub enum LeadsTo<'a> {
 
 impl LeadsTo<'_> {
     /// Target of a pause of the destination.
-    pub fn target(&self) -> &'static str {
+    pub(crate) fn target(&self) -> &'static str {
         match self {
             LeadsTo::Salesforce(_) => "destination:crm",
             LeadsTo::Sink(_) => "destination:sink",
@@ -137,14 +137,14 @@ impl LeadsTo<'_> {
 
 /// A configuration on disk, and the data directory beside it.
 #[derive(Clone, Debug)]
-pub struct Leads {
+pub(crate) struct Leads {
     pub config: PathBuf,
     pub data: PathBuf,
 }
 
 impl Leads {
     /// Writes the configuration into a subdirectory of `directory`.
-    pub fn write(directory: &Path, to: LeadsTo<'_>) -> Result<Leads, Error> {
+    pub(crate) fn write(directory: &Path, to: LeadsTo<'_>) -> Result<Leads, Error> {
         let leads = Leads { config: directory.join("config"), data: directory.join("data") };
         let (worker, destination) = match to {
             LeadsTo::Salesforce(url) => (TO_SALESFORCE, SALESFORCE.replace("URL", url)),
@@ -167,20 +167,20 @@ impl Leads {
     }
 
     /// Settings of a node on loopback, with ports chosen by the system.
-    pub fn settings(&self) -> NodeSettings {
+    pub(crate) fn settings(&self) -> NodeSettings {
         NodeSettings {
             config: self.config.clone(),
             data: self.data.clone(),
             intake: ANY_PORT,
             admin: ANY_PORT,
             admin_token: None,
-            door: intake::IntakeSettings::default(),
+            intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
         }
     }
 
     /// Sender whose signatures the configuration accepts.
-    pub fn sender(&self) -> Result<Sender, Error> {
+    pub(crate) fn sender(&self) -> Result<Sender, Error> {
         let run::LoadedConfig { live, .. } = run::load(&self.settings())?;
         let flow = live.config.flows.get(FLOW_NAME).cloned();
         let flow = flow.ok_or_else(|| Error::Failed(format!("the configuration has no flow {FLOW_NAME}")))?;
@@ -190,14 +190,14 @@ impl Leads {
 
 /// Builds signed requests.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     live: Arc<LoadedRevision>,
     flow: Arc<Flow>,
 }
 
 impl Sender {
     /// Appends the complete HTTP request with this body.
-    pub fn write(&self, body: &[u8], request: &mut Vec<u8>) {
+    pub(crate) fn write(&self, body: &[u8], request: &mut Vec<u8>) {
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: 127.0.0.1\r\nuser-agent: sluice-harness\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
             self.flow.path,
@@ -218,12 +218,12 @@ impl Sender {
     }
 
     /// Flow that accepts the requests.
-    pub fn flow(&self) -> &Flow {
+    pub(crate) fn flow(&self) -> &Flow {
         &self.flow
     }
 
     /// The event that a node would write for this body.
-    pub fn prepare(&self, body: &[u8]) -> Result<sluice_ledger::NewEvent, Error> {
+    pub(crate) fn prepare(&self, body: &[u8]) -> Result<sluice_ledger::NewEvent, Error> {
         let headers = hyper::HeaderMap::from_iter([
             (hyper::header::HOST, hyper::header::HeaderValue::from_static("127.0.0.1")),
             (hyper::header::USER_AGENT, hyper::header::HeaderValue::from_static("sluice-harness")),

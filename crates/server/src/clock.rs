@@ -44,7 +44,6 @@ impl Clock {
         self.started + at.since(self.started_at)
     }
 
-    /// The wall clock, for the ledger.
     pub fn for_ledger(&self) -> ClockFn {
         self.wall.clone()
     }

@@ -8,15 +8,15 @@ use sluice_domain::schedule::PauseTarget;
 use sluice_ledger::PauseRecord;
 
 /// What replays are called in a pause list: nobody and nothing replays while they are paused.
-pub const REPLAYS: &str = "replays";
+pub(crate) const REPLAYS: &str = "replays";
 
 /// Whether replays are paused, by whom and why.
-pub fn of_replays(pauses: &[PauseRecord]) -> Option<&PauseRecord> {
+pub(crate) fn of_replays(pauses: &[PauseRecord]) -> Option<&PauseRecord> {
     pauses.iter().find(|pause| pause.target == REPLAYS)
 }
 
 /// The workers that are paused: by their own name, or with their queue.
-pub fn workers(config: &Config, pauses: &[PauseRecord]) -> BTreeSet<String> {
+pub(crate) fn workers(config: &Config, pauses: &[PauseRecord]) -> BTreeSet<String> {
     let mut paused = BTreeSet::new();
     for pause in pauses {
         match pause.target.split_once(':') {
@@ -34,7 +34,7 @@ fn destinations(pauses: &[PauseRecord]) -> impl Iterator<Item = &str> {
 }
 
 /// Everything that the scheduler must not start.
-pub fn targets(config: &Config, pauses: &[PauseRecord]) -> Vec<PauseTarget> {
+pub(crate) fn targets(config: &Config, pauses: &[PauseRecord]) -> Vec<PauseTarget> {
     let workers = workers(config, pauses).into_iter().map(|name| PauseTarget::Worker(Arc::from(name)));
     workers.chain(destinations(pauses).map(|name| PauseTarget::Destination(Arc::from(name)))).collect()
 }

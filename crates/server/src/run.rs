@@ -1,4 +1,4 @@
-//! The wiring: every room, started and stopped in the right order. Only this file knows them all.
+//! Wiring: starts and stops every component in order. Only this file knows all of them.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,97 +20,74 @@ use crate::safe_mode::SafeModes;
 use crate::unclean_shutdown::{self, RunMarker};
 use crate::{intake, maintain, operate, schedule, work};
 
-/// What a node is started with.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// The configuration: a directory or a file.
+    /// Directory or file.
     pub config: PathBuf,
-    /// Where the ledger lies.
     pub data: PathBuf,
-    /// Where senders come in.
     pub intake: SocketAddr,
-    /// Where operators come in.
     pub admin: SocketAddr,
-    /// What operators must show; needed to listen anywhere but on loopback.
+    /// Bearer token of operators; required to listen on a non-loopback address.
     pub admin_token: Option<sluice_domain::verify::SecretValue>,
-    /// Bounds of the door.
-    pub door: intake::IntakeSettings,
+    pub intake_settings: intake::IntakeSettings,
     /// How long things are kept.
     pub keep: maintain::RetentionSettings,
 }
 
-/// Why a node could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration has mistakes; they have been collected.
-    #[error("the configuration has mistakes")]
+    #[error("the configuration has errors")]
     Config(Box<config::Compiled>, Files),
-    /// The configuration could not be read.
     #[error(transparent)]
     Read(#[from] config::ReadError),
-    /// A destination's settings cannot work.
     #[error(transparent)]
     Connectors(#[from] sluice_connectors::BuildProblem),
-    /// The ledger could not be opened.
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
-    /// The key that opens the ledger could not be found.
     #[error(transparent)]
     RootKey(#[from] root_key::RootKeyError),
-    /// A change of the configuration that was cut off could not be finished.
-    #[error("a change of the configuration was cut off and cannot be finished: {0}")]
+    #[error("an interrupted configuration change cannot be finished: {0}")]
     Place(#[from] install::InstallError),
-    /// An address could not be taken.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
         /// intake or admin.
         what: &'static str,
-        /// Where.
         address: SocketAddr,
-        /// Why.
         source: std::io::Error,
     },
-    /// The admin listener would be open to anyone.
     #[error(
-        "the admin listener would be open to everybody on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
+        "the admin listener would be unauthenticated on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
     )]
     AdminOpen(SocketAddr),
 }
 
-/// A running node.
 #[derive(Debug)]
 pub struct Node {
-    /// Where senders come in.
     pub intake: SocketAddr,
-    /// Where operators come in.
     pub admin: SocketAddr,
-    /// What operators can do, without HTTP.
+    /// Operator commands and queries, without HTTP.
     pub operator: operate::Operator,
     ledger: Ledger,
     mark: RunMarker,
     scheduler: schedule::SchedulerHandle,
     stop: watch::Sender<bool>,
     stop_admin: watch::Sender<bool>,
-    door: JoinHandle<()>,
+    intake_server: JoinHandle<()>,
     schedule: JoinHandle<()>,
     rest: Vec<JoinHandle<()>>,
     failed: watch::Receiver<bool>,
 }
 
-/// What a directory came to.
+/// Result of reading and compiling a configuration.
 #[derive(Debug)]
 pub struct LoadedConfig {
-    /// Ready to be put in force.
+    /// Ready to be activated.
     pub live: LoadedRevision,
-    /// As they were read.
     pub files: Files,
-    /// Where its secrets come from.
     pub secrets: Arc<dyn SecretSource + Send + Sync>,
-    /// What is only worth a warning.
     pub warnings: Vec<config::ConfigProblem>,
 }
 
-/// Reads and compiles a configuration.
 pub fn load(settings: &NodeSettings) -> Result<LoadedConfig, StartError> {
     let files = config::read(&settings.config)?;
     let directory = if settings.config.is_dir() {
@@ -123,14 +100,14 @@ pub fn load(settings: &NodeSettings) -> Result<LoadedConfig, StartError> {
     Ok(LoadedConfig { live, files, secrets, warnings })
 }
 
-/// Says what is only worth a warning, when a configuration is put in force.
+/// Logs the warnings of an activated configuration.
 pub fn warn_of(warnings: &[config::ConfigProblem]) {
     for problem in warnings {
         tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
     }
 }
 
-/// Compiles files to a revision that can be put in force, with what is only worth a warning.
+/// Compiles files to a revision, with its warnings.
 pub fn ready(
     files: &Files,
     secrets: &dyn SecretSource,
@@ -179,11 +156,9 @@ impl Node {
         let (mark, unclean) = RunMarker::set(&settings.data)
             .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
         if unclean {
-            tracing::warn!(
-                "the last process did not end in its own time; for a minute every attempt is written down before it is made"
-            );
+            tracing::warn!("unclean shutdown; for 60 s every attempt is recorded first");
         }
-        // Whoever began to apply these files is who brought them, though the process died meanwhile.
+        // The actor of an interrupted change is recorded, although the process died.
         let by = begun.filter(|begun| *begun.revision == *live.revision);
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
         let hash = live.revision.clone();
@@ -207,23 +182,24 @@ impl Node {
         let paused = ledger.pauses().await?;
         let targets = crate::pauses::targets(&revisions.current().config, &paused);
 
-        let door_context =
+        let intake_context =
             intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let sources: HashSet<String> =
             paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
-        door_context.set_paused(sources);
-        door_context.set_scheduler(scheduler.clone());
-        let door = intake::IntakeServer::bind(settings.intake, door_context.clone(), settings.door.clone())
-            .await
-            .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
-        let intake = door.address().unwrap_or(settings.intake);
+        intake_context.set_paused(sources);
+        intake_context.set_scheduler(scheduler.clone());
+        let intake_server =
+            intake::IntakeServer::bind(settings.intake, intake_context.clone(), settings.intake_settings.clone())
+                .await
+                .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
+        let intake = intake_server.address().unwrap_or(settings.intake);
 
         let operator = operate::Operator::new(
             ledger.clone(),
             revisions.clone(),
             metrics,
             clock.clone(),
-            operate::NodeHandles { scheduler: scheduler.clone(), door: door_context, safe_modes },
+            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes },
             NodeSettings { intake, ..settings.clone() },
         );
         let window = operate::AdminServer::bind(settings.admin, operator.clone(), settings.admin_token.clone())
@@ -239,7 +215,7 @@ impl Node {
             admin,
             operator,
             schedule: tokio::spawn(schedule_loop.run()),
-            door: tokio::spawn(door.run(stop.subscribe())),
+            intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
@@ -254,7 +230,7 @@ impl Node {
         })
     }
 
-    /// Returns when the ledger can no longer be trusted. The process should end then, and be started again.
+    /// Returns when the ledger has failed. The process must then be restarted.
     pub async fn failed(&self) {
         let mut failed = self.failed.clone();
         if failed.wait_for(|failed| *failed).await.is_err() {
@@ -262,24 +238,24 @@ impl Node {
         }
     }
 
-    /// Stops: first no more requests and no more attempts, then what is under way may end within `shutdown_timeout`, then the
-    /// ledger is closed. What did not end in time is settled by the next start.
+    /// Stops accepting requests and starting attempts, waits up to `shutdown_timeout` for attempts in flight, then
+    /// closes the ledger. The next start settles attempts that did not finish.
     pub async fn stop(self, shutdown_timeout: Duration) {
         let _ = self.stop.send(true);
         self.scheduler.stop();
-        let (door, schedule) = (self.door, self.schedule);
+        let (intake_server, schedule) = (self.intake_server, self.schedule);
         let drained = async {
-            let _ = door.await;
+            let _ = intake_server.await;
             let _ = schedule.await;
         };
         if tokio::time::timeout(shutdown_timeout, drained).await.is_err() {
-            tracing::warn!("some attempts did not end in time; the next start settles them");
+            tracing::warn!("shutdown timeout: attempts still in flight; the next start settles them");
         }
         let _ = self.stop_admin.send(true);
         for task in self.rest {
             let _ = tokio::time::timeout(Duration::from_secs(2), task).await;
         }
         self.ledger.close().await;
-        self.mark.take_away();
+        self.mark.remove();
     }
 }

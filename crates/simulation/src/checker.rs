@@ -397,12 +397,17 @@ impl Simulation {
         if job.worker != 1 || job.state != Some(JobState::Dead) {
             return;
         }
-        let applied = |step| job.effects_of(step).filter(|effect| effect.state == Some(EffectState::Applied)).count();
-        let (charged, refunded) = (applied("charge"), applied("refund"));
+        let count = |step, is: fn(EffectState) -> bool| {
+            job.effects_of(step).filter(|effect| effect.state.is_some_and(is)).count()
+        };
+        // A refund that has nothing to do is one too.
+        let charged = count("charge", |state| state == EffectState::Applied);
+        let refunded = count("refund", EffectState::is_final);
         let Some(record) = self.store.job(id) else { return };
-        let failed = record.result.as_ref().is_some_and(|result| {
-            result["not_undone"].as_array().is_some_and(|steps| !steps.is_empty())
-        });
+        let failed = record
+            .result
+            .as_ref()
+            .is_some_and(|result| result["not_undone"].as_array().is_some_and(|steps| !steps.is_empty()));
         if charged > refunded && !failed {
             let detail = || format!("it is dead with {charged} charges and {refunded} refunds");
             self.checker.fail(self.now, Invariant::DeadIsUndone, About::Job(id), detail);

@@ -24,7 +24,6 @@ pub(super) struct FaultRates {
     pub load_fails: f64,
     /// Of each webhook.
     pub sender: f64,
-    pub unprepared: f64,
     /// At each disturbance, which comes about every minute.
     pub outage: f64,
     pub unauthorized: f64,
@@ -80,7 +79,6 @@ impl FaultRates {
             commit_stalls: some(0.005),
             load_fails: some(0.2),
             sender: some(0.5),
-            unprepared: some(0.01),
             outage: some(0.3),
             unauthorized: some(0.05),
             disk_full: some(0.1),

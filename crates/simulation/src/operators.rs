@@ -10,7 +10,8 @@ use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    Decided, DecideApproval, DropJobs, Pause, Prune, Replay, Resolution, Resolve, Resume, SetSafeMode, Suppress, Unsuppress,
+    DecideApproval, Decided, DropJobs, Pause, Prune, Replay, Resolution, Resolve, Resume, SetSafeMode, Suppress,
+    Unsuppress,
 };
 
 use super::coverage::Fault;
@@ -255,6 +256,7 @@ impl Simulation {
     }
 
     fn safe_mode_set(&mut self, worker: Option<usize>, until: Option<Time>) {
+        self.checker.guards.safe_mode_since = self.now;
         let name = worker.map(|worker| WORKER_NAMES[worker].to_owned());
         let known = self.node.as_mut().map(|node| &mut node.safe_modes);
         for modes in known.into_iter().chain([&mut self.checker.guards.safe_modes]) {
@@ -298,9 +300,7 @@ impl Simulation {
                 self.requeued(jobs);
             }
             (OperatorAction::Drop, SimReply::Jobs(jobs)) => jobs.iter().for_each(|_| self.coverage.fault(Fault::Drop)),
-            (OperatorAction::Decide { .. }, SimReply::Decided(decided)) => {
-                self.decided(decided)
-            }
+            (OperatorAction::Decide { .. }, SimReply::Decided(decided)) => self.decided(decided),
             (OperatorAction::SafeMode { worker, until }, _) => {
                 self.happened(if until.is_some() { Fault::SafeModeOn } else { Fault::SafeModeOff });
                 self.safe_mode_set(worker, until);

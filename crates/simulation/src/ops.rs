@@ -14,7 +14,8 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume, SetSafeMode, Suppress, Unsuppress,
+    Acceptance, Decided, DropJobs, Error, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume, SetSafeMode,
+    Suppress, Unsuppress,
 };
 
 /// One write.

@@ -67,7 +67,6 @@ impl SimRevision {
 /// What the checker knows of the external steps, by their ids. Ids are unique over all workers.
 #[derive(Clone, Debug)]
 pub(super) struct StepFacts {
-    pub worker: usize,
     pub destination: usize,
     pub class: EffectClass,
     pub order: LaneOrder,
@@ -181,10 +180,9 @@ const STEPS: [(&str, usize, usize, EffectClass); 10] = [
 ];
 
 fn step_facts() -> BTreeMap<&'static str, StepFacts> {
-    let facts = |(id, worker, destination, class): (&'static str, usize, usize, EffectClass)| {
+    let facts = |(id, _, destination, class): (&'static str, usize, usize, EffectClass)| {
         let unordered = matches!(id, "mail" | "chat");
         let facts = StepFacts {
-            worker,
             destination,
             class,
             order: if unordered { LaneOrder::None } else { LaneOrder::Fifo },
@@ -271,7 +269,11 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
         _ => {
             let pull = json!({ "from": DEAD_LETTER_QUEUE, "max_messages": 5, "max_replays": 2 });
             let list = Foreach { list: expression("steps.pull.output.messages"), pulled_by: Some("pull".to_owned()) };
-            let requeue = internal("requeue", Action::Queue, Template::Literal(json!({ "name": "leads" })), None);
+            let requeue = Template::Map(vec![
+                ("name".to_owned(), Template::Literal(json!("leads"))),
+                ("body".to_owned(), Template::Expression(expression("event.attributes"))),
+            ]);
+            let requeue = internal("requeue", Action::Queue, requeue, None);
             vec![
                 internal("pull", Action::QueuePull, Template::Literal(pull), None),
                 Step { foreach: Some(list), ..requeue },
@@ -366,10 +368,8 @@ fn policy() -> Policy {
         fallback: zone("UTC").expect("UTC is a time zone"),
         action: QuietAction::Wait,
     };
-    let consent = RuleKind::Consent {
-        from: ConsentSource::Table(Arc::from(CONSENT_PURPOSE)),
-        default: ConsentDefault::Allow,
-    };
+    let consent =
+        RuleKind::Consent { from: ConsentSource::Table(Arc::from(CONSENT_PURPOSE)), default: ConsentDefault::Allow };
     let rule = |name: &str, kind| Rule { name: Arc::from(name), kind };
     Policy {
         name: Arc::from("mails"),

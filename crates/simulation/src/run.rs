@@ -8,9 +8,10 @@ use sluice_domain::mutant::Mutant;
 use sluice_domain::ops::{ChargeResult, DecideApproval};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use sluice_domain::record::JobRecord;
+use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
-    CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig,
-    RunContext, RunResult, StepCall,
+    CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig, RunContext,
+    RunResult, Settle, StepCall,
 };
 use sluice_ledger::{NewEvent, Replay};
 
@@ -19,6 +20,7 @@ use super::destinations::{Answer, LAG_MS_MAX, Look};
 use super::gates::SimSlot;
 use super::node::{Waiter, slot_of};
 use super::ops::{SimOp, SimReply};
+use super::plan::SimPlan;
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
@@ -44,7 +46,7 @@ enum Pending {
     Nothing,
     Call { call: Box<StepCall>, answer: Answer, recorded: bool, begin: Option<Box<sluice_domain::ops::Begin>> },
     ReadBack(Look),
-    Settle(Box<sluice_domain::run::Settle>),
+    Settle(Box<Settle>),
     Requeue,
 }
 
@@ -172,8 +174,29 @@ impl Simulation {
         self.submit(op, Waiter::Run(slot));
     }
 
+    /// A retry must not be due at the very end of its delay: many of them would come back in one instant.
+    fn check_spread(&mut self, settle: &Settle) {
+        let next = &settle.settlement.next;
+        let Some(failure) = &next.failure else { return };
+        // After a crash and after an absence, the next attempt is due at once.
+        if next.state != JobState::Retrying || matches!(failure.code.as_str(), "interrupted" | "verified-absent") {
+            return;
+        }
+        let Some(job) = self.store.job(settle.settlement.job) else { return };
+        let policy = &self.plan.active().worker(SimPlan::worker_index(&job.worker)).retry;
+        let ceiling = policy.ceiling(next.attempts);
+        if policy.jitter != Jitter::None && !ceiling.is_zero() {
+            let delay = next.due_at.since(self.run_context(&job.worker).now);
+            let about = About::Job(job.id);
+            self.checker.retry_delay(self.now, about, delay.as_millis(), ceiling.as_millis());
+        }
+    }
+
     /// What a run asks for, counted.
     fn note_op(&mut self, op: &SimOp) {
+        if let SimOp::Settle(settle) = op {
+            self.check_spread(settle);
+        }
         let fault = match op {
             SimOp::Decide(DecideApproval { .. }) => Fault::ApprovalExpired,
             SimOp::Settle(settle) if settle.begin.is_some() => Fault::RecordedWithOutcome,
@@ -181,9 +204,7 @@ impl Simulation {
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "safe-mode") => {
                     Fault::SafeModeHolds
                 }
-                next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => {
-                    Fault::QuietHours
-                }
+                next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => Fault::QuietHours,
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "expired") => Fault::Expired,
                 next if next.state == JobState::Waiting && next.failure.is_none() => Fault::ItemPaced,
                 _ => return,
@@ -196,7 +217,7 @@ impl Simulation {
     }
 
     /// A mistake: the scheduler is told before the end of the run is durable.
-    fn release_early(&mut self, mut sim: SimRun, settle: Box<sluice_domain::run::Settle>) {
+    fn release_early(&mut self, mut sim: SimRun, settle: Box<Settle>) {
         self.submit(SimOp::Settle(settle), Waiter::Nobody);
         let Some(mut run) = sim.run.take() else { return };
         let context = self.run_context(&run.job().worker.clone());
@@ -310,8 +331,7 @@ impl Simulation {
 
     /// Calls a destination.
     fn call(&mut self, mut sim: SimRun, batch: CallBatch) {
-        let (Some(call), Some(recording)) = (batch.calls.into_iter().next(), batch.recording.into_iter().next())
-        else {
+        let (Some(call), Some(recording)) = (batch.calls.into_iter().next(), batch.recording.into_iter().next()) else {
             return;
         };
         let label = call.label.clone();
@@ -325,6 +345,7 @@ impl Simulation {
             }
             Recording::IfSlow(begin) => Some(begin),
         };
+        self.check_safe_mode(call.job);
         self.look_at_call(&call, n, &label);
         let sent = self.destinations.0[facts.destination].call(self.now, &self.rates, &mut self.random);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
@@ -406,9 +427,7 @@ impl Simulation {
     /// Dead letters of a queue, as `queue_pull` finds them.
     fn dead_letters(&self, queue: &str, limit: usize, replays_max: u32) -> Vec<JobId> {
         let dead = self.store.jobs().filter(|job| {
-            job.state == JobState::Dead
-                && job.dead_letter_queue.as_deref() == Some(queue)
-                && job.replays < replays_max
+            job.state == JobState::Dead && job.dead_letter_queue.as_deref() == Some(queue) && job.replays < replays_max
         });
         dead.take(limit).map(|job| job.id).collect()
     }
@@ -423,9 +442,7 @@ fn readback_of(look: Look) -> Readback {
     match look {
         Look::Present => Readback::Present(Value::Bool(true)),
         Look::Absent => Readback::Absent,
-        Look::Unreadable => {
-            Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read"))
-        }
+        Look::Unreadable => Readback::Unreadable(Failure::new(FailureClass::Retryable, "connect", "it cannot be read")),
     }
 }
 

@@ -221,7 +221,10 @@ impl Simulation {
         let id = run.slot.job;
         let Some(result) = &run.result else { return };
         if !run.recovering {
-            self.checker.gates.ended(self.now, run.slot, run.asked_ms, run.unauthorized);
+            // What the destination said is lost with the run.
+            let lost = matches!(result, RunResult::Reload);
+            let (asked_ms, unauthorized) = (run.asked_ms.filter(|_| !lost), run.unauthorized && !lost);
+            self.checker.gates.ended(self.now, run.slot, asked_ms, unauthorized);
         }
         let input = Input::of_run(id, result);
         if let (Some(node), RunResult::Ended { job, route, .. }) = (&mut self.node, result) {

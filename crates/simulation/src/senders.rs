@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sluice_domain::event::EventId;
+use sluice_domain::event::{Audit, Event};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
-use sluice_domain::event::{Audit, Event};
 use sluice_domain::random::Random;
 use sluice_domain::record::{EventDraft, NewEvent, NewJob};
 use sluice_domain::run::first_route;

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use sluice_domain::verify::{
-    CredentialLocation, HmacSettings, Request, Scheme, Secret, TokenPlace, UnsignedRequest, Verifier, VerifierSettings,
-    handshake, sign, verify,
+    CredentialLocation, HmacSettings, Request, Scheme, Secret, TokenLocation, UnsignedRequest, Verifier,
+    VerifierSettings, handshake, sign, verify,
 };
 
 use crate::{choice, line};
@@ -30,7 +30,7 @@ fn verifier(scheme: Scheme) -> Verifier {
     let settings = VerifierSettings {
         public_url: Some("https://hooks.example.com/in?tenant=a".to_owned()),
         hmac: (scheme == Scheme::Hmac).then(|| HmacSettings::new("X-Signature")),
-        token: (scheme == Scheme::Token).then(|| TokenPlace::Query("token".to_owned())),
+        token: (scheme == Scheme::Token).then(|| TokenLocation::Query("token".to_owned())),
         ..VerifierSettings::new(scheme, secrets)
     };
     Verifier::new(settings).unwrap_or_else(|problem| panic!("{scheme}: {problem}"))
@@ -46,7 +46,7 @@ pub(crate) fn signature(input: &[u8]) {
         value.to_vec()
     };
     let mut headers: Vec<(String, Vec<u8>)> = vec![("content-type".to_owned(), next())];
-    for place in verifier.proof() {
+    for place in verifier.credential_locations() {
         match place {
             CredentialLocation::Signed(name) | CredentialLocation::Token(name) => headers.push((name, next())),
             CredentialLocation::Bearer | CredentialLocation::Basic => {
@@ -88,9 +88,9 @@ pub(crate) fn tampering(input: &[u8]) {
         verify(verifier, &request, now()).is_ok()
     };
     // With a credential in the body, an arbitrary body cannot be signed.
-    let in_body = verifier.proof().contains(&CredentialLocation::Body);
+    let in_body = verifier.credential_locations().contains(&CredentialLocation::Body);
     assert!(in_body || verifies(&signed.body), "{scheme} rejects its own signature");
-    let signs_body = verifier.proof().iter().any(|place| matches!(place, CredentialLocation::Signed(_)));
+    let signs_body = verifier.credential_locations().iter().any(|place| matches!(place, CredentialLocation::Signed(_)));
     // Twilio signs the decoded fields of a form, not its bytes.
     if signs_body && !signed.body.is_empty() && scheme != Scheme::Twilio {
         let mut changed = signed.body.clone();

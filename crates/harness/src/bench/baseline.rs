@@ -26,7 +26,7 @@ use crate::{ANY_PORT, Error, Leads, Sender};
 const ACCEPTED_BODY: &[u8] = br#"{"event_id":"evt_0123456789abcdefghijklmnop","idempotency_key":"evt_00000000_0123456789abcdef","status":"accepted"}"#;
 
 /// Hidden command that runs the server.
-pub const COMMAND: &str = "bench-bare";
+pub(crate) const COMMAND: &str = "bench-bare";
 
 /// Baseline server; runs where the node under test runs, so that both pay for a separate process.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ enum BaselineHost {
 }
 
 impl Baseline {
-    pub async fn start(host: &NodeHost, leads: &Leads) -> Result<Baseline, Error> {
+    pub(super) async fn start(host: &NodeHost, leads: &Leads) -> Result<Baseline, Error> {
         match host {
             NodeHost::Process(program) => Baseline::spawn(program, &leads.config).await,
             NodeHost::InProcess => {
@@ -82,7 +82,7 @@ impl Drop for Baseline {
 }
 
 /// Runs the server for the senders of a configuration and prints its address. Ends with standard input.
-pub fn serve_baseline(config: &Path) -> Result<(), Error> {
+pub(crate) fn serve_baseline(config: &Path) -> Result<(), Error> {
     let leads = Leads { config: config.to_owned(), data: config.join("no-data") };
     let sender = leads.sender()?;
     let runtime = runtime()?;

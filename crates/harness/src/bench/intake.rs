@@ -29,7 +29,7 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// CPU cost of a request before it is written, in microseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Intake {
+pub(crate) struct Intake {
     pub body_bytes: usize,
     /// HMAC-SHA256 over the body.
     pub bare_hmac_us: f64,
@@ -42,7 +42,7 @@ pub struct Intake {
 
 /// CPU cost of a request of one verification scheme, in microseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct SchemeCost {
+pub(crate) struct SchemeCost {
     pub scheme: &'static str,
     pub verify_us: f64,
     /// Parsing, key, fingerprint and normalized event.
@@ -90,7 +90,7 @@ fn body() -> Vec<u8> {
 }
 
 /// Measures every scheme; `time` is the total.
-pub fn intake(time: Duration) -> Result<Intake, Error> {
+pub(crate) fn intake(time: Duration) -> Result<Intake, Error> {
     let live = live()?;
     let body = body();
     let slice = time / (SCHEMES.len() * 3 + 2) as u32 / SLICES as u32;
@@ -169,7 +169,7 @@ fn micros(slice: Duration, mut call: impl FnMut() -> usize) -> f64 {
 
 impl Intake {
     /// True if every sum is below its bound.
-    pub fn all_reached(&self) -> bool {
+    pub(crate) fn all_reached(&self) -> bool {
         self.schemes.iter().all(|cost| cost.sum_us < self.sum_max_us)
     }
 }

@@ -22,10 +22,10 @@ use sluice_simulator::load::{LoadResult, LoadSettings, Pace, load};
 
 use crate::{Error, Leads, LeadsTo, StatusLine};
 use baseline::Baseline;
-pub use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
-pub use intake::intake;
+pub(crate) use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
+pub(crate) use intake::intake;
 use report::Disk;
-pub use report::Report;
+pub(crate) use report::Report;
 use workload::Workload;
 
 /// Rows per transaction of the SQLite baseline.
@@ -37,7 +37,7 @@ const ROUNDS: u32 = 8;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum BenchKind {
+pub(crate) enum BenchKind {
     /// How fast events are accepted
     Accept,
     /// What proof, key and seal cost a request of 1 KB; no node runs for it
@@ -52,7 +52,7 @@ pub enum BenchKind {
 
 /// Where the node under test runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeHost {
+pub(crate) enum NodeHost {
     /// As a child process of this program: its memory is measured on its own.
     Process(PathBuf),
     /// In this process, on its own runtime: easier to profile.
@@ -60,7 +60,7 @@ pub enum NodeHost {
 }
 
 #[derive(Clone, Debug)]
-pub struct BenchSettings {
+pub(crate) struct BenchSettings {
     pub kind: BenchKind,
     /// Duration of each measurement.
     pub time: Duration,
@@ -83,7 +83,7 @@ struct Bench {
 }
 
 /// Measures the disk, then the node and the baseline.
-pub async fn run(settings: BenchSettings, status: StatusLine) -> Result<Report, Error> {
+pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<Report, Error> {
     let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
     let sample = Leads::write(&directory.path().join("sample"), LeadsTo::Sink("http://127.0.0.1:9"))?;
     let workload = Workload::new(sample.sender()?, settings.body_bytes)?;

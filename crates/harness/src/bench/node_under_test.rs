@@ -18,7 +18,7 @@ pub(super) enum NodeUnderTest {
 }
 
 impl NodeUnderTest {
-    pub async fn start(host: &NodeHost, leads: &Leads, log: &Path) -> Result<NodeUnderTest, Error> {
+    pub(super) async fn start(host: &NodeHost, leads: &Leads, log: &Path) -> Result<NodeUnderTest, Error> {
         match host {
             NodeHost::Process(program) => {
                 Ok(NodeUnderTest::Process(NodeProcess::start(program, &leads.config, &leads.data, log).await?))
@@ -33,14 +33,14 @@ impl NodeUnderTest {
         }
     }
 
-    pub fn intake(&self) -> SocketAddr {
+    pub(super) fn intake(&self) -> SocketAddr {
         match self {
             NodeUnderTest::Process(child) => child.intake,
             NodeUnderTest::InProcess { node, .. } => node.intake,
         }
     }
 
-    pub fn api(&self) -> Api {
+    pub(super) fn api(&self) -> Api {
         match self {
             NodeUnderTest::Process(child) => Api(child.admin),
             NodeUnderTest::InProcess { node, .. } => Api(node.admin),
@@ -48,7 +48,7 @@ impl NodeUnderTest {
     }
 
     /// Memory of its process, which may be this one.
-    pub fn memory(&self) -> Memory {
+    pub(super) fn memory(&self) -> Memory {
         match self {
             NodeUnderTest::Process(child) => child.memory(),
             NodeUnderTest::InProcess { .. } => Memory::of(std::process::id()).unwrap_or_default(),
@@ -56,12 +56,12 @@ impl NodeUnderTest {
     }
 
     /// Transactions and operations of the ledger so far.
-    pub async fn commits(&self) -> Result<(u64, u64), Error> {
+    pub(super) async fn commits(&self) -> Result<(u64, u64), Error> {
         let api = self.api();
         Ok((api.metric("sluice_ledger_commits").await?, api.metric("sluice_ledger_operations").await?))
     }
 
-    pub async fn stop(self) -> Result<(), Error> {
+    pub(super) async fn stop(self) -> Result<(), Error> {
         match self {
             NodeUnderTest::Process(child) => child.kill().await,
             NodeUnderTest::InProcess { node, runtime } => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sluice_domain::time::Time;
-use sluice_ledger::{Ledger, LedgerOptions};
+use sluice_ledger::{Ledger, LedgerOptions, Pause};
 use sluice_simulator::load::Counter;
 
 use super::node_under_test::NodeUnderTest;
@@ -34,9 +34,13 @@ impl Bench {
         let root_key = sluice_server::root_key::find(&leads.data).map_err(|error| Error::Failed(error.to_string()))?;
         let ledger =
             Ledger::open(&leads.data, LedgerOptions::quiet(std::sync::Arc::new(clock)).with_root_key(root_key))?;
-        ledger
-            .pause(LeadsTo::Sink(UNUSED_URL).target().into(), "bench".into(), "only intake is measured".into(), clock())
-            .await?;
+        let pause = Pause {
+            target: LeadsTo::Sink(UNUSED_URL).target().into(),
+            actor: "bench".into(),
+            reason: "only intake is measured".into(),
+            at: clock(),
+        };
+        ledger.pause(pause).await?;
         self.workload.fill(&ledger, fill).await?;
         ledger.close().await;
         Ok(())
@@ -49,7 +53,7 @@ impl Bench {
         NodeUnderTest::start(&self.settings.host, &leads, &self.log()).await
     }
 
-    pub async fn accept(&self) -> Result<Accept, Error> {
+    pub(super) async fn accept(&self) -> Result<Accept, Error> {
         self.status.show("bare HTTP and accept, in turns …");
         let node = self.intake_only("accept").await?;
         let before = node.commits().await?;
@@ -66,7 +70,7 @@ impl Bench {
         })
     }
 
-    pub async fn end_to_end(&self) -> Result<EndToEnd, Error> {
+    pub(super) async fn end_to_end(&self) -> Result<EndToEnd, Error> {
         self.status.show("bare HTTP and end to end, in turns …");
         let sink = Counter::start().map_err(Error::io("the sink"))?;
         let leads = Leads::write(&self.path("end-to-end"), LeadsTo::Sink(&sink.url()))?;
@@ -105,7 +109,7 @@ impl Bench {
         }
     }
 
-    pub async fn keys(&self) -> Result<Keys, Error> {
+    pub(super) async fn keys(&self) -> Result<Keys, Error> {
         let count = self.settings.keys;
         self.status.show(&format!("keys: writing {count} …"));
         let leads = Leads::write(&self.path("keys-many"), LeadsTo::Sink(UNUSED_URL))?;

@@ -15,7 +15,7 @@ const MEMORY_MAX_KIB: u64 = 128 * 1024;
 
 /// Latency of answers, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Latency {
+pub(crate) struct Latency {
     pub p50_ms: f64,
     pub p99_ms: f64,
 }
@@ -28,7 +28,7 @@ impl Latency {
 
 /// The baseline server, measured in rounds that alternate with the node.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Http {
+pub(crate) struct Http {
     pub per_second: f64,
     pub latency: Latency,
 }
@@ -46,7 +46,7 @@ impl Http {
 
 /// Baseline of the disk.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Disk {
+pub(crate) struct Disk {
     /// Event rows written with plain SQLite in batches.
     pub rows_per_second: f64,
     /// Appends of 4 KiB, each followed by a flush.
@@ -55,7 +55,7 @@ pub struct Disk {
 
 /// Accept only: the destination is paused.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Accept {
+pub(crate) struct Accept {
     pub http: Http,
     pub per_second: f64,
     /// From the request to its 202.
@@ -67,7 +67,7 @@ pub struct Accept {
 
 /// From the request to the applied effect.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct EndToEnd {
+pub(crate) struct EndToEnd {
     pub http: Http,
     /// Events per second, from the first request to the last applied effect.
     pub per_second: f64,
@@ -84,7 +84,7 @@ pub struct EndToEnd {
 
 /// A ledger with many keys against an empty one.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Keys {
+pub(crate) struct Keys {
     pub keys: u64,
     /// Accepts per second of an empty ledger.
     pub empty_per_second: f64,
@@ -97,7 +97,7 @@ pub struct Keys {
 
 /// A figure and its required value.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Floor {
+pub(crate) struct Floor {
     pub name: &'static str,
     pub value: f64,
     pub wanted: f64,
@@ -106,7 +106,7 @@ pub struct Floor {
 
 /// Figures of one run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     pub cores: usize,
     pub connections: usize,
     /// Minimum size of a body.
@@ -152,7 +152,7 @@ impl Report {
     }
 
     /// True if every figure reaches its required value.
-    pub fn all_reached(&self) -> bool {
+    pub(crate) fn all_reached(&self) -> bool {
         self.floors.iter().all(|floor| floor.reached)
     }
 }

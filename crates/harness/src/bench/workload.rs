@@ -53,7 +53,7 @@ impl Body {
 }
 
 impl Workload {
-    pub fn new(sender: Sender, body_bytes: usize) -> Result<Workload, Error> {
+    pub(super) fn new(sender: Sender, body_bytes: usize) -> Result<Workload, Error> {
         let traffic = Traffic::plan(TrafficSettings { leads: VARIETY, body_bytes, ..TrafficSettings::default() });
         let bodies = (0..VARIETY).map(|lead| {
             let mut lead = traffic.lead(lead);
@@ -70,14 +70,14 @@ impl Workload {
     }
 
     /// An event as a node writes it.
-    pub fn sample(&self) -> Result<NewEvent, Error> {
+    pub(super) fn sample(&self) -> Result<NewEvent, Error> {
         let mut body = Vec::new();
         self.bodies[0].with_number(0, &mut body);
         self.sender.prepare(&body)
     }
 
     /// Requests that are unique within this run.
-    pub fn requests(&self) -> Arc<WriteRequest> {
+    pub(super) fn requests(&self) -> Arc<WriteRequest> {
         let (sender, bodies, next) = (self.sender.clone(), self.bodies.clone(), self.next.clone());
         Arc::new(move |_, request| {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Workload {
     }
 
     /// Writes `count` events with one waiting job each. Their bodies are short: only keys and jobs matter here.
-    pub async fn fill(&self, ledger: &Ledger, count: u64) -> Result<(), Error> {
+    pub(super) async fn fill(&self, ledger: &Ledger, count: u64) -> Result<(), Error> {
         let mut sample = self.sample()?;
         sample.body = Arc::new(EventBody {
             headers: "{}".into(),

@@ -66,7 +66,7 @@ pub(super) struct Controller {
 
 impl Controller {
     /// `wanted` holds only faults that this machine supports.
-    pub fn new(
+    pub(super) fn new(
         settings: &ChaosSettings,
         wanted: FaultCounts,
         host: Host,
@@ -90,7 +90,7 @@ impl Controller {
 
     /// Injects the faults and keeps the node running until `stop`. Returns the host, and the error that ended the run
     /// early: the node cannot be started, ended unexpectedly, or a process of the run is gone.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> (Host, Option<Error>) {
+    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) -> (Host, Option<Error>) {
         let ended = tokio::select! {
             result = self.inject_all() => match result {
                 Ok(never) => match never {},

@@ -35,7 +35,7 @@ pub(super) struct Sent {
 
 impl Sent {
     /// Event ids of all accepted deliveries.
-    pub fn acknowledged(&self) -> HashSet<&str> {
+    pub(super) fn acknowledged(&self) -> HashSet<&str> {
         self.event_of_lead.values().map(String::as_str).collect()
     }
 
@@ -73,7 +73,7 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    pub fn start(
+    pub(super) fn start(
         program: PathBuf,
         config: PathBuf,
         intake: SocketAddr,
@@ -101,36 +101,36 @@ impl Deliveries {
     }
 
     /// Totals so far.
-    pub fn sent(&self) -> MutexGuard<'_, Sent> {
+    pub(super) fn sent(&self) -> MutexGuard<'_, Sent> {
         self.shared.sent()
     }
 
     /// True once every delivery is accepted.
-    pub fn complete(&self) -> bool {
+    pub(super) fn complete(&self) -> bool {
         self.sent().accepted.len() == self.shared.traffic.deliveries().len()
     }
 
     /// Share of accepted deliveries, 0 to 1.
-    pub fn share(&self) -> f64 {
+    pub(super) fn share(&self) -> f64 {
         self.sent().accepted.len() as f64 / self.shared.traffic.deliveries().len().max(1) as f64
     }
 
     /// Allows the senders to send this share of the plan.
-    pub fn allow_up_to(&self, share: f64) {
+    pub(super) fn allow_up_to(&self, share: f64) {
         let all = self.shared.traffic.deliveries().len();
         let limit = (share.min(1.0) * all as f64).ceil() as usize;
         self.shared.limit.send_if_modified(|before| std::mem::replace(before, limit.max(*before)) < limit);
     }
 
     /// Sends SIGKILL to one process; a new one replaces it.
-    pub async fn kill(&self, number: usize) -> Result<(), Error> {
+    pub(super) async fn kill(&self, number: usize) -> Result<(), Error> {
         let (done, killed) = oneshot::channel();
         let _ = self.kills[number % PROCESSES].send(done).await;
         killed.await.map_err(|_| Error::Failed("a sender process ended before it was killed".to_owned()))
     }
 
     /// Error of a process that ended without being killed.
-    pub fn failed(&self) -> Option<Error> {
+    pub(super) fn failed(&self) -> Option<Error> {
         let ended = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).try_join_next()?;
         Some(match ended {
             Ok(Err(error)) => error,

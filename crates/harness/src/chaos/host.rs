@@ -32,7 +32,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub async fn open(settings: &ChaosSettings, leads: &Leads, directory: &Path) -> Result<Host, Error> {
+    pub(super) async fn open(settings: &ChaosSettings, leads: &Leads, directory: &Path) -> Result<Host, Error> {
         let wrapper = mount_namespace().await;
         let disk = directory.join("disk");
         std::fs::create_dir_all(&disk).map_err(Error::io(disk.display().to_string()))?;
@@ -57,7 +57,7 @@ impl Host {
     }
 
     /// Starts the node and waits until it listens.
-    pub async fn start(&mut self) -> Result<(), Error> {
+    pub(super) async fn start(&mut self) -> Result<(), Error> {
         match self.process.request(&HostCommand::Start).await? {
             HostReport::Up { intake, admin, process } => {
                 (self.intake, self.admin, self.node) = (intake, admin, process);
@@ -67,7 +67,7 @@ impl Host {
         }
     }
 
-    pub async fn execute(&mut self, command: HostCommand) -> Result<(), Error> {
+    pub(super) async fn execute(&mut self, command: HostCommand) -> Result<(), Error> {
         match self.process.request(&command).await? {
             HostReport::Done => Ok(()),
             other => Err(unexpected(&other)),
@@ -75,25 +75,25 @@ impl Host {
     }
 
     /// Exit status of the node, if it has ended.
-    pub async fn ended(&mut self) -> Result<Option<String>, Error> {
+    pub(super) async fn ended(&mut self) -> Result<Option<String>, Error> {
         match self.process.request(&HostCommand::Poll).await? {
             HostReport::Ended(how) => Ok(how),
             other => Err(unexpected(&other)),
         }
     }
 
-    pub async fn ensure_running(&mut self) -> Result<(), Error> {
+    pub(super) async fn ensure_running(&mut self) -> Result<(), Error> {
         let how = self.ended().await?;
         how.map_or(Ok(()), |how| Err(Error::Failed(format!("the node ended without being killed: {how}"))))
     }
 
     /// Kills the node, if it runs. A node that ended before is reported by [`Host::ensure_running`].
-    pub async fn kill_node(&mut self) {
+    pub(super) async fn kill_node(&mut self) {
         let _ = self.execute(HostCommand::Kill).await;
     }
 
     /// Verifies the ledger file; the node must have ended.
-    pub async fn inspect(&mut self) -> Result<Inspected, Error> {
+    pub(super) async fn inspect(&mut self) -> Result<Inspected, Error> {
         match self.process.request(&HostCommand::Inspect).await? {
             HostReport::Inspected(found) => Ok(*found),
             other => Err(unexpected(&other)),
@@ -101,7 +101,7 @@ impl Host {
     }
 
     /// Kills the node and unmounts its disk. The end of the host process does the same, with a delay.
-    pub async fn clean_up(mut self) -> Result<(), Error> {
+    pub(super) async fn clean_up(mut self) -> Result<(), Error> {
         let result = self.execute(HostCommand::CleanUp).await;
         if result.is_err() {
             self.kill_orphan();

@@ -36,22 +36,22 @@ pub(super) struct AutoOperator {
 }
 
 impl AutoOperator {
-    pub fn new(addresses: watch::Receiver<Option<Address>>) -> AutoOperator {
+    pub(super) fn new(addresses: watch::Receiver<Option<Address>>) -> AutoOperator {
         AutoOperator { addresses, jobs: BTreeMap::new(), events: 0, died: BTreeMap::new(), replayed: 0, resumed: 0 }
     }
 
-    pub fn address(&self) -> Option<Address> {
+    pub(super) fn address(&self) -> Option<Address> {
         *self.addresses.borrow()
     }
 
     /// Dead jobs with a failure code that no injected fault explains.
-    pub fn unexplained(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub(super) fn unexplained(&self) -> impl Iterator<Item = (&str, u64)> {
         let unexplained = |(code, _): &(&String, &u64)| !EXPLAINED.contains(&code.as_str());
         self.died.iter().filter(unexplained).map(|(code, count)| (code.as_str(), *count))
     }
 
     /// Polls the node and acts. Returns true once every job is done; `sent` says that all deliveries were accepted.
-    pub async fn poll(&mut self, sent: bool) -> bool {
+    pub(super) async fn poll(&mut self, sent: bool) -> bool {
         let Some(address) = self.address() else { return false };
         // The node may be killed at any moment: errors are expected.
         self.act(Api(address), sent).await.unwrap_or(false)

@@ -35,13 +35,13 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    pub fn new(sender: &Sender, traffic: &Traffic) -> Prober {
+    pub(super) fn new(sender: &Sender, traffic: &Traffic) -> Prober {
         let mut request = Vec::new();
         sender.write(&traffic.body(0), &mut request);
         Prober { request: request.into() }
     }
 
-    pub async fn probe(self, intake: SocketAddr) -> ProbeResult {
+    pub(super) async fn probe(self, intake: SocketAddr) -> ProbeResult {
         let exchange = async {
             let mut connection = Connection::open(intake).await.ok()?;
             let response = connection.send(&self.request).await.ok()?;

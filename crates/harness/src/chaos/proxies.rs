@@ -24,25 +24,25 @@ pub(super) struct ProxyClient {
 }
 
 impl ProxyClient {
-    pub async fn open(program: &Path, cut_percent: f64, seed: u64) -> Result<ProxyClient, Error> {
+    pub(super) async fn open(program: &Path, cut_percent: f64, seed: u64) -> Result<ProxyClient, Error> {
         let mut process = ChildProcess::start(program, &[], Role::Proxy, &ProxyTask { cut_percent, seed }).await?;
         let Listening { address } = process.receive().await?;
         Ok(ProxyClient { address, process: Mutex::new(process), cuts: AtomicU64::new(0) })
     }
 
     /// Sets the upstream address; with `None`, connections are refused.
-    pub async fn set_upstream(&self, upstream: Option<SocketAddr>) -> Result<(), Error> {
+    pub(super) async fn set_upstream(&self, upstream: Option<SocketAddr>) -> Result<(), Error> {
         self.execute(ProxyCommand::SetUpstream(upstream)).await
     }
 
     /// Connections cut so far.
-    pub async fn cuts(&self) -> Result<u64, Error> {
+    pub(super) async fn cuts(&self) -> Result<u64, Error> {
         self.execute(ProxyCommand::Count).await?;
         Ok(self.cuts_known())
     }
 
     /// Connections cut, as of the last report.
-    pub fn cuts_known(&self) -> u64 {
+    pub(super) fn cuts_known(&self) -> u64 {
         self.cuts.load(Ordering::Relaxed)
     }
 
@@ -62,20 +62,20 @@ pub(super) struct Crm {
 }
 
 impl Crm {
-    pub async fn open(program: &Path, faults: FaultPlan, calls_kept_max: usize) -> Result<Crm, Error> {
+    pub(super) async fn open(program: &Path, faults: FaultPlan, calls_kept_max: usize) -> Result<Crm, Error> {
         let mut process = ChildProcess::start(program, &[], Role::Crm, &CrmTask { faults, calls_kept_max }).await?;
         let Listening { address } = process.receive().await?;
         Ok(Crm { address, _process: process })
     }
 
     /// Counts of what the CRM received and applied.
-    pub async fn truth(&self) -> Result<Truth, Error> {
+    pub(super) async fn truth(&self) -> Result<Truth, Error> {
         let truth = Api(self.address).get("/sim/truth").await;
         truth.map_err(|error| Error::Failed(format!("the crm process does not respond: {error}")))
     }
 
     /// Every lead in the CRM.
-    pub async fn leads(&self) -> Result<Vec<Record>, Error> {
+    pub(super) async fn leads(&self) -> Result<Vec<Record>, Error> {
         let mut all: Vec<Record> = Vec::new();
         loop {
             let after = all.last().map(|record| record.id.clone()).unwrap_or_default();
@@ -89,7 +89,7 @@ impl Crm {
     }
 
     /// Every call that the CRM received and still keeps.
-    pub async fn calls(&self) -> Result<Vec<SeenCall>, Error> {
+    pub(super) async fn calls(&self) -> Result<Vec<SeenCall>, Error> {
         let mut all: Vec<SeenCall> = Vec::new();
         loop {
             let after = all.last().map_or(0, |call| call.number);

@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "\"doubled\" counts external ids under which more than one record was created: what must stay 0.\n\
-More counts: GET /sim/truth. A fault plan is the JSON that GET /sim/faults answers.\n\n\
+More figures: GET /sim/truth. A fault plan is the JSON that GET /sim/faults answers.\n\n\
 Examples:\n  sluice sim\n  sluice sim --fail 30 --latency 50ms\n  sluice sim --faults faults.json --sink 127.0.0.1:8091"
 )]
 pub struct SimArgs {

@@ -7,7 +7,7 @@ use sluice_domain::unit::plural;
 
 /// Counts of a running demo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DemoCounts {
+pub(crate) struct DemoCounts {
     pub elapsed: Duration,
     /// Distinct leads sent.
     pub leads: u64,
@@ -36,7 +36,7 @@ pub struct DemoCounts {
 
 impl DemoCounts {
     /// Calls beyond one per record.
-    pub fn retries(&self) -> u64 {
+    pub(crate) fn retries(&self) -> u64 {
         self.calls.saturating_sub(self.records)
     }
 }
@@ -61,7 +61,7 @@ impl fmt::Display for DemoCounts {
 
 /// Result of a demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DemoResult {
+pub(crate) struct DemoResult {
     /// Final counts.
     pub counts: DemoCounts,
     /// Every violated guarantee; empty on success.

@@ -18,7 +18,7 @@ use sluice_simulator::{Salesforce, SalesforceSettings};
 use tokio::sync::watch;
 
 use crate::{Error, Leads, LeadsTo};
-pub use counts::{DemoCounts, DemoResult};
+pub(crate) use counts::{DemoCounts, DemoResult};
 use senders::Senders;
 use sluice_server::run::Node;
 
@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const STOP_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]
-pub struct DemoSettings {
+pub(crate) struct DemoSettings {
     /// New leads per second; each is sent one to five times.
     pub leads_per_second: u32,
     /// Share of calls that the CRM fails, in percent.
@@ -45,7 +45,7 @@ pub struct DemoSettings {
 
 /// URLs of the parts of the demo.
 #[derive(Clone, Debug)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     pub intake: String,
     pub admin: String,
     pub crm: String,
@@ -53,7 +53,7 @@ pub struct Addresses {
 
 /// A running demo.
 #[derive(Debug)]
-pub struct Demo {
+pub(crate) struct Demo {
     pub addresses: Addresses,
     node: Node,
     crm: Salesforce,
@@ -65,7 +65,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    pub async fn start(settings: DemoSettings) -> Result<Demo, Error> {
+    pub(crate) async fn start(settings: DemoSettings) -> Result<Demo, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a temporary directory"))?;
         let faults = Everything {
             percent: settings.fail_percent,
@@ -90,7 +90,7 @@ impl Demo {
     }
 
     /// Shows progress each second until `end`, waits for the jobs to drain, and returns the result.
-    pub async fn run(
+    pub(crate) async fn run(
         self,
         end: impl Future<Output = ()>,
         mut show: impl FnMut(&DemoCounts),

@@ -37,13 +37,13 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    pub fn new(settings: DemoSettings, sender: Sender, target: SocketAddr) -> Senders {
+    pub(super) fn new(settings: DemoSettings, sender: Sender, target: SocketAddr) -> Senders {
         let count = AtomicU64::default;
         Senders { settings, sender, target, leads: count(), requests: count(), replayed: count() }
     }
 
     /// Sends plan after plan until `stop`; requests in flight are completed.
-    pub async fn run(self: Arc<Self>, stop: watch::Receiver<bool>) {
+    pub(super) async fn run(self: Arc<Self>, stop: watch::Receiver<bool>) {
         for plan in 0u64.. {
             if *stop.borrow() {
                 return;

@@ -64,6 +64,7 @@ impl Store {
         let approval = match self.approval(request.id) {
             Some(approval) => approval,
             None => {
+                let request = request.clone();
                 let record = ApprovalRecord {
                     n: self.approvals.last().map_or(1, |last| last.n + 1),
                     id: request.id,
@@ -85,9 +86,8 @@ impl Store {
             }
         };
         if approval.state == ApprovalState::Pending
-            && let Some(mut settlement) = request.waits
+            && let Some(settlement) = request.waits_until(approval.expires_at)
         {
-            settlement.next.due_at = settlement.next.due_at.min(approval.expires_at);
             self.settle(Settle { settlement, charge: None, begin: None });
         }
         Some(approval)

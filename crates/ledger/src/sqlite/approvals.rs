@@ -65,10 +65,8 @@ impl Batch<'_, '_> {
         ])?;
         let Some(approval) = self.reader().approval(&request.id)? else { return Ok(None) };
         if approval.state == ApprovalState::Pending
-            && let Some(waits) = &request.waits
+            && let Some(settlement) = request.waits_until(approval.expires_at)
         {
-            let mut settlement = waits.clone();
-            settlement.next.due_at = settlement.next.due_at.min(approval.expires_at);
             let settle = Settle { settlement, charge: None, begin: None };
             if self.settle_run(&settle)? != ChargeResult::Settled {
                 return Ok(None);

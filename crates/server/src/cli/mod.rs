@@ -3,8 +3,8 @@
 //! In: arguments and the environment.
 //! Out: text or JSON, and an exit code that a script can use.
 //! Touches: config; the API of a running node; the ledger when none runs.
-//! Never: is imported by another room.
-//! If the process dies here: for a running node see `run`; every other command has done its one act or not.
+//! Never: is imported by another component.
+//! If the process dies here: for a running node see `run`; every other command is done or has not happened.
 
 mod apply;
 mod approvals;
@@ -51,51 +51,51 @@ pub use up::{Up, duration};
 pub enum NodeCommand {
     /// Run a node: intake, workers and the admin API
     Up(up::Up),
-    /// Find every mistake in the configuration
+    /// Check the configuration and report every problem
     Check(check::Check),
-    /// See what one payload would become: key, event, jobs, requests; nothing is sent
+    /// Dry run of one payload: key, event, jobs, requests; nothing is sent
     Try(dry_run::Try),
-    /// Sign a payload as the flow's sender would, and post it to the node
+    /// Sign a payload like the flow's sender and post it to the node
     Send(send::Send),
-    /// See the messages of a configuration, and how they look filled in
+    /// List and preview message templates
     Templates(templates::Templates),
-    /// See the node at a glance
+    /// Show the status of the node
     Status(status::StatusCommand),
-    /// See accepted events
+    /// List and show accepted events
     Events(events::Events),
-    /// See jobs, and say what became of those whose outcome is unknown
+    /// List, show and resolve jobs
     Jobs(jobs::Jobs),
-    /// See dead letters, why they died, and give them up
+    /// List, inspect and drop dead letters
     Dlq(dlq::Dlq),
-    /// Try jobs again; effects that are done stay done
+    /// Requeue jobs; applied effects are not sent again
     Replay(replay::Replay),
-    /// See who sends, what was accepted, repeated and refused
+    /// Show sources: accepted, duplicate and rejected requests
     Sources(endpoints::Sources),
-    /// See destinations and the gates in front of them
+    /// Show destinations and their gates
     Destinations(endpoints::Destinations),
-    /// Hold a source, a worker or a destination; survives restarts
+    /// Pause a source, a queue, a worker, a destination or replays; survives restarts
     Pause(control::Pause),
-    /// Let something go on that was paused
+    /// Resume a paused target
     Resume(control::Resume),
-    /// See questions that wait for a person, and answer them
+    /// List and decide approvals
     Approvals(approvals::Approvals),
-    /// Say whom policies with `suppression` must not write to
+    /// Manage the list of suppressed contacts
     Suppress(guards::SuppressCommand),
-    /// Send safer messages, under tighter policies or not at all, for a while
+    /// Turn safe mode on or off: safer messages, stricter policies or held jobs
     SafeMode(guards::SafeModeCommand),
-    /// Make the node read its configuration again
+    /// Reload the configuration of the node
     Reload(control::Reload),
-    /// See what a new configuration would change, and whom that concerns
+    /// Show the changes of a new configuration and the affected jobs
     Plan(plan::PlanCommand),
-    /// Put a planned configuration in force on the running node
+    /// Activate a planned configuration on the running node
     Apply(apply::Apply),
     /// Go back to an earlier configuration
     Rollback(apply::Rollback),
-    /// See every configuration that was in force: when, by whom and why
+    /// List activated configurations with time, actor and reason
     Revisions(revisions::Revisions),
-    /// See who did what, when and why
+    /// Show the audit trail: actor, action, time and reason
     Audit(control::Audit),
-    /// See and replace the keys that seal the ledger
+    /// Show and rotate the encryption keys of the ledger
     Keys(keys::Keys),
 }
 
@@ -135,7 +135,7 @@ impl NodeCommand {
 pub enum ReferenceCommand {
     /// Print a reference page, or compare one with this build
     Reference(reference::Reference),
-    /// Print a script that completes commands and flags in a shell
+    /// Print a shell completion script
     Completions(reference::Completions),
 }
 
@@ -152,9 +152,9 @@ impl ReferenceCommand {
 // Commands that check the ledger of a node. No doc comment: clap would show it as the description of the program.
 #[derive(Debug, Subcommand)]
 pub enum LedgerCommand {
-    /// Check that the ledger is whole: every row against what must hold of it
+    /// Check the invariants of every row of the ledger
     Verify(verify::Verify),
-    /// See what became of everything that was accepted, by day and source
+    /// Account for every accepted event, by day and source
     Balance(verify::Balance),
 }
 
@@ -167,37 +167,34 @@ impl LedgerCommand {
     }
 }
 
-/// The exit codes that scripts can rely on.
+/// Stable exit codes.
 pub mod exit {
     /// Done.
     pub const OK: u8 = 0;
-    /// The command was understood and the answer is no: mistakes found, nothing matched, a check failed.
+    /// Negative result: errors found, no match, a failed check.
     pub const NO: u8 = 1;
-    /// The arguments make no sense (clap's own code).
+    /// Invalid arguments (also used by clap).
     pub const USAGE: u8 = 2;
     /// The node or the ledger cannot be reached or has failed.
     pub const UNAVAILABLE: u8 = 3;
-    /// A plan has changes, and nothing is in their way.
+    /// A plan has changes that can be applied.
     pub const CHANGES: u8 = 4;
 }
 
-/// Why a command ends without success: what to say, and the exit code.
+/// Failure of a command: message and exit code.
 #[derive(Debug)]
 pub struct CliError {
-    /// For a person.
     pub message: String,
-    /// For a script.
     pub code: u8,
 }
 
 impl CliError {
-    /// With this exit code.
     pub fn new(code: u8, message: impl Into<String>) -> CliError {
         CliError { message: message.into(), code }
     }
 }
 
-/// The data directory beside a configuration.
+/// Default data directory of a configuration.
 fn data_directory(config: &std::path::Path, data: Option<PathBuf>) -> PathBuf {
     data.unwrap_or_else(|| {
         let directory = if config.is_dir() { config } else { config.parent().unwrap_or(std::path::Path::new(".")) };

@@ -1,4 +1,4 @@
-//! What is known of a sender, put where the flow says nothing of its own.
+//! Applies the defaults of a sender's scheme to a flow.
 
 use sluice_domain::event::EventMapping;
 use sluice_domain::flow::{BodyFormat, BodySettings};
@@ -7,12 +7,12 @@ use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Coalesce, Expression, Template};
 use sluice_domain::verify::{self, BodyForm, FieldLocation, FieldPath, Preset, Verifier};
 
-/// What is known of whoever signs so.
+/// Preset of the sender, by its verification scheme.
 pub(super) fn of(verifier: Option<&Verifier>) -> Option<&'static Preset> {
     verifier.map(|verifier| verify::preset(verifier.scheme()))
 }
 
-/// The event id, type and moment, where the flow does not say where they are.
+/// Sets the paths of event id, type and time that the flow does not map.
 pub(super) fn fill(mapping: &mut EventMapping, preset: &Preset, type_written: bool) {
     if !type_written && !preset.event_type.is_empty() {
         let fallback = match &mapping.event_type {
@@ -45,7 +45,7 @@ fn expression(source: &FieldLocation) -> Option<Expression> {
     Expression::parse(&text).ok()
 }
 
-/// The member names of a field. `data[id]`, as a form has it, is `id` in `data`.
+/// Path segments of a field. The form field `data[id]` is `id` in `data`.
 fn names(path: FieldPath) -> Vec<&'static str> {
     path.iter().flat_map(|name| name.split(['[', ']']).filter(|part| !part.is_empty())).collect()
 }
@@ -56,7 +56,7 @@ pub(super) fn paths(fields: &[FieldPath]) -> Vec<Path> {
     fields.iter().map(path).collect()
 }
 
-/// Source, type and the sender's own id; the content where a request carries none.
+/// Key of source, type and event id; a fingerprint if a request has no id.
 pub(super) fn by_event_id() -> Vec<KeyStrategy> {
     vec![
         KeyStrategy::Parts(vec![KeyPart::Source, KeyPart::EventType, KeyPart::EventId]),
@@ -64,7 +64,7 @@ pub(super) fn by_event_id() -> Vec<KeyStrategy> {
     ]
 }
 
-/// What the body is, and what of it must not be stored.
+/// Body settings of the sender, and fields that must not be stored.
 pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> BodySettings {
     let mut body = BodySettings::default();
     if let Some(preset) = preset {
@@ -80,8 +80,8 @@ pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> Body
     body
 }
 
-/// The places in the body that hold the event's own id and moment, where each is one place: they do not count when two
-/// contents are compared. An id that is composed of several fields says what the event is about, and counts.
+/// Body paths of the event id and time, ignored when contents are compared. An id composed of several fields is
+/// content and is compared.
 pub(super) fn own_places(mapping: &EventMapping) -> Vec<Path> {
     let mut places = vec![];
     for template in [&mapping.source_event_id, &mapping.occurred_at].into_iter().flatten() {
@@ -104,7 +104,7 @@ mod tests {
     use sluice_domain::verify::Scheme;
 
     #[test]
-    fn every_field_that_is_known_of_a_sender_can_be_looked_up() {
+    fn every_preset_field_can_be_looked_up() {
         for scheme in Scheme::ALL {
             let preset = verify::preset(*scheme);
             let parts = preset.event_id.iter().chain(preset.event_type).flat_map(|way| way.iter());

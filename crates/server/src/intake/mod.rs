@@ -4,8 +4,8 @@
 //! Out: 202 and an event id after the commit; a problem otherwise.
 //! Touches: flows (read), ledger: accept, audit.
 //! Never: connectors; waits for a destination.
-//! If the process dies here: before the commit nothing has happened and the sender repeats; after it the event is there and the
-//! repeat gets the same answer.
+//! If the process dies here: before the commit nothing has happened, and the sender retries; after it the event is stored, and the
+//! retry gets the same response.
 
 mod answer;
 mod api;
@@ -46,7 +46,7 @@ pub(crate) use server::IntakeServer;
 pub use server::IntakeSettings;
 use unknown_fields::UnknownFieldLog;
 
-/// What the room needs. Cheap to clone.
+/// State shared by the intake. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct IntakeContext {
     ledger: Ledger,
@@ -63,7 +63,6 @@ pub struct IntakeContext {
 }
 
 impl IntakeContext {
-    /// Ready to answer.
     pub fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics, clock: Clock) -> IntakeContext {
         IntakeContext {
             ledger,
@@ -80,7 +79,7 @@ impl IntakeContext {
         }
     }
 
-    /// Who hears of jobs whose question was answered at the door.
+    /// Scheduler to notify of jobs whose approval was decided in Slack.
     pub fn set_scheduler(&self, scheduler: schedule::SchedulerHandle) {
         let _ = self.scheduler.set(scheduler);
     }
@@ -91,28 +90,27 @@ impl IntakeContext {
         }
     }
 
-    /// These sources are turned away for a while: their senders are told to come back.
+    /// Requests of these sources are rejected with 503 and `Retry-After`.
     pub fn set_paused(&self, sources: HashSet<String>) {
         self.paused.store(Arc::new(sources));
     }
 
-    /// The sources that are turned away.
     pub fn paused(&self) -> Arc<HashSet<String>> {
         self.paused.load_full()
     }
 
-    /// Requests that were refused lately, newest first.
+    /// Recently rejected requests, newest first.
     pub fn refused(&self) -> Vec<Refused> {
         self.refusals.recent()
     }
 
-    /// How many were refused lately, by source and code.
+    /// Recent rejections by source and code.
     pub fn refused_lately(&self) -> Vec<(String, &'static str, Lately)> {
         self.refusals.lately(self.clock.wall())
     }
 }
 
-/// Fresh trace ids. They must differ from each other, not be secret.
+/// Generates trace ids: unique, not secret.
 #[derive(Debug)]
 struct Traces {
     seed: u64,

@@ -1,4 +1,4 @@
-//! From a request to its events: verify, read, trim, key, map. Nothing here waits or writes.
+//! Turns a request into events: verify, parse, drop fields, derive the key, map. Does no I/O.
 
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ use crate::revisions::LoadedRevision;
 
 pub use sluice_domain::key::TENANT;
 
-/// Headers as the verifiers read them.
 pub(super) struct Headers<'a>(pub &'a HeaderMap);
 
 impl HeaderSource for Headers<'_> {
@@ -32,29 +31,26 @@ impl HeaderSource for Headers<'_> {
     }
 }
 
-/// Headers that prove who the sender is. They are never stored.
+/// Credential headers, never stored.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
 
-/// The code of an event about nobody. It is a reason to wait for a person, never an answer.
+/// Quarantine reason of an event without identity fields; never an error response.
 const IDENTITY_MISSING: &str = "identity-missing";
 
-/// An event of a request, read and understood.
+/// Event that is ready to be written.
 #[derive(Debug)]
 pub struct Prepared<'f> {
-    /// The key and how it was found.
     pub key: DerivedKey,
-    /// The event.
     pub event: Event,
-    /// The steps that send it to a queue.
+    /// Flow steps whose condition is true.
     pub queues: Vec<&'f Enqueue>,
-    /// What the sender said, without what is never stored.
+    /// Payload without dropped fields.
     pub payload: Value,
-    /// What is written.
     pub new: NewEvent,
 }
 
 impl Prepared<'_> {
-    /// Its key and what is written, with the event at hand for its first run.
+    /// Key and ledger input, with the decoded event attached for its first run.
     pub fn into_new(self) -> (String, NewEvent) {
         if let Some(event) = self.event.into_cacheable() {
             self.new.body.decoded.put(event);
@@ -63,18 +59,15 @@ impl Prepared<'_> {
     }
 }
 
-/// What is known of a request beside its head and body.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestMeta<'a> {
-    /// When.
     pub received_at: Time,
-    /// Which secret proved where it comes from.
+    /// Name of the secret that verified the request.
     pub verified_by: Option<&'a str>,
-    /// The trace that it belongs to.
     pub trace: &'a str,
 }
 
-/// Turns a verified request that carries one event into what is written to the ledger.
+/// Prepares a verified request that carries one event.
 pub fn prepare<'f>(
     live: &LoadedRevision,
     flow: &'f Flow,
@@ -84,12 +77,12 @@ pub fn prepare<'f>(
 ) -> Result<Prepared<'f>, HttpProblem> {
     let mut all = prepare_all(live, flow, headers, body, arrival)?;
     match all.len() {
-        0 => Err(HttpProblem::new(StatusCode::BAD_REQUEST, "events-missing", "the body holds no event")),
+        0 => Err(HttpProblem::new(StatusCode::BAD_REQUEST, "events-missing", "the body contains no event")),
         _ => Ok(all.swap_remove(0)),
     }
 }
 
-/// Turns a verified request into what is written to the ledger: every event that it carries, in its order.
+/// Prepares every event of a verified request, in order.
 pub fn prepare_all<'f>(
     live: &LoadedRevision,
     flow: &'f Flow,
@@ -109,7 +102,7 @@ pub fn prepare_all<'f>(
     }
 }
 
-/// Checks where a request comes from, on the bytes as they arrived. Answers what is known of it then.
+/// Verifies a request over its raw bytes.
 pub(super) fn verify_request<'v>(
     flow: &'v Flow,
     request: &verify::Request<'_>,
@@ -128,11 +121,11 @@ struct Request<'a, 'f> {
     arrival: RequestMeta<'a>,
 }
 
-/// Why an event is not as it should be: how an operator sorts it, and what the sender hears if it is refused.
+/// Failure class for operators, and the error response if the event is rejected.
 type Flaw = (FailureClass, HttpProblem);
 
 impl<'f> Request<'_, 'f> {
-    /// Whether what is wrong with an event is a person's business rather than the sender's.
+    /// Whether invalid events are quarantined instead of rejected.
     fn keeps_flawed(&self) -> bool {
         match self.flow.admission.on_mismatch {
             OnMismatch::Reject => false,
@@ -162,7 +155,8 @@ impl<'f> Request<'_, 'f> {
         let context = KeyContext { source: &flow.source, mapping: &flow.event };
         let key = match key::derive(&flow.idempotency.strategies, &scope, context) {
             Ok(key) => key,
-            // Alone, a request without a key is the sender's mistake to mend; among others it must not hold them up.
+            // A single event without a key is rejected; one of several is quarantined, so that it does not block the
+            // others.
             Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
                 flaw = flaw.or(Some((FailureClass::Mapping, key_problem(&problem))));
                 let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
@@ -186,7 +180,7 @@ impl<'f> Request<'_, 'f> {
         }
         if flaw.is_none() && flow.admission.requires_identity() && !event.has_identity() {
             let names: Vec<&str> = flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
-            let detail = format!("nothing says who this is about: {} is empty", names.join(", "));
+            let detail = format!("no identity: {} is empty", names.join(", "));
             let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
             flaw = Some((FailureClass::Identity, problem));
         }
@@ -303,7 +297,7 @@ struct Parts<'p> {
     quarantine: Option<Quarantine>,
 }
 
-/// The headers that are kept, as a JSON object. Of several with one name the last counts.
+/// Stored headers as a JSON object. Of several with one name the last is kept.
 fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
     let kept = headers.keys().filter_map(|name| {
         let text = headers.get_all(name).iter().next_back()?.to_str().ok()?;
@@ -312,7 +306,7 @@ fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
         (!secret).then_some((name, text))
     });
     let mut json = Vec::with_capacity(512);
-    serde_json::Serializer::new(&mut json).collect_map(kept).expect("texts have a JSON form");
+    serde_json::Serializer::new(&mut json).collect_map(kept).expect("strings serialize to JSON");
     Arc::from(String::from_utf8(json).expect("JSON is UTF-8"))
 }
 

@@ -1,4 +1,4 @@
-//! Proofs that cover no more than themselves, remembered while they could be used again.
+//! Cache of credentials that do not cover the body, so that each is accepted for one event only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 
-/// At least as long as any window in which such a proof is taken.
+/// At least the longest validity window of such a credential.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
-/// A flood beyond this forgets the oldest, which the window then protects.
+/// Above this the oldest are evicted; their validity window still limits reuse.
 const PROOFS_MAX: usize = 200_000;
 
-/// Which proof came with which event.
+/// Maps credentials to events.
 #[derive(Debug, Default)]
 pub(super) struct ProofCache {
     inner: Mutex<Inner>,
@@ -25,9 +25,9 @@ struct Inner {
 }
 
 impl ProofCache {
-    /// Whether a proof may stand for this event: it has not come with another one. A repeat of the same event passes, since
-    /// it is recognised by its key.
-    pub fn take(&self, flow: &str, proof: &str, event: KeyDigest, now: Time) -> bool {
+    /// Whether the credential was not used for another event. A duplicate of the same event passes, because its key
+    /// identifies it.
+    pub(super) fn take(&self, flow: &str, proof: &str, event: KeyDigest, now: Time) -> bool {
         let Ok(mut inner) = self.inner.lock() else { return false };
         while let Some((at, oldest)) = inner.order.front().copied()
             && (now.since(at) > REMEMBERED || inner.order.len() >= PROOFS_MAX)
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_stands_for_one_event() {
+    fn credential_is_accepted_for_one_event() {
         let proofs = ProofCache::default();
         let (one, other) = (KeyDigest([1; 16]), KeyDigest([2; 16]));
         assert!(proofs.take("f", "t", one, Time(0)));

@@ -1,10 +1,10 @@
-//! Operate: what people do with a running node.
+//! Operate: commands and queries of operators.
 //!
 //! In: API requests; the CLI in the same process.
 //! Out: JSON.
-//! Touches: ledger: read and operate verbs; the scheduler's and the door's handles.
+//! Touches: ledger: read and operate verbs; the handles of the scheduler and the intake.
 //! Never: SQL, connectors.
-//! If the process dies here: an act is whole, with its audit line, or has not happened.
+//! If the process dies here: a command is committed with its audit entry, or has not happened.
 
 mod commands;
 mod operator;

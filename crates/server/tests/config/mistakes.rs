@@ -123,7 +123,6 @@ macro_rules! mistakes {
             fn $name() {
                 let files = edited(&[$($edits),+]);
                 insta::assert_snapshot!(stringify!($name), shown(&files));
-                editor::agrees(stringify!($name), &compile(&files, &OneSecret), &files);
             }
         )+
     };
@@ -214,14 +213,12 @@ fn two_flows_on_one_path() {
     files.push(("more.yml", FLOW.replace("name: signup", "name: other")));
     let files = Files::from_texts(files);
     insta::assert_snapshot!("two_flows_on_one_path", shown(&files));
-    editor::agrees("two_flows_on_one_path", &compile(&files, &OneSecret), &files);
 }
 
 #[test]
 fn no_flow_at_all() {
     let files = Files::from_texts([("rest.yml", REST), ("worker.yml", WORKER)]);
     insta::assert_snapshot!("no_flow_at_all", shown(&files));
-    editor::agrees("no_flow_at_all", &compile(&files, &OneSecret), &files);
 }
 
 #[test]
@@ -243,7 +240,6 @@ fn a_policy_for_everything_that_tries_nothing() {
     ));
     let files = Files::from_texts(files);
     insta::assert_snapshot!("a_policy_for_everything_that_tries_nothing", shown(&files));
-    editor::agrees("a_policy_for_everything_that_tries_nothing", &compile(&files, &OneSecret), &files);
 }
 
 #[test]
@@ -255,13 +251,11 @@ fn a_small_file_that_would_grow_without_end() {
     }
     let files = Files::from_texts([("bomb.yml", text)]);
     let compiled = compile(&files, &OneSecret);
-    editor::agrees("a_small_file_that_would_grow_without_end", &compiled, &files);
     assert!(compiled.config.is_none());
     assert!(compiled.problems.iter().any(|problem| problem.code == "file-too-large"));
     let deep = format!("queues: {}{}", "[".repeat(60), "]".repeat(60));
     let files = Files::from_texts([("deep.yml", deep)]);
     let compiled = compile(&files, &OneSecret);
-    editor::agrees("a_file_that_is_too_deep", &compiled, &files);
     assert!(compiled.problems.iter().any(|problem| problem.code == "file-too-deep"));
 }
 

@@ -10,7 +10,7 @@ use sluice_domain::job::{EffectKey, EffectState, JobId};
 use sluice_domain::key::{KeyDigest, TENANT};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
-use sluice_ledger::{Begin, BeginResult, JobRecord, Ledger, LedgerOptions, Mark, StepResult};
+use sluice_ledger::{Begin, BeginResult, CappedBeginResult, Fence, JobRecord, Ledger, LedgerOptions, Mark, StepResult};
 use sluice_server::root_key;
 
 use crate::fixture::{World, lead_of};
@@ -47,8 +47,10 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
     let options = LedgerOptions::quiet(clock.clone()).with_root_key(root_key::find(&data).unwrap());
     let ledger = Ledger::open(&data, options).unwrap();
     let key = |step: &str| EffectKey::new(event, "to-sink", step);
+    let fence = Fence { owner: ledger.term(), expected: job.term };
     if point != Point::Accepted {
-        let note = StepResult {
+        let result = StepResult {
+            fence,
             job: job.id,
             n: 0,
             step: 1,
@@ -65,13 +67,14 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
             adjacent: vec![],
             event,
             expires_at: Time(clock().0 + 2_700_000),
-            note,
+            result,
         };
-        assert!(ledger.mark(mark).await.unwrap().unwrap().set);
+        assert!(ledger.set_mark(mark).await.unwrap().unwrap().set);
     }
     if point == Point::IntentWritten {
         let class = if world.config_path("keyed").exists() { EffectClass::Keyed } else { EffectClass::Blind };
         let begin = Begin {
+            fence,
             job: job.id,
             n: 1,
             step: 2,
@@ -82,7 +85,7 @@ async fn at_point(world: &World, job: &JobRecord, event: sluice_domain::event::E
             destination: "sink".into(),
             at: clock(),
         };
-        assert_eq!(ledger.begin(begin).await.unwrap(), BeginResult::Go);
+        assert_eq!(ledger.begin(begin, vec![]).await.unwrap(), CappedBeginResult::Begun(BeginResult::Go));
     }
     ledger.close().await;
 }

@@ -127,7 +127,7 @@ destinations:
             intake: "127.0.0.1:0".parse().unwrap(),
             admin: "127.0.0.1:0".parse().unwrap(),
             admin_token: None,
-            door: intake::IntakeSettings {
+            intake_settings: intake::IntakeSettings {
                 body_timeout: Duration::from_millis(300),
                 head_timeout: Duration::from_millis(300),
                 ..Default::default()

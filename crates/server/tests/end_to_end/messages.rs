@@ -28,7 +28,7 @@ async fn a_gap_is_a_dead_letter_and_no_mail() {
         let job = shop.settled(&cart).await;
         assert_eq!((&job["state"], &job["failure"]["class"]), (&"dead".into(), &"mapping".into()), "{job}");
         let message = job["failure"]["message"].as_str().unwrap();
-        assert!(message.contains("template `cart.subject`, line 1: `event.first_name` has no value here"), "{message}");
+        assert!(message.contains("template `cart.subject`, line 1: `event.first_name` has no value"), "{message}");
     }
     assert_eq!(shop.mails(), 0);
 }

@@ -283,7 +283,7 @@ async fn every_sender_is_believed_and_its_repeat_recognised() {
 
 /// Signs as somebody who does not know the secret.
 fn forger(verifier: &Verifier, scheme: Scheme) -> Verifier {
-    use sluice_domain::verify::{HmacSettings, Secret, TokenPlace, VerifierSettings};
+    use sluice_domain::verify::{HmacSettings, Secret, TokenLocation, VerifierSettings};
     let secret = match scheme {
         Scheme::StandardWebhooks | Scheme::Svix => format!("whsec_{}", BASE64.encode(&[9; 32])),
         Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark => "user:other".to_owned(),
@@ -293,7 +293,7 @@ fn forger(verifier: &Verifier, scheme: Scheme) -> Verifier {
     match scheme {
         Scheme::None => return verifier.clone(),
         Scheme::Hmac => settings.hmac = Some(HmacSettings::new("X-Signature")),
-        Scheme::Token => settings.token = Some(TokenPlace::Header("X-Sender-Token".to_owned())),
+        Scheme::Token => settings.token = Some(TokenLocation::Header("X-Sender-Token".to_owned())),
         Scheme::Hubspot | Scheme::Square | Scheme::Twilio => {
             settings.public_url = Some("https://hooks.example.com/in".to_owned())
         }

@@ -145,7 +145,7 @@ fn a_plan_that_holds_no_more_is_not_applied() {
     scene.workplace.run(&["reload"]).ok();
     let other_node = scene.apply(&agreed, &[]);
     assert_eq!(other_node.code, 1);
-    assert!(other_node.stderr.contains("is in force now"), "{other_node}");
+    assert!(other_node.stderr.contains("the active revision is"), "{other_node}");
     let nonsense = scene.apply("latest", &[]);
     assert_eq!(nonsense.code, 2, "{nonsense}");
     // What was seen for this state is taken.

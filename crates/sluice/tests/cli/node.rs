@@ -38,7 +38,7 @@ fn what_was_sent_is_seen_in_every_list() {
         ("audit", &["audit"]),
     ] {
         let ran = workplace.run(arguments).ok();
-        assert!(ran.stdout.lines().all(|line| line.chars().count() <= 100), "{ran}");
+        assert!(ran.stdout.lines().all(|line| !line.ends_with([' ', '…'])), "piped tables are not cut: {ran}");
         assert!(!ran.stdout.contains('\u{1b}'), "no colours without a terminal: {ran}");
         says(workplace, name, &ran);
     }

@@ -73,9 +73,9 @@ fn try_refuses_what_a_node_would_refuse() {
 fn an_unknown_flow_is_answered_with_the_one_that_was_meant() {
     let workplace = Workplace::alone();
     for (wanted, answer) in [
-        ("website-lead", "there is no flow `website-lead`; did you mean `website-leads`?\n"),
-        ("/in/websit", "there is no flow `/in/websit`; did you mean `/in/website`?\n"),
-        ("shop", "there is no flow `shop`; there are `website-leads`\n"),
+        ("website-lead", "unknown flow `website-lead`; did you mean `website-leads`?\n"),
+        ("/in/websit", "unknown flow `/in/websit`; did you mean `/in/website`?\n"),
+        ("shop", "unknown flow `shop`; the flows are `website-leads`\n"),
     ] {
         for command in ["try", "send"] {
             let ran = workplace.run(&[command, wanted, "payloads/lead.txt"]);
@@ -94,7 +94,7 @@ fn a_payload_that_cannot_be_read_and_a_header_that_is_none_are_mistakes_of_usage
     );
     let ran = workplace.run(&["try", "website-leads", "payloads/lead.txt", "--header", "nonsense"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("write it as 'Name: value'"), "{ran}");
+    assert!(ran.stderr.contains("use the format 'Name: value'"), "{ran}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Mounts the best file system that the machine allows at `at`, an empty directory. Its image is created beside it.
-    pub async fn make(at: &Path, bytes: u64, own_mounts: bool) -> Disk {
+    pub(super) async fn make(at: &Path, bytes: u64, own_mounts: bool) -> Disk {
         let mut disk = Disk { kind: DiskKind::Shared, freezes: false, at: at.to_owned(), filler: None };
         if own_mounts && mount_ext4(at, bytes).await.is_ok() {
             disk.kind = DiskKind::Ext4;
@@ -55,7 +55,7 @@ impl Disk {
     }
 
     /// Allocates all free space.
-    pub fn fill(&mut self) -> Result<(), Error> {
+    pub(super) fn fill(&mut self) -> Result<(), Error> {
         let failed = || Error::io("filling the disk");
         let (file, mut end) = match self.filler.take() {
             Some(filler) => filler,
@@ -75,13 +75,13 @@ impl Disk {
     }
 
     /// Releases the space.
-    pub fn free(&mut self) -> Result<(), Error> {
+    pub(super) fn free(&mut self) -> Result<(), Error> {
         self.filler = None;
         std::fs::remove_file(self.filler_path()).map_err(Error::io("freeing the disk"))
     }
 
     /// Blocks every write for `time`.
-    pub async fn freeze(&self, time: Duration) -> Result<(), Error> {
+    pub(super) async fn freeze(&self, time: Duration) -> Result<(), Error> {
         let seconds = format!("{:.3}", time.as_secs_f64());
         run(Command::new("sh").args(["-c", FREEZE]).arg(&self.at).arg(seconds))
             .await
@@ -89,7 +89,7 @@ impl Disk {
     }
 
     /// Unmounts the disk; a process that still uses it keeps it until it ends.
-    pub async fn unmount(&mut self) -> Result<(), Error> {
+    pub(super) async fn unmount(&mut self) -> Result<(), Error> {
         self.filler = None;
         if self.kind == DiskKind::Shared {
             return Ok(());

@@ -13,7 +13,6 @@ use super::disk::{Disk, DiskKind};
 use super::{Commands, report};
 use crate::shifted_clock::set_offset;
 use crate::{Error, Leads, NodeProcess};
-use sluice_server::work;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::chaos) struct Task {

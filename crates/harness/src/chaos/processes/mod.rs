@@ -79,7 +79,7 @@ pub(super) struct ChildProcess {
 
 impl ChildProcess {
     /// Starts a process and sends its task. `wrapper` is a command that starts it, such as `unshare --mount`.
-    pub async fn start(
+    pub(super) async fn start(
         program: &Path,
         wrapper: &[&str],
         role: Role,
@@ -104,7 +104,7 @@ impl ChildProcess {
     }
 
     /// Sends a command and waits for its report.
-    pub async fn request<R: DeserializeOwned>(&mut self, command: &impl Serialize) -> Result<R, Error> {
+    pub(super) async fn request<R: DeserializeOwned>(&mut self, command: &impl Serialize) -> Result<R, Error> {
         let timed_out = Error::Failed(format!("the {} process does not respond", self.role.name()));
         let exchange = async {
             // An earlier request may have been cancelled before its report arrived.
@@ -122,7 +122,7 @@ impl ChildProcess {
     }
 
     /// Sends a command that has no report.
-    pub async fn send(&mut self, command: &impl Serialize) -> Result<(), Error> {
+    pub(super) async fn send(&mut self, command: &impl Serialize) -> Result<(), Error> {
         let mut line = serde_json::to_vec(command).map_err(|error| Error::Failed(error.to_string()))?;
         line.push(b'\n');
         match self.commands.write_all(&line).await {
@@ -132,7 +132,7 @@ impl ChildProcess {
     }
 
     /// Waits for the next report.
-    pub async fn receive<R: DeserializeOwned>(&mut self) -> Result<R, Error> {
+    pub(super) async fn receive<R: DeserializeOwned>(&mut self) -> Result<R, Error> {
         let line = self.line().await?;
         serde_json::from_str(&line)
             .map_err(|error| Error::Failed(format!("unexpected report of the {} process: {error}", self.role.name())))
@@ -155,7 +155,7 @@ impl ChildProcess {
     }
 
     /// Sends SIGKILL. Returns the reports that were still unread.
-    pub async fn kill<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Error> {
+    pub(super) async fn kill<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Error> {
         self.process.kill().await.map_err(Error::io("kill -9"))?;
         let mut unread = Vec::new();
         while let Ok(Some(line)) = self.reports.next_line().await {

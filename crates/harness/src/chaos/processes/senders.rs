@@ -45,7 +45,7 @@ pub(in crate::chaos) struct Share {
 }
 
 impl Share {
-    pub fn has(self, delivery: usize) -> bool {
+    pub(crate) fn has(self, delivery: usize) -> bool {
         delivery % self.of == self.number
     }
 }

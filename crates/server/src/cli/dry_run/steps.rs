@@ -1,4 +1,4 @@
-//! The steps of a job that does not exist: the same expressions, templates and requests as in earnest.
+//! Dry run of the steps of a job, with the same expressions, templates and requests as a real run.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,15 +23,14 @@ use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::revisions::LoadedRevision;
 
-/// Stands for the trace that an accepted event would be given.
+/// Placeholder trace id.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
 
-/// The id that the event would have, if its key is new.
+/// Event id for a new key.
 pub(super) fn event_id(prepared: &Prepared<'_>) -> EventId {
     EventId::new(prepared.new.key, 0)
 }
 
-/// What a job would do.
 pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, now: Time, cover: Cover) -> JobReport {
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
@@ -49,7 +48,7 @@ pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, 
     let mut would_run = BTreeSet::new();
     for step in &worker.steps {
         let report_of_step = rehearsal.step(step, &would_run);
-        // What a step inside comes to is known, so nobody waits for it.
+        // The output of an internal step is known, so later steps do not depend on it.
         if report_of_step.runs != Runs::No && report_of_step.output.is_none() {
             would_run.insert(step.id.to_string());
         }
@@ -154,7 +153,7 @@ impl DryRun<'_> {
         report
     }
 
-    /// How many items a step has. The first of them is what its expressions see from here on.
+    /// Number of items of a step; its expressions then see the first one.
     fn first_item(&mut self, step: &Step) -> Result<Option<usize>, String> {
         let Some(foreach) = &step.foreach else { return Ok(None) };
         let items = items(step, foreach, &self.scope).map_err(|failure| failure.message)?;
@@ -165,14 +164,14 @@ impl DryRun<'_> {
         Ok(Some(items.len()))
     }
 
-    /// What would take its effect back.
+    /// Undo action of a step.
     fn undo(&self, step: &Step) -> Option<String> {
         let place = self.worker.steps.iter().position(|other| other.id == step.id);
         let undo = self.worker.undo.iter().find(|undo| undo.undoes == place)?;
         Some(format!("{} → {}", undo.action.name(), undo.destination))
     }
 
-    /// The question that a step announces, as far as it is known.
+    /// Approval request of a step.
     fn question(&self, step: &Step) -> Value {
         let asks = self.worker.steps.iter().find(|asks| Some(&asks.id) == step.announces.as_ref());
         let with =
@@ -182,7 +181,7 @@ impl DryRun<'_> {
         serde_json::json!({ "id": "apr_…", "title": text("title"), "summary": text("summary"), "text": shown })
     }
 
-    /// What each rule of the step's policies says of somebody whom the ledger knows nothing of.
+    /// Results of the policy rules for a contact without ledger state.
     fn policies(&self, step: &Step) -> Result<Vec<RuleReport>, String> {
         let mut rules = vec![];
         for name in &step.policies {
@@ -195,10 +194,9 @@ impl DryRun<'_> {
                     RuleResult::Passed(detail) => ("passes", detail),
                     RuleResult::Refused(detail) => ("refuses", detail),
                     RuleResult::Later(until, detail) => ("waits", format!("{detail}, until {until}")),
-                    RuleResult::Counted(cap) => (
-                        "passes",
-                        format!("at most {} in {}; none was counted for this", cap.max, format_duration(cap.window)),
-                    ),
+                    RuleResult::Counted(cap) => {
+                        ("passes", format!("at most {} in {}; counted from zero", cap.max, format_duration(cap.window)))
+                    }
                 };
                 let (policy, rule) = (name.to_string(), rule.name.to_string());
                 rules.push(RuleReport { policy, rule, verdict, detail: self.cover.text(&detail) });
@@ -207,13 +205,13 @@ impl DryRun<'_> {
         Ok(rules)
     }
 
-    /// What a step that stays inside would come to.
+    /// Output of an internal step.
     fn inside(&self, step: &Step) -> Result<DryRunOutput, String> {
         let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
         dry_run(&self.live.config, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
     }
 
-    /// The steps whose outputs the message of a step reads.
+    /// Steps whose outputs the message reads.
     fn message_needs(&self, step: &Step) -> BTreeSet<String> {
         let Template::Map(with) = &step.with else { return BTreeSet::new() };
         let named = with.iter().find(|(name, _)| name == "template").map(|(_, value)| value);
@@ -244,7 +242,7 @@ impl DryRun<'_> {
         };
         let preview = self.live.connectors.preview(&call).map_err(|failure| failure.message)?;
         let header = |(name, value): (String, String)| match name.as_str() {
-            "traceparent" => (name, "(another one for each attempt)".to_owned()),
+            "traceparent" => (name, "(different for each attempt)".to_owned()),
             _ => (name, self.cover.text(&value)),
         };
         Ok(RequestReport {
@@ -256,7 +254,7 @@ impl DryRun<'_> {
     }
 }
 
-/// The steps whose outputs these expressions wait for. One that is passed over has no output to wait for.
+/// Steps whose outputs the expressions need. A skipped step has no output.
 fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &BTreeSet<String>) -> BTreeSet<String> {
     let mut needs = BTreeSet::new();
     for expression in expressions {
@@ -269,7 +267,7 @@ fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &
     needs
 }
 
-/// Every secret that the steps may use, with its value covered.
+/// Secrets of the steps, with masked values.
 struct Covered {
     names: BTreeSet<String>,
     value: SecretValue,

@@ -10,53 +10,49 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::approvals::{parse_approval, unknown_approval};
 use crate::operate::views::{ApprovalView, BulkResult, SkippedJob};
 
-/// Answers that are written in one transaction.
+/// Decisions per transaction.
 const SLICE: usize = 500;
-/// Questions that one order may answer.
+/// Maximum decisions per request.
 const ORDER_MAX: usize = 100_000;
 
-/// An answer to one question.
+/// Decision of one approval.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionRequest {
     /// `approve` or `reject`.
     #[schema(value_type = String)]
     pub decision: Choice,
-    /// Why.
     pub reason: String,
-    /// Who.
     #[serde(default)]
     pub actor: String,
 }
 
-/// The same answer to many.
+/// The same decision of several approvals.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionsRequest {
     /// `approve` or `reject`.
     #[schema(value_type = String)]
     pub decision: Choice,
-    /// Why.
     pub reason: String,
-    /// Who.
     #[serde(default)]
     pub actor: String,
-    /// These; or all that match `worker` and `all`.
+    /// Approval ids; alternatively `worker` or `all`.
     #[serde(default)]
     pub ids: Vec<String>,
-    /// Every question of this worker that nobody has answered.
+    /// Every pending approval of this worker.
     #[serde(default)]
     pub worker: Option<String>,
-    /// Every question that nobody has answered.
+    /// Every pending approval.
     #[serde(default)]
     pub all: bool,
-    /// Only say what would happen.
+    /// Report the result without changing anything.
     #[serde(default)]
     pub dry_run: bool,
 }
 
 impl Operator {
-    /// Answers one question. The same answer twice is fine, another one is a conflict.
+    /// Decides one approval. The same decision again is accepted; a different one is a conflict.
     pub async fn decide(
         &self,
         id: &str,
@@ -64,7 +60,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<ApprovalView, OperateError> {
-        need(reason, "an answer needs a reason")?;
+        need(reason, "a decision needs a reason")?;
         let answered = self.decide_all(vec![parse_approval(id)?], choice, actor, reason).await?;
         match answered.into_iter().next() {
             Some((_, Decided::Conflict(record))) => Err(OperateError::Refused("conflict", contradicted(&record))),
@@ -90,12 +86,12 @@ impl Operator {
         Ok(decided)
     }
 
-    /// Gives many questions the same answer.
+    /// Decides several approvals.
     pub async fn decide_many(&self, order: DecisionsRequest) -> Result<BulkResult, OperateError> {
-        need(&order.reason, "an answer needs a reason")?;
+        need(&order.reason, "a decision needs a reason")?;
         let by_filter = order.all || order.worker.is_some();
         if order.ids.is_empty() != by_filter {
-            return Err(OperateError::Invalid("name the questions, or a worker, or all; one of them".into()));
+            return Err(OperateError::Invalid("set exactly one of ids, worker and all".into()));
         }
         let mut ids = order.ids.iter().map(|id| parse_approval(id)).collect::<Result<Vec<_>, _>>()?;
         if by_filter {
@@ -109,7 +105,7 @@ impl Operator {
                 ids.extend(page.iter().map(|record| record.id));
                 if ids.len() > ORDER_MAX {
                     return Err(OperateError::Invalid(format!(
-                        "more than {ORDER_MAX} questions match; answer them by worker"
+                        "more than {ORDER_MAX} approvals match; decide them by worker"
                     )));
                 }
             }
@@ -124,9 +120,9 @@ impl Operator {
                 let left = |reason: String| SkippedJob { job: id.to_string(), reason };
                 match decided {
                     Decided::Counts(..) => acted.changed += 1,
-                    Decided::Same => acted.skipped.push(left("it was answered so before".into())),
+                    Decided::Same => acted.skipped.push(left("already decided so".into())),
                     Decided::Conflict(record) => acted.skipped.push(left(contradicted(&record))),
-                    Decided::Unknown => acted.skipped.push(left("there is no such question".into())),
+                    Decided::Unknown => acted.skipped.push(left("unknown approval".into())),
                 }
             }
         }
@@ -135,7 +131,7 @@ impl Operator {
 }
 
 fn contradicted(record: &ApprovalRecord) -> String {
-    let by = record.decided_by.as_deref().unwrap_or("somebody");
+    let by = record.decided_by.as_deref().unwrap_or("unknown");
     let at = record.decided_at.map(|at| at.to_string()).unwrap_or_default();
-    format!("{} was {} by {by} at {at}, and the first answer counts", record.id, record.state.as_str())
+    format!("{} was {} by {by} at {at}; the first decision counts", record.id, record.state.as_str())
 }

@@ -17,32 +17,29 @@ use crate::operate::views::AppliedView;
 use crate::revisions::LoadedRevision;
 use crate::run::{self, StartError};
 
-/// What is to be put in force: these files, or those of a revision that was kept.
+/// Configuration to activate: files, or a stored revision.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Wanted {
-    /// The text of each file by its path within the configuration directory. Secrets are never sent.
+    /// Texts by path within the configuration directory. Secrets are never sent.
     pub files: Option<BTreeMap<String, String>>,
-    /// Or the name of a revision, or enough of its beginning; `previous` is the one before the one in force.
+    /// Hash of a revision or a unique prefix; `previous` is the one before the active revision.
     pub revision: Option<String>,
 }
 
-/// A change, as it is ordered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ApplyRequest {
-    /// What is to be put in force.
     #[serde(flatten)]
     pub wanted: Wanted,
-    /// The plan that was read and agreed to.
+    /// Id of the reviewed plan.
     pub plan: String,
-    /// Why; stands in the audit trail.
+    /// Recorded in the audit trail.
     pub reason: String,
-    /// Who.
     pub actor: String,
-    /// Go on although jobs still need what would be gone.
+    /// Apply even if jobs need removed resources.
     pub allow_stranded: bool,
-    /// Write over edits in the node's directory that were never in force.
+    /// Overwrite edits in the node's directory that were never active.
     pub discard_edits: bool,
 }
 
@@ -54,14 +51,13 @@ impl From<InstallError> for OperateError {
             InstallError::Io { .. } => OperateError::Refused(
                 "directory-not-writable",
                 format!(
-                    "{error}\nThe node writes the files into its own configuration directory. If that is not its to write, change them where they come from and `sluice reload`."
+                    "{error}\nThe node writes the files to its configuration directory. If it cannot write there, change the files at their origin and run `sluice reload`."
                 ),
             ),
         }
     }
 }
 
-/// A configuration that may be put in force.
 struct Candidate {
     files: Files,
     live: LoadedRevision,
@@ -69,20 +65,19 @@ struct Candidate {
 }
 
 impl Operator {
-    /// What would change.
     pub async fn plan(&self, wanted: &Wanted) -> Result<Plan, OperateError> {
         let candidate = self.candidate(wanted).await?;
         let running = self.running().await?;
         self.plan_of(&running, &candidate).await
     }
 
-    /// Puts a configuration in force, if the plan that was agreed to is still what would happen.
+    /// Activates a configuration if the reviewed plan is still current.
     pub async fn apply(&self, order: &ApplyRequest) -> Result<AppliedView, OperateError> {
         if order.reason.trim().is_empty() {
             return Err(OperateError::Invalid("a change needs a reason".into()));
         }
         let agreed = PlanHash::parse(&order.plan).ok_or_else(|| {
-            OperateError::Invalid(format!("`{}` is not the hash of a plan; `sluice plan` prints one", order.plan))
+            OperateError::Invalid(format!("`{}` is not a plan id; `sluice plan` prints one", order.plan))
         })?;
         let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
         let _one_at_a_time = self.changing.lock().await;
@@ -104,7 +99,7 @@ impl Operator {
             return Err(OperateError::Refused(
                 "would-strand",
                 format!(
-                    "jobs still need what would be gone:\n  {}\nKeep it until they are done, or allow it.",
+                    "jobs need removed resources:\n  {}\nKeep these until the jobs are done, or use --allow-stranded.",
                     gone.join("\n  ")
                 ),
             ));
@@ -117,18 +112,18 @@ impl Operator {
         }
         let kept = self.keep(&candidate.files, &candidate.live.revision, actor, order.reason.trim()).await;
         if let Err(error) = kept {
-            // Nothing is in force that is not written down: the files go back to what they were.
-            let back = Manifest::new(&plan.running, actor, "taken back");
+            // A revision that is not recorded must not be active: restores the files.
+            let back = Manifest::new(&plan.running, actor, "rolled back: not recorded");
             install::put(&self.settings.config, &candidate.files, &there, back)?;
             install::clear(&self.settings.config)?;
             return Err(error);
         }
-        self.put_in_force(candidate.live).await?;
+        self.activate(candidate.live).await?;
         install::clear(&self.settings.config)?;
         Ok(AppliedView { revision, changed: !plan.is_empty(), plan })
     }
 
-    /// Writes down that a revision is in force.
+    /// Records the active revision.
     pub(super) async fn keep(
         &self,
         files: &Files,
@@ -146,16 +141,16 @@ impl Operator {
         Ok(self.ledger.activate_revision(kept).await?)
     }
 
-    /// The rooms take it from here.
-    pub(super) async fn put_in_force(&self, live: LoadedRevision) -> Result<(), OperateError> {
+    /// Notifies the components.
+    pub(super) async fn activate(&self, live: LoadedRevision) -> Result<(), OperateError> {
         let revision = live.revision.clone();
         if !live.is_same(&self.revisions.current()) {
             self.revisions.replace(live);
             self.scheduler.reconfigured();
-            // A worker may have come into a queue that is paused.
+            // A new worker may belong to a paused queue.
             let _one_at_a_time = self.pausing.lock().await;
             self.put_workers_in_force(&self.ledger.pauses().await?);
-            tracing::info!(%revision, "a new configuration is in force");
+            tracing::info!(%revision, "configuration activated");
         }
         Ok(())
     }
@@ -172,7 +167,7 @@ impl Operator {
                 let history = self.ledger.revision_history(Page { after: None, limit: REVISIONS_MAX }).await?;
                 self.files_of(&find_revision(&history, name)?).await?
             }
-            _ => return Err(OperateError::Invalid("give files, or the name of a revision; one of the two".into())),
+            _ => return Err(OperateError::Invalid("set either files or revision".into())),
         };
         let files = files.within(self.revisions.current().config.directory.clone());
         let ready = run::ready(&files, &**self.revisions.secrets());
@@ -190,7 +185,7 @@ impl Operator {
             match self.revisions.get(&Arc::from(revision), &self.ledger).await {
                 Some(live) => subject.reached.extend(reached(&live.config)),
                 None => warnings.push(format!(
-                    "jobs were accepted under revision {revision}, which cannot be read any more (is a secret gone?); they die as revision-lost"
+                    "revision {revision} of existing jobs no longer compiles (a missing secret?); its jobs die with the code revision-lost"
                 )),
             }
         }
@@ -206,7 +201,7 @@ impl Operator {
         Ok(Plan { warnings, ..plan })
     }
 
-    /// What lies in the directory, if it may be replaced: what is in force, or what is to be put in force.
+    /// Files in the directory, if they may be replaced: those of the active or the new revision.
     fn directory(&self, running: &Files, new: &Files, discard_edits: bool) -> Result<Files, OperateError> {
         let there = config::read(&self.settings.config).map_err(|error| OperateError::Config(error.to_string()))?;
         let is = |files: &Files| there.iter().eq(files.iter());
@@ -218,14 +213,14 @@ impl Operator {
         Err(OperateError::Refused(
             "directory-edited",
             format!(
-                "the node's directory has edits that were never in force: {}\nPut them in force with `sluice reload`, or write over them with --discard-edits.",
+                "the node's directory has edits that were never active: {}\nActivate them with `sluice reload`, or overwrite them with --discard-edits.",
                 edited.join(", ")
             ),
         ))
     }
 
-    /// Reads the configuration and its secrets again and puts them in force, unless there is a mistake: then those before stay.
-    /// Answers the revision in force and whether anything is another than before.
+    /// Reloads the configuration and its secrets; with errors the active ones stay. Returns the active revision and
+    /// whether anything changed.
     pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
         let _one_at_a_time = self.changing.lock().await;
         let loaded = run::load(&self.settings).map_err(|error| OperateError::Config(explained(error)));
@@ -247,7 +242,7 @@ impl Operator {
             self.ledger.audit(entry).await?;
         }
         self.keep(&files, &revision, actor, "reload").await?;
-        self.put_in_force(live).await?;
+        self.activate(live).await?;
         Ok((revision.to_string(), true))
     }
 }
@@ -257,15 +252,15 @@ fn still_holds(agreed: &PlanHash, plan: &Plan) -> Result<(), OperateError> {
         return Ok(());
     }
     let what = if !plan.running.starts_with(&agreed.running) {
-        format!("revision {} is in force now, and the plan was made when {}… was", plan.running, agreed.running)
+        format!("the active revision is {}, but the plan was made for {}…", plan.running, agreed.running)
     } else if !plan.new.starts_with(&agreed.new) {
-        format!("the files are revision {} now, and the plan was made for {}…", plan.new, agreed.new)
+        format!("the files are revision {}, but the plan was made for {}…", plan.new, agreed.new)
     } else {
-        "what it would strand or change is not the same any more".to_owned()
+        "its changes or stranded jobs differ now".to_owned()
     };
     Err(OperateError::Refused(
         "plan-outdated",
-        format!("the plan {agreed} holds no more: {what}\nMake a new one with `sluice plan`."),
+        format!("the plan {agreed} is outdated: {what}\nCreate a new one with `sluice plan`."),
     ))
 }
 

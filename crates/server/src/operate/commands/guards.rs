@@ -13,61 +13,51 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::SuppressedView;
 use crate::safe_mode::SAFE_MODE_HOLDS;
 
-/// Contacts that one order may name.
+/// Maximum contacts per request.
 const CONTACTS_MAX: usize = 100_000;
-/// Contacts that are written in one transaction.
+/// Contacts per transaction.
 const SLICE: usize = 500;
 
-/// Whom not to write to, or to write to again.
+/// Change of the suppression list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SuppressRequest {
-    /// Put these on the list.
     #[serde(default)]
     pub add: Vec<String>,
-    /// Take these off it.
     #[serde(default)]
     pub remove: Vec<String>,
-    /// By which channel; any when left out.
+    /// Channel; any by default.
     #[serde(default)]
     pub channel: String,
-    /// Why.
     pub reason: String,
-    /// Who.
     #[serde(default)]
     pub actor: String,
 }
 
-/// Turn safe mode on or off.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SafeModeRequest {
-    /// On or off.
     pub on: bool,
-    /// The worker; all of them when left out.
+    /// Worker; all by default.
     #[serde(default)]
     pub worker: Option<String>,
-    /// For how long, such as `1h`; what the worker's `safe_mode.for` says when left out.
+    /// Duration such as `1h`; the worker's `safe_mode.for` by default.
     #[serde(default)]
     pub r#for: Option<String>,
-    /// Why.
     pub reason: String,
-    /// Who.
     #[serde(default)]
     pub actor: String,
 }
 
 impl Operator {
-    /// Changes the list.
     pub async fn suppress(&self, order: SuppressRequest) -> Result<SuppressedView, OperateError> {
-        need(&order.reason, "the list is changed for a reason")?;
+        need(&order.reason, "a change of the suppression list needs a reason")?;
         if order.add.len() + order.remove.len() > CONTACTS_MAX {
             return Err(OperateError::Invalid(format!("more than {CONTACTS_MAX} contacts; send them in parts")));
         }
         let contacts = |texts: &[String]| {
-            let read = |text: &String| {
-                Contact::new(text).ok_or_else(|| OperateError::Invalid("a contact cannot be empty".into()))
-            };
+            let read =
+                |text: &String| Contact::new(text).ok_or_else(|| OperateError::Invalid("a contact is empty".into()));
             texts.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
         let (add, remove) = (contacts(&order.add)?, contacts(&order.remove)?);
@@ -100,9 +90,8 @@ impl Operator {
         Ok(done)
     }
 
-    /// Turns safe mode on or off, with an end.
     pub async fn set_safe_mode(&self, order: SafeModeRequest) -> Result<(), OperateError> {
-        need(&order.reason, "safe mode is turned on and off for a reason")?;
+        need(&order.reason, "a change of safe mode needs a reason")?;
         let live = self.revisions.current();
         let worker = match &order.worker {
             None => None,
@@ -125,11 +114,11 @@ impl Operator {
         let (actor, reason) = (or_unknown(&order.actor), order.reason.clone());
         let set = SetSafeMode { worker: order.worker.clone(), until, actor, reason, at };
         self.safe_modes.set(set).await?;
-        if order.on { Ok(()) } else { self.wake_held(order.worker).await }
+        if order.on { Ok(()) } else { self.release_held(order.worker).await }
     }
 
-    /// What safe mode held goes on.
-    async fn wake_held(&self, worker: Option<String>) -> Result<(), OperateError> {
+    /// Makes jobs held by safe mode due.
+    async fn release_held(&self, worker: Option<String>) -> Result<(), OperateError> {
         let code = Some(SAFE_MODE_HOLDS.to_owned());
         let filter = JobFilter { states: vec![JobState::Waiting], worker, code, ..JobFilter::default() };
         let mut after = JobId(0);

@@ -9,44 +9,40 @@ use crate::operate::commands::{need, or_unknown};
 use crate::operate::operator::{OperateError, Operator, job_id};
 use crate::operate::views::{BulkResult, JobDetail, SkippedJob};
 
-/// Jobs that one act may change. More are done in several.
+/// Maximum jobs per command.
 const ACT_MAX: usize = 100_000;
-/// Jobs that are changed in one transaction.
+/// Jobs per transaction.
 const ACT_SLICE: usize = 500;
 
-/// Which jobs an act is for: these, or all that match.
+/// Jobs of a command: by ids or by filter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Selection {
-    /// These jobs (`job_…`) or all jobs of these events (`evt_…`).
+    /// Job ids (`job_…`), or event ids (`evt_…`) for all their jobs.
     pub ids: Vec<String>,
-    /// All jobs that match this filter.
     #[schema(value_type = Option<Object>)]
     pub filter: Option<JobFilter>,
 }
 
-/// A replay, as it is asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayRequest {
-    /// Which jobs.
     #[serde(flatten)]
     pub selection: Selection,
-    /// Why; stands in the audit trail.
+    /// Recorded in the audit trail.
     pub reason: String,
-    /// Who asks.
     pub actor: String,
     /// Run the jobs with the active configuration instead of the one they were accepted under.
     pub latest_config: bool,
-    /// Only say what would happen.
+    /// Report the result without changing anything.
     pub dry_run: bool,
 }
 
 impl Operator {
-    /// The jobs that a selection means, oldest first.
+    /// Selected jobs, oldest first.
     async fn select(&self, selection: &Selection) -> Result<Vec<JobId>, OperateError> {
         if selection.ids.is_empty() == selection.filter.is_none() {
-            return Err(OperateError::Invalid("name the jobs, or give a filter; one of the two".into()));
+            return Err(OperateError::Invalid("set either ids or a filter".into()));
         }
         let mut jobs = Vec::new();
         for id in &selection.ids {
@@ -68,7 +64,7 @@ impl Operator {
                 jobs.extend(slice);
                 if jobs.len() > ACT_MAX {
                     return Err(OperateError::Invalid(format!(
-                        "more than {ACT_MAX} jobs match; narrow the filter and go in steps"
+                        "more than {ACT_MAX} jobs match; narrow the filter and repeat"
                     )));
                 }
             }
@@ -78,31 +74,31 @@ impl Operator {
         Ok(jobs)
     }
 
-    /// Brings jobs back to life with their own keys: effects that were applied stay applied. Twice is harmless.
+    /// Requeues jobs with the same keys: applied effects are not sent again. Idempotent.
     pub async fn replay(&self, order: ReplayRequest) -> Result<BulkResult, OperateError> {
         need(&order.reason, "a replay needs a reason")?;
         if let Some(pause) = crate::pauses::of_replays(&self.ledger.pauses().await?).filter(|_| !order.dry_run) {
             return Err(OperateError::Invalid(format!(
-                "replays are paused since {} by {}: {}; `sluice resume replays` lets them go on",
+                "replays have been paused since {} by {}: {}; run `sluice resume replays`",
                 pause.at, pause.actor, pause.reason
             )));
         }
         let jobs = self.select(&order.selection).await?;
         let mut acted = BulkResult { matched: jobs.len() as u64, dry_run: order.dry_run, ..BulkResult::default() };
         let revision = order.latest_config.then(|| self.revisions.current().revision.clone());
-        let (mut wanted, mut left) = (Vec::new(), Vec::new());
+        let (mut wanted, mut skipped) = (Vec::new(), Vec::new());
         for id in jobs {
             match self.job_record(id).await?.state {
                 JobState::Succeeded | JobState::Noop | JobState::Dead => wanted.push(id),
-                JobState::Unknown => left.push(SkippedJob {
+                JobState::Unknown => skipped.push(SkippedJob {
                     job: id.to_string(),
-                    reason: "its effect may have happened; say which with `sluice jobs resolve`".into(),
+                    reason: "its effect may have been applied; use `sluice jobs resolve`".into(),
                 }),
-                JobState::Dropped => left.push(SkippedJob { job: id.to_string(), reason: "it was dropped".into() }),
-                state => left.push(SkippedJob { job: id.to_string(), reason: format!("it is {state} already") }),
+                JobState::Dropped => skipped.push(SkippedJob { job: id.to_string(), reason: "it was dropped".into() }),
+                state => skipped.push(SkippedJob { job: id.to_string(), reason: format!("it is {state} already") }),
             }
         }
-        acted.skipped = left;
+        acted.skipped = skipped;
         if order.dry_run {
             acted.changed = wanted.len() as u64;
             return Ok(acted);
@@ -123,7 +119,7 @@ impl Operator {
         Ok(acted)
     }
 
-    /// Gives dead or parked jobs up.
+    /// Drops dead or unknown jobs.
     pub async fn drop_jobs(
         &self,
         selection: &Selection,
@@ -131,7 +127,7 @@ impl Operator {
         reason: &str,
         dry_run: bool,
     ) -> Result<BulkResult, OperateError> {
-        need(reason, "to drop a job needs a reason: somebody signs it off")?;
+        need(reason, "dropping a job needs a reason")?;
         let jobs = self.select(selection).await?;
         let mut acted = BulkResult { matched: jobs.len() as u64, dry_run, ..BulkResult::default() };
         let mut wanted = Vec::new();
@@ -140,7 +136,7 @@ impl Operator {
                 JobState::Dead | JobState::Unknown => wanted.push(id),
                 state => acted.skipped.push(SkippedJob {
                     job: id.to_string(),
-                    reason: format!("it is {state}; only dead and unknown jobs are dropped"),
+                    reason: format!("it is {state}; only dead and unknown jobs can be dropped"),
                 }),
             }
         }
@@ -160,7 +156,7 @@ impl Operator {
         Ok(acted)
     }
 
-    /// Records what a person found out about a parked effect, and lets the job go on.
+    /// Settles an unknown effect as the operator states, and requeues the job.
     pub async fn resolve(
         &self,
         id: &str,
@@ -168,7 +164,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<JobDetail, OperateError> {
-        need(reason, "to resolve a job needs a reason: how do you know?")?;
+        need(reason, "resolving a job needs a reason")?;
         let job = job_id(id)?;
         let state = self.job_record(job).await?.state;
         if state != JobState::Unknown {

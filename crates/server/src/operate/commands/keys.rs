@@ -9,31 +9,25 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::KeysView;
 use crate::root_key::{self, RootKeyError};
 
-/// Contacts whose keys are re-wrapped in one transaction: a few milliseconds.
+/// Contact keys re-wrapped per transaction, a few milliseconds.
 const SLICE_ROWS: u32 = 500;
 
-/// Which key is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
-    /// The root key.
     Root,
-    /// The key of the tenant.
     Tenant,
 }
 
-/// A rotation, as it is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateRequest {
-    /// Which key.
     pub key: KeyKind,
-    /// A file on the node's machine for the new root key, where that does not lie in the data directory. What is in it
-    /// already is taken.
+    /// File on the node's machine for the new root key, if the key is not in the data directory. An existing file is
+    /// read.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub to: Option<PathBuf>,
-    /// Who asks.
     #[serde(default)]
     pub actor: String,
 }
@@ -48,7 +42,7 @@ impl From<RootKeyError> for OperateError {
 }
 
 impl Operator {
-    /// Replaces a key while everything goes on. Payloads are not touched.
+    /// Rotates a key while the node runs. Payloads are not rewritten.
     pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
         let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
         let at = self.clock.wall();
@@ -56,7 +50,7 @@ impl Operator {
             KeyKind::Root => {
                 let (key, path) =
                     root_key::rotate(&self.ledger, &self.settings.data, order.to.as_deref(), actor, at).await?;
-                tracing::warn!(key = key.id(), path = %path.display(), "the ledger has a new root key; keep a copy of it elsewhere");
+                tracing::warn!(key = key.id(), path = %path.display(), "root key rotated; keep a copy elsewhere");
             }
             KeyKind::Tenant => {
                 self.ledger.rotate_tenant(actor.to_owned(), at).await?;

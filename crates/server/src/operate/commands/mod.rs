@@ -1,4 +1,4 @@
-//! What an operator can change. Every command leaves a line in the audit trail.
+//! Commands of operators. Every command leaves an audit entry.
 
 mod approvals;
 mod change;

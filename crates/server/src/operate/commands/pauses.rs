@@ -9,27 +9,36 @@ use crate::operate::commands::{need, or_unknown};
 use crate::operate::operator::{OperateError, Operator};
 
 impl Operator {
-    /// Stops a source, a queue, a worker, a destination or all replays until it is resumed.
+    /// Pauses a source, a queue, a worker, a destination or all replays.
     pub async fn pause(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
+<<<<<<< HEAD
         let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
         self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
         self.put_pauses_in_force(&target).await
+=======
+        self.ledger.pause(target.clone(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
+        self.apply_pauses(&target).await
+>>>>>>> main
     }
 
-    /// Lets it go on.
     pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
+<<<<<<< HEAD
         let (actor, at) = (or_unknown(actor), self.clock.wall());
         self.ledger.resume(Resume { target: target.clone(), actor, at }).await?;
         self.put_pauses_in_force(&target).await
+=======
+        self.ledger.resume(target.clone(), or_unknown(actor), self.clock.wall()).await?;
+        self.apply_pauses(&target).await
+>>>>>>> main
     }
 
-    /// What is paused is what the ledger says; everybody who has to know hears it.
-    async fn put_pauses_in_force(&self, target: &str) -> Result<(), OperateError> {
+    /// Applies the pauses of the ledger to the scheduler and the intake.
+    async fn apply_pauses(&self, target: &str) -> Result<(), OperateError> {
         let pauses = self.ledger.pauses().await?;
         if let Some(name) = target.strip_prefix("destination:") {
             let paused = pauses.iter().any(|pause| pause.target == target);
@@ -51,7 +60,7 @@ impl Operator {
         if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
     }
 
-    /// The target as it is kept: a playbook is a worker.
+    /// Stored form of a target: a playbook is a worker.
     fn target(&self, target: &str) -> Result<String, OperateError> {
         if target == crate::pauses::REPLAYS {
             return Ok(target.to_owned());
@@ -65,7 +74,7 @@ impl Operator {
             "source" => live.config.flows.values().map(|flow| flow.source.as_str()).collect(),
             _ => {
                 return Err(OperateError::Invalid(format!(
-                    "`{target}` cannot be paused; write destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays"
+                    "`{target}` cannot be paused; use destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays"
                 )));
             }
         };
@@ -74,6 +83,6 @@ impl Operator {
         }
         let hint = crate::config::did_you_mean(name, names.iter().copied())
             .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        Err(OperateError::NotFound(format!("there is no {kind} `{name}`{hint}")))
+        Err(OperateError::NotFound(format!("unknown {kind} `{name}`{hint}")))
     }
 }

@@ -7,7 +7,7 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::{ApprovalView, List};
 
 impl Operator {
-    /// Questions, newest first.
+    /// Newest first.
     pub async fn approvals(
         &self,
         filter: ApprovalFilter,
@@ -20,13 +20,12 @@ impl Operator {
         Ok(List { items: records.into_iter().map(ApprovalView::from).collect(), next })
     }
 
-    /// How many wait for a person; a thousand means a thousand or more.
+    /// Number of pending approvals, at most 1,000.
     pub async fn approvals_pending(&self) -> Result<u64, OperateError> {
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), ..ApprovalFilter::default() };
         Ok(self.ledger.approvals(filter, Page { after: None, limit: 1_000 }).await?.len() as u64)
     }
 
-    /// One question.
     pub async fn approval(&self, id: &str) -> Result<ApprovalView, OperateError> {
         let found = self.ledger.approval(parse_approval(id)?).await?;
         found.map(ApprovalView::from).ok_or_else(|| unknown_approval(id))
@@ -34,10 +33,9 @@ impl Operator {
 }
 
 pub(in crate::operate) fn parse_approval(id: &str) -> Result<ApprovalId, OperateError> {
-    ApprovalId::parse(id)
-        .ok_or_else(|| OperateError::Invalid(format!("`{id}` names no question; those look like apr_…")))
+    ApprovalId::parse(id).ok_or_else(|| OperateError::Invalid(format!("`{id}` is not an approval id, such as apr_…")))
 }
 
 pub(in crate::operate) fn unknown_approval(id: &str) -> OperateError {
-    OperateError::NotFound(format!("there is no question {id}; its job may be past its retention"))
+    OperateError::NotFound(format!("unknown approval {id}; its job may have been deleted by retention"))
 }

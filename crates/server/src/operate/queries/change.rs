@@ -9,11 +9,11 @@ use crate::config::Files;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::{List, RevisionDetail, RevisionView};
 
-/// Rows of the list of revisions, at most.
+/// Maximum rows per page.
 pub(in crate::operate) const REVISIONS_MAX: u32 = 500;
 
 impl Operator {
-    /// Every revision that was in force, newest first.
+    /// Activations of revisions, newest first.
     pub async fn configured(&self, after: Option<i64>, limit: u32) -> Result<List<RevisionView>, OperateError> {
         let limit = limit.clamp(1, REVISIONS_MAX);
         let current =
@@ -25,7 +25,6 @@ impl Operator {
         Ok(List { items: records.into_iter().map(|record| RevisionView::new(record, current)).collect(), next })
     }
 
-    /// One revision with its files.
     pub async fn revision(&self, name: &str) -> Result<RevisionDetail, OperateError> {
         let history = self.ledger.revision_history(Page { after: None, limit: REVISIONS_MAX }).await?;
         let revision = find_revision(&history, name)?;
@@ -44,7 +43,7 @@ impl Operator {
         })
     }
 
-    /// The files of the revision in force; none when nothing was ever in force.
+    /// Files of the active revision; empty if there never was one.
     pub(in crate::operate) async fn running(&self) -> Result<Files, OperateError> {
         match self.ledger.revision_history(Page { after: None, limit: 1 }).await?.first() {
             Some(newest) => self.files_of(&newest.hash).await,
@@ -55,18 +54,18 @@ impl Operator {
     pub(in crate::operate) async fn files_of(&self, revision: &str) -> Result<Files, OperateError> {
         let kept = self.ledger.revision(Arc::from(revision)).await?;
         kept.and_then(|kept| Files::from_json(&kept))
-            .ok_or_else(|| OperateError::NotFound(format!("the files of revision {revision} are not kept")))
+            .ok_or_else(|| OperateError::NotFound(format!("the files of revision {revision} are not stored")))
     }
 }
 
-/// The revision that a name means: whole, or its beginning, or `previous`.
+/// Resolves a hash, a unique prefix or `previous`.
 pub(in crate::operate) fn find_revision(history: &[RevisionRecord], name: &str) -> Result<String, OperateError> {
     if name == "previous" {
         let current = history.first().map(|newest| newest.hash.as_str());
         let before = history.iter().find(|record| Some(record.hash.as_str()) != current);
         return before
             .map(|record| record.hash.clone())
-            .ok_or_else(|| OperateError::NotFound("there is no revision before the one in force".into()));
+            .ok_or_else(|| OperateError::NotFound("there is no revision before the active one".into()));
     }
     let matching: BTreeSet<&str> = history
         .iter()
@@ -75,7 +74,7 @@ pub(in crate::operate) fn find_revision(history: &[RevisionRecord], name: &str) 
         .collect();
     match matching.iter().collect::<Vec<_>>()[..] {
         [one] => Ok((*one).to_owned()),
-        [] => Err(OperateError::NotFound(format!("there is no revision `{name}`; `sluice revisions` lists them"))),
-        _ => Err(OperateError::Invalid(format!("several revisions begin with `{name}`; write more of it"))),
+        [] => Err(OperateError::NotFound(format!("unknown revision `{name}`; `sluice revisions` lists them"))),
+        _ => Err(OperateError::Invalid(format!("several revisions start with `{name}`; use a longer prefix"))),
     }
 }

@@ -54,7 +54,7 @@ fn changes(first: &EventBody, other: &EventBody, revealed: bool) -> Vec<ChangeVi
         .collect()
 }
 
-/// The names on the way to a value decide whether it is covered altogether.
+/// Path segments decide whether a value is masked completely.
 fn masked(path: &str, value: Value) -> Value {
     let named = Value::Object([(path.to_owned(), value)].into_iter().collect());
     mask::value(&named).get(path).cloned().unwrap_or_default()

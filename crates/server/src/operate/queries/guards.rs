@@ -4,7 +4,7 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::{SafeModeView, SuppressionView};
 
 impl Operator {
-    /// Whom not to write to, newest first.
+    /// Suppressed contacts, newest first.
     pub async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionView>, OperateError> {
         let records = self.ledger.suppressions(limit.clamp(1, 10_000)).await?;
         let view = |record: sluice_ledger::SuppressionRecord| SuppressionView {
@@ -17,7 +17,6 @@ impl Operator {
         Ok(records.into_iter().map(view).collect())
     }
 
-    /// Every safe mode that is on.
     pub async fn safe_modes(&self) -> Result<Vec<SafeModeView>, OperateError> {
         let now = self.clock.wall();
         let on = self.ledger.safe_modes().await?.into_iter().filter(|record| record.until > now);

@@ -1,4 +1,4 @@
-//! One source: how it repeats itself, and how long its keys have to live for that.
+//! Duplicates of a source, and the key lifetime that covers them.
 
 use std::time::Duration;
 
@@ -12,13 +12,12 @@ use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 
 impl Operator {
-    /// One source with what is known about its repeats.
     pub async fn source(&self, name: &str) -> Result<SourceDetail, OperateError> {
         let mut sources = self.sources().await?;
         let Some(place) = sources.iter().position(|source| source.name == name) else {
             let names = sources.iter().map(|source| source.name.as_str());
             let hint = did_you_mean(name, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            return Err(OperateError::NotFound(format!("there is no source `{name}`{hint}")));
+            return Err(OperateError::NotFound(format!("unknown source `{name}`{hint}")));
         };
         let source = sources.swap_remove(place);
         let repeats = self.ledger.duplicate_stats(name.to_owned()).await?;
@@ -64,17 +63,17 @@ fn lifetime(repeats: &DuplicateStats, flow: &Flow) -> LifetimeView {
     let lives = format!("key lifetime {}", format_duration(ttl));
     let mut advice = match (covered, repeats.suggested_ttl) {
         (Some(covered), Some(suggested)) => {
-            let covers = format!("{lives} covers {covered} % of the repeats seen");
+            let covers = format!("{lives} covers {covered} % of the duplicates");
             if ttl >= suggested {
                 format!("{covers}; {} would cover 99.9 %", format_duration(suggested))
             } else {
                 format!("{covers}; 99.9 % needs {}", format_duration(suggested))
             }
         }
-        _ => format!("{lives}; no repeat was seen yet"),
+        _ => format!("{lives}; no duplicates yet"),
     };
     if let Some(horizon) = horizon {
-        advice.push_str(&format!("; the sender is known to repeat an event for {}", format_duration(horizon)));
+        advice.push_str(&format!("; the sender may repeat an event for {}", format_duration(horizon)));
     }
     if let Some(wanted) = wanted.filter(|_| !enough) {
         advice.push_str(&format!(": set `idempotency.ttl: {}` or more", format_duration(wanted)));
@@ -89,12 +88,12 @@ fn lifetime(repeats: &DuplicateStats, flow: &Flow) -> LifetimeView {
     }
 }
 
-/// To a tenth, and never up to a hundred.
+/// One decimal, rounded down so that only all is 100 %.
 fn percent(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| (part as f64 * 1000.0 / all as f64).floor() / 10.0)
 }
 
-/// A bound in the two largest units that it has; nobody needs the rest of a bucket's edge.
+/// Rounded up to two units.
 fn rounded(duration: Duration) -> String {
     let seconds = duration.as_millis().div_ceil(1000) as u64;
     let unit = match seconds {
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_short_and_never_below_the_truth() {
+    fn rounded_bounds_are_never_below_the_value() {
         let text = |millis: u64| rounded(Duration::from_millis(millis));
         assert_eq!([0, 900, 61_001, 3_600_001, 104_857_599].map(text), ["0s", "1s", "1m2s", "1h1m", "1d6h"]);
     }

@@ -5,7 +5,6 @@ use crate::operate::views::KeysView;
 use crate::root_key;
 
 impl Operator {
-    /// What may be told about the keys.
     pub async fn keys(&self) -> Result<KeysView, OperateError> {
         let keys = self.ledger.keys().await?;
         let newest = keys.tenant.last();

@@ -1,4 +1,4 @@
-//! What an operator can see.
+//! Queries of operators.
 
 pub(super) mod approvals;
 pub(super) mod change;
@@ -24,22 +24,21 @@ use super::views::{
 use crate::intake;
 use crate::observe::metrics::{DepthLabels, WorkerLabels};
 
-/// Who wants to see personal data, and why.
+/// Actor and reason for revealing personal data.
 #[derive(Clone, Debug)]
 pub struct Reveal {
-    /// Who.
     pub actor: String,
-    /// Why; stands in the audit trail.
+    /// Recorded in the audit trail.
     pub reason: String,
 }
 
-/// Rows of a list, at the most.
+/// Maximum rows per page.
 pub const LIST_MAX: u32 = 500;
-/// How many refused requests of a source are shown.
+/// Rejected requests shown per source.
 const REFUSALS_MAX: usize = 20;
 
 impl Operator {
-    /// Events, newest first.
+    /// Newest first.
     pub async fn events(
         &self,
         source: Option<String>,
@@ -62,7 +61,7 @@ impl Operator {
         Ok(List { items, next })
     }
 
-    /// An event with everything that is known about it. To reveal personal data leaves a line in the audit trail.
+    /// Event with its details. Revealing personal data leaves an audit entry.
     pub async fn event(&self, id: &str, reveal: Option<&Reveal>) -> Result<EventDetail, OperateError> {
         let event = self.find(id).await?;
         let jobs = self.ledger.jobs_of_event(event.clone()).await?;
@@ -81,7 +80,7 @@ impl Operator {
         let shown = body.as_ref().map(|body| show(body, reveal.is_some()));
         let (normalized, raw, headers) = match shown {
             Some(mut shown) => {
-                // The name was not known yet when the event was made.
+                // The id was unknown when the event was created.
                 if let Some(reference) = shown.normalized.pointer_mut("/audit/raw_event_ref") {
                     *reference = format!("ledger://events/{}/raw", event.id).into();
                 }
@@ -99,7 +98,7 @@ impl Operator {
         })
     }
 
-    /// Jobs that match, newest first.
+    /// Newest first.
     pub async fn jobs(
         &self,
         filter: JobFilter,
@@ -115,7 +114,6 @@ impl Operator {
         Ok(List { items, next })
     }
 
-    /// A job with everything that is known about it.
     pub async fn job(&self, id: &str) -> Result<JobDetail, OperateError> {
         let id = job_id(id)?;
         let job = self.job_record(id).await?;
@@ -124,7 +122,7 @@ impl Operator {
             .events(vec![job.seq])
             .await?
             .pop()
-            .ok_or_else(|| OperateError::NotFound(format!("the event of {id} is gone")))?;
+            .ok_or_else(|| OperateError::NotFound(format!("the event of {id} has been deleted")))?;
         let effects = self.ledger.effects(id).await?;
         let attempts = self.ledger.attempts(id).await?;
         let view = self.scheduler.view().await.unwrap_or_default();
@@ -136,7 +134,7 @@ impl Operator {
         })
     }
 
-    /// What holds a live job, other than its turn or its time.
+    /// What a live job waits for, other than its lane or due time.
     fn waiting_for(&self, job: &JobRecord, view: &SchedulerView) -> Option<String> {
         if !job.state.is_live() {
             return None;
@@ -149,21 +147,19 @@ impl Operator {
         let gate = view.gates.get(destination)?;
         match (&gate.paused, gate.open_until, gate.not_before) {
             (Some(PauseReason::Auth), ..) => {
-                Some(format!("destination:{destination} is paused: it refused our credentials"))
+                Some(format!("destination:{destination} is paused: it rejected the credentials"))
             }
             (Some(PauseReason::Operator), ..) => Some(format!("destination:{destination} is paused")),
             (None, Some(until), _) => {
-                Some(format!("destination:{destination} keeps failing; its breaker is open until {until}"))
+                Some(format!("destination:{destination} has an open circuit breaker until {until}"))
             }
-            (None, None, Some(until)) => Some(format!("destination:{destination} asked to wait until {until}")),
-            (None, None, None) if job.verifying => {
-                Some("the outcome of the last attempt is read back first".to_owned())
-            }
+            (None, None, Some(until)) => Some(format!("destination:{destination} asked callers to wait until {until}")),
+            (None, None, None) if job.verifying => Some("read-back of the last attempt".to_owned()),
             (None, None, None) => None,
         }
     }
 
-    /// Why jobs died since then, most frequent first.
+    /// Failures of dead jobs, most frequent first.
     pub async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<ReasonView>, OperateError> {
         let reasons = self.ledger.dead_reasons(since, limit.clamp(1, LIST_MAX)).await?;
         Ok(reasons
@@ -178,7 +174,6 @@ impl Operator {
             .collect())
     }
 
-    /// The node at a glance.
     pub async fn status(&self) -> Result<Status, OperateError> {
         let view = self.scheduler.view().await.unwrap_or_default();
         let jobs = self.ledger.job_counts().await?;
@@ -198,7 +193,6 @@ impl Operator {
         })
     }
 
-    /// What is paused.
     pub async fn pauses(&self) -> Result<Vec<PauseView>, OperateError> {
         let pauses = self.ledger.pauses().await?;
         Ok(pauses
@@ -212,7 +206,6 @@ impl Operator {
             .collect())
     }
 
-    /// Every destination and its gate.
     pub async fn destinations(&self) -> Result<Vec<DestinationView>, OperateError> {
         let view = self.scheduler.view().await.unwrap_or_default();
         let live = self.revisions.current();
@@ -228,13 +221,13 @@ impl Operator {
             .collect())
     }
 
-    /// Every source, what it sent and what was refused.
+    /// Sources with accepted and rejected requests.
     pub async fn sources(&self) -> Result<Vec<SourceView>, OperateError> {
         let since =
             (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
         let tallies = self.ledger.source_day_counts(since).await?;
-        let refused = self.door.refused();
-        let paused = self.door.paused();
+        let refused = self.intake.refused();
+        let paused = self.intake.paused();
         let live = self.revisions.current();
         let mut sources: BTreeMap<String, SourceView> = BTreeMap::new();
         for flow in live.config.flows.values() {
@@ -252,11 +245,7 @@ impl Operator {
             source.flows.push(FlowView {
                 name: flow.name.clone(),
                 route: format!("{} {}", flow.method, flow.path),
-                verify: flow
-                    .verify
-                    .as_ref()
-                    .map_or("nobody is verified", |verifier| verifier.scheme().name())
-                    .to_owned(),
+                verify: flow.verify.as_ref().map_or("none", |verifier| verifier.scheme().name()).to_owned(),
                 open: flow.verify.as_ref().is_some_and(|verifier| verifier.scheme() == Scheme::None),
             });
         }
@@ -267,7 +256,7 @@ impl Operator {
                 source.clashes += tally.clashes;
             }
         }
-        for (source, code, lately) in self.door.refused_lately() {
+        for (source, code, lately) in self.intake.refused_lately() {
             if let Some(source) = sources.get_mut(&source) {
                 let intake::Lately { minute, hour, day } = lately;
                 source.refused.insert(code.to_owned(), day);
@@ -290,7 +279,7 @@ impl Operator {
         Ok(sources.into_values().collect())
     }
 
-    /// The audit trail, newest first.
+    /// Newest first.
     pub async fn audit(&self, after: Option<i64>, limit: u32) -> Result<List<AuditView>, OperateError> {
         let limit = limit.clamp(1, LIST_MAX);
         let lines = self.ledger.audit_trail(Page { after, limit }).await?;
@@ -309,7 +298,7 @@ impl Operator {
         Ok(List { items, next })
     }
 
-    /// Metrics in Prometheus' form, with the gauges read just now.
+    /// Metrics page with current gauges.
     pub async fn metrics(&self) -> Result<String, OperateError> {
         use std::sync::atomic::Ordering::Relaxed;
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -336,12 +325,11 @@ impl Operator {
         self.metrics.render().map_err(|error| OperateError::Invalid(error.to_string()))
     }
 
-    /// What senders may post, and what they hear, as OpenAPI.
+    /// OpenAPI description of the intake.
     pub fn intake_api(&self) -> serde_json::Value {
         intake::describe(&self.revisions.current().config)
     }
 
-    /// Whether events can be accepted right now.
     pub fn is_ready(&self) -> bool {
         !self.ledger.is_overloaded()
     }

@@ -19,13 +19,13 @@ pub(super) struct ApprovalsQuery {
     state: Option<String>,
     /// Only of this worker.
     worker: Option<String>,
-    /// Go on after this place.
+    /// Continue after this cursor.
     after: Option<i64>,
-    /// At most so many.
+    /// Maximum number of rows.
     limit: Option<u32>,
 }
 
-/// Questions to people, newest first.
+/// Approvals, newest first.
 #[utoipa::path(get, path = "/api/v1/approvals", params(ApprovalsQuery), responses((status = 200, body = List<ApprovalView>)))]
 pub(super) async fn list(
     State(operator): State<Operator>,
@@ -33,20 +33,20 @@ pub(super) async fn list(
 ) -> ApiResult<List<ApprovalView>> {
     let state = query.state.map(|word| {
         ApprovalState::parse(&word).ok_or_else(|| {
-            OperateError::Invalid(format!("`{word}` is no state of a question; those are pending, approved, rejected"))
+            OperateError::Invalid(format!("`{word}` is not an approval state; use pending, approved or rejected"))
         })
     });
     let filter = ApprovalFilter { state: state.transpose()?, worker: query.worker, asked_before: None };
     Ok(Json(operator.approvals(filter, query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
-/// One question.
+/// One approval.
 #[utoipa::path(get, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), responses((status = 200, body = ApprovalView), (status = 404)))]
 pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<ApprovalView> {
     Ok(Json(operator.approval(&id).await?))
 }
 
-/// Answer a question. The same answer twice is fine; another one is a conflict.
+/// Decide an approval. The same decision again is accepted; a different one is a conflict.
 #[utoipa::path(post, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), request_body = DecisionRequest, responses((status = 200, body = ApprovalView), (status = 404), (status = 409)))]
 pub(super) async fn decide_one(
     State(operator): State<Operator>,
@@ -56,7 +56,7 @@ pub(super) async fn decide_one(
     Ok(Json(operator.decide(&id, order.decision, &order.actor, &order.reason).await?))
 }
 
-/// Give many questions the same answer.
+/// Decide several approvals.
 #[utoipa::path(post, path = "/api/v1/approvals", request_body = DecisionsRequest, responses((status = 200, body = BulkResult)))]
 pub(super) async fn decide_many(
     State(operator): State<Operator>,

@@ -11,19 +11,19 @@ use crate::operate::commands::{ApplyRequest, Wanted};
 use crate::operate::operator::Operator;
 use crate::operate::views::{AppliedView, List, RevisionDetail, RevisionView};
 
-/// How large an order with files may be, in bytes of JSON.
+/// Maximum request size with files, in bytes.
 pub(super) const ORDER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RevisionsQuery {
-    /// Go on after this line.
+    /// Continue after this entry.
     after: Option<i64>,
-    /// At most so many.
+    /// Maximum number of rows.
     limit: Option<u32>,
 }
 
-/// What a new configuration would change: these files, or an earlier revision.
+/// Plan a new configuration: files, or an earlier revision.
 #[utoipa::path(post, path = "/api/v1/plan", request_body = Wanted, responses((status = 200, body = Plan), (status = 422)))]
 pub(super) async fn plan_route(
     State(operator): State<Operator>,
@@ -32,7 +32,7 @@ pub(super) async fn plan_route(
     Ok(Json(operator.plan(&wanted).await?))
 }
 
-/// Put a configuration in force, if the plan still holds.
+/// Activate a configuration, if the plan is still current.
 #[utoipa::path(post, path = "/api/v1/apply", request_body = ApplyRequest, responses((status = 200, body = AppliedView), (status = 409), (status = 422)))]
 pub(super) async fn apply_route(
     State(operator): State<Operator>,
@@ -41,7 +41,7 @@ pub(super) async fn apply_route(
     Ok(Json(operator.apply(&order).await?))
 }
 
-/// Every revision that was in force, newest first.
+/// Activations of revisions, newest first.
 #[utoipa::path(get, path = "/api/v1/revisions", params(RevisionsQuery), responses((status = 200, body = List<RevisionView>)))]
 pub(super) async fn revisions(
     State(operator): State<Operator>,

@@ -1,4 +1,4 @@
-//! Dead letters: the list, why they died, and giving them up.
+//! Dead letters: list, causes, drop.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use crate::operate::commands::Selection;
 use crate::operate::operator::Operator;
 use crate::operate::views;
 
-/// Jobs that failed for good or whose outcome is unknown, newest first.
+/// Dead and unknown jobs, newest first.
 #[utoipa::path(get, path = "/api/v1/dead-letters", params(JobsQuery), responses((status = 200, body = views::List<views::JobView>)))]
 pub(super) async fn dead_letters(
     State(operator): State<Operator>,
@@ -25,13 +25,13 @@ pub(super) async fn dead_letters(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopQuery {
-    /// Within this span (`1h`) or since this time; the last hour when left out.
+    /// A duration (`1h`) or a time; the last hour by default.
     since: Option<String>,
-    /// At most so many.
+    /// Maximum number of rows.
     limit: Option<u32>,
 }
 
-/// Why jobs died, most frequent first.
+/// Failures of dead jobs, most frequent first.
 #[utoipa::path(get, path = "/api/v1/dead-letters/top", params(TopQuery), responses((status = 200, body = Vec<views::ReasonView>)))]
 pub(super) async fn dead_reasons(
     State(operator): State<Operator>,
@@ -43,20 +43,17 @@ pub(super) async fn dead_reasons(
 
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct DropRequest {
-    /// Which jobs.
     #[serde(flatten)]
     selection: Selection,
-    /// Why; somebody signs it off.
     reason: String,
-    /// Who.
     #[serde(default)]
     actor: String,
-    /// Only say what would happen.
+    /// Report the result without changing anything.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Give dead or parked jobs up.
+/// Drop dead or unknown jobs.
 #[utoipa::path(post, path = "/api/v1/dead-letters/drop", request_body = DropRequest, responses((status = 200, body = views::BulkResult)))]
 pub(super) async fn drop_jobs(
     State(operator): State<Operator>,

@@ -1,4 +1,4 @@
-//! The description of the API.
+//! OpenAPI description of the admin API.
 
 use utoipa::OpenApi;
 
@@ -8,7 +8,7 @@ use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, ke
 #[openapi(
     info(
         title = "Sluice admin API",
-        description = "What operators can see and do. Times are RFC 3339; errors are application/problem+json with a stable code."
+        description = "Queries and commands of operators. Times are RFC 3339; errors are application/problem+json with a stable code."
     ),
     paths(
         node::status,
@@ -47,7 +47,7 @@ use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, ke
 )]
 struct Document;
 
-/// The description of the API.
+/// OpenAPI description of the admin API.
 pub fn openapi() -> String {
     Document::openapi().to_pretty_json().unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
 }

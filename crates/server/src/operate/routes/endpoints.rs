@@ -7,13 +7,13 @@ use super::ApiResult;
 use crate::operate::operator::Operator;
 use crate::operate::views;
 
-/// Every source: what it sent, what was refused.
+/// Sources with accepted and rejected requests.
 #[utoipa::path(get, path = "/api/v1/sources", responses((status = 200, body = Vec<views::SourceView>)))]
 pub(super) async fn sources(State(operator): State<Operator>) -> ApiResult<Vec<views::SourceView>> {
     Ok(Json(operator.sources().await?))
 }
 
-/// One source: how often and how late it repeats itself, the lifetime that its keys need, what was refused, its limits.
+/// One source: duplicates, the key lifetime that covers them, rejected requests, limits.
 #[utoipa::path(get, path = "/api/v1/sources/{name}", params(("name" = String, Path)), responses((status = 200, body = views::SourceDetail), (status = 404)))]
 pub(super) async fn source(
     State(operator): State<Operator>,
@@ -22,7 +22,7 @@ pub(super) async fn source(
     Ok(Json(operator.source(&name).await?))
 }
 
-/// Every destination and its gate.
+/// Destinations and their gates.
 #[utoipa::path(get, path = "/api/v1/destinations", responses((status = 200, body = Vec<views::DestinationView>)))]
 pub(super) async fn destinations(State(operator): State<Operator>) -> ApiResult<Vec<views::DestinationView>> {
     Ok(Json(operator.destinations().await?))

@@ -1,4 +1,4 @@
-//! Events, and one of them with its jobs and its body.
+//! Events: list, one.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -17,9 +17,9 @@ pub(super) struct EventsQuery {
     source: Option<String>,
     /// Only of this type.
     r#type: Option<String>,
-    /// Go on after this event.
+    /// Continue after this event.
     after: Option<String>,
-    /// At most so many.
+    /// Maximum number of rows.
     limit: Option<u32>,
 }
 
@@ -35,11 +35,10 @@ pub(super) async fn events(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventQuery {
-    /// Show personal data; whoever asks is named in the audit trail.
+    /// Show personal data; leaves an audit entry with the actor.
     reveal: Option<bool>,
-    /// Who asks.
     actor: Option<String>,
-    /// Why; needed to reveal, and stands in the audit trail.
+    /// Required to reveal; recorded in the audit trail.
     reason: Option<String>,
 }
 
@@ -54,7 +53,7 @@ pub(super) async fn event(
         return Ok(Json(operator.event(&id, None).await?));
     }
     let reason = query.reason.filter(|reason| !reason.trim().is_empty());
-    let reason = reason.ok_or_else(|| OperateError::Invalid("to see personal data needs a reason".to_owned()))?;
+    let reason = reason.ok_or_else(|| OperateError::Invalid("revealing personal data needs a reason".to_owned()))?;
     let reveal = Reveal { actor: query.actor.unwrap_or_else(|| "unknown".to_owned()), reason };
     Ok(Json(operator.event(&id, Some(&reveal)).await?))
 }

@@ -13,11 +13,11 @@ use crate::operate::views::{SafeModeView, SuppressedView, SuppressionView};
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuppressionsQuery {
-    /// At most so many.
+    /// Maximum number of rows.
     limit: Option<u32>,
 }
 
-/// Whom not to write to, newest first; masked.
+/// Suppressed contacts, masked, newest first.
 #[utoipa::path(get, path = "/api/v1/suppressions", params(SuppressionsQuery), responses((status = 200, body = Vec<SuppressionView>)))]
 pub(super) async fn suppressions(
     State(operator): State<Operator>,
@@ -26,7 +26,7 @@ pub(super) async fn suppressions(
     Ok(Json(operator.suppressions(query.limit.unwrap_or(100)).await?))
 }
 
-/// Put contacts on the list of those that policies with `suppression` do not write to, or take them off it.
+/// Add contacts to the suppression list, or remove them.
 #[utoipa::path(post, path = "/api/v1/suppressions", request_body = SuppressRequest, responses((status = 200, body = SuppressedView)))]
 pub(super) async fn suppress(
     State(operator): State<Operator>,
@@ -35,13 +35,13 @@ pub(super) async fn suppress(
     Ok(Json(operator.suppress(order).await?))
 }
 
-/// Which workers are in safe mode.
+/// Workers in safe mode.
 #[utoipa::path(get, path = "/api/v1/safe-mode", responses((status = 200, body = Vec<SafeModeView>)))]
 pub(super) async fn safe_modes(State(operator): State<Operator>) -> ApiResult<Vec<SafeModeView>> {
     Ok(Json(operator.safe_modes().await?))
 }
 
-/// Turn safe mode on, with an end, or off.
+/// Turn safe mode on or off.
 #[utoipa::path(post, path = "/api/v1/safe-mode", request_body = SafeModeRequest, responses((status = 200, body = Vec<SafeModeView>)))]
 pub(super) async fn set_safe_mode(
     State(operator): State<Operator>,

@@ -1,4 +1,4 @@
-//! Jobs: lists by filters, one with its attempts, and what brings them back or settles them.
+//! Jobs: list, one, replay, resolve.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -31,11 +31,11 @@ pub(super) struct JobsQuery {
     class: Option<String>,
     /// Only with this failure code.
     code: Option<String>,
-    /// Only changed within this span (`1h`) or since this time.
+    /// Only changed within this duration (`1h`) or since this time.
     since: Option<String>,
-    /// Go on after this job.
+    /// Continue after this job.
     pub(super) after: Option<String>,
-    /// At most so many.
+    /// Maximum number of rows.
     pub(super) limit: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ impl JobsQuery {
                 .map(|word| {
                     JobState::parse(word.trim()).ok_or_else(|| {
                         let known: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
-                        OperateError::Invalid(format!("`{word}` is no state of a job; those are {}", known.join(", ")))
+                        OperateError::Invalid(format!("`{word}` is not a job state; use one of {}", known.join(", ")))
                     })
                 })
                 .collect::<Result<_, _>>()?,
@@ -67,7 +67,7 @@ impl JobsQuery {
     }
 }
 
-/// `1h` ago, or a time.
+/// A duration before now (`1h`), or a time.
 pub(super) fn moment(text: &str) -> Result<Time, OperateError> {
     if let Some(time) = Time::parse(text) {
         return Ok(time);
@@ -97,14 +97,12 @@ pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>
 pub(super) struct ResolveRequest {
     /// `happened` or `did-not-happen`.
     resolution: String,
-    /// How you know.
     reason: String,
-    /// Who says so.
     #[serde(default)]
     actor: String,
 }
 
-/// Say what became of an effect whose outcome is unknown; its job goes on from there.
+/// State whether an unknown effect was applied; its job continues.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveRequest, responses((status = 200, body = views::JobDetail)))]
 pub(super) async fn resolve(
     State(operator): State<Operator>,
@@ -123,7 +121,7 @@ pub(super) async fn resolve(
     Ok(Json(operator.resolve(&id, resolution, &order.actor, &order.reason).await?))
 }
 
-/// Bring jobs back to life, with their own keys.
+/// Requeue jobs with the same keys.
 #[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayRequest, responses((status = 200, body = views::BulkResult)))]
 pub(super) async fn replay(
     State(operator): State<Operator>,

@@ -8,13 +8,13 @@ use crate::operate::commands::RotateRequest;
 use crate::operate::operator::Operator;
 use crate::operate::views::KeysView;
 
-/// The keys that seal the ledger.
+/// Encryption keys of the ledger.
 #[utoipa::path(get, path = "/api/v1/keys", responses((status = 200, body = KeysView)))]
 pub(super) async fn show(State(operator): State<Operator>) -> ApiResult<KeysView> {
     Ok(Json(operator.keys().await?))
 }
 
-/// Replace the root key or the tenant's key.
+/// Rotate the root key or the tenant key.
 #[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateRequest, responses((status = 200, body = KeysView)))]
 pub(super) async fn rotate(
     State(operator): State<Operator>,

@@ -1,4 +1,4 @@
-//! The admin listener: the API, one file for each thing it is about; health, metrics.
+//! Admin server: API routes by resource, health, metrics.
 
 mod approvals;
 mod change;
@@ -29,7 +29,6 @@ use super::operator::{OperateError, Operator};
 
 pub use document::openapi;
 
-/// The admin listener, ready to be opened.
 #[derive(Debug)]
 pub struct AdminServer {
     listener: TcpListener,
@@ -38,7 +37,6 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Takes the address.
     pub async fn bind(
         address: SocketAddr,
         operator: Operator,
@@ -47,19 +45,18 @@ impl AdminServer {
         Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until told to stop.
+    /// Serves until `stop`.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let router = router(self.operator, self.token);
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;
         };
         if let Err(error) = axum::serve(self.listener, router).with_graceful_shutdown(stopped).await {
-            tracing::error!(%error, "the admin listener ended");
+            tracing::error!(%error, "admin server ended");
         }
     }
 }
@@ -112,16 +109,16 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/healthz", get(|| async { Json(json!({ "status": "alive" })) }))
         .route("/readyz", get(node::ready))
         .route("/openapi.json", get(|| async { ([(header::CONTENT_TYPE, "application/json")], openapi()) }))
-        .fallback(|| async { problem(StatusCode::NOT_FOUND, "not-found", "there is nothing here; see /openapi.json") })
+        .fallback(|| async { problem(StatusCode::NOT_FOUND, "not-found", "no such route; see /openapi.json") })
         .with_state(operator)
 }
 
-/// Lets in who shows the token; and, so that no web page can act through an operator's browser, nobody whose request a browser
-/// says was made by another site.
+/// Checks the token, and rejects cross-site browser requests, so that a web page cannot act through an operator's
+/// browser.
 fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Box<Response>> {
     let foreign = request.headers().get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
     if foreign {
-        let refusal = problem(StatusCode::FORBIDDEN, "cross-site", "requests from other web sites are not answered");
+        let refusal = problem(StatusCode::FORBIDDEN, "cross-site", "cross-site requests are rejected");
         return Err(Box::new(refusal));
     }
     let Some(token) = token else { return Ok(()) };
@@ -137,7 +134,7 @@ fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Box<Respo
         return Ok(());
     }
     let mut refusal =
-        problem(StatusCode::UNAUTHORIZED, "unauthorized", "show the admin token: Authorization: Bearer …");
+        problem(StatusCode::UNAUTHORIZED, "unauthorized", "send the admin token: Authorization: Bearer …");
     refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     Err(Box::new(refusal))
 }
@@ -161,7 +158,7 @@ impl IntoResponse for OperateError {
 
 pub(super) type ApiResult<T> = Result<Json<T>, OperateError>;
 
-/// A body that is read with a clear word about what is wrong in it.
+/// JSON body with a problem response for invalid input.
 pub(super) struct JsonBody<T>(pub T);
 
 impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<S> for JsonBody<T> {
@@ -175,7 +172,7 @@ impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<
     }
 }
 
-/// A query that is read with a clear word about what is wrong in it.
+/// Query parameters with a problem response for invalid input.
 pub(super) struct QueryParams<T>(pub T);
 
 impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for QueryParams<T> {

@@ -1,4 +1,4 @@
-//! The node itself: its state, its configuration, its audit trail, its metrics.
+//! Node: status, reload, audit trail, metrics, readiness.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,13 +12,13 @@ use super::{ApiResult, LIMIT, QueryParams, problem};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views;
 
-/// The node at a glance.
+/// Status of the node.
 #[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = views::Status)))]
 pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<views::Status> {
     Ok(Json(operator.status().await?))
 }
 
-/// Read the configuration again; one with mistakes does not replace the one in force.
+/// Reload the configuration; with errors the active one stays.
 #[utoipa::path(post, path = "/api/v1/reload", responses((status = 200), (status = 422)))]
 pub(super) async fn reload(State(operator): State<Operator>) -> ApiResult<serde_json::Value> {
     let (revision, changed) = operator.reload("api").await?;
@@ -28,13 +28,13 @@ pub(super) async fn reload(State(operator): State<Operator>) -> ApiResult<serde_
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditQuery {
-    /// Go on after this line.
+    /// Continue after this entry.
     after: Option<i64>,
-    /// At most so many.
+    /// Maximum number of rows.
     limit: Option<u32>,
 }
 
-/// Who did what and why, newest first.
+/// Audit trail, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = views::List<views::AuditView>)))]
 pub(super) async fn audit(
     State(operator): State<Operator>,
@@ -57,7 +57,7 @@ pub(super) async fn ready(State(operator): State<Operator>) -> Response {
         return Json(json!({ "status": "ready" })).into_response();
     }
     let mut response =
-        problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "more is arriving than can be written down");
+        problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "requests arrive faster than they can be written");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
     response
 }

@@ -1,4 +1,4 @@
-//! What is paused, and letting it go on.
+//! Pauses: list, pause, resume.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use super::{ApiResult, JsonBody};
 use crate::operate::operator::Operator;
 use crate::operate::views;
 
-/// What is paused.
+/// Active pauses.
 #[utoipa::path(get, path = "/api/v1/pauses", responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn pauses(State(operator): State<Operator>) -> ApiResult<Vec<views::PauseView>> {
     Ok(Json(operator.pauses().await?))
@@ -20,15 +20,13 @@ pub(super) async fn pauses(State(operator): State<Operator>) -> ApiResult<Vec<vi
 pub(super) struct PauseRequest {
     /// `destination:NAME`, `worker:NAME`, `playbook:NAME`, `queue:NAME`, `source:NAME` or `replays`.
     target: String,
-    /// Why.
     #[serde(default)]
     reason: String,
-    /// Who.
     #[serde(default)]
     actor: String,
 }
 
-/// Stop a source, a worker or a destination until it is resumed.
+/// Pause a source, a queue, a worker, a destination or replays.
 #[utoipa::path(post, path = "/api/v1/pause", request_body = PauseRequest, responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn pause(
     State(operator): State<Operator>,
@@ -38,7 +36,7 @@ pub(super) async fn pause(
     Ok(Json(operator.pauses().await?))
 }
 
-/// Let it go on.
+/// Resume a paused target.
 #[utoipa::path(post, path = "/api/v1/resume", request_body = PauseRequest, responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn resume(
     State(operator): State<Operator>,

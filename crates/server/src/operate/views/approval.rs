@@ -4,34 +4,24 @@ use serde::{Deserialize, Serialize};
 use sluice_ledger::ApprovalRecord;
 use utoipa::ToSchema;
 
-/// A question to a person.
+/// Approval.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ApprovalView {
-    /// Its name.
     pub id: String,
     /// pending, approved or rejected.
     pub state: String,
-    /// What is asked, in one line.
     pub title: String,
-    /// And in more words.
     pub summary: String,
-    /// The job that waits.
     pub job: String,
-    /// Its worker.
     pub worker: String,
-    /// The step that asks.
     pub step: String,
-    /// When it was asked.
     pub asked_at: String,
-    /// When the default answer counts.
+    /// When `default` applies.
     pub expires_at: String,
-    /// The default answer.
     pub default: String,
-    /// When it was answered.
     pub decided_at: Option<String>,
-    /// By whom; `expiry` when nobody answered in time.
+    /// Actor; `expiry` if it expired.
     pub decided_by: Option<String>,
-    /// Why.
     pub reason: Option<String>,
 }
 

@@ -8,44 +8,35 @@ use utoipa::ToSchema;
 
 use crate::change::Plan;
 
-/// What came of a change.
+/// Result of an apply.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AppliedView {
-    /// The revision in force.
     pub revision: String,
-    /// Whether it is another than before.
     pub changed: bool,
-    /// What changed.
     pub plan: Plan,
 }
 
-/// A revision that was in force.
+/// Activation of a revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RevisionView {
-    /// Its place among all changes.
+    /// Sequence number.
     pub n: i64,
-    /// Its name.
     pub revision: String,
-    /// Since when it was in force.
+    /// Time of activation.
     pub at: String,
-    /// Who brought it.
     pub actor: String,
-    /// Why.
     pub reason: String,
-    /// Whether it is in force now.
+    /// Whether it is active.
     pub current: bool,
 }
 
-/// A revision with its files.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RevisionDetail {
-    /// Its name.
     pub revision: String,
-    /// Whether it is in force now.
+    /// Whether it is active.
     pub current: bool,
-    /// Each time that it came into force, newest first.
+    /// Activations, newest first.
     pub in_force: Vec<RevisionView>,
-    /// Its files.
     pub files: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Events as operators see them.
+//! Views of events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,73 +9,61 @@ use utoipa::ToSchema;
 
 use super::ClashView;
 
-/// An accepted event.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
     /// `evt_…`
     pub id: String,
-    /// Who sent it.
     pub source: String,
-    /// The flow that took it in.
     pub flow: String,
-    /// What happened.
     pub event_type: String,
-    /// What makes a repeat recognisable, masked.
+    /// Masked.
     pub idempotency_key: String,
-    /// When its request arrived.
     pub received_at: String,
-    /// When it became durable.
     pub persisted_at: String,
-    /// When it happened, by the source's word.
+    /// Event time of the source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub occurred_at: Option<String>,
-    /// Until when its key is remembered.
+    /// Expiry of its key.
     pub expires_at: String,
-    /// Which secret proved where it comes from.
+    /// Name of the secret that verified it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verified_by: Option<String>,
-    /// The configuration that it was accepted under.
+    /// Revision it was accepted under.
     pub revision: String,
-    /// Joins what is logged and traced about it.
+    /// Trace id in logs and traces.
     pub trace: String,
-    /// What became of it: `working`, `done`, `dead`, `unknown`, `dropped` or `unrouted`.
+    /// `working`, `done`, `dead`, `unknown`, `dropped` or `unrouted`.
     pub status: String,
-    /// Its jobs.
     pub jobs: Vec<JobBrief>,
 }
 
-/// A job in a line.
+/// Summary of a job.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobBrief {
     /// `job_…`
     pub id: String,
-    /// Whose.
     pub worker: String,
-    /// Where it stands.
     pub state: String,
-    /// Tries so far.
     pub attempts: u32,
 }
 
-/// An event with everything that is known about it.
+/// Event with its details.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventDetail {
-    /// The event.
     #[serde(flatten)]
     pub event: EventView,
-    /// The normalized event, masked unless revealed; absent once its body is past its retention.
+    /// Normalized event, masked unless revealed; absent once its body has been deleted by retention.
     #[schema(value_type = Option<Object>)]
     pub normalized: Option<Value>,
-    /// The request as it arrived, masked unless revealed.
+    /// Request body, masked unless revealed.
     #[schema(value_type = Option<Object>)]
     pub raw: Option<Value>,
-    /// The headers that were kept.
+    /// Stored headers.
     #[schema(value_type = Option<Object>)]
     pub headers: Option<Value>,
-    /// What else came under its key, and the event under whose key it came itself.
+    /// Variants, or the first event if this is a variant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clash: Option<ClashView>,
-    /// Whether personal data is shown.
     pub revealed: bool,
 }
 
@@ -108,7 +96,7 @@ impl EventView {
     }
 }
 
-/// What became of an event, in a word: the worst of what became of its jobs.
+/// Status of an event: the worst of its jobs.
 fn status(jobs: &[JobRecord]) -> &'static str {
     let any = |state: JobState| jobs.iter().any(|job| job.state == state);
     if jobs.is_empty() {
@@ -126,7 +114,7 @@ fn status(jobs: &[JobRecord]) -> &'static str {
     }
 }
 
-/// The body of an event as operators see it.
+/// Masked or revealed body of an event.
 pub(in crate::operate) struct Shown {
     pub normalized: Value,
     pub raw: Value,
@@ -145,7 +133,7 @@ pub(in crate::operate) fn show(body: &EventBody, revealed: bool) -> Shown {
     }
 }
 
-/// Lines of the payload that fit on a screen, masked.
+/// First lines of the payload, masked.
 pub(in crate::operate) fn preview(body: &EventBody) -> Vec<String> {
     const LINES_MAX: usize = 10;
     const LINE_MAX: usize = 160;

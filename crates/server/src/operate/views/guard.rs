@@ -3,41 +3,33 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A contact that must not be written to.
+/// Suppressed contact.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SuppressionView {
-    /// Masked: who it is exactly is kept as a digest only.
+    /// Masked; the full contact is stored as a digest only.
     pub contact: String,
-    /// By which channel; empty means any.
+    /// Channel; empty means any.
     pub channel: String,
-    /// Since when.
     pub at: String,
-    /// Who said so.
     pub actor: String,
-    /// Why.
     pub reason: String,
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SuppressedView {
-    /// So many are on the list now that were not before.
+    /// Number of contacts added.
     pub added: u64,
-    /// So many were taken off it.
+    /// Number of contacts removed.
     pub removed: u64,
 }
 
-/// Safe mode of a worker, or of all.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SafeModeView {
-    /// The worker; null is all of them.
+    /// Worker; null means all.
     pub worker: Option<String>,
-    /// Since when.
     pub since: String,
-    /// Until when.
     pub until: String,
-    /// Who turned it on; `sluice` by rule.
+    /// Actor; `sluice` for a rule.
     pub actor: String,
-    /// Why.
     pub reason: String,
 }

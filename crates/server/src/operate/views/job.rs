@@ -1,4 +1,4 @@
-//! Jobs, their effects and attempts, and why they died.
+//! Views of jobs, effects, attempts and failures.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,132 +7,104 @@ use sluice_domain::outcome::Failure;
 use sluice_ledger::{AttemptRecord, EffectRecord, EventRecord, JobRecord};
 use utoipa::ToSchema;
 
-/// A job.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobView {
     /// `job_…`
     pub id: String,
-    /// The event that it belongs to.
     pub event_id: String,
-    /// The event's key, masked.
+    /// Idempotency key of the event, masked.
     pub idempotency_key: String,
-    /// Who sent the event.
     pub source: String,
-    /// What happened.
     pub event_type: String,
-    /// When the event's request arrived.
+    /// Time the request was received.
     pub first_received_at: String,
-    /// Whose job it is.
     pub worker: String,
-    /// Where it waits.
     pub queue: String,
-    /// Where it stands.
     pub state: String,
-    /// What it waits for, other than its turn or its time.
+    /// What it waits for, other than its lane or due time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
-    /// The place of its next step.
+    /// Index of the next step.
     pub step: u32,
-    /// Attempts at that step since it was last replayed.
+    /// Attempts at that step since the last replay.
     pub attempts: u32,
-    /// Attempts in all.
+    /// Attempts over all steps and replays.
     pub attempts_total: u32,
-    /// Not before.
+    /// Earliest time of the next attempt.
     pub due_at: String,
-    /// When it last changed.
     pub updated_at: String,
-    /// When it came to an end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finished_at: Option<String>,
-    /// How often it was replayed.
     pub replays: u32,
-    /// What went wrong last.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<FailureView>,
-    /// The dead-letter queue that it lies in.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dead_letter_queue: Option<String>,
-    /// What came of it, masked.
+    /// Masked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<Object>)]
     pub result: Option<Value>,
-    /// The configuration that it runs under.
+    /// Revision it runs under.
     pub revision: String,
-    /// Joins what is logged and traced about it.
+    /// Trace id in logs and traces.
     pub trace: String,
 }
 
-/// What went wrong.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FailureView {
-    /// How it is sorted.
     pub class: String,
-    /// A short stable code.
     pub code: String,
-    /// What happened, masked.
+    /// Masked.
     pub message: String,
-    /// The HTTP status, where there was one.
+    /// HTTP status, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
 }
 
-/// A job with everything that is known about it.
+/// Job with its details.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobDetail {
-    /// The job.
     #[serde(flatten)]
     pub job: JobView,
-    /// Its effects, in the order of its steps.
+    /// In the order of the steps.
     pub effects: Vec<EffectView>,
-    /// Its attempts.
     pub attempts_made: Vec<AttemptView>,
-    /// The first lines of the payload, masked.
+    /// First lines of the payload, masked.
     pub preview: Vec<String>,
 }
 
-/// An outward action.
+/// External action.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EffectView {
-    /// Its name for ever; what destinations get as idempotency key.
+    /// Effect key, sent to destinations as idempotency key.
     pub key: String,
-    /// The step.
     pub step: String,
-    /// What is done.
     pub action: String,
-    /// Where.
     pub destination: String,
-    /// How a repeat is treated there.
+    /// Effect class.
     pub class: String,
-    /// Where it stands.
     pub state: String,
-    /// Attempts in all.
+    /// Attempts over all steps and replays.
     pub attempts: u32,
-    /// What the destination said, masked.
+    /// Response of the destination, masked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<Object>)]
     pub result: Option<Value>,
-    /// When it was first written down.
+    /// Time of the intent.
     pub first_at: String,
-    /// When it last changed.
     pub last_at: String,
 }
 
-/// One try.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AttemptView {
-    /// Its number among the tries of the job.
+    /// Number of the attempt within the job.
     pub n: u32,
-    /// The step.
     pub step: String,
     /// `call` or `read`.
     pub kind: String,
-    /// When it started.
     pub started_at: String,
-    /// How long it took.
     pub took_ms: u64,
-    /// How it ended.
     pub outcome: String,
-    /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<FailureView>,
 }
@@ -208,17 +180,12 @@ impl From<&AttemptRecord> for AttemptView {
     }
 }
 
-/// Why jobs died.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReasonView {
-    /// How many.
     pub count: u64,
-    /// The failure class.
     pub class: String,
-    /// The failure code.
     pub code: String,
-    /// One of the messages, masked.
+    /// Example message, masked.
     pub message: String,
-    /// The newest.
     pub last_at: String,
 }

@@ -3,19 +3,18 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What may be told about the keys.
+/// Encryption keys of the ledger, without secrets.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeysView {
-    /// The name of the root key; it says nothing about the key.
+    /// Public id of the root key.
     pub root_key: String,
-    /// Where the root key comes from.
+    /// Source of the root key.
     pub root_key_from: String,
-    /// The version of the tenant's key that new data is sealed with.
+    /// Version of the tenant key for new data.
     pub tenant_key_version: u32,
-    /// Since when.
     pub tenant_key_since: String,
-    /// How many contacts have a key of their own.
+    /// Number of contact keys.
     pub contact_keys: u64,
-    /// How many of those are still wrapped by an older key of the tenant.
+    /// Number of contact keys wrapped by an older tenant key.
     pub contact_keys_to_rewrap: u64,
 }

@@ -1,4 +1,4 @@
-//! What operators see. Personal data is masked here, before anything leaves the room.
+//! API views. Personal data is masked here.
 
 mod approval;
 mod change;
@@ -24,34 +24,32 @@ pub use self::keys::KeysView;
 pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
 
-/// A stretch of a list.
+/// Page of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
-    /// The rows, newest first.
+    /// Rows, newest first.
     pub items: Vec<T>,
-    /// Pass this as `after` to go on; absent at the end.
+    /// Cursor for `after`; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
 }
 
-/// What a replay or a drop came to.
+/// Result of a bulk command.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct BulkResult {
-    /// Jobs that were asked for.
+    /// Selected jobs.
     pub matched: u64,
-    /// Jobs that were changed; with `dry_run`, those that would be.
+    /// Changed jobs; with `dry_run`, those that would be changed.
     pub changed: u64,
-    /// Jobs that were left alone, with the reason.
+    /// Unchanged jobs with the reason.
     pub skipped: Vec<SkippedJob>,
-    /// Whether nothing was changed because it was only tried.
+    /// Nothing was changed.
     pub dry_run: bool,
 }
 
-/// A job that was left alone.
+/// Unchanged job.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SkippedJob {
-    /// Which.
     pub job: String,
-    /// Why.
     pub reason: String,
 }

@@ -5,84 +5,76 @@ use utoipa::ToSchema;
 
 use crate::operate::views::SourceView;
 
-/// A source with what is known about its repeats.
+/// Source with its duplicates.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SourceDetail {
-    /// The source.
     #[serde(flatten)]
     pub source: SourceView,
-    /// How it repeats itself, and what follows from it.
+    /// Duplicates, and the key lifetime that covers them.
     pub keys: KeyAdvice,
-    /// How often it may send.
+    /// Rate limits.
     pub limits: Vec<LimitView>,
 }
 
-/// How a source repeats itself, and what follows from it.
+/// Duplicates of a source, and the key lifetime that covers them.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeyAdvice {
-    /// Repeats since the ledger was made.
+    /// Duplicates since the ledger was created.
     pub repeats: u64,
-    /// Of a hundred requests that were taken in the last 7 days, so many were repeats; absent when there were none.
+    /// Percentage of duplicates among the accepted requests of the last 7 days; absent without requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub percent_of_requests: Option<f64>,
-    /// Those that came when their key had expired: each became a new event.
+    /// Duplicates after the key had expired: each became a new event.
     pub after_expiry: u64,
-    /// How many came how late.
+    /// Histogram of the delay after the first request.
     pub lateness: Vec<LatenessView>,
-    /// Half of them came within this.
+    /// Median delay.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p50: Option<String>,
-    /// 99 % of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99: Option<String>,
-    /// 99.9 % of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p999: Option<String>,
-    /// The lifetime that covers 99.9 % of them.
+    /// Key lifetime that covers 99.9 %.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lifetime_wanted: Option<String>,
-    /// Each flow's lifetime against that.
+    /// Key lifetimes of the flows.
     pub lifetimes: Vec<LifetimeView>,
 }
 
-/// How many repeats came so late.
+/// Bucket of the delay histogram.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LatenessView {
-    /// At most so long after the first, and later than the line before says.
+    /// Upper bound of the delay; the previous bucket is the lower bound.
     pub within: String,
-    /// How many.
     pub repeats: u64,
 }
 
-/// How long a flow's keys live, and whether that is enough.
+/// Key lifetime of a flow, and whether it is sufficient.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LifetimeView {
-    /// The flow.
     pub flow: String,
-    /// How long its keys live.
     pub lifetime: String,
-    /// The part of the repeats that this covers, in percent; absent when there were none.
+    /// Percentage of duplicates covered; absent without duplicates.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub percent_covered: Option<f64>,
-    /// How long the sender is known to repeat an event by itself.
+    /// Retry period of the sender.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retry_horizon: Option<String>,
-    /// Whether it covers 99.9 % of the repeats and what the sender is known to do.
+    /// Covers 99.9 % of the duplicates and the retry period of the sender.
     pub enough: bool,
-    /// The same in words.
+    /// Explanation.
     pub advice: String,
 }
 
-/// How often a source, or the holder of one of its secrets, may send.
+/// Rate limit of a source or of one of its secrets.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LimitView {
-    /// The flow.
     pub flow: String,
-    /// Whose limit it is: the source's, or that of the secret with this name.
+    /// Name of the secret; absent for the limit of the source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub secret: Option<String>,
-    /// `100/m`
+    /// For example `100/m`.
     pub rate: String,
-    /// How many at once when it has been quiet.
     pub burst: u32,
 }

@@ -191,7 +191,7 @@ impl Workplace {
         let mut seen = String::new();
         loop {
             let line = lines.next().unwrap_or_else(|| panic!("the node ended: {seen}")).unwrap();
-            if line.contains("sluice is up") {
+            if line.contains("node started") {
                 break;
             }
             seen.push_str(&line);
