@@ -9,10 +9,9 @@ use crate::time::Time;
 
 /// Asks for live jobs of one worker whose next call goes to one destination (empty: internal steps come first).
 ///
-/// A job is *deferred* if it is retrying or waiting with `due_at` later than `due_by`. A fifo job is *blocked* if its lane, the
-/// live jobs with the same destination and entity (for internal steps also the same worker), has an older deferred job. A
-/// running job is never blocked. Deferred and blocked jobs are never part of the answer: they cannot run, and must not occupy
-/// memory.
+/// A job is *deferred* if it is retrying or waiting with `due_at` later than `due_by`. A fifo job is *blocked* if an older live job
+/// of the same worker, destination and entity is deferred. A running job is never blocked. Deferred and blocked jobs are never part
+/// of the answer: they cannot run, and must not occupy memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BacklogQuery {
     pub worker: Arc<str>,

@@ -48,7 +48,7 @@ pub(super) enum LoadKind {
     Interrupted,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct LoadUnderWay {
     pub kind: LoadKind,
     /// Jobs that fit into memory.
@@ -78,6 +78,8 @@ pub(super) struct BacklogWindow {
     /// The earliest due time of a deferred job, as far as is known. In the past: not known.
     pub next_due: Option<Time>,
     pub load: Option<LoadUnderWay>,
+    /// Jobs that are due by this time are not deferred. It changes only while no load is under way.
+    pub due_by: Time,
     /// No load before this time: the last one failed.
     pub retry_at: Time,
     pub scan: InterruptedScan,
@@ -112,6 +114,7 @@ impl BacklogWindow {
             more_due: false,
             next_due: Some(Time(i64::MIN)),
             load: None,
+            due_by: Time(i64::MIN),
             retry_at: Time(i64::MIN),
             scan: InterruptedScan::From(JobId(0)),
             incoming: 0,
@@ -183,20 +186,20 @@ impl BacklogWindow {
         }
     }
 
-    /// A job is deferred until `due`, or is due and not in memory if the lanes are loaded up to `due_by`.
-    pub fn job_deferred(&mut self, due: Time, due_by: Time) {
+    /// A job is deferred until `due`; or it is due already, and not in memory.
+    pub fn job_deferred(&mut self, due: Time) {
         let earliest = |known: Option<Time>| Some(known.map_or(due, |known| known.min(due)));
         if self.load.is_some() {
             self.deferred_meanwhile = earliest(self.deferred_meanwhile);
         }
-        if due <= due_by {
+        if due <= self.due_by {
             self.more_due = true;
         } else {
             self.next_due = earliest(self.next_due);
         }
     }
 
-    /// Jobs of this lane behind this one are blocked in the ledger.
+    /// Jobs behind this one in its lane are blocked in the ledger.
     pub fn lane_blocked(&mut self, lane: LaneId, id: JobId) {
         if self.load.is_some() {
             self.blocked.entry(lane).and_modify(|first| *first = (*first).min(id)).or_insert(id);
@@ -257,11 +260,11 @@ impl BacklogWindow {
     }
 
     /// The due jobs of a load are taken; `more` if there are further ones.
-    pub fn due_taken(&mut self, next_due: Option<Time>, more: bool, due_by: Time) {
+    pub fn due_taken(&mut self, next_due: Option<Time>, more: bool) {
         self.more_due = more;
         self.next_due = next_due;
         if let Some(due) = self.deferred_meanwhile {
-            self.job_deferred(due, due_by);
+            self.job_deferred(due);
         }
     }
 
@@ -274,6 +277,23 @@ impl BacklogWindow {
         self.blocked.clear();
         if let Some(first) = self.rewound.take() {
             self.rewind(first);
+        }
+    }
+
+    /// Extends the time up to which jobs are loaded, if no job becomes due in between: nothing has to be read for that.
+    pub fn extend_due_by(&mut self, until: Time) {
+        if self.load.is_none() && self.next_due.is_none_or(|due| due > until) {
+            self.due_by = self.due_by.max(until);
+        }
+    }
+
+    /// Deferred jobs are due: all that are due by `until` are loaded at once.
+    pub fn advance_due_by(&mut self, now: Time, until: Time) {
+        if self.next_due.is_some_and(|due| due <= now) && !self.more_due {
+            self.more_due = true;
+            self.due_by = until;
+        } else {
+            self.extend_due_by(until);
         }
     }
 

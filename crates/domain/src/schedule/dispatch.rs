@@ -87,7 +87,7 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         (job.phase, job.started) = (JobPhase::Running(slot), now);
         self.in_flight += 1;
-        self.running.insert(id);
+        self.unsettled.insert(id);
         if slot == Slot::Taken {
             let backlog = &mut self.backlogs[job.backlog as usize];
             backlog.in_flight += 1;
@@ -109,7 +109,6 @@ impl Scheduler {
         let Some(job) = self.jobs.get(&id) else { return false };
         let JobPhase::Running(slot) = job.phase else { return false };
         self.in_flight -= 1;
-        self.running.remove(&id);
         if slot == Slot::Taken {
             let backlog = &mut self.backlogs[job.backlog as usize];
             backlog.in_flight -= 1;

@@ -8,7 +8,9 @@ use crate::job::JobId;
 /// A lane: the jobs of one entity at one destination; for internal steps, of one entity and worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneId {
-    pub(super) group: u32,
+    pub(super) destination: u32,
+    /// For internal steps.
+    pub(super) worker: Option<u32>,
     pub(super) entity: u64,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::backlog::{BacklogPage, BacklogQuery};
 use super::backlog_window::{InterruptedScan, LoadKind, LoadUnderWay};
 use super::place::{LanePlace, Route};
-use super::{Backlog, HORIZON, LaneGroup, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
+use super::{Backlog, HORIZON, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::time::Time;
@@ -26,12 +26,6 @@ impl Scheduler {
             return Some(Time::NEVER);
         }
         self.destinations[backlog.destination as usize].gate.as_ref()?.closed_until(now, HORIZON)
-    }
-
-    /// Whether the ledger has deferred jobs, which may block the lane of any fifo job.
-    pub(super) fn has_deferred(&self, backlog: u32) -> bool {
-        let group = &self.groups[self.backlogs[backlog as usize].group as usize];
-        group.backlogs.iter().any(|other| self.backlogs[*other as usize].window.next_due.is_some())
     }
 
     /// Whether no further job of the lane fits into memory: one noisy entity gets a part of the share of its backlog.
@@ -69,13 +63,14 @@ impl Scheduler {
                 self.window(backlog).rewind(job.id);
                 continue;
             }
-            let may_be_blocked = lane.is_some() && self.has_deferred(backlog);
             let is_closed = self.closed_until(now, backlog).is_some();
             let free = self.free();
             let full = lane.filter(|lane| self.is_full(*lane, share));
             let lane_limit = self.lane_limit(share);
             let window = self.window(backlog);
             let has_room = free > 0 && window.jobs < share;
+            // A deferred job in the ledger may be of the same lane.
+            let may_be_blocked = lane.is_some() && window.next_due.is_some();
             if is_closed || may_be_blocked || !window.is_current() || !has_room {
                 window.pass_over_new();
                 continue;
@@ -100,21 +95,18 @@ impl Scheduler {
         match load.kind {
             LoadKind::Interrupted => self.take_interrupted(now, backlog, &page),
             LoadKind::Window => {
-                self.take_page(now, backlog, query, &page, load.room);
+                self.take_page(now, backlog, &page, load.room);
+                self.note_load(backlog, query.due_by);
                 self.window(backlog).scan_passed();
             }
         }
         self.window(backlog).load_ended();
     }
 
-    /// The load is not counted any more. Its window still has it, so that changes are kept apart until its answer is taken.
+    /// The room of the load is free. Its window still has it, so that changes are kept apart until its answer is taken.
     fn load_answered(&mut self, backlog: u32) -> Option<LoadUnderWay> {
-        let Backlog { group, window, .. } = &self.backlogs[backlog as usize];
-        let load = window.load.as_ref().map(|load| LoadUnderWay { kind: load.kind, room: load.room })?;
+        let load = self.window(backlog).load?;
         self.reserved -= load.room;
-        if load.kind == LoadKind::Window {
-            self.groups[*group as usize].loads -= 1;
-        }
         Some(load)
     }
 
@@ -134,24 +126,28 @@ impl Scheduler {
         }
     }
 
-    fn take_page(
-        &mut self,
-        now: Time,
-        backlog: u32,
-        query: &BacklogQuery,
-        page: &BacklogPage<PendingJob>,
-        mut room: usize,
-    ) {
+    fn take_page(&mut self, now: Time, backlog: u32, page: &BacklogPage<PendingJob>, mut room: usize) {
         let (first, complete) = self.take_due(now, backlog, page, &mut room);
-        self.window(backlog).due_taken(page.next_due, !complete, query.due_by);
-        if let Some(first) = first {
-            self.look_behind(backlog, first);
+        let window = self.window(backlog);
+        window.due_taken(page.next_due, !complete);
+        // Earlier loads passed over the jobs behind deferred ones that come into memory now: they are looked for again.
+        if let Some(first) = first.filter(|first| *first < window.cursor) {
+            window.rewind(JobId(first.0 + 1));
         }
         // Queued jobs must not overtake due jobs of their lanes that are not in memory.
         if complete {
             self.take_queued(now, backlog, page, room);
         } else if !page.queued.is_empty() || page.more_queued {
             self.window(backlog).has_more = true;
+        }
+    }
+
+    /// A load may have passed over jobs behind an unsettled one, which the ledger had as deferred already.
+    fn note_load(&mut self, backlog: u32, due_by: Time) {
+        for id in &self.unsettled {
+            if let Some(job) = self.jobs.get_mut(id).filter(|job| job.backlog == backlog) {
+                job.loaded_by.get_or_insert(due_by);
+            }
         }
     }
 
@@ -182,19 +178,6 @@ impl Scheduler {
             self.enter(now, backlog, job);
         }
         (first, complete)
-    }
-
-    /// Deferred jobs have come into memory. Jobs behind them in their lanes were passed over: they are looked for again.
-    fn look_behind(&mut self, backlog: u32, first: JobId) {
-        let group = self.backlogs[backlog as usize].group;
-        for other in self.groups[group as usize].backlogs.clone() {
-            let window = self.window(other);
-            // Loads under way show what is beyond their cursor.
-            window.more_due |= window.load.is_none();
-            if first < window.cursor {
-                window.rewind(JobId(first.0 + 1));
-            }
-        }
     }
 
     fn take_queued(&mut self, now: Time, backlog: u32, page: &BacklogPage<PendingJob>, mut room: usize) {
@@ -229,24 +212,10 @@ impl Scheduler {
         }
     }
 
-    /// Extends the time up to which lanes are loaded, if no job becomes due in between: nothing has to be read for that.
-    pub(super) fn extend_due_by(&mut self, now: Time, backlog: u32) {
-        let group = &mut self.groups[self.backlogs[backlog as usize].group as usize];
-        let windows = group.backlogs.iter().map(|other| &self.backlogs[*other as usize].window);
-        let next_due = windows.filter_map(|window| window.next_due).min();
-        let until = now + HORIZON;
-        if group.loads == 0 && next_due.is_none_or(|due| due > until) {
-            group.due_by = group.due_by.max(until);
-        }
-    }
-
     /// Starts the loads that are wanted. Returns the time at which the next one is.
     pub(super) fn plan_loads(&mut self, now: Time) -> Option<Time> {
         if self.draining {
             return None;
-        }
-        for group in 0..self.groups.len() {
-            self.advance_due_by(now, group);
         }
         let mut wake: Option<Time> = None;
         let mut share = None;
@@ -256,27 +225,6 @@ impl Scheduler {
             }
         }
         wake
-    }
-
-    /// Deferred jobs are due: all that are due within the horizon are loaded at once.
-    fn advance_due_by(&mut self, now: Time, group: usize) {
-        let LaneGroup { backlogs, loads, .. } = &self.groups[group];
-        if *loads > 0 || !backlogs.iter().any(|backlog| self.waits_for_due(now, *backlog)) {
-            return;
-        }
-        let until = now + HORIZON;
-        for backlog in backlogs.clone() {
-            let window = self.window(backlog);
-            window.more_due |= window.next_due.is_some_and(|due| due <= until);
-        }
-        self.groups[group].due_by = until;
-    }
-
-    /// Whether deferred jobs of the backlog are due and cannot be loaded before the time of its group advances.
-    fn waits_for_due(&self, now: Time, backlog: u32) -> bool {
-        let window = &self.backlogs[backlog as usize].window;
-        let is_due = window.next_due.is_some_and(|due| due <= now) && !window.more_due;
-        is_due && self.closed_until(now, backlog).is_none()
     }
 
     fn plan_load(&mut self, now: Time, backlog: u32, share: &mut Option<usize>) -> Option<Time> {
@@ -297,11 +245,9 @@ impl Scheduler {
             Some(until) => return Some(until).filter(|until| *until != Time::NEVER),
             None => {
                 let share = *share.get_or_insert_with(|| self.share(now));
-                let group = &self.groups[self.backlogs[backlog as usize].group as usize];
-                let is_held = group.backlogs.iter().any(|other| self.waits_for_due(now, *other));
                 let jobs = self.backlogs[backlog as usize].window.jobs;
-                if !is_held && jobs <= share / 2 {
-                    self.extend_due_by(now, backlog);
+                if jobs <= share / 2 {
+                    self.window(backlog).advance_due_by(now, now + HORIZON);
                     self.make_room(now, share, share - jobs);
                     self.start_load(backlog, LoadKind::Window, share - jobs);
                 }
@@ -316,14 +262,11 @@ impl Scheduler {
         if room == 0 {
             return;
         }
-        let Backlog { worker, destination, group, window, .. } = &mut self.backlogs[backlog as usize];
+        let Backlog { worker, destination, window, .. } = &mut self.backlogs[backlog as usize];
         let (after, due_by) = match (kind, window.scan) {
             (LoadKind::Interrupted, InterruptedScan::From(after)) => (after, Time::NEVER),
-            _ => (window.cursor, self.groups[*group as usize].due_by),
+            _ => (window.cursor, window.due_by),
         };
-        if kind == LoadKind::Window {
-            self.groups[*group as usize].loads += 1;
-        }
         window.load = Some(LoadUnderWay { kind, room });
         self.reserved += room;
         self.actions.push(SchedulerAction::Load(BacklogQuery {
@@ -385,7 +328,7 @@ impl Scheduler {
                 interrupted: false,
             };
             self.reroute(pending, job);
-        } else if load == Load::WhenRoom {
+        } else if load == Load::WhenRoom || id > self.window(job.backlog).cursor {
             self.leave_in_ledger(job.backlog, id, &job);
         }
     }

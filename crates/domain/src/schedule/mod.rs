@@ -8,8 +8,11 @@
 //! destination ([`gate`]) admits it. Jobs whose internal steps come first wait in lanes (worker, entity) and pass no gate.
 //!
 //! Memory is divided by (worker, destination): each such backlog has a window ([`backlog_window`]) and a fair share of the total.
-//! A backlog that cannot run is not loaded. A job that is due after the time up to which its lanes are loaded is *deferred*: it
-//! leaves memory together with the jobs behind it in its lane, and the ledger says when to load it again.
+//! A backlog that cannot run is not loaded. A job that is due after the time up to which its backlog is loaded is *deferred*: it
+//! leaves memory together with the jobs of its backlog behind it in its lane, and the ledger says when to load it again.
+//!
+//! Jobs of one worker keep their order in a lane. Jobs of several workers share the lanes of a destination, so that no two run at
+//! once for one entity; they run in the order of their ids as far as they are in memory.
 
 pub mod backlog;
 mod backlog_window;
@@ -103,6 +106,8 @@ struct ScheduledJob {
     requeued: bool,
     /// It became due at once while it ran: the wait that the run asks for is over already.
     due_now: bool,
+    /// `due_by` of the first load that ended while it was unsettled.
+    loaded_by: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -117,8 +122,8 @@ struct DestinationState {
     name: Arc<str>,
     /// `None` for internal steps.
     gate: Option<Gate>,
-    /// The lane group of an external destination.
-    group: Option<u32>,
+    /// Its backlogs.
+    backlogs: Vec<u32>,
 }
 
 /// The live jobs of one worker and destination.
@@ -126,19 +131,9 @@ struct DestinationState {
 struct Backlog {
     worker: u32,
     destination: u32,
-    group: u32,
     /// Runs that hold a slot.
     in_flight: u32,
     window: BacklogWindow,
-}
-
-/// Backlogs that share lanes: those of one destination; for internal steps, of one worker.
-#[derive(Debug)]
-struct LaneGroup {
-    backlogs: Vec<u32>,
-    /// Jobs that are due by this time are not deferred. All loads of the group use it; it changes only while none is under way.
-    due_by: Time,
-    loads: u32,
 }
 
 /// Search for backlogs in the ledger.
@@ -158,9 +153,9 @@ pub struct Scheduler {
     destination_ids: Map<Arc<str>, u32>,
     backlogs: Vec<Backlog>,
     backlog_ids: Map<(u32, u32), u32>,
-    groups: Vec<LaneGroup>,
     jobs: Map<JobId, ScheduledJob>,
-    running: Set<JobId>,
+    /// Jobs that run, or whose run was lost: the ledger may have another state of them than memory.
+    unsettled: Set<JobId>,
     lanes: Lanes,
     timers: BinaryHeap<Reverse<(Time, JobId)>>,
     /// Due heads of lanes by backlog, in the order in which they became due.
@@ -193,9 +188,8 @@ impl Scheduler {
             destination_ids: Map::default(),
             backlogs: Vec::new(),
             backlog_ids: Map::default(),
-            groups: Vec::new(),
             jobs: Map::default(),
-            running: Set::default(),
+            unsettled: Set::default(),
             lanes: Lanes::default(),
             timers: BinaryHeap::new(),
             ready: BTreeMap::new(),
@@ -295,7 +289,9 @@ impl Scheduler {
 
     /// The jobs that run now, with their lanes.
     pub fn running(&self) -> impl Iterator<Item = (JobId, Option<LaneId>)> {
-        self.running.iter().map(|id| (*id, self.jobs.get(id).and_then(|job| job.lane)))
+        let unsettled = self.unsettled.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)));
+        let running = unsettled.filter(|(_, job)| matches!(job.phase, JobPhase::Running(_)));
+        running.map(|(id, job)| (id, job.lane))
     }
 
     pub fn in_flight(&self) -> usize {
@@ -330,7 +326,7 @@ impl Scheduler {
         }
         let id = index(self.destinations.len());
         let gate = (!name.is_empty()).then(|| Gate::new(GateSettings::default()));
-        self.destinations.push(DestinationState { name: name.clone(), gate, group: None });
+        self.destinations.push(DestinationState { name: name.clone(), gate, backlogs: Vec::new() });
         self.destination_ids.insert(name.clone(), id);
         id
     }
@@ -347,18 +343,8 @@ impl Scheduler {
             return *id;
         }
         let id = index(self.backlogs.len());
-        let is_external = self.destinations[destination as usize].gate.is_some();
-        let group = match self.destinations[destination as usize].group {
-            Some(group) => group,
-            None => {
-                let group = index(self.groups.len());
-                self.groups.push(LaneGroup { backlogs: Vec::new(), due_by: Time(i64::MIN), loads: 0 });
-                self.destinations[destination as usize].group = Some(group).filter(|_| is_external);
-                group
-            }
-        };
-        self.groups[group as usize].backlogs.push(id);
-        self.backlogs.push(Backlog { worker, destination, group, in_flight: 0, window: BacklogWindow::new() });
+        self.destinations[destination as usize].backlogs.push(id);
+        self.backlogs.push(Backlog { worker, destination, in_flight: 0, window: BacklogWindow::new() });
         self.backlog_ids.insert((worker, destination), id);
         id
     }
@@ -367,18 +353,16 @@ impl Scheduler {
         &mut self.backlogs[backlog as usize].window
     }
 
-    fn due_by(&self, backlog: u32) -> Time {
-        self.groups[self.backlogs[backlog as usize].group as usize].due_by
-    }
-
     fn backlogs_of(&self, worker: u32) -> Vec<u32> {
         let of_worker = |id: &u32| self.backlogs[*id as usize].worker == worker;
         (0..index(self.backlogs.len())).filter(of_worker).collect()
     }
 
     fn lane_of(&self, backlog: u32, job: &PendingJob) -> Option<LaneId> {
-        let group = self.backlogs[backlog as usize].group;
-        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(LaneId { group, entity: job.entity })
+        let Backlog { worker, destination, .. } = self.backlogs[backlog as usize];
+        let is_internal = self.destinations[destination as usize].gate.is_none();
+        let lane = LaneId { destination, worker: is_internal.then_some(worker), entity: job.entity };
+        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(lane)
     }
 
     fn pause(&mut self, now: Time, target: &PauseTarget) {
@@ -419,7 +403,7 @@ impl Scheduler {
         for backlog in self.backlogs_of(worker) {
             self.window(backlog).rewind(first);
         }
-        for id in &self.running {
+        for id in &self.unsettled {
             if let Some(job) = self.jobs.get_mut(id)
                 && *id >= first
                 && self.backlogs[job.backlog as usize].worker == worker
@@ -434,8 +418,7 @@ impl Scheduler {
         let Some(job) = self.jobs.get_mut(&id) else {
             let worker = self.worker(worker);
             for backlog in self.backlogs_of(worker) {
-                let due_by = self.due_by(backlog);
-                self.window(backlog).job_deferred(now, due_by);
+                self.window(backlog).job_deferred(now);
             }
             return;
         };

@@ -364,7 +364,7 @@ fn run(seed: u64, jobs: i64, entities: u64, limits: Limits) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
     #[test]
     fn every_job_runs_to_its_end_in_order_and_within_limits(
         seed: u64,

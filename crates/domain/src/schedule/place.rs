@@ -40,6 +40,7 @@ impl ScheduledJob {
             started: Time(0),
             requeued: false,
             due_now: false,
+            loaded_by: None,
         }
     }
 }
@@ -72,6 +73,7 @@ impl Scheduler {
     /// Removes a job from memory. The caller promotes the next of its lane.
     pub(super) fn remove(&mut self, id: JobId) -> Option<ScheduledJob> {
         let job = self.jobs.remove(&id)?;
+        self.unsettled.remove(&id);
         self.forget_ready(id, &job);
         let window = &mut self.backlogs[job.backlog as usize].window;
         window.jobs -= 1;
@@ -82,8 +84,8 @@ impl Scheduler {
         }
         if let Some(lane) = job.lane {
             let left = self.lanes.remove(lane, id);
-            // Any backlog of the group may have left jobs of this lane in the ledger.
-            for backlog in &self.groups[lane.group as usize].backlogs {
+            // Any backlog of the destination may have left jobs of this lane in the ledger.
+            for backlog in &self.destinations[lane.destination as usize].backlogs {
                 self.backlogs[*backlog as usize].window.lane_shrank(lane, left);
             }
         }

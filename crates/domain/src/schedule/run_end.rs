@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::load::Load;
 use super::place::{LanePlace, Route};
-use super::{AfterRun, JobPhase, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
+use super::{AfterRun, HORIZON, JobPhase, LaneId, PendingJob, RETRY_DELAY, ScheduledJob, Scheduler, SchedulerAction};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::settle::DestinationHealth;
@@ -75,10 +75,13 @@ impl Scheduler {
         if next.interrupted {
             return self.place(now, job.id, next, LanePlace::ById);
         }
-        if next.timed {
-            self.extend_due_by(now, backlog);
+        let window = self.window(backlog);
+        window.extend_due_by(now + HORIZON);
+        if before.loaded_by.is_some_and(|due_by| job.due > due_by) {
+            // That load took it for deferred and passed over the jobs behind it.
+            window.rewind(JobId(job.id.0 + 1));
         }
-        let is_deferred = next.timed && next.due > self.due_by(backlog);
+        let is_deferred = next.timed && next.due > window.due_by;
         let is_back = backlog == before.backlog && lane == before.lane;
         match route {
             Route::Recorded if is_deferred => self.defer(backlog, lane, job.id, next.due),
@@ -104,7 +107,7 @@ impl Scheduler {
         }
         lane.is_none_or(|lane| {
             window.keeps_order(id)
-                && !self.has_deferred(backlog)
+                && window.next_due.is_none()
                 && !self.is_full(lane, share)
                 && !window.is_lane_full(lane)
         })
@@ -112,23 +115,22 @@ impl Scheduler {
 
     /// The job is not in memory and the ledger has it in this backlog: it is loaded in its turn.
     pub(super) fn leave_in_ledger(&mut self, backlog: u32, id: JobId, job: &ScheduledJob) {
-        let due_by = self.due_by(backlog);
         match job.timed {
-            true => self.window(backlog).job_deferred(job.due, due_by),
+            true => self.window(backlog).job_deferred(job.due),
             false => self.window(backlog).rewind(id),
         }
     }
 
-    /// A deferred job leaves memory with the jobs behind it in its lane: the ledger does not show them until it is due.
+    /// A deferred job leaves memory with those of its backlog behind it in its lane: the ledger does not show them until it is due.
     fn defer(&mut self, backlog: u32, lane: Option<LaneId>, id: JobId, due: Time) {
-        let due_by = self.due_by(backlog);
-        self.window(backlog).job_deferred(due, due_by);
+        self.window(backlog).job_deferred(due);
         let Some(lane) = lane else { return };
-        for other in self.groups[lane.group as usize].backlogs.clone() {
-            self.window(other).lane_blocked(lane, id);
-        }
+        self.window(backlog).lane_blocked(lane, id);
         for behind in self.lanes.from_the_back(lane) {
-            let may_leave = self.jobs.get(&behind).is_some_and(|job| job.phase.may_leave_memory() && !job.interrupted);
+            let may_leave = self
+                .jobs
+                .get(&behind)
+                .is_some_and(|job| job.backlog == backlog && job.phase.may_leave_memory() && !job.interrupted);
             if behind > id && may_leave {
                 self.evict_job(behind, Load::WhenUnblocked);
             }

@@ -61,7 +61,7 @@ impl FakeLedger {
     }
 
     fn same_lane(a: &PendingJob, b: &PendingJob) -> bool {
-        a.destination == b.destination && a.entity == b.entity && (!a.destination.is_empty() || a.worker == b.worker)
+        a.destination == b.destination && a.entity == b.entity && a.worker == b.worker
     }
 
     fn is_blocked(&self, job: &PendingJob, due_by: Time) -> bool {

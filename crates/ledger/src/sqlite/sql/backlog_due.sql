@@ -4,5 +4,5 @@ SELECT j.id, j.seq, j.worker, j.queue, j.revision, j.entity, j.state, j.step, j.
  WHERE j.state IN (2, 3) AND j.destination = ?1 AND j.worker = ?2 AND j.due_at <= ?3
    AND NOT (j.lane_order = 0 AND EXISTS (
          SELECT 1 FROM job d
-          WHERE d.state IN (2, 3) AND d.destination = ?1 AND d.entity = j.entity AND d.id < j.id AND d.due_at > ?3 AND (?1 <> '' OR d.worker = ?2)))
+          WHERE d.state IN (2, 3) AND d.destination = ?1 AND d.entity = j.entity AND d.id < j.id AND d.due_at > ?3 AND d.worker = ?2))
  ORDER BY j.due_at, j.id LIMIT ?4
