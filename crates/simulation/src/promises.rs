@@ -89,6 +89,8 @@ impl Simulation {
                     });
                 }
             }
+            // Simulated requests carry no one-time proof.
+            Acceptance::ProofUsed => {}
         }
     }
 

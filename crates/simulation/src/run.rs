@@ -306,6 +306,8 @@ impl Simulation {
             SimReply::Accepted(acceptance) => match acceptance {
                 sluice_ledger::Acceptance::Accepted(accepted) => Input::Accepted { id: accepted.id, new: true },
                 sluice_ledger::Acceptance::Duplicate(first) => Input::Accepted { id: first.id, new: false },
+                // A step brings no proof of a sender.
+                sluice_ledger::Acceptance::ProofUsed => return None,
             },
             SimReply::Done => Input::Done,
             SimReply::Settled(_) | SimReply::Jobs(_) | SimReply::Pruned(_) => return None,

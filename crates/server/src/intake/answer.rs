@@ -109,6 +109,8 @@ pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event
             }
             replayed(json_response(status, &body, "application/json"))
         }
+        // The request was rejected as a whole.
+        Acceptance::ProofUsed => json_response(status, &described(&event), "application/json"),
     }
 }
 
@@ -138,6 +140,7 @@ fn described(event: &EventResult<'_>) -> Value {
         Acceptance::Duplicate(first) => {
             json!({ "event_id": first.id, "idempotency_key": first.key_text, "status": "duplicate" })
         }
+        Acceptance::ProofUsed => json!({ "idempotency_key": event.key, "status": "rejected" }),
     }
 }
 

@@ -14,7 +14,6 @@ mod decode;
 mod limit;
 mod prepare;
 mod problems;
-mod proof_cache;
 mod refused;
 mod server;
 mod slack;
@@ -39,7 +38,6 @@ pub(crate) use api::describe;
 use limit::RateLimiter;
 pub(crate) use prepare::Prepared;
 pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
-use proof_cache::ProofCache;
 use refused::Refusals;
 pub(crate) use refused::{Lately, Refused};
 pub(crate) use server::IntakeServer;
@@ -55,7 +53,6 @@ pub struct IntakeContext {
     clock: Clock,
     limits: Arc<RateLimiter>,
     refusals: Arc<Refusals>,
-    proofs: Arc<ProofCache>,
     unknown: Arc<UnknownFieldLog>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
@@ -71,7 +68,6 @@ impl IntakeContext {
             clock,
             limits: Arc::default(),
             refusals: Arc::default(),
-            proofs: Arc::default(),
             unknown: Arc::default(),
             paused: Arc::default(),
             traces: Arc::new(Traces::new()),

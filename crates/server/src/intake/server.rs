@@ -19,7 +19,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, Success};
-use sluice_ledger::{Acceptance, AuditEntry, NewEvent};
+use sluice_ledger::{Acceptance, AuditEntry, NewEvent, Proof};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -178,12 +178,13 @@ impl Shared {
             ParsedRequest::Greeting(answer) => return Ok(("handshake", answer)),
             ParsedRequest::Events(prepared, proof) => (prepared, proof),
         };
-        if let Some(token) = &proof {
-            self.check_token(flow, token, &prepared, received_at)?;
-        }
         self.note_unknown(flow, &prepared);
         let bytes = body.bytes.len() as u64;
-        let (keys, events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
+        let (keys, mut events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
+        if let Some(token) = &proof {
+            // Without events nothing is written, and a token that proves nothing need not be remembered.
+            events.iter_mut().for_each(|event| event.proof = Some(one_time_proof(flow, token, received_at)));
+        }
         let reasons: Vec<Option<String>> = events
             .iter()
             .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
@@ -193,6 +194,13 @@ impl Shared {
             Err(events) => self.context.ledger.accept_all(events).await,
         };
         let accepted = accepted.map_err(|error| ledger_problem(&error))?;
+        if accepted.iter().any(|acceptance| matches!(acceptance, Acceptance::ProofUsed)) {
+            return Err(HttpProblem::new(
+                StatusCode::UNAUTHORIZED,
+                "proof-replayed",
+                "the credential of this request was already used for another event",
+            ));
+        }
         let outcome = self.count(flow, &accepted);
         if outcome != "duplicate" {
             self.context.metrics.intake_bytes.inc_by(bytes);
@@ -206,20 +214,6 @@ impl Shared {
         Ok((
             outcome,
             if flow.body.events.is_some() { answer::several(status, answers) } else { answer::one(status, answers) },
-        ))
-    }
-
-    /// A credential that does not cover the body could be attached to another event, so it is accepted for one event
-    /// only.
-    fn check_token(&self, flow: &Flow, token: &str, prepared: &[Prepared<'_>], now: Time) -> Result<(), HttpProblem> {
-        let event = prepared.first().map_or(KeyDigest([0; 16]), |prepared| prepared.new.key);
-        if self.context.proofs.take(&flow.name, token, event, now) {
-            return Ok(());
-        }
-        Err(HttpProblem::new(
-            StatusCode::UNAUTHORIZED,
-            "proof-replayed",
-            "the credential of this request was already used for another event",
         ))
     }
 
@@ -255,6 +249,8 @@ impl Shared {
                         tracing::warn!(source = %flow.source, event = %first.id, "key clash: same key, different payload; first one kept");
                     }
                 }
+                // Rejected before.
+                Acceptance::ProofUsed => {}
             }
         }
         outcome
@@ -450,4 +446,13 @@ mod tests {
             assert_eq!(trace_of(wrong), None, "{wrong}");
         }
     }
+}
+
+/// At least the longest validity window of a credential that does not cover the body.
+const PROOF_LIFETIME: Duration = Duration::from_secs(3_600);
+
+/// A credential that does not cover the body could be attached to another event, so it is accepted for one request only. A
+/// duplicate of that request passes.
+fn one_time_proof(flow: &Flow, token: &str, received_at: Time) -> Proof {
+    Proof { digest: KeyDigest::new("proof", &flow.name, token), expires_at: received_at + PROOF_LIFETIME }
 }

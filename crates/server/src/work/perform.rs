@@ -106,5 +106,7 @@ async fn accept(context: &WorkContext, event: NewEvent) -> Performed {
     Ok(match context.ledger.accept(event).await? {
         Acceptance::Accepted(accepted) => Input::Accepted { id: accepted.id, new: true },
         Acceptance::Duplicate(first) => Input::Accepted { id: first.id, new: false },
+        // A step brings no proof of a sender.
+        Acceptance::ProofUsed => Input::Done,
     })
 }
