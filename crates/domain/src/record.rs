@@ -52,6 +52,16 @@ pub struct NewEvent {
     pub quarantine: Option<Quarantine>,
     /// Digest of the person whose data the body holds, if known.
     pub contact: Option<KeyDigest>,
+    /// A proof of the sender that counts for one request. The events of one request carry the same.
+    pub proof: Option<Proof>,
+}
+
+/// A one-time proof of a sender, such as a token that is signed without the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    pub digest: KeyDigest,
+    /// End of the time in which the proof is accepted at all.
+    pub expires_at: Time,
 }
 
 /// The parts of a [`NewEvent`] that do not follow from its normalized form.
@@ -220,6 +230,7 @@ impl NewEvent {
             content_window: None,
             quarantine: None,
             contact: event.contact(),
+            proof: None,
         }
     }
 

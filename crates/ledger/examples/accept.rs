@@ -40,6 +40,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
         clash: ClashPolicy::Drop,
         content_window: None,
         quarantine: None,
+        proof: None,
         contact: n.checked_rem(contacts).map(|contact| KeyDigest::new("default", "contact", &contact.to_string())),
     }
 }

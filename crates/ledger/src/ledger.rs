@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobState, Term};
+use tokio::sync::watch;
 
 use crate::memory;
 use crate::op::*;
-use crate::options::{LedgerOptions, Stats};
+use crate::options::{LedgerOptions, Opened, Stats};
 use crate::read_store::prelude::*;
 use crate::read_store::{ReadStore, read_verbs};
 use crate::seal::RootKey;
@@ -28,7 +29,7 @@ const QUEUE_ACCEPTS_MAX: u64 = 8 * 1024;
 pub struct Ledger {
     operations: Submitter<Op>,
     reads: Reads,
-    term: Term,
+    opened: Opened,
     stats: Arc<Stats>,
     writer: Arc<WriterThread>,
 }
@@ -75,27 +76,27 @@ impl Ledger {
         let stats = Arc::new(Stats::default());
         let writer = sqlite::Writer::open(directory, options, stats.clone())?;
         let reads = Reads::Sqlite(sqlite::ReadPool::open(directory, writer.key_store())?);
-        let term = writer.term();
+        let opened = writer.opened();
         let run = move |operations| {
             // Held by the writer: the directory is free for another process once the last write is done.
             let _lock = lock;
             writer.run(operations);
         };
-        Ledger::start(reads, term, stats, run)
+        Ledger::start(reads, opened, stats, run)
     }
 
     /// Opens a ledger in memory under a new term. Nothing is sealed, and nothing outlives the process.
     pub fn in_memory(handle: &memory::StoreHandle, options: LedgerOptions) -> Result<Ledger, Error> {
-        let (writer, term) = handle.open()?;
+        let (writer, opened) = handle.open()?;
         let stats = Arc::new(Stats::default());
         let counters = stats.clone();
         let run = move |operations| writer.run(operations, &options, &counters);
-        Ledger::start(Reads::Memory(handle.clone()), term, stats, run)
+        Ledger::start(Reads::Memory(handle.clone()), opened, stats, run)
     }
 
     fn start(
         reads: Reads,
-        term: Term,
+        opened: Opened,
         stats: Arc<Stats>,
         run: impl FnOnce(BatchReceiver<Op>) + Send + 'static,
     ) -> Result<Ledger, Error> {
@@ -105,7 +106,7 @@ impl Ledger {
             .spawn(move || run(received))
             .map_err(|source| Error::Thread { source })?;
         let writer = Arc::new(WriterThread(std::sync::Mutex::new(Some(thread))));
-        Ok(Ledger { operations, reads, term, stats, writer })
+        Ok(Ledger { operations, reads, opened, stats, writer })
     }
 
     /// Waits until the writer has written everything and ended. Later writes through other clones fail.
@@ -119,7 +120,12 @@ impl Ledger {
 
     /// The term that this process took when it opened the ledger.
     pub fn term(&self) -> Term {
-        self.term
+        self.opened.term
+    }
+
+    /// Receives the [change sequence](Ledger::change_seq) whenever it grows. A receiver reads what has changed from the ledger.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.opened.changes.clone()
     }
 
     pub fn stats(&self) -> &Stats {

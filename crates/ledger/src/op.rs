@@ -206,6 +206,8 @@ pub enum Acceptance {
     /// The event is new and durable.
     Accepted(Accepted),
     Duplicate(Duplicate),
+    /// The proof of the request was used by another one; nothing was written.
+    ProofUsed,
 }
 
 #[derive(Clone, Debug)]

@@ -4,13 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use sluice_domain::job::Term;
 use sluice_domain::time::Time;
+use tokio::sync::watch;
 
 use crate::record::LoadedJob;
 use crate::seal::RootKey;
 
 /// Source of the wall-clock time.
 pub type ClockFn = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// What a process learns when it opens a ledger.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub term: Term,
+    pub changes: watch::Receiver<u64>,
+}
 
 /// Counters of the writer, for metrics.
 #[derive(Debug, Default)]

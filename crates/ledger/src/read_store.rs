@@ -59,6 +59,8 @@ macro_rules! read_verbs {
             approvals(filter: ApprovalFilter, page: Page) -> Vec<ApprovalRecord>;
             /// Every safe mode that was not turned off, also if it has ended.
             safe_modes() -> Vec<SafeModeRecord>;
+            /// Sequence number of the last change that all nodes must agree on: pauses, safe mode, the active revision, suppression.
+            change_seq() -> u64;
             /// The keys that seal the ledger, without their values.
             keys() -> KeysRecord;
         }

@@ -7,7 +7,7 @@ use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::Failure;
 pub use sluice_domain::record::{
     AttemptKind, ClashPolicy, DecodedEvent, EffectRecord, EventBody, EventDraft, EventRecord, EventSeq, JobRecord,
-    NewEvent, NewJob, Quarantine,
+    NewEvent, NewJob, Proof, Quarantine,
 };
 pub use sluice_domain::run::LoadedJob;
 use sluice_domain::time::Time;

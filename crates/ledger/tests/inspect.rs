@@ -1,4 +1,4 @@
-//! A ledger looked at from outside, whole and tampered with.
+//! Inspection of a ledger, intact and tampered with.
 #![allow(clippy::unwrap_used)]
 
 mod fixtures;
@@ -7,10 +7,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_domain::job::{EffectKey, JobId, JobState};
+use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::EffectClass;
-use sluice_ledger::{Acceptance, Begin, ChargeResult, Inspector, Ledger, LedgerOptions, NewRevision};
+use sluice_domain::time::Time;
+use sluice_ledger::{
+    Acceptance, Begin, ChargeResult, Inspector, InvariantViolation, Ledger, LedgerOptions, NewEvent, NewRevision,
+    Prune, Pruned,
+};
 
 use fixtures::{START, alone, event, fence, root_key, settled};
+
+/// With the root key, so that MACs are compared.
+fn inspector(directory: &Path) -> Inspector {
+    Inspector::open(directory).unwrap().with_root_key(root_key()).unwrap()
+}
 
 fn open(directory: &Path) -> Ledger {
     Ledger::open(directory, LedgerOptions::quiet(Arc::new(|| START)).with_root_key(root_key())).unwrap()
@@ -37,7 +47,10 @@ async fn job(ledger: &Ledger, key: &str, state: JobState) -> JobId {
         at: START,
     };
     ledger.begin(begin, vec![]).await.unwrap();
-    assert_eq!(ledger.settle(alone(settled(id, effect, state))).await.unwrap(), ChargeResult::Settled);
+    let mut settlement = settled(id, effect, state);
+    let result = Some(Arc::new(serde_json::json!({ "key": key })));
+    (settlement.next.result, settlement.effect.as_mut().unwrap().result) = (result.clone(), result);
+    assert_eq!(ledger.settle(alone(settlement)).await.unwrap(), ChargeResult::Settled);
     id
 }
 
@@ -61,19 +74,19 @@ async fn filled(directory: &Path) -> Ledger {
 }
 
 #[tokio::test]
-async fn a_ledger_is_whole_while_it_is_in_use_and_after() {
+async fn an_intact_ledger_verifies_while_it_is_in_use_and_after() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = filled(directory.path()).await;
     let mut heard = Vec::new();
-    let found = Inspector::open(directory.path()).unwrap().verify(|done, total| heard.push((done, total))).unwrap();
+    let found = inspector(directory.path()).verify(|done, total| heard.push((done, total))).unwrap();
     assert_eq!((found.broken, found.events, found.jobs), (vec![], 9, 8));
     assert!(heard.last().is_some_and(|(done, total)| done == total), "{heard:?}");
     ledger.close().await;
-    assert_eq!(Inspector::open(directory.path()).unwrap().verify(|_, _| {}).unwrap().broken, []);
+    assert_eq!(inspector(directory.path()).verify(|_, _| {}).unwrap().broken, []);
 }
 
 #[tokio::test]
-async fn a_row_that_somebody_touched_is_named() {
+async fn a_row_that_violates_an_invariant_is_named() {
     for (touch, number, named) in [
         ("DELETE FROM job WHERE id = 3", 2, "event 3 says that it has 1 jobs, and has 0"),
         ("UPDATE job SET seq = 999 WHERE id = 4", 2, "event 4 says that it has 1 jobs, and has 0"),
@@ -116,14 +129,93 @@ async fn a_row_that_somebody_touched_is_named() {
         filled(directory.path()).await.close().await;
         let file = rusqlite::Connection::open(directory.path().join("ledger.db")).unwrap();
         file.execute_batch(touch).unwrap();
-        let broken = Inspector::open(directory.path()).unwrap().verify(|_, _| {}).unwrap().broken;
+        let broken = inspector(directory.path()).verify(|_, _| {}).unwrap().broken;
         let found = broken.iter().find(|broken| broken.number == number && broken.row == named);
         assert!(found.is_some(), "{touch}: {broken:?}");
     }
 }
 
+/// Applies SQL to a filled ledger and returns what `verify` finds.
+async fn tampered(sql: &str) -> Vec<InvariantViolation> {
+    let directory = tempfile::tempdir().unwrap();
+    filled(directory.path()).await.close().await;
+    rusqlite::Connection::open(directory.path().join("ledger.db")).unwrap().execute_batch(sql).unwrap();
+    inspector(directory.path()).verify(|_, _| {}).unwrap().broken
+}
+
 #[tokio::test]
-async fn the_books_balance_and_what_is_missing_is_counted() {
+async fn a_row_that_was_altered_or_deleted_is_named() {
+    const ALTERED_JOB: &str = "job_1 was altered: its identity, its result or its counts";
+    for (sql, number, row) in [
+        ("DELETE FROM effect WHERE job = 1", 37, "job_1 counts 1 effects, and has 0"),
+        ("DELETE FROM attempt WHERE job = 1", 37, "job_1 counts 1 attempts, and has 0"),
+        ("DELETE FROM effect WHERE job = 1; UPDATE job SET effect_rows = 0 WHERE id = 1", 39, ALTERED_JOB),
+        ("DELETE FROM attempt WHERE job = 1; UPDATE job SET attempt_rows = 0 WHERE id = 1", 39, ALTERED_JOB),
+        ("UPDATE effect SET destination = 'other' WHERE job = 2", 39, "the effect `create` of job_2 was altered"),
+        ("UPDATE effect SET last_at = 1, mac = NULL WHERE job = 2", 39, "the effect `create` of job_2 was altered"),
+        ("UPDATE attempt SET outcome = 'noop' WHERE job = 3", 39, "attempt 1 of job_3 was altered"),
+        (
+            "UPDATE attempt SET message = (SELECT message FROM attempt WHERE job = 7) WHERE job = 6",
+            39,
+            "attempt 1 of job_6 was altered",
+        ),
+        (
+            "UPDATE effect SET result = (SELECT f.result FROM effect f WHERE f.job = 2) WHERE job = 1",
+            39,
+            "the effect `create` of job_1 was altered",
+        ),
+        ("UPDATE job SET result = (SELECT j.result FROM job j WHERE j.id = 2) WHERE id = 1", 39, ALTERED_JOB),
+        ("UPDATE job SET worker = 'other' WHERE id = 1", 39, ALTERED_JOB),
+        ("DELETE FROM event_body WHERE seq = 1", 39, "event 1 has lost its body"),
+        (
+            "DELETE FROM event_body WHERE seq = 1; UPDATE event SET body_mac = NULL WHERE seq = 1",
+            39,
+            "event 1 does not say whether it has a body",
+        ),
+        (
+            "UPDATE event_body SET sealed = (SELECT b.sealed FROM event_body b WHERE b.seq = 2) WHERE seq = 1",
+            39,
+            "the body of event 1 was altered",
+        ),
+        (
+            "UPDATE event_body SET sealed = zeroblob(length(sealed)) WHERE seq = 3",
+            39,
+            "the body of event 3 was altered",
+        ),
+        (
+            "UPDATE job_total SET count = count + 1 WHERE state = 8",
+            38,
+            "6 jobs of worker crm for destination `` are counted in state 8, and there are 5",
+        ),
+        (
+            "UPDATE meta SET value = 1 WHERE name = 'events_pruned'",
+            38,
+            "by the counts of accepted and pruned events there are 8 events, and there are 9",
+        ),
+    ] {
+        let broken = tampered(sql).await;
+        let found = broken.iter().any(|violation| violation.number == number && violation.row == row);
+        assert!(found, "{sql}: {broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pruned_body_and_a_destroyed_contact_key_are_no_violations() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = filled(directory.path()).await;
+    let personal = NewEvent { contact: Some(KeyDigest([7; 16])), ..event("personal") };
+    ledger.accept(personal).await.unwrap();
+    let prune = Prune { bodies_before: Time::NEVER, events_before: Time(0), rows_max: 100, at: START };
+    assert_eq!(ledger.prune(prune).await.unwrap(), Pruned { rows: 6, more: false });
+    ledger.close().await;
+    assert_eq!(inspector(directory.path()).verify(|_, _| {}).unwrap().broken, []);
+    let file = rusqlite::Connection::open(directory.path().join("ledger.db")).unwrap();
+    file.execute_batch("UPDATE contact_key SET wrapped = NULL").unwrap();
+    assert_eq!(inspector(directory.path()).verify(|_, _| {}).unwrap().broken, []);
+}
+
+#[tokio::test]
+async fn every_accepted_event_is_accounted_for_and_missing_ones_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = filled(directory.path()).await;
     let lines = Inspector::open(directory.path()).unwrap().balance(START).unwrap();
@@ -139,12 +231,11 @@ async fn the_books_balance_and_what_is_missing_is_counted() {
 }
 
 #[tokio::test]
-async fn every_try_is_told_with_what_came_of_it() {
+async fn every_call_is_listed_with_its_outcome() {
     let directory = tempfile::tempdir().unwrap();
     filled(directory.path()).await.close().await;
-    let tries = Inspector::open(directory.path()).unwrap().tries().unwrap();
-    let told: Vec<(i64, u32, &str)> =
-        tries.iter().map(|tried| (tried.job.0, tried.n, tried.outcome.as_str())).collect();
+    let calls = Inspector::open(directory.path()).unwrap().calls().unwrap();
+    let found: Vec<(i64, u32, &str)> = calls.iter().map(|call| (call.job.0, call.n, call.outcome.as_str())).collect();
     let done = (1..=5).map(|job| (job, 1, "done"));
-    assert_eq!(told, done.chain([(6, 1, "reject"), (7, 1, "reject")]).collect::<Vec<_>>(), "what is queued has none");
+    assert_eq!(found, done.chain([(6, 1, "reject"), (7, 1, "reject")]).collect::<Vec<_>>(), "a queued job has none");
 }

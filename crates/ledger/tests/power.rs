@@ -203,7 +203,7 @@ async fn check(data: &Path, acknowledged: &[(u64, EventId, u64)]) {
     for (repeat, (n, id, _)) in ledger.accept_all(repeats).await.unwrap().iter().zip(acknowledged) {
         match repeat {
             Acceptance::Duplicate(repeat) => assert_eq!(repeat.id, *id),
-            Acceptance::Accepted(_) => panic!("key {n} was acknowledged and is gone"),
+            _ => panic!("key {n} was acknowledged and is gone"),
         }
     }
     ledger.activate_revision(revision()).await.unwrap();

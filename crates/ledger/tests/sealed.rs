@@ -50,7 +50,7 @@ fn personal(key: &str) -> NewEvent {
 async fn accept(ledger: &Ledger, event: NewEvent) -> Accepted {
     match ledger.accept(event).await.unwrap() {
         Acceptance::Accepted(accepted) => accepted,
-        Acceptance::Duplicate(duplicate) => panic!("taken for a repeat of {}", duplicate.id),
+        other => panic!("not accepted: {other:?}"),
     }
 }
 

@@ -12,9 +12,11 @@ use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
 use super::lanes::LanePlace;
-use super::{DAY_MS, EventRow, JobRow, Store};
+use super::{DAY_MS, EventRow, JobRow, ProofRow, Store};
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
-use crate::record::{ClashPolicy, EventSeq, JobRecord, NewEvent, Quarantine, SourceDayCounts, VariantRecord, Variants};
+use crate::record::{
+    ClashPolicy, EventSeq, JobRecord, NewEvent, Proof, Quarantine, SourceDayCounts, VariantRecord, Variants,
+};
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
 const VARIANTS_MAX: usize = 8;
@@ -32,7 +34,39 @@ enum Claim {
 impl Store {
     /// Accepts an event at a time of the wall clock.
     pub fn accept(&mut self, now: Time, event: NewEvent) -> Acceptance {
-        self.accept_boxed(now, Box::new(event))
+        let owner = event.key;
+        self.accept_of_request(now, event, owner)
+    }
+
+    /// Accepts the events of one request, in their order.
+    pub fn accept_all(&mut self, now: Time, events: Vec<NewEvent>) -> Vec<Acceptance> {
+        let Some(owner) = events.first().map(|event| event.key) else { return vec![] };
+        events.into_iter().map(|event| self.accept_of_request(now, event, owner)).collect()
+    }
+
+    fn accept_of_request(&mut self, now: Time, event: NewEvent, owner: KeyDigest) -> Acceptance {
+        match event.proof {
+            Some(proof) if !self.claim_proof(proof, owner, event.received_at) => Acceptance::ProofUsed,
+            _ => self.accept_boxed(now, Box::new(event)),
+        }
+    }
+
+    /// Whether a proof may be used by the request whose first event has this key: no other request has used it.
+    fn claim_proof(&mut self, proof: Proof, event_key: KeyDigest, at: Time) -> bool {
+        if let Some(used) = self.proofs.get(&proof.digest.0).filter(|used| used.expires_at > at) {
+            return used.event_key == event_key;
+        }
+        self.proofs.insert(proof.digest.0, ProofRow { event_key, expires_at: proof.expires_at });
+        true
+    }
+
+    pub(super) fn prune_proofs(&mut self, at: Time, limit: usize) -> usize {
+        let expired = self.proofs.iter().filter(|(_, proof)| proof.expires_at <= at);
+        let expired: Vec<_> = expired.map(|(digest, _)| *digest).take(limit).collect();
+        for digest in &expired {
+            self.proofs.remove(digest);
+        }
+        expired.len()
     }
 
     fn accept_boxed(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {

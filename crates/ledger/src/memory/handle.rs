@@ -9,11 +9,12 @@ use std::time::Instant;
 use serde_json::Value;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::event::EventId;
-use sluice_domain::job::Term;
 use sluice_domain::time::Time;
+use tokio::sync::watch;
 
 use super::Store;
 use crate::op::*;
+use crate::options::Opened;
 use crate::record::{EventSeq, LoadedJob, NewEvent};
 use crate::submission_queue::BatchReceiver;
 use crate::write_store::{Op, WriteStore};
@@ -38,12 +39,15 @@ impl StoreHandle {
     }
 
     /// Opens the store under a new term; it is free again once the writer is dropped.
-    pub(crate) fn open(&self) -> Result<(Writer, Term), Error> {
+    pub(crate) fn open(&self) -> Result<(Writer, Opened), Error> {
         if self.0.is_open.swap(true, Ordering::AcqRel) {
             return Err(Error::Locked { path: PathBuf::from(":memory:") });
         }
-        let term = self.lock().reopen();
-        Ok((Writer { shared: self.0.clone() }, term))
+        let mut store = self.lock();
+        let term = store.reopen();
+        let changes = watch::Sender::new(store.change_seq());
+        let opened = Opened { term, changes: changes.subscribe() };
+        Ok((Writer { shared: self.0.clone(), changes }, opened))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Store> {
@@ -55,6 +59,7 @@ impl StoreHandle {
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
+    changes: watch::Sender<u64>,
 }
 
 impl Drop for Writer {
@@ -85,18 +90,21 @@ impl Writer {
     fn commit(&self, mut batch: Vec<Op>, options: &LedgerOptions) {
         let now = (options.clock)();
         let mut new_jobs = Vec::new();
+        let change_seq;
         {
             let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
             let mut batch_store = Batch { store: &mut store, now };
             for op in &mut batch {
                 let Ok(()) = op.apply(&mut batch_store);
             }
+            change_seq = store.change_seq();
             for op in &batch {
                 if let Op::Accept(request) = op {
                     new_jobs.extend(request.output.iter().flatten().flat_map(|one| announced(&store, one)));
                 }
             }
         }
+        self.changes.send_if_modified(|seq| std::mem::replace(seq, change_seq) != change_seq);
         new_jobs.retain(|new| (options.wants_new_jobs)(&new.job.worker));
         if !new_jobs.is_empty() {
             (options.on_new_jobs)(new_jobs);
@@ -125,7 +133,7 @@ impl WriteStore for Batch<'_> {
     type Error = Infallible;
 
     fn accept(&mut self, events: &Vec<NewEvent>) -> Result<Vec<Acceptance>> {
-        Ok(events.iter().map(|event| self.store.accept(self.now, event.clone())).collect())
+        Ok(self.store.accept_all(self.now, events.clone()))
     }
 
     fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {

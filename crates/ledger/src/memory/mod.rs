@@ -22,6 +22,7 @@ use std::time::Duration;
 use sluice_domain::event::EventId;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
+use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
@@ -69,6 +70,15 @@ pub struct Store {
     last_seq: EventSeq,
     last_job: i64,
     term: Term,
+    change_seq: u64,
+    /// By digest.
+    proofs: BTreeMap<[u8; 16], ProofRow>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ProofRow {
+    event_key: KeyDigest,
+    expires_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -191,6 +201,11 @@ impl Store {
         }
         self.term.0 += 1;
         self.term
+    }
+
+    /// Sequence number of the last change that all nodes must agree on.
+    pub fn change_seq(&self) -> u64 {
+        self.change_seq
     }
 
     /// The term that was taken last.

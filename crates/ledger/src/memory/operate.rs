@@ -37,18 +37,21 @@ impl Store {
 
     pub fn pause(&mut self, pause: Pause) {
         let Pause { target, actor, reason, at } = pause;
+        self.change_seq += 1;
         self.log(at, &actor, "pause", &target, &reason);
         self.pauses.insert(target.clone(), PauseRecord { target, at, actor, reason });
     }
 
     pub fn resume(&mut self, resume: &Resume) {
         self.pauses.remove(&resume.target);
+        self.change_seq += 1;
         self.log(resume.at, &resume.actor, "resume", &resume.target, "");
     }
 
     pub fn activate_revision(&mut self, revision: NewRevision) {
         let NewRevision { hash, files, actor, reason, at } = revision;
         if self.revision_history.last().is_none_or(|last| *last.hash != *hash) {
+            self.change_seq += 1;
             self.log(at, &actor, "configure", &hash, &reason);
             let n = self.revision_history.len() as i64 + 1;
             self.revision_history.push(RevisionRecord { n, at, hash: hash.to_string(), actor, reason });
@@ -146,7 +149,8 @@ impl Store {
             self.marks.remove(key);
         }
         let retries = self.prune_retries(prune.at, limit);
-        let slices = [bodies, events, marks.len(), retries, self.prune_policies(prune.at, limit)];
+        let proofs = self.prune_proofs(prune.at, limit);
+        let slices = [bodies, events, marks.len(), retries, proofs, self.prune_policies(prune.at, limit)];
         let rows = slices.iter().sum::<usize>() as u64;
         Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }

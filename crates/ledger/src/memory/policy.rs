@@ -94,6 +94,7 @@ impl Store {
             };
             changed += u64::from(self.policies.suppressed.insert((*contact, channel.clone()), record).is_none());
         }
+        self.change_seq += 1;
         self.log(*at, actor, "suppress", &describe_contacts(contacts.len(), channel), reason);
         changed
     }
@@ -106,12 +107,14 @@ impl Store {
         }
         let changed = (before - self.policies.suppressed.len()) as u64;
         let object = describe_contacts(unsuppress.contacts.len(), &unsuppress.channel);
+        self.change_seq += 1;
         self.log(unsuppress.at, &unsuppress.actor, "release", &object, &unsuppress.reason);
         changed
     }
 
     pub fn set_safe_mode(&mut self, set: SetSafeMode) {
         let SetSafeMode { worker, until, actor, reason, at } = set;
+        self.change_seq += 1;
         let object = worker.as_deref().map_or("all".to_owned(), |worker| format!("worker:{worker}"));
         match until {
             Some(until) => {

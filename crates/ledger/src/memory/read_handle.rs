@@ -133,6 +133,10 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().safe_modes())
     }
 
+    async fn change_seq(&self) -> Result<u64> {
+        Ok(self.lock().change_seq())
+    }
+
     /// Nothing is sealed in memory.
     async fn keys(&self) -> Result<KeysRecord> {
         Ok(KeysRecord { root: String::new(), tenant: vec![], contacts: 0, to_rewrap: 0 })

@@ -5,8 +5,11 @@ use std::cell::RefCell;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use data_encoding::HEXLOWER;
 
-/// The layout of a sealed value: this byte, which key sealed it, a nonce, the bytes, and the tag behind them.
-const FORMAT: u8 = 1;
+/// The layout of a sealed value: the format, the key that sealed it, a nonce, the bytes, and the tag behind them.
+///
+/// Format 1 binds a value to the number of its row, format 2 to an id that stays the same in every store.
+const FORMAT_ROW: u8 = 1;
+const FORMAT_STABLE: u8 = 2;
 const HEAD_BYTES: usize = 1 + 8;
 const TAG_BYTES: usize = 16;
 /// Bytes that sealing adds to a value.
@@ -46,7 +49,7 @@ impl KeyId {
     pub fn of(sealed: &[u8]) -> Option<KeyId> {
         let (format, rest) = sealed.split_first()?;
         let code = i64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
-        (*format == FORMAT).then(|| KeyId::from_code(code)).flatten()
+        [FORMAT_ROW, FORMAT_STABLE].contains(format).then(|| KeyId::from_code(code)).flatten()
     }
 }
 
@@ -61,22 +64,44 @@ pub(crate) struct SealContext<'a> {
     pub part: &'a [u8],
     /// The column.
     pub column: &'static str,
+    /// Binds a value of format 2 instead of the row.
+    pub stable: Option<StableId>,
+}
+
+/// An id that does not depend on the numbering of a store: of an event with an index within it, or an effect key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StableId {
+    pub owner: [u8; 16],
+    pub index: u32,
 }
 
 impl<'a> SealContext<'a> {
     pub fn new(table: &'static str, row: i64, column: &'static str) -> SealContext<'a> {
-        SealContext { table, row, part: &[], column }
+        SealContext { table, row, part: &[], column, stable: None }
     }
 
-    /// The place and the tenant, with nothing in it that could be taken for something else.
-    fn bytes(&self, tenant: &str) -> Vec<u8> {
+    /// The format of new values.
+    fn format(&self) -> u8 {
+        if self.stable.is_some() { FORMAT_STABLE } else { FORMAT_ROW }
+    }
+
+    /// The context and the tenant, unambiguously. `None` if a value of this format cannot have this context.
+    fn bytes(&self, tenant: &str, format: u8) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(96);
         for text in [tenant.as_bytes(), self.table.as_bytes(), self.column.as_bytes(), self.part] {
             bytes.extend((text.len() as u32).to_be_bytes());
             bytes.extend(text);
         }
-        bytes.extend(self.row.to_be_bytes());
-        bytes
+        match format {
+            FORMAT_ROW => bytes.extend(self.row.to_be_bytes()),
+            FORMAT_STABLE => {
+                let stable = self.stable?;
+                bytes.extend(stable.owner);
+                bytes.extend(stable.index.to_be_bytes());
+            }
+            _ => return None,
+        }
+        Some(bytes)
     }
 }
 
@@ -148,10 +173,11 @@ impl DataKey {
 
     /// Seals the parts, one behind the other.
     pub fn seal(&self, id: KeyId, tenant: &str, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
-        let place = place.bytes(tenant);
+        let format = place.format();
+        let place = place.bytes(tenant, format).expect("a context has the bytes of its own format");
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let mut sealed = Vec::with_capacity(HEAD_BYTES + NONCE_LEN + length + TAG_BYTES);
-        sealed.push(FORMAT);
+        sealed.push(format);
         sealed.extend(id.code().to_be_bytes());
         let nonce = nonce();
         sealed.extend(nonce);
@@ -168,7 +194,7 @@ impl DataKey {
 
     /// What was sealed at this place; `None` if that was with another key or elsewhere, or is not what it was.
     pub fn open(&self, tenant: &str, place: SealContext<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
-        let place = place.bytes(tenant);
+        let place = place.bytes(tenant, *sealed.first()?)?;
         let (head, rest) = sealed.split_at_checked(HEAD_BYTES)?;
         let (nonce, content) = rest.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -193,7 +219,8 @@ impl DataKey {
 mod tests {
     use super::*;
 
-    const HERE: SealContext<'_> = SealContext { table: "event_body", row: 7, part: b"x", column: "sealed" };
+    const HERE: SealContext<'_> =
+        SealContext { table: "event_body", row: 7, part: b"x", column: "sealed", stable: None };
 
     #[test]
     fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
@@ -210,6 +237,21 @@ mod tests {
         assert!(elsewhere.iter().all(|place| key.open("default", *place, &sealed).is_none()));
         assert!(key.open("other", HERE, &sealed).is_none());
         assert!(DataKey::generate().open("default", HERE, &sealed).is_none());
+    }
+
+    #[test]
+    fn a_value_with_a_stable_id_opens_under_another_row_number_and_under_no_other_id() {
+        let key = DataKey::generate();
+        let stable = Some(StableId { owner: [3; 16], index: 1 });
+        let here = SealContext { stable, ..HERE };
+        let sealed = key.seal(KeyId::Tenant(1), "default", here, &[b"secret"]);
+        assert_eq!(key.open("default", SealContext { row: 99, ..here }, &sealed).unwrap(), b"secret");
+        for other in [StableId { owner: [4; 16], index: 1 }, StableId { owner: [3; 16], index: 2 }] {
+            assert!(key.open("default", SealContext { stable: Some(other), ..HERE }, &sealed).is_none());
+        }
+        assert!(key.open("default", HERE, &sealed).is_none());
+        let old = key.seal(KeyId::Tenant(1), "default", HERE, &[b"old"]);
+        assert_eq!(key.open("default", here, &old).unwrap(), b"old", "a value of the older format still opens");
     }
 
     #[test]

@@ -10,5 +10,5 @@
 mod cipher;
 mod root;
 
-pub(crate) use cipher::{DataKey, KeyId, SEALED_OVERHEAD_BYTES, SealContext};
+pub(crate) use cipher::{DataKey, KeyId, SEALED_OVERHEAD_BYTES, SealContext, StableId};
 pub use root::{RootKey, RootKeyProblem};

@@ -15,13 +15,14 @@ use super::attempt::lane_order_code;
 use super::batch::{Batch, Lateness, sealed_failure};
 use super::key_index::prefix;
 use super::key_store::Sealer;
+use super::mac::{BodyState, JobColumns};
 use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
 use super::statements::StatementId;
 use super::totals::TotalKey;
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
-use crate::record::{ClashPolicy, EventBody, NewEvent, Quarantine};
-use crate::seal::SealContext;
+use crate::record::{ClashPolicy, EventBody, NewEvent, Proof, Quarantine};
+use crate::seal::{SealContext, StableId};
 
 /// Other contents under one key that are kept to be looked at. Beyond them they are counted.
 const VARIANTS_MAX: i64 = 8;
@@ -66,6 +67,15 @@ enum Claim {
     Free(Option<Owner>),
 }
 
+/// The event whose jobs are inserted.
+struct InsertedJobs<'a> {
+    seq: i64,
+    id: EventId,
+    contact: Option<i64>,
+    sealer: &'a Sealer,
+    quarantine: Option<&'a Quarantine>,
+}
+
 /// What an event is let in as.
 #[derive(Debug)]
 struct EventInsert<'a> {
@@ -77,7 +87,13 @@ struct EventInsert<'a> {
 }
 
 impl Batch<'_, '_> {
-    pub fn accept_event(&mut self, event: &NewEvent) -> rusqlite::Result<Acceptance> {
+    /// Accepts an event of a request whose first event has the key `owner`.
+    pub fn accept_event(&mut self, event: &NewEvent, owner: KeyDigest) -> rusqlite::Result<Acceptance> {
+        if let Some(proof) = event.proof
+            && !self.claim_proof(proof, owner, event.received_at)?
+        {
+            return Ok(Acceptance::ProofUsed);
+        }
         let arrival = KeyedEvent {
             event,
             key: self.key_store.key_digest(event.key),
@@ -85,6 +101,22 @@ impl Batch<'_, '_> {
             entity: prefix(&self.key_store.digest("entity", &event.entity.to_be_bytes())),
         };
         self.admit(&arrival)
+    }
+
+    /// Whether a proof may be used by the request whose first event has this key: no other request has used it.
+    fn claim_proof(&self, proof: Proof, owner: KeyDigest, at: Time) -> rusqlite::Result<bool> {
+        let digest = self.key_store.digest("proof", &proof.digest.0);
+        let event_key = self.key_store.key_digest(owner).0;
+        let used: Option<[u8; 16]> = self
+            .cached(include_str!("sql/proof.sql"))?
+            .query_row(params![digest, at.0], |row| row.get(0))
+            .optional()?;
+        if let Some(used) = used {
+            return Ok(used == event_key);
+        }
+        let claim = include_str!("sql/claim_proof.sql");
+        self.cached(claim)?.execute(params![digest, event_key, proof.expires_at.0])?;
+        Ok(true)
     }
 
     fn admit(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Acceptance> {
@@ -243,7 +275,11 @@ impl Batch<'_, '_> {
             Some(_) => None,
             None => {
                 let contact = self.contact(event)?;
-                Some(seal_body(&self.sealer(contact)?, place::variant(first.seq, &taken.to_be_bytes()), &event.body))
+                Some(seal_body(
+                    &self.sealer(contact)?,
+                    place::variant(first.seq, first.id, &taken.to_be_bytes()),
+                    &event.body,
+                ))
             }
         };
         self.cached(include_str!("sql/insert_variant.sql"))?.execute(params![
@@ -276,7 +312,7 @@ impl Batch<'_, '_> {
             id.0,
             entry.key.0,
             entry.generation,
-            sealer.seal(place::key_text(seq), &[event.key_text.as_bytes()]),
+            sealer.seal(place::key_text(seq, id), &[event.key_text.as_bytes()]),
             event.flow.as_ref(),
             event.source.as_ref(),
             event.event_type,
@@ -291,11 +327,13 @@ impl Batch<'_, '_> {
             first_job,
             jobs,
             entry.variant_of.map(|first| first.seq),
-            contact
+            contact,
+            BodyState::Present.mac(self.key_store, id)
         ])?;
-        let body = seal_body(&sealer, place::body(seq), &event.body);
+        let body = seal_body(&sealer, place::body(seq, id), &event.body);
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
-        self.insert_jobs(event, seq, contact, &sealer, entry.quarantine)?;
+        let jobs_of = InsertedJobs { seq, id, contact, sealer: &sealer, quarantine: entry.quarantine };
+        self.insert_jobs(event, jobs_of)?;
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
         self.take_key(prefix(&entry.key.0), seq);
@@ -323,20 +361,29 @@ impl Batch<'_, '_> {
         }))
     }
 
-    fn insert_jobs(
-        &mut self,
-        event: &KeyedEvent<'_>,
-        seq: i64,
-        contact: Option<i64>,
-        sealer: &Sealer,
-        quarantine: Option<&Quarantine>,
-    ) -> rusqlite::Result<()> {
+    fn insert_jobs(&mut self, event: &KeyedEvent<'_>, jobs: InsertedJobs<'_>) -> rusqlite::Result<()> {
+        let InsertedJobs { seq, id: event_id, contact, sealer, quarantine } = jobs;
         let state = quarantine.map_or(JobState::Queued, |_| JobState::Dead);
         let no_queue = self.names.intern("");
-        for (id, job) in (self.counters.next_job..).zip(&event.jobs) {
+        for (index, job) in (0..).zip(&event.jobs) {
+            let id = self.counters.next_job + i64::from(index);
+            let identity = StableId { owner: event_id.0, index };
             let failure = quarantine.map(|quarantine| &quarantine.failure);
             let dead_letter_queue = quarantine.and(job.dead_letter_queue.as_deref());
-            let (failure, message) = sealed_failure(sealer, place::job_message(id), failure);
+            let (failure, message) = sealed_failure(sealer, place::job_message(id, identity), failure);
+            let mac = JobColumns {
+                id,
+                event: event_id.0,
+                worker: &job.worker,
+                queue: &job.queue,
+                entity: event.entity as i64,
+                created_at: self.now.0,
+                contact,
+                effect_rows: 0,
+                attempt_rows: 0,
+                result: None,
+            }
+            .mac(self.key_store);
             self.statements.get(StatementId::InsertJob)?.execute(params![
                 id,
                 seq,
@@ -352,7 +399,8 @@ impl Batch<'_, '_> {
                 dead_letter_queue,
                 contact,
                 job.route.destination.as_ref(),
-                lane_order_code(job.route.order)
+                lane_order_code(job.route.order),
+                mac
             ])?;
             self.totals.add(TotalKey {
                 state,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row, params};
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice, EXPIRY};
-use sluice_domain::job::JobId;
+use sluice_domain::job::{EffectState, JobId};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
 use super::batch::Batch;
+use super::mac::EffectColumns;
 use super::read_pool::Reader;
 use super::row::place;
 use crate::filter::{ApprovalFilter, Page};
@@ -16,25 +17,41 @@ use crate::op::{ApprovalRecord, ChargeResult, DecideApproval, Decided, RequestAp
 
 impl Batch<'_, '_> {
     pub fn skip_effect(&mut self, skip: &Skip) -> rusqlite::Result<bool> {
-        let Some(head) = self.job_head(skip.job)?.filter(|head| head.guard.is_idle(skip.n, skip.fence)) else {
+        let Some(mut head) = self.job_head(skip.job)?.filter(|head| head.guard.is_idle(skip.n, skip.fence)) else {
             return Ok(false);
         };
         let sealer = self.sealer(head.contact)?;
         let context = place::effect_result(skip.job.0, &skip.key.0);
-        let sealed = sealer.seal(context, &[skip.result.to_string().as_bytes()]);
-        self.cached(include_str!("sql/skip_effect.sql"))?.execute(params![
-            skip.job.0,
-            skip.step,
-            skip.step_id.as_ref(),
-            skip.key.0,
-            skip.action,
-            skip.destination.as_ref(),
-            skip.class.as_str(),
-            skip.at.0,
-            skip.n,
-            sealed,
-            skip.fence.owner.0
-        ])?;
+        let result = Some(sealer.seal(context, &[skip.result.to_string().as_bytes()]));
+        let (state, at, term) = (EffectState::Skipped.as_str().to_owned(), skip.at.0, skip.fence.owner.0);
+        match self.find_effect(&head, skip.key)? {
+            Some(effect) if effect.is_final() => {}
+            Some(effect) => {
+                let skipped = EffectColumns { state, step: skip.step, result, last_at: at, term, ..effect };
+                self.write_effect(&skipped)?;
+            }
+            None => {
+                let skipped = EffectColumns {
+                    job: skip.job.0,
+                    key: skip.key.0,
+                    step: skip.step,
+                    step_id: skip.step_id.to_string(),
+                    action: skip.action.to_owned(),
+                    destination: skip.destination.to_string(),
+                    class: skip.class.as_str().to_owned(),
+                    state,
+                    attempts: 0,
+                    absent_reads: 0,
+                    reads: 0,
+                    n: skip.n,
+                    result,
+                    first_at: at,
+                    last_at: at,
+                    term,
+                };
+                self.insert_effect(&mut head, &skipped)?;
+            }
+        }
         self.release_caps(skip.key)?;
         Ok(true)
     }

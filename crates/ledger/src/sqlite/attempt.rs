@@ -1,12 +1,13 @@
 //! Attempts: the intent before a call, and the settlement after it.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::policy::CapReservation;
 use sluice_domain::worker::LaneOrder;
 
 use super::batch::{Batch, JobHead, sealed_failure, sealed_json};
 use super::key_store::Sealer;
+use super::mac::{AttemptColumns, EffectColumns};
 use super::row::place;
 use super::statements::StatementId;
 use super::totals::TotalKey;
@@ -22,58 +23,44 @@ const STALE: CappedBeginResult = CappedBeginResult::Begun(BeginResult::Stale);
 
 impl Batch<'_, '_> {
     pub fn begin_attempt(&mut self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<CappedBeginResult> {
-        let Some(head) = self.job_head(begin.job)?.filter(|head| head.guard.may_begin(begin)) else {
+        let Some(mut head) = self.job_head(begin.job)?.filter(|head| head.guard.may_begin(begin)) else {
             return Ok(STALE);
         };
-        if self.is_effect_final(begin)? {
+        let earlier = self.find_effect(&head, begin.key)?;
+        if let Some(effect) = earlier.as_ref().filter(|effect| effect.is_final()) {
             // Another revision may have given its step another place.
-            self.cached(include_str!("sql/place_effect.sql"))?.execute(params![
-                begin.job.0,
-                begin.key.0,
-                begin.step
-            ])?;
+            self.write_effect(&EffectColumns { step: begin.step, ..effect.clone() })?;
             return Ok(ALREADY_APPLIED);
         }
         if let Some(exhausted) = self.exhausted_cap(begin, caps)? {
             return Ok(CappedBeginResult::Refused(exhausted));
         }
         self.use_caps(begin, caps)?;
-        self.cached(include_str!("sql/begin_effect.sql"))?.execute(params![
-            begin.job.0,
-            begin.step,
-            begin.step_id.as_ref(),
-            begin.key.0,
-            begin.action,
-            begin.destination.as_ref(),
-            begin.class.as_str(),
-            begin.at.0,
-            begin.n,
-            begin.fence.owner.0
-        ])?;
+        if earlier.is_none() {
+            head.count_effect();
+        }
+        self.write_effect(&EffectColumns::begun(earlier, begin))?;
         self.cached(include_str!("sql/begin_job.sql"))?.execute(params![
             begin.job.0,
             begin.n,
             begin.at.0,
-            begin.fence.owner.0
+            begin.fence.owner.0,
+            head.effect_rows,
+            head.mac(self.key_store)
         ])?;
         let running = TotalKey { state: JobState::Running, ..head.total.clone() };
         self.move_total(head.total, running);
         Ok(GO)
     }
 
-    fn is_effect_final(&self, begin: &Begin) -> rusqlite::Result<bool> {
-        let found = self
-            .cached(include_str!("sql/is_effect_final.sql"))?
-            .query_row(params![begin.job.0, begin.key.0], |row| row.get(0))
-            .optional()?;
-        Ok(found.unwrap_or(false))
-    }
-
     pub fn settle_run(&mut self, settle: &Settle) -> rusqlite::Result<ChargeResult> {
         let Settle { settlement, charge, begin } = settle;
         let Some(head) = self.job_head(settlement.job)? else { return Ok(ChargeResult::Stale) };
         let current = match begin {
-            Some(begin) => head.guard.may_begin(begin) && !self.is_effect_final(begin)?,
+            Some(begin) => {
+                let earlier = self.find_effect(&head, begin.key)?;
+                head.guard.may_begin(begin) && !earlier.is_some_and(|effect| effect.is_final())
+            }
             None => head.guard.may_settle(settlement),
         };
         if !current {
@@ -113,26 +100,27 @@ impl Batch<'_, '_> {
 
     fn write_settlement(
         &mut self,
-        head: JobHead,
+        mut head: JobHead,
         settlement: &Settlement,
         begin: Option<&Begin>,
     ) -> rusqlite::Result<()> {
         let sealer = self.sealer(head.contact)?;
-        match (&settlement.effect, begin) {
-            (Some(effect), Some(begin)) => self.begin_and_settle_effect(begin, settlement, effect, &sealer)?,
-            (Some(effect), None) => self.settle_effect(settlement, effect, &sealer)?,
-            (None, _) => {}
+        if let Some(effect) = &settlement.effect {
+            self.settle_effect(&mut head, settlement, effect, begin, &sealer)?;
         }
         if let Some(attempt) = &settlement.attempt {
-            self.insert_attempt(settlement, attempt, &sealer)?;
+            self.insert_attempt(&mut head, settlement, attempt, &sealer)?;
         }
         self.settle_job(head, settlement, &sealer)
     }
 
-    fn settle_job(&mut self, head: JobHead, settlement: &Settlement, sealer: &Sealer) -> rusqlite::Result<()> {
+    fn settle_job(&mut self, mut head: JobHead, settlement: &Settlement, sealer: &Sealer) -> rusqlite::Result<()> {
         let (next, job) = (&settlement.next, settlement.job.0);
         let finished_at = (!next.state.is_live()).then_some(settlement.at.0);
-        let (failure, message) = sealed_failure(sealer, place::job_message(job), next.failure.as_ref());
+        let message = place::job_message(job, head.identity);
+        let (failure, message) = sealed_failure(sealer, message, next.failure.as_ref());
+        head.result = sealed_json(sealer, place::job_result(job, head.identity), next.result.as_deref());
+        let mac = head.mac(self.key_store);
         self.statements.get(StatementId::SettleJob)?.execute(params![
             job,
             settlement.n,
@@ -143,13 +131,16 @@ impl Batch<'_, '_> {
             next.verifying,
             failure,
             next.dead_letter_queue,
-            sealed_json(sealer, place::job_result(job), next.result.as_deref()),
+            head.result,
             settlement.at.0,
             finished_at,
             message,
             next.destination.as_ref(),
             lane_order_code(next.order),
-            settlement.fence.owner.0
+            settlement.fence.owner.0,
+            head.effect_rows,
+            head.attempt_rows,
+            mac
         ])?;
         let settled = TotalKey {
             state: next.state,
@@ -161,86 +152,92 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
+    /// With `begin`, the effect of an attempt whose intent was not recorded before.
     fn settle_effect(
-        &self,
-        settlement: &Settlement,
-        effect: &EffectSettlement,
-        sealer: &Sealer,
-    ) -> rusqlite::Result<()> {
-        let job = settlement.job.0;
-        let result = sealed_json(sealer, place::effect_result(job, &effect.key.0), effect.result.as_deref());
-        self.cached(include_str!("sql/settle_effect.sql"))?.execute(params![
-            job,
-            effect.key.0,
-            effect.state.as_str(),
-            result,
-            effect.absent_reads,
-            effect.reads,
-            settlement.at.0,
-            effect.step,
-            settlement.fence.owner.0
-        ])?;
-        if matches!(effect.state, EffectState::NotApplied | EffectState::Skipped) {
-            self.release_caps(effect.key)?;
-        }
-        Ok(())
-    }
-
-    /// The effect of an attempt whose intent was not recorded before.
-    fn begin_and_settle_effect(
         &mut self,
-        begin: &Begin,
+        head: &mut JobHead,
         settlement: &Settlement,
-        effect: &EffectSettlement,
+        settled: &EffectSettlement,
+        begin: Option<&Begin>,
         sealer: &Sealer,
     ) -> rusqlite::Result<()> {
-        let job = begin.job.0;
-        self.statements.get(StatementId::BeginAndSettleEffect)?.execute(params![
-            job,
-            effect.step,
-            begin.step_id.as_ref(),
-            effect.key.0,
-            begin.action,
-            begin.destination.as_ref(),
-            begin.class.as_str(),
-            effect.state.as_str(),
-            effect.absent_reads,
-            effect.reads,
-            begin.n,
-            sealed_json(sealer, place::effect_result(job, &effect.key.0), effect.result.as_deref()),
-            begin.at.0,
-            settlement.at.0,
-            begin.fence.owner.0
-        ])?;
+        let earlier = self.find_effect(head, settled.key)?;
+        let mut effect = match (earlier, begin) {
+            (earlier, Some(begin)) => {
+                if earlier.is_none() {
+                    head.count_effect();
+                }
+                EffectColumns::begun(earlier, begin)
+            }
+            (Some(earlier), None) if !earlier.is_final() => earlier,
+            (_, None) => return Ok(()),
+        };
+        let context = place::effect_result(effect.job, &settled.key.0);
+        if let Some(result) = sealed_json(sealer, context, settled.result.as_deref()) {
+            effect.result = Some(result);
+        }
+        effect.state = settled.state.as_str().to_owned();
+        (effect.step, effect.absent_reads, effect.reads) = (settled.step, settled.absent_reads, settled.reads);
+        (effect.last_at, effect.term) = (settlement.at.0, settlement.fence.owner.0);
+        self.write_effect(&effect)?;
+        // An effect whose intent was not recorded before has no caps.
+        if begin.is_none() && matches!(settled.state, EffectState::NotApplied | EffectState::Skipped) {
+            self.release_caps(settled.key)?;
+        }
         Ok(())
     }
 
     fn insert_attempt(
         &mut self,
+        head: &mut JobHead,
         settlement: &Settlement,
         attempt: &AttemptSettlement,
         sealer: &Sealer,
     ) -> rusqlite::Result<()> {
-        let kind = match attempt.kind {
-            AttemptKind::Call => "call",
-            AttemptKind::Read => "read",
-        };
         let part = place::attempt_part(settlement.n, attempt.started_at.0);
-        let context = place::attempt_message(settlement.job.0, &part);
+        let context = place::attempt_message(settlement.job.0, head.identity, &part);
         let (failure, message) = sealed_failure(sealer, context, attempt.failure.as_ref());
+        let columns = AttemptColumns {
+            job: settlement.job.0,
+            n: settlement.n,
+            seq: self.attempt_seq(head)?,
+            step_id: &attempt.step_id,
+            kind: match attempt.kind {
+                AttemptKind::Call => "call",
+                AttemptKind::Read => "read",
+            },
+            started_at: attempt.started_at.0,
+            ended_at: settlement.at.0,
+            outcome: attempt.outcome,
+            failure: failure.as_deref(),
+            message: message.as_deref(),
+            term: settlement.fence.owner.0,
+        };
+        let mac = columns.mac(self.key_store);
         self.statements.get(StatementId::InsertAttempt)?.execute(params![
-            settlement.job.0,
-            settlement.n,
-            attempt.step_id.as_ref(),
-            kind,
-            attempt.started_at.0,
-            settlement.at.0,
-            attempt.outcome,
-            failure,
-            message,
-            settlement.fence.owner.0
+            columns.job,
+            columns.n,
+            columns.seq,
+            columns.step_id,
+            columns.kind,
+            columns.started_at,
+            columns.ended_at,
+            columns.outcome,
+            columns.failure,
+            columns.message,
+            columns.term,
+            mac
         ])?;
+        head.count_attempt();
         Ok(())
+    }
+
+    /// Place of the next attempt among all of the job.
+    fn attempt_seq(&self, head: &JobHead) -> rusqlite::Result<i64> {
+        match head.attempt_rows {
+            Some(rows) => Ok(i64::from(rows)),
+            None => self.cached(include_str!("sql/attempt_count.sql"))?.query_row([head.id.0], |row| row.get(0)),
+        }
     }
 }
 

@@ -104,10 +104,7 @@ impl Reader<'_> {
         let seqs = json_array(jobs.iter().map(|job| job.seq));
         let mut bodies: HashMap<EventSeq, Arc<EventBody>> = self
             .prepare_cached(include_str!("sql/load_bodies.sql"))?
-            .query_map([&seqs], |row| {
-                let seq = row.get(1)?;
-                Ok((seq, Arc::new(self.body_row(seq, row)?)))
-            })?
+            .query_map([&seqs], |row| Ok((row.get(1)?, Arc::new(self.body_row(row)?))))?
             .collect::<rusqlite::Result<_>>()?;
         let mut statement = self.prepare_cached(include_str!("sql/load_events.sql"))?;
         let events = statement.query_map([&seqs], |row| self.event_row(row))?;

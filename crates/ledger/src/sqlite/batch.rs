@@ -12,6 +12,7 @@ use sluice_domain::time::Time;
 use super::content_cache::{ContentCache, Undo};
 use super::key_index::KeyIndex;
 use super::key_store::{Changes, KeyStore, Sealer};
+use super::mac::{JobColumns, Mac};
 use super::new_jobs::InsertedEvent;
 use super::read_pool::Reader;
 use super::row::wrong;
@@ -19,7 +20,7 @@ use super::statements::{StatementId, Statements};
 use super::totals::{Names, TotalChanges, TotalKey};
 use crate::fence::JobGuard;
 use crate::record::SourceDayCounts;
-use crate::seal::{KeyId, SealContext};
+use crate::seal::{KeyId, SealContext, StableId};
 
 /// The next free numbers. Reset when a batch is rolled back.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,10 @@ pub(super) struct Batch<'a, 'c> {
     /// Duplicates by source, kind and bucket of lateness.
     pub lateness: BTreeMap<(Arc<str>, Lateness, u32), i64>,
     pub totals: TotalChanges,
+    /// Whether the batch changes what all nodes must agree on.
+    pub is_change: bool,
+    /// The change sequence after such a batch.
+    pub change_seq: Option<u64>,
 }
 
 /// Whether a duplicate came within the lifetime of its key.
@@ -64,10 +69,19 @@ pub(super) enum Lateness {
 /// The columns of a job that decide whether and how it is changed.
 #[derive(Debug)]
 pub(super) struct JobHead {
+    pub id: JobId,
     pub contact: Option<i64>,
     pub guard: JobGuard,
     pub total: TotalKey,
     pub entity: i64,
+    created_at: i64,
+    /// `None` for a job that is older than the counts.
+    pub effect_rows: Option<u32>,
+    pub attempt_rows: Option<u32>,
+    /// Sealed.
+    pub result: Option<Vec<u8>>,
+    /// The event and the place of the job among its jobs.
+    pub identity: StableId,
 }
 
 /// Splits a failure into what is stored in the clear and its sealed message.
@@ -111,6 +125,11 @@ impl Batch<'_, '_> {
                 count
             ])?;
         }
+        if self.is_change {
+            let bump = include_str!("sql/bump_change_seq.sql");
+            let seq = self.cached(bump)?.query_row([], |row| row.get::<_, i64>(0))?;
+            self.change_seq = Some(seq.unsigned_abs());
+        }
         self.totals.write(self.connection)
     }
 
@@ -136,7 +155,7 @@ impl Batch<'_, '_> {
     pub fn job_head(&mut self, id: JobId) -> rusqlite::Result<Option<JobHead>> {
         let names = &mut *self.names;
         let statement = self.statements.get(StatementId::JobHead)?;
-        statement.query_row([id.0], |row| JobHead::read(row, names)).optional()
+        statement.query_row([id.0], |row| JobHead::read(id, row, names)).optional()
     }
 
     /// Counts a job under another kind.
@@ -166,13 +185,14 @@ impl Batch<'_, '_> {
 }
 
 impl JobHead {
-    fn read(row: &Row<'_>, names: &mut Names) -> rusqlite::Result<JobHead> {
+    fn read(id: JobId, row: &Row<'_>, names: &mut Names) -> rusqlite::Result<JobHead> {
         let mut name = |column: usize| -> rusqlite::Result<Arc<str>> {
             let text = row.get_ref(column)?.as_str_or_null().map_err(|error| wrong(column, &error.to_string()))?;
             Ok(names.intern(text.unwrap_or_default()))
         };
         let state = JobState::from_code(row.get(1)?).ok_or_else(|| wrong(1, "unknown job state"))?;
         Ok(JobHead {
+            id,
             contact: row.get(0)?,
             guard: JobGuard { state, attempts_total: row.get(2)?, term: Term(row.get(3)?) },
             total: TotalKey {
@@ -184,6 +204,36 @@ impl JobHead {
                 dead_letter_queue: name(8)?,
             },
             entity: row.get(9)?,
+            created_at: row.get(11)?,
+            effect_rows: row.get(12)?,
+            attempt_rows: row.get(13)?,
+            result: row.get(14)?,
+            identity: StableId { owner: row.get(15)?, index: row.get(16)? },
         })
+    }
+
+    pub fn count_effect(&mut self) {
+        self.effect_rows = self.effect_rows.map(|rows| rows + 1);
+    }
+
+    pub fn count_attempt(&mut self) {
+        self.attempt_rows = self.attempt_rows.map(|rows| rows + 1);
+    }
+
+    /// `None` for a job that is older than MACs.
+    pub fn mac(&self, key_store: &KeyStore) -> Option<Mac> {
+        let columns = JobColumns {
+            id: self.id.0,
+            event: self.identity.owner,
+            worker: &self.total.worker,
+            queue: &self.total.queue,
+            entity: self.entity,
+            created_at: self.created_at,
+            contact: self.contact,
+            effect_rows: self.effect_rows?,
+            attempt_rows: self.attempt_rows?,
+            result: self.result.as_deref(),
+        };
+        Some(columns.mac(key_store))
     }
 }

@@ -47,6 +47,7 @@ impl Batch<'_, '_> {
             self.cached(include_str!("sql/label_suppression.sql"))?
                 .execute(params![id, at.0, actor, reason, sealed])?;
         }
+        self.is_change = true;
         self.log(*at, actor, "suppress", &describe_contacts(contacts.len(), channel), reason)?;
         Ok(changed)
     }
@@ -60,12 +61,14 @@ impl Batch<'_, '_> {
             changed += deleted as u64;
         }
         let object = describe_contacts(unsuppress.contacts.len(), &unsuppress.channel);
+        self.is_change = true;
         self.log(unsuppress.at, &unsuppress.actor, "release", &object, &unsuppress.reason)?;
         Ok(changed)
     }
 
     pub fn write_safe_mode(&mut self, set: &SetSafeMode) -> rusqlite::Result<()> {
         let worker = set.worker.as_deref().unwrap_or_default();
+        self.is_change = true;
         let object = set.worker.as_deref().map_or("all".to_owned(), |worker| format!("worker:{worker}"));
         match set.until {
             Some(until) => {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
 
-use super::Unopened;
+use super::{Unopened, sealed_error};
 use crate::Error;
 use crate::record::{KeysRecord, TenantKeyRecord};
 use crate::seal::{DataKey, KeyId, RootKey, SealContext};
@@ -68,6 +68,15 @@ impl Sealer {
     }
 }
 
+/// Whether a sealed value is as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsealed {
+    Unaltered,
+    Altered,
+    /// The key of its contact is destroyed, so it cannot be told.
+    KeyDestroyed,
+}
+
 /// What a batch does to the keys, until it commits.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -84,7 +93,8 @@ fn contact_place(id: i64) -> SealContext<'static> {
     SealContext::new("contact_key", id, "wrapped")
 }
 
-const CHECK_PLACE: SealContext<'_> = SealContext { table: "meta", row: 0, part: b"", column: "root_check" };
+const CHECK_PLACE: SealContext<'_> =
+    SealContext { table: "meta", row: 0, part: b"", column: "root_check", stable: None };
 
 fn unopened(place: SealContext<'_>) -> rusqlite::Error {
     let SealContext { table, row, column, .. } = place;
@@ -101,6 +111,14 @@ impl KeyStore {
         }
         if tenant_rows(connection)?.is_empty() {
             create(connection, &root, now)?;
+        }
+        KeyStore::open_existing(connection, root)
+    }
+
+    /// Opens the keys of a ledger that has some. Nothing is written.
+    pub fn open_existing(connection: &Connection, root: RootKey) -> Result<KeyStore, Error> {
+        if !KeyStore::is_opened_by(connection, &root)? {
+            return Err(Error::RootKeyWrong { given: root.id() });
         }
         let mut tenant = BTreeMap::new();
         for (version, wrapped) in tenant_rows(connection)? {
@@ -139,7 +157,7 @@ impl KeyStore {
     pub fn tenant(&self, changes: &Changes) -> Sealer {
         let ring = self.ring();
         let newest = changes.tenant.last_key_value().or(ring.tenant.last_key_value());
-        let (version, key) = newest.expect("a vault is opened with a key of the tenant");
+        let (version, key) = newest.expect("a key store is opened with a tenant key");
         Sealer { id: KeyId::Tenant(*version), key: key.clone() }
     }
 
@@ -218,6 +236,28 @@ impl KeyStore {
             Some(KeyId::Root) | None => None,
         };
         opened.ok_or_else(|| unopened(place))
+    }
+
+    /// Whether a sealed value opens.
+    pub fn try_unseal(
+        &self,
+        connection: &Connection,
+        place: SealContext<'_>,
+        sealed: &[u8],
+    ) -> rusqlite::Result<Unsealed> {
+        let key = match KeyId::of(sealed) {
+            Some(KeyId::Contact(id)) => match self.contact(connection, None, id) {
+                Ok(None) => return Ok(Unsealed::KeyDestroyed),
+                Ok(Some(contact)) => Some(contact.key),
+                // The key itself was altered.
+                Err(error) if sealed_error(&error).is_some() => None,
+                Err(error) => return Err(error),
+            },
+            Some(KeyId::Tenant(version)) => self.ring().version(None, version).cloned(),
+            Some(KeyId::Root) | None => None,
+        };
+        let opens = key.is_some_and(|key| key.open(TENANT, place, sealed).is_some());
+        Ok(if opens { Unsealed::Unaltered } else { Unsealed::Altered })
     }
 
     /// Wraps the keys of the tenant anew; nothing else knows the root key.

@@ -9,10 +9,12 @@ mod caps;
 mod checkpoint;
 mod contacts;
 mod content_cache;
+mod effect;
 mod inspect;
 mod key_index;
 mod key_store;
 mod lists;
+mod mac;
 mod new_jobs;
 mod operate;
 #[cfg(test)]
@@ -50,7 +52,7 @@ pub(crate) use writer::Writer;
 /// Older ones can corrupt a WAL that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest layout that this build knows.
-const SCHEMA_VERSION: i64 = 6;
+const SCHEMA_VERSION: i64 = 8;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -58,6 +60,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0004_configured.sql"),
     include_str!("sql/0005_room.sql"),
     include_str!("sql/0006_routing.sql"),
+    include_str!("sql/0007_integrity.sql"),
+    include_str!("sql/0008_proofs.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use sluice_domain::job::{EffectKey, JobState};
 
 use super::batch::Batch;
+use super::mac::EffectColumns;
 use super::totals::TotalKey;
 use crate::op::{ChangedJob, DropJobs, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation};
 
@@ -45,19 +46,16 @@ impl Batch<'_, '_> {
             Resolution::Happened => ("applied", 1, "happened"),
             Resolution::NotHappened => ("not_applied", 0, "did not happen"),
         };
-        let effect: Option<([u8; 16], String)> = self
-            .cached(include_str!("sql/unknown_effect.sql"))?
-            .query_row([job], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let effect = self.unknown_effect(&head)?;
         // A step with items, or one that undoes, has more to do; what is applied is passed over.
         let is_part = |step_id: &str| step_id.ends_with(']') || step_id.contains(".undo");
-        let steps = if effect.as_ref().is_some_and(|(_, step_id)| is_part(step_id)) { 0 } else { steps };
+        let steps = if effect.as_ref().is_some_and(|effect| is_part(&effect.step_id)) { 0 } else { steps };
         let destination = if steps == 0 { head.total.destination.clone() } else { Arc::default() };
         self.cached(include_str!("sql/resolve_job.sql"))?.execute(params![job, steps, at, destination.as_ref()])?;
-        if let Some((key, _)) = effect {
-            self.cached(include_str!("sql/resolve_effect.sql"))?.execute(params![job, key, state, at])?;
+        if let Some(effect) = effect {
+            self.write_effect(&EffectColumns { state: state.to_owned(), last_at: at, ..effect.clone() })?;
             if resolve.resolution == Resolution::NotHappened {
-                self.release_caps(EffectKey(key))?;
+                self.release_caps(EffectKey(effect.key))?;
             }
         }
         let dead_letter_queue = Arc::default();
@@ -89,11 +87,13 @@ impl Batch<'_, '_> {
     pub fn insert_pause(&mut self, pause: &Pause) -> rusqlite::Result<()> {
         let Pause { target, actor, reason, at } = pause;
         self.cached(include_str!("sql/upsert_pause.sql"))?.execute(params![target, at.0, actor, reason])?;
+        self.is_change = true;
         self.log(*at, actor, "pause", target, reason)
     }
 
     pub fn delete_pause(&mut self, resume: &Resume) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/delete_pause.sql"))?.execute([&resume.target])?;
+        self.is_change = true;
         self.log(resume.at, &resume.actor, "resume", &resume.target, "")
     }
 
@@ -101,8 +101,9 @@ impl Batch<'_, '_> {
         let NewRevision { hash, files, actor, reason, at } = revision;
         let hash = hash.as_ref();
         self.cached(include_str!("sql/insert_revision.sql"))?.execute(params![hash, at.0, actor, files])?;
-        let mut insert = self.cached(include_str!("sql/insert_configured.sql"))?;
-        if insert.execute(params![hash, at.0, actor, reason])? > 0 {
+        let insert = include_str!("sql/insert_configured.sql");
+        if self.cached(insert)?.execute(params![hash, at.0, actor, reason])? > 0 {
+            self.is_change = true;
             self.log(*at, actor, "configure", hash, reason)?;
         }
         Ok(())

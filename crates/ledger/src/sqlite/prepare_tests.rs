@@ -6,11 +6,9 @@ use rusqlite::StatementStatus;
 use super::{Role, open};
 
 /// Statements that run for every attempt, or for many jobs in a row.
-const STATEMENTS: [&str; 6] = [
+const STATEMENTS: [&str; 4] = [
     include_str!("sql/begin_job.sql"),
-    include_str!("sql/place_effect.sql"),
     include_str!("sql/settle_job.sql"),
-    include_str!("sql/settle_effect.sql"),
     include_str!("sql/replay_job.sql"),
     include_str!("sql/drop_job.sql"),
 ];

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use rusqlite::params;
+use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
 
 use super::batch::Batch;
+use super::mac::BodyState;
 use super::row::wrong;
 use super::totals::TotalKey;
 use crate::op::{Prune, Pruned};
@@ -16,10 +19,11 @@ impl Batch<'_, '_> {
         let expired = [prune.at.0, i64::from(prune.rows_max)];
         let marks = self.cached(include_str!("sql/delete_marks.sql"))?.execute(expired)?;
         let retries = self.cached(include_str!("sql/delete_retries.sql"))?.execute(expired)?;
+        let proofs = self.cached(include_str!("sql/delete_proofs.sql"))?.execute(expired)?;
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
         self.totals.write(self.connection)?;
         self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
-        let slices = [bodies, events, marks, retries, uses];
+        let slices = [bodies, events, marks, retries, proofs, uses];
         let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
     }
@@ -34,12 +38,14 @@ impl Batch<'_, '_> {
             && row.get::<_, i64>(1)? < prune.bodies_before.0
         {
             if !row.get::<_, bool>(2)? {
-                bodies.push(row.get::<_, i64>(0)?);
+                bodies.push((row.get::<_, i64>(0)?, EventId(row.get(3)?)));
             }
         }
         drop(rows);
         drop(statement);
-        for seq in &bodies {
+        for (seq, event) in &bodies {
+            let pruned = BodyState::Pruned.mac(self.key_store, *event);
+            self.cached(include_str!("sql/mark_body_pruned.sql"))?.execute(params![seq, pruned])?;
             self.cached(include_str!("sql/delete_event_body.sql"))?.execute([seq])?;
             self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
         }

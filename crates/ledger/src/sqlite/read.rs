@@ -10,6 +10,7 @@ use sluice_domain::time::Time;
 
 use super::read_pool::{ReadPool, Reader};
 use super::row::wrong;
+use super::writer::read_change_seq;
 use crate::read_store::prelude::*;
 use crate::read_store::{ReadStore, read_verbs};
 
@@ -48,7 +49,7 @@ impl Reader<'_> {
 
     fn body(&self, seq: EventSeq) -> rusqlite::Result<Option<EventBody>> {
         let mut statement = self.prepare_cached(include_str!("sql/event_body.sql"))?;
-        statement.query_row([seq], |row| self.body_row(seq, row)).optional()
+        statement.query_row([seq], |row| self.body_row(row)).optional()
     }
 
     fn variants(&self, event: &EventSeq) -> rusqlite::Result<Variants> {
@@ -179,6 +180,10 @@ impl Reader<'_> {
                 })
             })?
             .collect()
+    }
+
+    fn change_seq(&self) -> rusqlite::Result<u64> {
+        read_change_seq(self)
     }
 
     fn keys(&self) -> rusqlite::Result<KeysRecord> {

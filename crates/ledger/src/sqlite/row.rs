@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Row;
+use rusqlite::types::ValueRef;
 use serde_json::Value;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState, Term};
@@ -10,9 +11,10 @@ use sluice_domain::outcome::{EffectClass, Failure};
 use sluice_domain::time::Time;
 
 use super::attempt::lane_order_from_code;
+use super::mac::EffectColumns;
 use super::read_pool::Reader;
 use crate::record::{AttemptKind, AttemptRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord};
-use crate::seal::{SEALED_OVERHEAD_BYTES, SealContext};
+use crate::seal::{SEALED_OVERHEAD_BYTES, SealContext, StableId};
 
 pub(super) fn wrong(column: usize, what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.to_owned().into())
@@ -63,47 +65,60 @@ fn body_of(opened: &[u8]) -> Option<EventBody> {
     })
 }
 
-/// Where the places of sealed values are named, once for writing and reading.
+/// The contexts of sealed values, for writing and reading.
 pub(super) mod place {
-    use super::SealContext;
+    use sluice_domain::event::EventId;
 
-    pub fn key_text<'a>(seq: i64) -> SealContext<'a> {
-        SealContext::new("event", seq, "key_text")
+    use super::{SealContext, StableId};
+
+    /// Of a value that belongs to an event.
+    fn of_event<'a>(table: &'static str, seq: i64, event: EventId, column: &'static str) -> SealContext<'a> {
+        let stable = Some(StableId { owner: event.0, index: 0 });
+        SealContext { stable, ..SealContext::new(table, seq, column) }
     }
 
-    pub fn body<'a>(seq: i64) -> SealContext<'a> {
-        SealContext::new("event_body", seq, "sealed")
+    pub fn key_text<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+        of_event("event", seq, event, "key_text")
     }
 
-    pub fn variant(seq: i64, n: &[u8; 8]) -> SealContext<'_> {
-        SealContext { part: n, ..SealContext::new("variant", seq, "sealed") }
+    pub fn body<'a>(seq: i64, event: EventId) -> SealContext<'a> {
+        of_event("event_body", seq, event, "sealed")
     }
 
-    pub fn job_message<'a>(job: i64) -> SealContext<'a> {
-        SealContext::new("job", job, "message")
+    pub fn variant(seq: i64, event: EventId, n: &[u8; 8]) -> SealContext<'_> {
+        SealContext { part: n, ..of_event("variant", seq, event, "sealed") }
     }
 
-    pub fn job_result<'a>(job: i64) -> SealContext<'a> {
-        SealContext::new("job", job, "result")
+    pub fn job_message<'a>(job: i64, identity: StableId) -> SealContext<'a> {
+        SealContext { stable: Some(identity), ..SealContext::new("job", job, "message") }
     }
 
+    pub fn job_result<'a>(job: i64, identity: StableId) -> SealContext<'a> {
+        SealContext { stable: Some(identity), ..SealContext::new("job", job, "result") }
+    }
+
+    /// An effect key is derived from the event id.
     pub fn effect_result(job: i64, key: &[u8; 16]) -> SealContext<'_> {
-        SealContext { part: key, ..SealContext::new("effect", job, "result") }
+        let stable = Some(StableId { owner: *key, index: 0 });
+        SealContext { part: key, stable, ..SealContext::new("effect", job, "result") }
     }
 
+    /// An approval id is an effect key.
     pub fn approval<'a>(job: i64, id: &'a [u8; 16], column: &'static str) -> SealContext<'a> {
-        SealContext { part: id, ..SealContext::new("approval", job, column) }
+        let stable = Some(StableId { owner: *id, index: 0 });
+        SealContext { part: id, stable, ..SealContext::new("approval", job, column) }
     }
 
     pub fn suppression_label<'a>(id: i64) -> SealContext<'a> {
         SealContext::new("suppression", id, "label")
     }
 
-    pub fn attempt_message(job: i64, n_and_start: &[u8; 12]) -> SealContext<'_> {
-        SealContext { part: n_and_start, ..SealContext::new("attempt", job, "message") }
+    pub fn attempt_message(job: i64, identity: StableId, n_and_start: &[u8; 12]) -> SealContext<'_> {
+        let stable = Some(identity);
+        SealContext { part: n_and_start, stable, ..SealContext::new("attempt", job, "message") }
     }
 
-    /// What tells an attempt from the others of its job.
+    /// Distinguishes an attempt from the others of its job.
     pub fn attempt_part(n: u32, started_at: i64) -> [u8; 12] {
         let mut part = [0; 12];
         part[..4].copy_from_slice(&n.to_be_bytes());
@@ -136,20 +151,31 @@ impl Reader<'_> {
         parsed.map(|value| value.map(Arc::new)).map_err(|error| wrong(column, &error.to_string()))
     }
 
-    /// What is known of a failure in the clear, with its message from the column behind it.
-    fn failure(&self, row: &Row<'_>, column: usize, message: SealContext<'_>) -> rusqlite::Result<Option<Failure>> {
+    /// A failure with its message from the next column.
+    fn failure<'p>(
+        &self,
+        row: &Row<'_>,
+        column: usize,
+        message: impl FnOnce() -> rusqlite::Result<SealContext<'p>>,
+    ) -> rusqlite::Result<Option<Failure>> {
         let Some(failure) = json::<Failure>(row, column)? else { return Ok(None) };
-        Ok(Some(Failure { message: self.opened_text(row, column + 1, message)?, ..failure }))
+        Ok(Some(Failure { message: self.opened_text(row, column + 1, message()?)?, ..failure }))
+    }
+
+    /// The event of a job and its place among the event's jobs.
+    pub fn job_identity(&self, job: i64) -> rusqlite::Result<StableId> {
+        let mut statement = self.prepare_cached(include_str!("sql/job_identity.sql"))?;
+        statement.query_row([job], |row| Ok(StableId { owner: row.get(0)?, index: row.get(1)? }))
     }
 
     /// The columns of `event.sql`.
     pub fn event_row(&self, row: &Row<'_>) -> rusqlite::Result<EventRecord> {
-        let seq = row.get(0)?;
+        let (seq, id) = (row.get(0)?, EventId(row.get(1)?));
         Ok(EventRecord {
             seq,
-            id: EventId(row.get(1)?),
+            id,
             generation: row.get(2)?,
-            key_text: self.opened_text(row, 3, place::key_text(seq))?,
+            key_text: self.opened_text(row, 3, place::key_text(seq, id))?,
             flow: text(row, 4)?,
             source: text(row, 5)?,
             event_type: row.get(6)?,
@@ -167,22 +193,23 @@ impl Reader<'_> {
     }
 
     /// The column of `event_body.sql`.
-    pub fn body_row(&self, seq: EventSeq, row: &Row<'_>) -> rusqlite::Result<EventBody> {
-        let opened = self.opened(row, 0, place::body(seq))?;
+    pub fn body_row(&self, row: &Row<'_>) -> rusqlite::Result<EventBody> {
+        let opened = self.opened(row, 0, place::body(row.get(1)?, EventId(row.get(2)?)))?;
         opened.as_deref().and_then(body_of).ok_or_else(|| wrong(0, "a body has three parts"))
     }
 
     /// The body among the columns of `variants.sql`.
     pub fn variant_body_row(&self, seq: EventSeq, row: &Row<'_>) -> rusqlite::Result<Option<EventBody>> {
         let n = row.get::<_, i64>(0)?.to_be_bytes();
-        let opened = self.opened(row, 6, place::variant(seq, &n))?;
+        let opened = self.opened(row, 6, place::variant(seq, EventId(row.get(7)?), &n))?;
         opened.map(|bytes| body_of(&bytes).ok_or_else(|| wrong(6, "a body has three parts"))).transpose()
     }
 
     /// The message of the failure of a job; empty if it has none.
     pub fn message_of(&self, job: JobId) -> rusqlite::Result<String> {
         let mut statement = self.prepare_cached(include_str!("sql/job_message.sql"))?;
-        statement.query_row([job.0], |row| self.opened_text(row, 0, place::job_message(job.0)))
+        let identity = self.job_identity(job.0)?;
+        statement.query_row([job.0], |row| self.opened_text(row, 0, place::job_message(job.0, identity)))
     }
 
     /// The columns of `job.sql`.
@@ -208,9 +235,12 @@ impl Reader<'_> {
             updated_at: time(row, 13)?,
             finished_at: maybe_time(row, 14)?,
             replays: row.get(15)?,
-            failure: self.failure(row, 16, place::job_message(id))?,
+            failure: self.failure(row, 16, || Ok(place::job_message(id, self.job_identity(id)?)))?,
             dead_letter_queue: row.get(18)?,
-            result: self.opened_json(row, 19, place::job_result(id))?,
+            result: match row.get_ref(19)? {
+                ValueRef::Null => None,
+                _ => self.opened_json(row, 19, place::job_result(id, self.job_identity(id)?))?,
+            },
         })
     }
 
@@ -235,9 +265,12 @@ impl Reader<'_> {
         })
     }
 
-    /// The column of `step_result.sql`.
-    pub fn step_result(&self, job: JobId, key: EffectKey, row: &Row<'_>) -> rusqlite::Result<Value> {
-        Ok(self.opened_json(row, 0, place::effect_result(job.0, &key.0))?.map(Arc::unwrap_or_clone).unwrap_or_default())
+    /// The recorded output of an internal step.
+    pub(super) fn step_output(&self, effect: &EffectColumns) -> rusqlite::Result<Value> {
+        let Some(sealed) = &effect.result else { return Ok(Value::Null) };
+        let context = place::effect_result(effect.job, &effect.key);
+        let opened = self.key_store.unseal(self.connection, self.changes, context, sealed)?;
+        serde_json::from_slice(&opened).map_err(|error| wrong(0, &error.to_string()))
     }
 
     /// The columns of `attempts.sql`.
@@ -252,7 +285,7 @@ impl Reader<'_> {
             started_at: Time(started_at),
             ended_at: time(row, 5)?,
             outcome: row.get(6)?,
-            failure: self.failure(row, 7, place::attempt_message(job, &part))?,
+            failure: self.failure(row, 7, || Ok(place::attempt_message(job, self.job_identity(job)?, &part)))?,
         })
     }
 }

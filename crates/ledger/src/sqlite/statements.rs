@@ -10,7 +10,7 @@ pub(super) enum StatementId {
     InsertJob,
     JobHead,
     SettleJob,
-    BeginAndSettleEffect,
+    WriteEffect,
     InsertAttempt,
 }
 
@@ -20,7 +20,7 @@ const TEXTS: [&str; 7] = [
     include_str!("sql/insert_job.sql"),
     include_str!("sql/job_head.sql"),
     include_str!("sql/settle_job.sql"),
-    include_str!("sql/begin_and_settle_effect.sql"),
+    include_str!("sql/write_effect.sql"),
     include_str!("sql/insert_attempt.sql"),
 ];
 

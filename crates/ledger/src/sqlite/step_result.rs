@@ -4,32 +4,35 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::Value;
 use sluice_domain::event::EventId;
 use sluice_domain::key::KeyDigest;
+use sluice_domain::outcome::EffectClass;
 
-use super::batch::{Batch, sealed_json};
-use super::key_store::Sealer;
+use super::batch::{Batch, JobHead, sealed_json};
+use super::mac::EffectColumns;
 use super::row::place;
 use crate::op::{Mark, Marked, StepResult};
 
 impl Batch<'_, '_> {
     pub fn record_step_result(&mut self, result: &StepResult) -> rusqlite::Result<Option<Value>> {
-        let Some(sealer) = self.sealer_of_run(result)? else { return Ok(None) };
-        let sql = include_str!("sql/insert_step_result.sql");
-        if self.write_step_result(sql, result, &result.result, &sealer)? > 0 {
-            return Ok(Some(result.result.clone()));
+        let Some(mut head) = self.head_of_run(result)? else { return Ok(None) };
+        if let Some(first) = self.find_effect(&head, result.key)? {
+            return self.reader().step_output(&first).map(Some);
         }
-        let first = self
-            .cached(include_str!("sql/step_result.sql"))?
-            .query_row(params![result.job.0, result.key.0], |row| {
-                self.reader().step_result(result.job, result.key, row)
-            })?;
-        Ok(Some(first))
+        let effect = self.step_effect(&head, result, &result.result)?;
+        self.insert_effect(&mut head, &effect)?;
+        Ok(Some(result.result.clone()))
     }
 
     pub fn set_mark_of(&mut self, mark: &Mark) -> rusqlite::Result<Option<Marked>> {
-        let Some(sealer) = self.sealer_of_run(&mark.result)? else { return Ok(None) };
+        let Some(mut head) = self.head_of_run(&mark.result)? else { return Ok(None) };
         let marked = self.claim_mark(mark)?;
-        let sql = include_str!("sql/replace_step_result.sql");
-        self.write_step_result(sql, &mark.result, &marked.output(), &sealer)?;
+        let effect = self.step_effect(&head, &mark.result, &marked.output())?;
+        match self.find_effect(&head, mark.result.key)? {
+            None => self.insert_effect(&mut head, &effect)?,
+            Some(first) => {
+                let EffectColumns { step, n, result, last_at, term, .. } = effect;
+                self.write_effect(&EffectColumns { step, n, result, last_at, term, ..first })?;
+            }
+        }
         Ok(Some(marked))
     }
 
@@ -64,30 +67,31 @@ impl Batch<'_, '_> {
         self.key_store.digest("mark", &key.0)
     }
 
-    /// Seals the results of the job. `None` if the run is stale.
-    fn sealer_of_run(&mut self, result: &StepResult) -> rusqlite::Result<Option<Sealer>> {
-        let head = self.job_head(result.job)?.filter(|head| head.guard.is_idle(result.n, result.fence));
-        head.map(|head| self.sealer(head.contact)).transpose()
+    /// `None` if the run is stale.
+    fn head_of_run(&mut self, result: &StepResult) -> rusqlite::Result<Option<JobHead>> {
+        Ok(self.job_head(result.job)?.filter(|head| head.guard.is_idle(result.n, result.fence)))
     }
 
-    fn write_step_result(
-        &self,
-        sql: &str,
-        result: &StepResult,
-        output: &Value,
-        sealer: &Sealer,
-    ) -> rusqlite::Result<usize> {
-        self.cached(sql)?.execute(params![
-            result.job.0,
-            result.step,
-            result.step_id.as_ref(),
-            result.key.0,
-            result.action,
-            result.n,
-            sealed_json(sealer, place::effect_result(result.job.0, &result.key.0), Some(output)),
-            result.at.0,
-            result.state.as_str(),
-            result.fence.owner.0
-        ])
+    /// The result of an internal step as an effect.
+    fn step_effect(&self, head: &JobHead, result: &StepResult, output: &Value) -> rusqlite::Result<EffectColumns> {
+        let sealer = self.sealer(head.contact)?;
+        Ok(EffectColumns {
+            job: result.job.0,
+            key: result.key.0,
+            step: result.step,
+            step_id: result.step_id.to_string(),
+            action: result.action.to_owned(),
+            destination: String::new(),
+            class: EffectClass::Transactional.as_str().to_owned(),
+            state: result.state.as_str().to_owned(),
+            attempts: 1,
+            absent_reads: 0,
+            reads: 0,
+            n: result.n,
+            result: sealed_json(&sealer, place::effect_result(result.job.0, &result.key.0), Some(output)),
+            first_at: result.at.0,
+            last_at: result.at.0,
+            term: result.fence.owner.0,
+        })
     }
 }

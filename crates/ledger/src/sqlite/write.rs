@@ -18,7 +18,8 @@ impl WriteStore for Batch<'_, '_> {
     type Error = rusqlite::Error;
 
     fn accept(&mut self, events: &Vec<NewEvent>) -> Result<Vec<Acceptance>> {
-        events.iter().map(|event| self.accept_event(event)).collect()
+        let Some(owner) = events.first().map(|event| event.key) else { return Ok(vec![]) };
+        events.iter().map(|event| self.accept_event(event, owner)).collect()
     }
 
     fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {

@@ -13,6 +13,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use sluice_domain::job::Term;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
+use tokio::sync::watch;
 
 use super::batch::{Batch, Counters};
 use super::checkpoint::Checkpointer;
@@ -26,6 +27,7 @@ use super::totals::{Names, TotalChanges};
 use super::upkeep::{WAL_PAGES_CHECKPOINT, WAL_PAGES_RESET, truncate_wal};
 use super::{Role, open};
 use crate::op::Acceptance;
+use crate::options::Opened;
 use crate::submission_queue::BatchReceiver;
 use crate::write_store::Op;
 use crate::{ClockFn, Error, LedgerOptions, LoadedJob, Stats};
@@ -51,6 +53,7 @@ pub(crate) struct Writer {
     term: Term,
     /// Whether the term is durable. On a full disk it is written with the first commit that succeeds.
     term_recorded: bool,
+    changes: watch::Sender<u64>,
     directory: PathBuf,
     clock: ClockFn,
     wants_new_jobs: Box<dyn Fn(&str) -> bool + Send>,
@@ -75,6 +78,7 @@ impl Writer {
         truncate_wal(&connection)?;
         let key_store = Arc::new(KeyStore::open(&mut connection, options.root_key, (options.clock)())?);
         let (term, term_recorded) = take_term(&connection)?;
+        let change_seq = read_change_seq(&connection)?;
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counted = wal_pages.clone();
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
@@ -93,6 +97,7 @@ impl Writer {
             key_store,
             term,
             term_recorded,
+            changes: watch::Sender::new(change_seq),
             directory: directory.to_owned(),
             clock: options.clock,
             wants_new_jobs: options.wants_new_jobs,
@@ -115,8 +120,8 @@ impl Writer {
         self.key_store.clone()
     }
 
-    pub fn term(&self) -> Term {
-        self.term
+    pub fn opened(&self) -> Opened {
+        Opened { term: self.term, changes: self.changes.subscribe() }
     }
 
     /// Runs until it receives a close, or every sender is gone.
@@ -188,6 +193,8 @@ impl Writer {
             source_days: BTreeMap::new(),
             lateness: BTreeMap::new(),
             totals: TotalChanges::default(),
+            is_change: false,
+            change_seq: None,
         };
         let result = ops
             .iter_mut()
@@ -198,10 +205,13 @@ impl Writer {
                 Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
                 _ => Ok(()),
             });
-        let Batch { inserted, new_keys, new_contacts, content_undo, key_changes, .. } = batch;
+        let Batch { inserted, new_keys, new_contacts, content_undo, key_changes, change_seq, .. } = batch;
         match result {
             Ok(()) => {
                 self.term_recorded = true;
+                if let Some(seq) = change_seq {
+                    self.changes.send_replace(seq);
+                }
                 self.key_store.commit(key_changes);
                 self.contents.trim();
                 self.compaction_paused &= new_keys.is_empty();
@@ -314,6 +324,10 @@ fn take_term(connection: &Connection) -> Result<(Term, bool), Error> {
 
 fn record_term(connection: &Connection, term: Term) -> rusqlite::Result<()> {
     connection.prepare_cached(include_str!("sql/take_term.sql"))?.execute([term.0]).map(drop)
+}
+
+pub(super) fn read_change_seq(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row(include_str!("sql/change_seq.sql"), [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
 }
 
 fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {

@@ -141,6 +141,7 @@ pub async fn two_hundred_senders_of_one_key_make_one_event<D: Driver>() {
                 assert!(!repeat.clash);
                 ids.insert(repeat.id);
             }
+            Acceptance::ProofUsed => panic!("there is no proof"),
         }
     }
     assert_eq!((accepted, ids.len()), (1, 1));

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::time::Time;
-use sluice_ledger::{AttemptKind, Begin, BeginResult, EffectSettlement, Settlement};
+use sluice_ledger::{AttemptKind, Begin, BeginResult, ChargeResult, EffectSettlement, Settlement};
 
 use crate::driver::{Driver, at, begin, effect_key, failure, open, settlement};
+use crate::fixtures::alone;
 
 pub async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
     let fixture = open::<D>();
@@ -83,7 +84,8 @@ pub async fn a_begin_that_nobody_waits_for_comes_before_its_settlement<D: Driver
     }
     for job in &jobs {
         fixture.ledger.begin_without_waiting(begin(*job, 1)).await.unwrap();
-        assert!(fixture.settle(*job, 1, JobState::Succeeded).await);
+        let settled = fixture.ledger.settle(alone(settlement(*job, 1, JobState::Succeeded))).await.unwrap();
+        assert_eq!(settled, ChargeResult::Settled);
     }
     for job in jobs {
         assert_eq!(fixture.effect_state(job).await, EffectState::Applied);

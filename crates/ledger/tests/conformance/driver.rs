@@ -161,14 +161,14 @@ impl<D: Driver> Fixture<D> {
     pub async fn accept_event(&self, event: NewEvent) -> Accepted {
         match self.ledger.accept(event).await.unwrap() {
             Acceptance::Accepted(accepted) => accepted,
-            Acceptance::Duplicate(duplicate) => panic!("taken for a repeat of {}", duplicate.id),
+            other => panic!("not accepted: {other:?}"),
         }
     }
 
     pub async fn repeat(&self, event: NewEvent) -> Duplicate {
         match self.ledger.accept(event).await.unwrap() {
             Acceptance::Duplicate(duplicate) => duplicate,
-            Acceptance::Accepted(accepted) => panic!("accepted a second time as {}", accepted.id),
+            other => panic!("not a duplicate: {other:?}"),
         }
     }
 

@@ -175,7 +175,9 @@ pub async fn an_effect_that_does_not_happen_says_why<D: Driver>() {
     assert_eq!((effects.len(), effects[0].state, effects[0].attempts), (1, EffectState::Skipped, 0));
     assert_eq!(effects[0].result.as_deref(), Some(&json!({"noop": "refused by policy", "rule": "consent"})));
     assert_eq!(fixture.begin(job, 1).await, BeginResult::AlreadyApplied, "it is final");
-    assert!(!fixture.ledger.skip(skip(job, 0)).await.unwrap(), "an older run");
+    assert!(!fixture.ledger.skip(skip(job, 1)).await.unwrap(), "another attempt");
+    let older = Skip { fence: fence(2, 1), ..skip(job, 0) };
+    assert!(!fixture.ledger.skip(older).await.unwrap(), "another owner");
 }
 
 pub async fn what_was_said_last_about_consent_counts<D: Driver>() {
@@ -245,6 +247,13 @@ fn ask(job: JobId, n: u32) -> RequestApproval {
     }
 }
 
+/// The same by an owner that has written the job before.
+fn ask_again(job: JobId, n: u32) -> RequestApproval {
+    let mut request = ask(job, n);
+    request.waits.as_mut().unwrap().fence = fence(1, 1);
+    request
+}
+
 fn decide(jobs: &[JobId], choice: Choice, moment: u32) -> DecideApproval {
     let ids = jobs.iter().map(|job| approval_id(*job)).collect();
     DecideApproval { ids, choice, actor: "ann".into(), reason: "fine".into(), at: at(moment) }
@@ -266,7 +275,7 @@ pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
     );
     let again = fixture
         .ledger
-        .request_approval(RequestApproval { title: "other".into(), expires_at: at(999), ..ask(job, 0) })
+        .request_approval(RequestApproval { title: "other".into(), expires_at: at(999), ..ask_again(job, 0) })
         .await
         .unwrap()
         .unwrap();
@@ -291,8 +300,8 @@ pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
         (record.state, record.decided_by.as_deref(), record.reason.as_deref()),
         (ApprovalState::Approved, Some("ann"), Some("fine"))
     );
-    // Whoever asks now hears the answer, and does not wait.
-    let asked = fixture.ledger.request_approval(ask(job, 0)).await.unwrap().unwrap();
+    // A later request returns the decision, and the job does not wait.
+    let asked = fixture.ledger.request_approval(ask_again(job, 0)).await.unwrap().unwrap();
     assert_eq!((asked.state, fixture.read(job).await.due_at), (ApprovalState::Approved, at(5)));
     let audit = fixture.ledger.audit_trail(PAGE).await.unwrap();
     assert_eq!((audit[0].action.as_str(), audit[0].actor.as_str(), audit.len()), ("approve", "ann", 1));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod accept;
+mod agreement;
 mod attempt;
 mod backlog;
 mod budget;
@@ -18,6 +19,7 @@ mod lists;
 mod model;
 mod operate;
 mod repeats;
+mod totals;
 mod upkeep;
 
 /// Every promise as a test of one driver. A promise that is not listed here does not compile.
@@ -144,6 +146,15 @@ macro_rules! suite {
                 a_settlement_without_a_call_needs_a_job_that_is_not_running
                 a_newer_owner_settles_an_interrupted_job_that_has_no_intent
                 a_replay_keeps_the_term_and_the_destination_unless_the_step_changes
+            ]
+            totals [
+                totals_follow_every_change_of_a_job
+                the_oldest_live_job_and_dead_letter_are_known
+            ]
+            agreement [
+                the_change_sequence_grows_with_every_change_and_with_nothing_else
+                a_proof_counts_for_one_request
+                the_events_of_one_request_share_a_proof
             ]
             lists [
                 jobs_are_listed_by_what_is_asked_for

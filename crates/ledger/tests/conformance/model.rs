@@ -186,7 +186,7 @@ impl<D: Driver> Run<D> {
                 let event = ModelEvent { key, content, generation, expires_at, persisted_at, jobs: ids, body: true };
                 model.events.insert(model.last_seq, event);
             }
-            (Acceptance::Duplicate(repeat), None) => panic!("{} is said to have been here", repeat.key_text),
+            (other, _) => panic!("not known before: {other:?}"),
         }
     }
 

@@ -281,6 +281,7 @@ impl Stage {
         let (name, is_new) = match acceptance {
             Acceptance::Accepted(accepted) => (accepted.id, true),
             Acceptance::Duplicate(repeat) => (repeat.id, false),
+            Acceptance::ProofUsed => panic!("event {n} has no proof"),
         };
         match self.acknowledged.insert(n, name) {
             Some(first) => {
@@ -298,14 +299,15 @@ impl Stage {
         for (n, repeat) in mine.iter().zip(repeats) {
             match repeat {
                 Acceptance::Duplicate(repeat) => assert_eq!(repeat.id, self.acknowledged[n]),
-                Acceptance::Accepted(_) => panic!("event {n} was acknowledged and is gone"),
+                _ => panic!("event {n} was acknowledged and is gone"),
             }
         }
         for (n, state) in self.states.iter().filter(|(n, _)| **n >= OLD && !self.doubtful.contains(n)) {
             let job = self.ledger().job(id(*n)).await.unwrap().expect("a job of an acknowledged event");
             assert_eq!(job.state, *state, "job {n}");
         }
-        let found = Inspector::open(&self.directory).unwrap().verify(|_, _| {}).unwrap();
+        let found =
+            Inspector::open(&self.directory).unwrap().with_root_key(root_key()).unwrap().verify(|_, _| {}).unwrap();
         assert_eq!(found.broken, [], "of {} checks", found.checks);
         let file = rusqlite::Connection::open(self.directory.join("ledger.db")).unwrap();
         let verdict: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

@@ -5,7 +5,7 @@ use sluice_domain::random::Random;
 
 fn open() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
-    connection.execute_batch(include_str!("../sql/0001_ledger.sql")).unwrap();
+    crate::sqlite::MIGRATIONS.iter().for_each(|sql| connection.execute_batch(sql).unwrap());
     connection
 }
 

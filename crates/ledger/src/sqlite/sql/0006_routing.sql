@@ -25,7 +25,7 @@ DROP INDEX job_live;
 CREATE INDEX job_ready ON job (destination, worker, id) WHERE state IN (0, 1);
 CREATE INDEX job_deferred ON job (destination, worker, due_at, id) WHERE state IN (2, 3);
 -- Whether an older job of a lane is deferred.
-CREATE INDEX job_lane ON job (destination, entity, id, due_at, worker) WHERE state IN (2, 3);
+CREATE INDEX job_lane ON job (destination, entity, id) WHERE state IN (2, 3);
 -- The oldest retrying or waiting job of a worker.
 CREATE INDEX job_waiting ON job (worker, id) WHERE state IN (2, 3);
 -- The oldest dead letter of a queue.

@@ -1,1 +1,1 @@
-SELECT sealed FROM event_body WHERE seq = ?1
+SELECT b.sealed, b.seq, e.id FROM event_body b JOIN event e ON e.seq = b.seq WHERE b.seq = ?1

@@ -1,2 +1,2 @@
 -- The effect that a parked job waits for: the one of unknown outcome that was begun last.
-SELECT key, step_id FROM effect WHERE job = ?1 AND state = 'unknown' ORDER BY n DESC LIMIT 1
+SELECT job, key, step, step_id, action, destination, class, state, attempts, absent_reads, reads, n, result, first_at, last_at, term, mac FROM effect WHERE job = ?1 AND state = 'unknown' ORDER BY n DESC LIMIT 1

@@ -1,1 +1,1 @@
-SELECT n, received_at, fingerprint, times, further, event, sealed FROM variant WHERE seq = ?1 ORDER BY n
+SELECT v.n, v.received_at, v.fingerprint, v.times, v.further, v.event, v.sealed, e.id FROM variant v JOIN event e ON e.seq = v.seq WHERE v.seq = ?1 ORDER BY v.n

@@ -14,27 +14,17 @@ impl Operator {
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-<<<<<<< HEAD
         let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
         self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
-        self.put_pauses_in_force(&target).await
-=======
-        self.ledger.pause(target.clone(), or_unknown(actor), reason.to_owned(), self.clock.wall()).await?;
         self.apply_pauses(&target).await
->>>>>>> main
     }
 
     pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-<<<<<<< HEAD
         let (actor, at) = (or_unknown(actor), self.clock.wall());
         self.ledger.resume(Resume { target: target.clone(), actor, at }).await?;
-        self.put_pauses_in_force(&target).await
-=======
-        self.ledger.resume(target.clone(), or_unknown(actor), self.clock.wall()).await?;
         self.apply_pauses(&target).await
->>>>>>> main
     }
 
     /// Applies the pauses of the ledger to the scheduler and the intake.

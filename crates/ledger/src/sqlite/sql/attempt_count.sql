@@ -1,0 +1,1 @@
+SELECT count(*) FROM attempt WHERE job = ?1

@@ -1,0 +1,1 @@
+SELECT coalesce((SELECT value FROM meta WHERE name = 'change_seq'), 0)

@@ -1,1 +1,0 @@
-SELECT state IN ('applied', 'skipped') FROM effect WHERE job = ?1 AND key = ?2

@@ -1,1 +1,0 @@
-UPDATE effect SET step = ?3 WHERE job = ?1 AND key = ?2

@@ -1,1 +1,0 @@
-SELECT result FROM effect WHERE job = ?1 AND key = ?2
