@@ -21,8 +21,7 @@ fn worker(step_a: &str) -> String {
     )
 }
 
-const TO_OTHER: &str =
-    "- { name: a, if: 'event.company == \"A\"', run: http.request, destination: other, with: { url: /a, method: PUT } }\n";
+const TO_OTHER: &str = "- { name: a, if: 'event.company == \"A\"', run: http.request, destination: other, with: { url: /a, method: PUT } }\n";
 
 /// A node with little memory, and a second HTTP destination with these settings.
 async fn world(step_a: &str, other: &str) -> World {
@@ -79,7 +78,8 @@ async fn an_open_breaker_delays_no_other_destination() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_back_offs_delay_no_other_destination() {
-    let closed_port = "http://127.0.0.1:9', breaker: { failures_in_a_row: 1000000, failure_percent: 100, calls_min: 1000000 } }";
+    let closed_port =
+        "http://127.0.0.1:9', breaker: { failures_in_a_row: 1000000, failure_percent: 100, calls_min: 1000000 } }";
     assert_only_b_runs(&world(TO_OTHER, closed_port).await).await;
 }
 
@@ -92,7 +92,8 @@ async fn a_rate_limit_delays_no_other_destination() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn approvals_delay_no_other_job() {
-    let step = "- { name: a, if: 'event.company == \"A\"', run: approval.request, with: { title: Send?, summary: A lead } }\n";
+    let step =
+        "- { name: a, if: 'event.company == \"A\"', run: approval.request, with: { title: Send?, summary: A lead } }\n";
     let world = world(step, "{sink}' }").await;
     assert_only_b_runs(&world).await;
 }
