@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_domain::flow::Flow;
+use sluice_domain::schedule::Limits;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, UnsignedRequest};
 
@@ -176,6 +177,7 @@ impl Leads {
             admin_token: None,
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
+            scheduler: Limits::default(),
         }
     }
 

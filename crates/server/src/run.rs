@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::schedule::Limits;
 use sluice_ledger::{Ledger, LedgerOptions, NewRevision};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -32,6 +33,8 @@ pub struct NodeSettings {
     pub intake_settings: intake::IntakeSettings,
     /// How long things are kept.
     pub keep: maintain::RetentionSettings,
+    /// Limits of the scheduler's memory. Small values are for tests.
+    pub scheduler: Limits,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -209,12 +212,12 @@ impl Node {
 
         let stop = watch::Sender::new(false);
         let stop_admin = watch::Sender::new(false);
-        let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, targets);
+        let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
         Ok(Node {
             intake,
             admin,
             operator,
-            schedule: tokio::spawn(schedule_loop.run()),
+            schedule: tokio::spawn(schedule_loop.run(targets)),
             intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),

@@ -66,7 +66,7 @@ impl Lanes {
     }
 
     /// The jobs of a lane from the last to the first.
-    pub fn from_the_back(&self, lane: LaneId) -> Vec<JobId> {
+    pub fn youngest_first(&self, lane: LaneId) -> Vec<JobId> {
         self.0.get(&lane).map_or_else(Vec::new, |jobs| jobs.iter().rev().copied().collect())
     }
 }

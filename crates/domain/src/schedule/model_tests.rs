@@ -134,9 +134,8 @@ impl Model {
         let job = self.cache.get(&id).unwrap_or_else(|| panic!("{id} runs and is not in memory")).clone();
         assert!(self.ledger.live.contains_key(&id), "{id} runs and is finished");
         assert!(!self.running.contains_key(&id), "{id} runs twice");
-        for other in self.running.values().filter(|other| same_lane(&job, other)) {
-            panic!("{id} and {} of one lane run at once", other.id);
-        }
+        let other = self.running.values().find(|other| same_lane(&job, other));
+        assert!(other.is_none(), "{id} and {other:?} of one lane run at once");
         if !job.interrupted {
             let pair = |other: &&PendingJob| other.worker == job.worker && other.destination == job.destination;
             let slots = self.running.values().filter(pair).filter(|other| !other.interrupted).count();
@@ -154,9 +153,9 @@ impl Model {
             return;
         }
         let older = self.ledger.live.range(..job.id).map(|(_, other)| other);
-        for other in older.filter(|other| stays(&other.id) && same_lane(job, other) && job.worker == other.worker) {
-            panic!("{} runs before {other:?} of its lane", job.id);
-        }
+        let mut older = older.filter(|other| same_lane(job, other) && job.worker == other.worker);
+        let other = older.find(|other| stays(&other.id));
+        assert!(other.is_none(), "{} runs before {other:?} of its lane", job.id);
     }
 
     fn happen(&mut self, event: Event) {

@@ -126,7 +126,7 @@ impl Scheduler {
         self.window(backlog).job_deferred(due);
         let Some(lane) = lane else { return };
         self.window(backlog).lane_blocked(lane, id);
-        for behind in self.lanes.from_the_back(lane) {
+        for behind in self.lanes.youngest_first(lane) {
             let may_leave = self
                 .jobs
                 .get(&behind)

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_connectors::node_client::{NodeClient, NodeError};
 use sluice_domain::config::Config;
+use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
 use sluice_ledger::{Ledger, LedgerOptions};
 use tokio::sync::watch;
@@ -153,6 +154,7 @@ impl NodeArgs {
             admin_token: None,
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
+            scheduler: Limits::default(),
         };
         // Without a valid configuration, events and jobs can still be shown and changed.
         let live = match flow::load(&self.config) {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
 use tokio::signal::unix::SignalKind;
 
@@ -81,6 +82,7 @@ impl Up {
                 events: self.keep_events,
                 ..Default::default()
             },
+            scheduler: Limits::default(),
             config: self.config.clone(),
         };
         let data = settings.data.clone();

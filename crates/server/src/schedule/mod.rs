@@ -21,7 +21,7 @@ use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::run::{LoadedJob, RunResult};
 use sluice_domain::schedule::backlog::BacklogQuery;
-use sluice_domain::schedule::{Input, PauseTarget, PendingJob, Scheduler, SchedulerAction};
+use sluice_domain::schedule::{Input, Limits, PauseTarget, PendingJob, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
 
 use crate::work::WorkContext;
@@ -44,14 +44,12 @@ pub struct Loop {
     /// Jobs that are to run, and whose events are not in memory.
     unread: Vec<JobId>,
     wake: Option<Time>,
-    paused: Vec<PauseTarget>,
     stopping: bool,
 }
 
 impl Loop {
-    /// `paused` is what the ledger has as paused.
-    pub fn new(context: WorkContext, handle: SchedulerHandle, inbox: Inbox, paused: Vec<PauseTarget>) -> Loop {
-        let scheduler = Scheduler::new(Random::seeded(context.clock.wall().0 as u64));
+    pub fn new(context: WorkContext, handle: SchedulerHandle, inbox: Inbox, limits: Limits) -> Loop {
+        let scheduler = Scheduler::with_limits(Random::seeded(context.clock.wall().0 as u64), limits);
         let context = Arc::new(context);
         Loop {
             tasks: Tasks { context: context.clone(), handle },
@@ -61,14 +59,13 @@ impl Loop {
             cache: JobCache::default(),
             unread: Vec::new(),
             wake: None,
-            paused,
             stopping: false,
         }
     }
 
-    /// Runs until it is told to stop and the last job has ended.
-    pub async fn run(mut self) {
-        for target in std::mem::take(&mut self.paused) {
+    /// Runs until it is told to stop and the last job has ended. `paused` is what the ledger has as paused.
+    pub async fn run(mut self, paused: Vec<PauseTarget>) {
+        for target in paused {
             self.step(Input::Pause(target));
         }
         self.configure();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sluice_domain::schedule::Limits;
 use sluice_server::intake;
 use sluice_server::maintain;
 use sluice_server::run::{Node, NodeSettings};
@@ -19,9 +20,10 @@ pub struct World {
     pub node: Option<Node>,
     pub intake: String,
     pub admin: String,
+    pub limits: Limits,
 }
 
-const FLOW: &str = r#"
+pub const FLOW: &str = r#"
 version: 1
 name: website-leads
 source: website
@@ -59,7 +61,7 @@ run:
       fields: { LastName: "{{ event.last_name }}", Company: "{{ event.company }}", Email: "{{ event.email }}" }
 "#;
 
-const QUEUES: &str = r#"
+pub const QUEUES: &str = r#"
 queues:
   - { name: leads, visibility_timeout: 5s, retention: 4d }
   - { name: leads-dlq, retention: 7d }
@@ -115,7 +117,8 @@ destinations:
             std::fs::write(path, text).unwrap();
         }
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let mut world = World { directory, crm, sink, client, node: None, intake: String::new(), admin: String::new() };
+        let (intake, admin, limits) = (String::new(), String::new(), Limits::default());
+        let mut world = World { directory, crm, sink, client, node: None, intake, admin, limits };
         world.start_node().await;
         world
     }
@@ -133,6 +136,7 @@ destinations:
                 ..Default::default()
             },
             keep: maintain::RetentionSettings::default(),
+            scheduler: self.limits,
         }
     }
 
