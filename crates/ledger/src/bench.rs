@@ -1,5 +1,4 @@
-//! What this machine's disk and SQLite can do at best, measured beside the real thing: a rate means little without the
-//! limit that it is held against.
+//! Upper limits of this machine's disk and of SQLite, to compare measured rates with.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,28 +14,25 @@ use crate::record::NewEvent;
 use crate::seal::{DataKey, KeyId, SealContext};
 use crate::sqlite::{Role, open};
 
-/// Bytes in the write-ahead log from which it is written back and begun anew, as the real writer does.
+/// Bytes in the write-ahead log from which it is reset, as the real writer does.
 const WAL_BYTES_RESET: u64 = 64 * 1024 * 1024;
 const APPEND_BYTES: usize = 4 * 1024;
 
-/// So many in that time.
+/// A count and the time that it took.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// How many.
     pub count: u64,
-    /// How long they took.
     pub elapsed: Duration,
 }
 
 impl Measured {
-    /// How many in a second.
     pub fn per_second(&self) -> f64 {
         self.count as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
-/// Bare group commit: rows like those of `event`, in batches of this many, each flushed. There is no key to look up, no
-/// answer to give and nobody to tell: this is the most that an accept through SQLite could reach.
+/// Bare group commit: rows like those of `event`, in batches of this many, each flushed, without key lookup, replies and
+/// announcements: the most that an accept through SQLite could reach.
 pub fn group_commit(directory: &Path, event: &NewEvent, batch: usize, time: Duration) -> Result<Measured, Error> {
     let connection = open(directory, Role::Write)?;
     let started = Instant::now();
@@ -57,7 +53,7 @@ pub fn group_commit(directory: &Path, event: &NewEvent, batch: usize, time: Dura
 }
 
 fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Result<()> {
-    // Keys in sequence: the best case for any index.
+    // Ascending keys: the best case for any index.
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seq.to_be_bytes());
     let jobs = i64::try_from(event.jobs.len()).unwrap_or(0);
@@ -111,7 +107,7 @@ fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Resu
     Ok(())
 }
 
-/// What a single flush costs: 4 KiB appended to a file, then `fdatasync`, one after the other.
+/// Cost of a flush: 4 KiB appended to a file, then `fdatasync`, one after the other.
 pub fn flush(directory: &Path, time: Duration) -> Result<Measured, Error> {
     let path = directory.join("flush");
     let failed = |source| Error::Directory { path: path.clone(), source };
@@ -128,23 +124,22 @@ pub fn flush(directory: &Path, time: Duration) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// A bare HMAC-SHA256, which every signature needs at the least.
+/// A bare HMAC-SHA256, which every signature needs at least.
 #[derive(Clone, Debug)]
 pub struct BareMac(aws_lc_rs::hmac::Key);
 
 impl BareMac {
-    /// With this key.
     pub fn new(key: &[u8]) -> BareMac {
         BareMac(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key))
     }
 
-    /// Its first byte, so that nothing is left out.
+    /// Its first byte, so that the compiler removes nothing.
     pub fn of(&self, bytes: &[u8]) -> u8 {
         aws_lc_rs::hmac::sign(&self.0, bytes).as_ref()[0]
     }
 }
 
-/// What an accept seals, without the rest of it.
+/// The sealing of an accept alone.
 #[derive(Clone, Debug)]
 pub struct Sealing {
     tenant: DataKey,
@@ -157,8 +152,7 @@ impl Default for Sealing {
 }
 
 impl Sealing {
-    /// Seals an event of somebody new: a key for them under the tenant's, the text of the event's key, and its body. Answers
-    /// how many bytes that makes.
+    /// Seals an event of a new contact: the contact's key, the text of the event's key, and the body. Returns the number of bytes.
     pub fn seal(&self, event: &NewEvent, seq: i64) -> usize {
         const TENANT: &str = "default";
         let contact = DataKey::generate();

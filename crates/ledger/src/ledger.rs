@@ -145,7 +145,7 @@ impl Ledger {
         Ok(())
     }
 
-    async fn submit<I, O>(&self, verb: fn(Request<I, O>) -> Op, input: I) -> Result<O, Error> {
+    async fn submit<I, O>(&self, verb: fn(Box<Request<I, O>>) -> Op, input: I) -> Result<O, Error> {
         let (request, reply) = Request::new(input);
         self.send(verb(request)).await?;
         reply.await.map_err(|_| Error::Failed)?
@@ -165,7 +165,7 @@ impl Ledger {
         if self.is_overloaded() {
             return Err(Error::Overloaded);
         }
-        self.submit(Op::Accept, events).await
+        self.submit(Op::Accept, RequestEvents { events }).await
     }
 
     /// Records the intent of an attempt, if every cap has room for its effect, and waits until that is durable.
@@ -182,22 +182,22 @@ impl Ledger {
     /// Records the end of a run: with `begin`, an attempt whose intent was not recorded before; with `charge`, a retry within
     /// the budget of the job's contact.
     pub async fn settle(&self, settle: Settle) -> Result<ChargeResult, Error> {
-        self.submit(Op::Settle, Box::new(settle)).await
+        self.submit(Op::Settle, settle).await
     }
 
     /// Records the result of an internal step and returns the recorded one: the first counts. `None` if the run is stale.
     pub async fn record_step(&self, result: StepResult) -> Result<Option<serde_json::Value>, Error> {
-        self.submit(Op::RecordStep, Box::new(result)).await
+        self.submit(Op::RecordStep, result).await
     }
 
     /// Sets a mark unless another job has. `None` if the run is stale.
     pub async fn set_mark(&self, mark: Mark) -> Result<Option<Marked>, Error> {
-        self.submit(Op::SetMark, Box::new(mark)).await
+        self.submit(Op::SetMark, mark).await
     }
 
     /// Records that an effect is skipped, and why. `false` if the run is stale.
     pub async fn skip(&self, skip: Skip) -> Result<bool, Error> {
-        self.submit(Op::Skip, Box::new(skip)).await
+        self.submit(Op::Skip, skip).await
     }
 
     pub async fn set_consent(&self, consent: SetConsent) -> Result<(), Error> {
@@ -216,7 +216,7 @@ impl Ledger {
 
     /// Requests an approval and returns it as it is recorded. `None` if the run is stale.
     pub async fn request_approval(&self, request: RequestApproval) -> Result<Option<ApprovalRecord>, Error> {
-        self.submit(Op::RequestApproval, Box::new(request)).await
+        self.submit(Op::RequestApproval, request).await
     }
 
     /// Records decisions. The first decision on an approval counts; its job becomes due.

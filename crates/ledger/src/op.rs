@@ -14,7 +14,7 @@ pub use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 pub use sluice_domain::transition::JobUpdate;
 
-use crate::record::{EventSeq, JobRecord};
+use crate::record::{EventSeq, JobRecord, NewEvent};
 use crate::seal::RootKey;
 
 /// The intent of an attempt with the caps that it is counted under: all of them have room, or nothing is written.
@@ -22,6 +22,12 @@ use crate::seal::RootKey;
 pub struct CappedBegin {
     pub begin: Begin,
     pub caps: Vec<CapReservation>,
+}
+
+/// The events of one request: accepted in one transaction or not at all.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestEvents {
+    pub events: Vec<NewEvent>,
 }
 
 /// Stops a target until it is resumed.

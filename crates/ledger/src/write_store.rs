@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::op::*;
-use crate::record::{EventSeq, NewEvent};
+use crate::record::EventSeq;
 
 /// The input of a verb, its output once it is applied, and the caller that waits for it.
 #[derive(Debug)]
@@ -18,15 +18,18 @@ pub(crate) struct Request<I, O> {
     reply: Option<oneshot::Sender<Result<O, Error>>>,
 }
 
+/// Receives the output of a request.
+type Reply<O> = oneshot::Receiver<Result<O, Error>>;
+
 impl<I, O> Request<I, O> {
-    pub fn new(input: I) -> (Request<I, O>, oneshot::Receiver<Result<O, Error>>) {
+    pub fn new(input: I) -> (Box<Request<I, O>>, Reply<O>) {
         let (reply, answer) = oneshot::channel();
-        (Request { input, output: None, reply: Some(reply) }, answer)
+        (Box::new(Request { input, output: None, reply: Some(reply) }), answer)
     }
 
     /// A request whose caller does not wait.
-    pub fn without_reply(input: I) -> Request<I, O> {
-        Request { input, output: None, reply: None }
+    pub fn without_reply(input: I) -> Box<Request<I, O>> {
+        Box::new(Request { input, output: None, reply: None })
     }
 
     fn reply(&mut self, result: Result<O, Error>) {
@@ -43,9 +46,9 @@ macro_rules! write_verbs {
         /// A verb with its request. A batch of these is one transaction.
         #[derive(Debug)]
         pub(crate) enum Op {
-            $($variant(Request<$input, $output>),)*
+            $($variant(Box<Request<$input, $output>>),)*
             /// Ends the writer after everything before it is written.
-            Close(Request<(), ()>),
+            Close(Box<Request<(), ()>>),
         }
 
         /// The write verbs inside a transaction. Called by one thread at a time.
@@ -88,24 +91,24 @@ macro_rules! write_verbs {
 
 write_verbs! {
     /// Accepts the events of one request, in their order.
-    Accept: accept(Vec<NewEvent>) -> Vec<Acceptance>;
+    Accept: accept(RequestEvents) -> Vec<Acceptance>;
     /// Records the intent of an attempt.
     Begin: begin(CappedBegin) -> CappedBeginResult;
     /// Records the end of a run.
-    Settle: settle(Box<Settle>) -> ChargeResult;
+    Settle: settle(Settle) -> ChargeResult;
     /// Records the result of an internal step; the first one counts. `None` if the run is stale.
-    RecordStep: record_step(Box<StepResult>) -> Option<Value>;
+    RecordStep: record_step(StepResult) -> Option<Value>;
     /// Sets a mark unless another job has. `None` if the run is stale.
-    SetMark: set_mark(Box<Mark>) -> Option<Marked>;
+    SetMark: set_mark(Mark) -> Option<Marked>;
     /// Records that an effect is skipped. `false` if the run is stale.
-    Skip: skip(Box<Skip>) -> bool;
+    Skip: skip(Skip) -> bool;
     SetConsent: set_consent(SetConsent) -> ();
     /// Returns the number of contacts that were not suppressed before.
     Suppress: suppress(Suppress) -> u64;
     /// Returns the number of contacts that were suppressed.
     Unsuppress: unsuppress(Unsuppress) -> u64;
     /// `None` if the run is stale.
-    RequestApproval: request_approval(Box<RequestApproval>) -> Option<ApprovalRecord>;
+    RequestApproval: request_approval(RequestApproval) -> Option<ApprovalRecord>;
     DecideApproval: decide_approval(DecideApproval) -> Vec<(ApprovalId, Decided)>;
     SetSafeMode: set_safe_mode(SetSafeMode) -> ();
     Replay: replay(Replay) -> Vec<ChangedJob>;

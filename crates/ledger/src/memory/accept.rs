@@ -1,4 +1,4 @@
-//! Accepting: who owns a key, what a repeat is told, and what becomes of another content under the same key.
+//! Accepts: the owner of a key, duplicates, and other contents under the same key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::record::{
     ClashPolicy, EventSeq, JobRecord, NewEvent, Proof, Quarantine, SourceDayCounts, VariantRecord, Variants,
 };
 
-/// Other contents under one key that are kept to be looked at. Beyond them they are counted.
+/// Variants of an event that are stored; further ones are counted.
 const VARIANTS_MAX: usize = 8;
 
-/// Whether a key can be had.
+/// Whether a key is free.
 enum Claim {
     Owned(EventSeq),
-    /// Nobody has it; the last owner, if there is one, had it until it expired.
+    /// With the last owner, whose lifetime has expired.
     Free {
         expired: Option<EventSeq>,
         generation: u32,
@@ -72,12 +72,12 @@ impl Store {
     fn accept_boxed(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
         self.window = self.window.max(event.content_window.unwrap_or(Duration::ZERO));
         let (expired, generation) = match self.claim(now, event.key, &event) {
-            Claim::Owned(owner) => return self.repeat(now, event, owner, MatchedBy::Key),
+            Claim::Owned(owner) => return self.match_owner(now, event, owner, MatchedBy::Key),
             Claim::Free { expired, generation } => (expired, generation),
         };
-        for near in &event.adjacent_keys {
-            if let Claim::Owned(owner) = self.claim(now, *near, &event) {
-                return self.repeat(now, event, owner, MatchedBy::AdjacentKey);
+        for adjacent in &event.adjacent_keys {
+            if let Claim::Owned(owner) = self.claim(now, *adjacent, &event) {
+                return self.match_owner(now, event, owner, MatchedBy::AdjacentKey);
             }
         }
         if let Some(owner) = self.same_content(&event) {
@@ -87,7 +87,7 @@ impl Store {
             self.note_lateness(&event, owner, true);
         }
         let quarantine = event.quarantine.clone();
-        self.take_in(now, event, generation, None, quarantine)
+        self.insert_event(now, event, generation, None, quarantine)
     }
 
     fn source_day(&mut self, now: Time, event: &NewEvent) -> &mut SourceDayCounts {
@@ -102,7 +102,7 @@ impl Store {
                 expired: Some(owner.seq),
                 generation: owner.generation + u32::from(!Mutant::GenerationReused.is_on()),
             },
-            // Somebody who looks before the commit does not see what the commit itself brings.
+            // A check before the commit does not see what the commit itself brings.
             Some(owner) if Mutant::DedupAfterEnqueue.is_on() && owner.persisted_at == now => {
                 Claim::Free { expired: None, generation: owner.generation }
             }
@@ -110,7 +110,7 @@ impl Store {
         }
     }
 
-    /// The event of this flow that said the same a moment ago, under another key.
+    /// The event of this flow with the same content within the window, under another key.
     fn same_content(&self, event: &NewEvent) -> Option<EventSeq> {
         let window = event.content_window?;
         let seq = self.contents.get(&(event.flow.clone(), event.fingerprint))?;
@@ -119,9 +119,9 @@ impl Store {
         (owner.new.key != event.key && is_near).then_some(*seq)
     }
 
-    /// The key has an owner. That decides, unless it says something else.
-    fn repeat(&mut self, now: Time, mut event: Box<NewEvent>, owner: EventSeq, by: MatchedBy) -> Acceptance {
-        let Some(first) = self.events.get(&owner) else { unreachable!("an owner is an event that there is") };
+    /// Key taken: duplicate, or key clash if fingerprints differ.
+    fn match_owner(&mut self, now: Time, mut event: Box<NewEvent>, owner: EventSeq, by: MatchedBy) -> Acceptance {
+        let Some(first) = self.events.get(&owner) else { unreachable!("an owner is a stored event") };
         let (first_id, first_key) = (first.id, first.new.key);
         if first.new.fingerprint == event.fingerprint {
             self.note_lateness(&event, owner, false);
@@ -136,7 +136,7 @@ impl Store {
             }
             return answer;
         }
-        // From the owner's own key, so that a variant is the same one on both sides of a bucket's edge.
+        // Derived from the owner's key, so that a variant is the same on both sides of a bucket edge.
         let key = first_key.variant(event.fingerprint);
         let generation = match self.claim(now, key, &event) {
             Claim::Owned(variant) => {
@@ -156,11 +156,11 @@ impl Store {
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(first_id));
         let quarantine = event.quarantine.clone().or(clash);
         event.key = key;
-        self.take_in(now, event, generation, Some(owner), quarantine)
+        self.insert_event(now, event, generation, Some(owner), quarantine)
     }
 
     fn duplicate(&mut self, now: Time, event: &NewEvent, owner: EventSeq, by: MatchedBy) -> Acceptance {
-        let Some(first) = self.events.get(&owner) else { unreachable!("an owner is an event that there is") };
+        let Some(first) = self.events.get(&owner) else { unreachable!("an owner is a stored event") };
         let duplicate = Duplicate {
             id: first.id,
             key_text: first.new.key_text.clone(),
@@ -205,7 +205,7 @@ impl Store {
         });
     }
 
-    fn take_in(
+    fn insert_event(
         &mut self,
         now: Time,
         mut event: Box<NewEvent>,

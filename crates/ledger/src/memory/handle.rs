@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::Store;
 use crate::op::*;
 use crate::options::Opened;
-use crate::record::{EventSeq, LoadedJob, NewEvent};
+use crate::record::{EventSeq, LoadedJob};
 use crate::submission_queue::BatchReceiver;
 use crate::write_store::{Op, WriteStore};
 use crate::{Error, LedgerOptions, Stats};
@@ -132,28 +132,28 @@ type Result<T, E = Infallible> = std::result::Result<T, E>;
 impl WriteStore for Batch<'_> {
     type Error = Infallible;
 
-    fn accept(&mut self, events: &Vec<NewEvent>) -> Result<Vec<Acceptance>> {
-        Ok(self.store.accept_all(self.now, events.clone()))
+    fn accept(&mut self, request: &RequestEvents) -> Result<Vec<Acceptance>> {
+        Ok(self.store.accept_all(self.now, request.events.clone()))
     }
 
     fn begin(&mut self, request: &CappedBegin) -> Result<CappedBeginResult> {
         Ok(self.store.begin(request.begin.clone(), request.caps.clone()))
     }
 
-    fn settle(&mut self, settle: &Box<Settle>) -> Result<ChargeResult> {
-        Ok(self.store.settle(Settle::clone(settle)))
+    fn settle(&mut self, settle: &Settle) -> Result<ChargeResult> {
+        Ok(self.store.settle(settle.clone()))
     }
 
-    fn record_step(&mut self, result: &Box<StepResult>) -> Result<Option<Value>> {
-        Ok(self.store.record_step(StepResult::clone(result)))
+    fn record_step(&mut self, result: &StepResult) -> Result<Option<Value>> {
+        Ok(self.store.record_step(result.clone()))
     }
 
-    fn set_mark(&mut self, mark: &Box<Mark>) -> Result<Option<Marked>> {
-        Ok(self.store.set_mark(Mark::clone(mark)))
+    fn set_mark(&mut self, mark: &Mark) -> Result<Option<Marked>> {
+        Ok(self.store.set_mark(mark.clone()))
     }
 
-    fn skip(&mut self, skip: &Box<Skip>) -> Result<bool> {
-        Ok(self.store.skip(Skip::clone(skip)))
+    fn skip(&mut self, skip: &Skip) -> Result<bool> {
+        Ok(self.store.skip(skip.clone()))
     }
 
     fn set_consent(&mut self, consent: &SetConsent) -> Result<()> {
@@ -169,8 +169,8 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.unsuppress(unsuppress))
     }
 
-    fn request_approval(&mut self, request: &Box<RequestApproval>) -> Result<Option<ApprovalRecord>> {
-        Ok(self.store.request_approval(RequestApproval::clone(request)))
+    fn request_approval(&mut self, request: &RequestApproval) -> Result<Option<ApprovalRecord>> {
+        Ok(self.store.request_approval(request.clone()))
     }
 
     fn decide_approval(&mut self, decide: &DecideApproval) -> Result<Vec<(ApprovalId, Decided)>> {

@@ -41,7 +41,7 @@ const DAY_MS: i64 = 86_400_000;
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     events: Rows<EventSeq, EventRow>,
-    /// Places of events by key, oldest first. Only its own name finds an event of a later generation.
+    /// Events by key, oldest first. An event of a later generation is found by its own id.
     owners: Map<[u8; 16], Vec<EventSeq>>,
     later_ids: BTreeMap<EventId, EventSeq>,
     jobs: Rows<JobId, JobRow>,
@@ -55,17 +55,17 @@ pub struct Store {
     variants: BTreeMap<EventSeq, Variants>,
     /// The newest event of a flow with this content.
     contents: BTreeMap<(Arc<str>, [u8; 16]), EventSeq>,
-    /// The longest time for which any flow compares contents.
+    /// The longest content window of any flow.
     window: Duration,
-    /// Of each source: within the life of the key, and after it.
+    /// By source: within the lifetime of the key, and after it.
     lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
     policies: policy::Policies,
     approvals: Vec<ApprovalRecord>,
     /// By store and key.
     marks: BTreeMap<(String, [u8; 16]), MarkRow>,
-    /// Until when each retry counts, by worker and entity.
+    /// By worker and entity: until when each retry counts.
     retries: BTreeMap<(Arc<str>, u64), Vec<Time>>,
-    /// The rule of each worker, and since when.
+    /// By worker: the rule, and since when.
     schedules: BTreeMap<String, (String, Time)>,
     last_seq: EventSeq,
     last_job: i64,
@@ -134,7 +134,7 @@ struct JobRow {
 
 #[derive(Clone, Debug)]
 struct EffectRow {
-    /// As it was begun last; its step and its number are where it stands now.
+    /// As it was begun last, with its current step.
     begin: Begin,
     state: EffectState,
     attempts: u32,
@@ -189,7 +189,6 @@ impl AttemptRow {
 }
 
 impl Store {
-    /// Holds nothing yet.
     pub fn new() -> Store {
         Store::default()
     }

@@ -1,4 +1,4 @@
-//! What can be asked.
+//! Reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use crate::record::{
 };
 
 impl Store {
-    /// A job.
     pub fn job(&self, id: JobId) -> Option<&JobRecord> {
         self.jobs.get(&id).map(|job| &job.record)
     }
@@ -25,18 +24,18 @@ impl Store {
         self.jobs.values().map(|job| &job.record)
     }
 
-    /// The jobs of the event in this place.
+    /// The jobs of an event.
     pub fn jobs_of(&self, seq: EventSeq) -> impl Iterator<Item = &JobRecord> {
         let event = self.events.get(&seq);
         event.into_iter().flat_map(super::EventRow::job_ids).filter_map(|id| self.job(id))
     }
 
-    /// The newest job that there ever was.
+    /// The id that was assigned last.
     pub fn last_job(&self) -> JobId {
         JobId(self.last_job)
     }
 
-    /// All jobs by state.
+    /// Number of jobs by state.
     pub fn job_counts(&self) -> Vec<(JobState, u64)> {
         let mut counts = BTreeMap::<i64, (JobState, u64)>::new();
         for job in self.jobs() {
@@ -45,7 +44,7 @@ impl Store {
         counts.into_values().collect()
     }
 
-    /// How many events there are.
+    /// Number of events.
     pub fn event_count(&self) -> u64 {
         self.events.len() as u64
     }
@@ -55,14 +54,14 @@ impl Store {
         self.events.values().map(super::EventRow::record)
     }
 
-    /// The place of the event with this name.
+    /// The sequence number of an event.
     pub fn find(&self, id: EventId) -> Option<EventSeq> {
         let by_key = self.owners.get(&id.0).into_iter().flatten().copied();
-        let mut places = by_key.chain(self.later_ids.get(&id).copied());
-        places.find(|seq| self.events.get(seq).is_some_and(|event| event.id == id))
+        let mut candidates = by_key.chain(self.later_ids.get(&id).copied());
+        candidates.find(|seq| self.events.get(seq).is_some_and(|event| event.id == id))
     }
 
-    /// What names an event, without a copy of what it says.
+    /// An event without its content.
     pub fn event_head(&self, seq: EventSeq) -> Option<EventHead<'_>> {
         self.events.get(&seq).map(super::EventRow::head)
     }
@@ -72,7 +71,7 @@ impl Store {
         self.events.values().map(super::EventRow::head)
     }
 
-    /// Events by their places, with bodies where they are still kept.
+    /// Events by sequence number, with bodies where they are still stored.
     pub fn events(&self, seqs: &[EventSeq]) -> Vec<(EventRecord, Option<EventBody>)> {
         let found = seqs.iter().filter_map(|seq| self.events.get(seq));
         found.map(|event| (event.record(), event.body.as_deref().cloned())).collect()
@@ -84,7 +83,7 @@ impl Store {
         jobs.map(|job| job.record.clone()).collect()
     }
 
-    /// The effects of a job, in the order of its steps; the one that was begun last first.
+    /// The effects of a job in the order of its steps; of one step, the one that was begun last first.
     pub fn effects(&self, job: JobId) -> Vec<EffectRecord> {
         let Some(job) = self.jobs.get(&job) else { return vec![] };
         let mut effects: Vec<_> = job.effects.iter().collect();
@@ -92,7 +91,7 @@ impl Store {
         effects.into_iter().map(super::EffectRow::record).collect()
     }
 
-    /// Where the effects of a job stand, by the names of their steps, without copying what they left.
+    /// The effects of a job without their results.
     pub fn effect_states(&self, job: JobId) -> impl Iterator<Item = EffectStatus<'_>> {
         self.jobs.get(&job).into_iter().flat_map(|job| &job.effects).map(|effect| EffectStatus {
             step: effect.begin.step,
@@ -107,7 +106,7 @@ impl Store {
         })
     }
 
-    /// The attempts of a job, in their order.
+    /// The attempts of a job in their order.
     pub fn attempts(&self, job: JobId) -> Vec<AttemptRecord> {
         let Some(row) = self.jobs.get(&job) else { return vec![] };
         let mut attempts: Vec<_> = row.attempts.iter().collect();
@@ -180,7 +179,6 @@ impl Store {
         reasons
     }
 
-    /// Everything that is paused.
     pub fn pauses(&self) -> Vec<PauseRecord> {
         self.pauses.values().cloned().collect()
     }
@@ -278,7 +276,7 @@ impl Store {
         newest_first.take(page.limit as usize).cloned().collect()
     }
 
-    /// What each source has sent on each day since then.
+    /// What each source has sent on each day since one.
     pub fn source_day_counts(&self, since_day: &str) -> Vec<SourceDayCounts> {
         let named = self.source_days.iter().map(|((day, source), tally)| SourceDayCounts {
             day: Time(day * DAY_MS).to_jiff().strftime("%Y-%m-%d").to_string(),
@@ -303,42 +301,31 @@ impl Store {
     }
 }
 
-/// What names an event.
+/// An event without its content.
 #[derive(Clone, Copy, Debug)]
 pub struct EventHead<'a> {
-    /// Its place.
     pub seq: EventSeq,
-    /// Its name.
     pub id: EventId,
-    /// Its key, readable.
     pub key_text: &'a str,
-    /// How many owners its key had before.
+    /// Number of expired events that had its key before.
     pub generation: u32,
-    /// When it was received.
     pub received_at: Time,
-    /// How many jobs it became.
     pub jobs: u32,
 }
 
-/// Where an effect stands.
+/// An effect without its result.
 #[derive(Clone, Copy, Debug)]
 pub struct EffectStatus<'a> {
-    /// The place of its step.
     pub step: u32,
-    /// The name of its step.
     pub step_id: &'a Arc<str>,
-    /// The try that began it last.
+    /// The attempt that began it last.
     pub n: u32,
-    /// Its name for ever.
     pub key: sluice_domain::job::EffectKey,
-    /// How a repeat is treated.
     pub class: sluice_domain::outcome::EffectClass,
-    /// Its state.
     pub state: sluice_domain::job::EffectState,
-    /// Reads that did not find it, since the last attempt.
+    /// Reads that did not find the effect, since the last attempt.
     pub absent_reads: u32,
     /// Reads in all, since the last attempt.
     pub reads: u32,
-    /// When it last changed.
     pub last_at: Time,
 }

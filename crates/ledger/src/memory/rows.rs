@@ -1,11 +1,11 @@
-//! Rows by a number that only grows: a place each, found without a search.
+//! Rows by an ascending number: a slot for each, found without a search.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 use sluice_domain::job::JobId;
 
-/// What rows are numbered by.
+/// A row number.
 pub(super) trait Number {
     fn number(&self) -> i64;
 }
@@ -22,69 +22,69 @@ impl Number for JobId {
     }
 }
 
-/// The rows of a table whose numbers are given out one after the other. Old ones go first, so little room is kept for what is gone.
+/// Rows whose numbers are assigned one after the other. Old rows are removed first, so few slots are empty.
 #[derive(Clone, Debug)]
 pub(super) struct Rows<N, T> {
-    /// The number of the first place.
+    /// Number of the first slot.
     first: i64,
-    places: VecDeque<Option<Box<T>>>,
+    slots: VecDeque<Option<Box<T>>>,
     count: usize,
     numbers: PhantomData<N>,
 }
 
 impl<N, T> Default for Rows<N, T> {
     fn default() -> Rows<N, T> {
-        Rows { first: 1, places: VecDeque::new(), count: 0, numbers: PhantomData }
+        Rows { first: 1, slots: VecDeque::new(), count: 0, numbers: PhantomData }
     }
 }
 
 impl<N: Number, T> Rows<N, T> {
-    fn place(&self, number: &N) -> Option<usize> {
+    fn slot(&self, number: &N) -> Option<usize> {
         usize::try_from(number.number() - self.first).ok()
     }
 
     pub fn get(&self, number: &N) -> Option<&T> {
-        self.places.get(self.place(number)?)?.as_deref()
+        self.slots.get(self.slot(number)?)?.as_deref()
     }
 
     pub fn get_mut(&mut self, number: &N) -> Option<&mut T> {
-        let place = self.place(number)?;
-        self.places.get_mut(place)?.as_deref_mut()
+        let slot = self.slot(number)?;
+        self.slots.get_mut(slot)?.as_deref_mut()
     }
 
-    /// Puts a row behind all others. Its number is higher than any before.
+    /// Appends a row. Its number is higher than any before.
     pub fn push(&mut self, number: N, row: T) {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             self.first = number.number();
         }
-        let Some(place) = self.place(&number).filter(|place| *place >= self.places.len()) else {
-            unreachable!("numbers only grow")
+        let Some(slot) = self.slot(&number).filter(|slot| *slot >= self.slots.len()) else {
+            unreachable!("row numbers ascend")
         };
-        self.places.resize_with(place, || None);
-        self.places.push_back(Some(Box::new(row)));
+        self.slots.resize_with(slot, || None);
+        self.slots.push_back(Some(Box::new(row)));
         self.count += 1;
     }
 
     pub fn remove(&mut self, number: &N) -> Option<Box<T>> {
-        let place = self.place(number)?;
-        let row = self.places.get_mut(place)?.take()?;
+        let slot = self.slot(number)?;
+        let row = self.slots.get_mut(slot)?.take()?;
         self.count -= 1;
-        while self.places.front().is_some_and(Option::is_none) {
-            self.places.pop_front();
+        while self.slots.front().is_some_and(Option::is_none) {
+            self.slots.pop_front();
             self.first += 1;
         }
         Some(row)
     }
 
-    /// From a number on, in order.
+    /// From a number on, ascending.
     pub fn from(&self, number: &N) -> impl Iterator<Item = &T> + use<'_, N, T> {
-        let start = self.place(number).unwrap_or(0).min(self.places.len());
-        self.places.range(start..).filter_map(Option::as_deref)
+        let start = self.slot(number).unwrap_or(0).min(self.slots.len());
+        self.slots.range(start..).filter_map(Option::as_deref)
     }
 
-    /// All, in order.
+    /// All rows, ascending.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
-        self.places.iter().filter_map(Option::as_deref)
+        self.slots.iter().filter_map(Option::as_deref)
     }
 
     pub fn len(&self) -> usize {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_found_by_their_numbers_whatever_is_gone() {
+    fn rows_are_found_by_number_after_others_were_removed() {
         let mut rows = Rows::default();
         for number in [3, 4, 7, 8] {
             rows.push(number, number * 10);

@@ -1,4 +1,4 @@
-//! One value, sealed and opened.
+//! Sealing and opening of one value.
 
 use std::cell::RefCell;
 
@@ -14,17 +14,16 @@ const HEAD_BYTES: usize = 1 + 8;
 const TAG_BYTES: usize = 16;
 /// Bytes that sealing adds to a value.
 pub(crate) const SEALED_OVERHEAD_BYTES: usize = HEAD_BYTES + NONCE_LEN + TAG_BYTES;
-/// Nonces that are drawn at once.
+/// Nonces that are generated at once.
 const NONCES_AHEAD: usize = 64;
 
 /// Which key sealed a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum KeyId {
-    /// The root key.
     Root,
-    /// This version of the tenant's key.
+    /// A version of the tenant key.
     Tenant(u32),
-    /// The key of this contact.
+    /// The key of a contact.
     Contact(i64),
 }
 
@@ -45,7 +44,7 @@ impl KeyId {
         }
     }
 
-    /// The key that sealed this value, by what the value says. Only opening it proves that.
+    /// The key that a value names. Only opening it proves that.
     pub fn of(sealed: &[u8]) -> Option<KeyId> {
         let (format, rest) = sealed.split_first()?;
         let code = i64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
@@ -53,16 +52,14 @@ impl KeyId {
     }
 }
 
-/// Where a sealed value lies. It opens nowhere else.
+/// The context of a sealed value. It does not open in another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SealContext<'a> {
-    /// The table.
     pub table: &'static str,
-    /// The number of the row, or of the job that it belongs to.
+    /// Number of the row, or of the job that it belongs to.
     pub row: i64,
-    /// What else tells the row from others.
+    /// What else identifies the row.
     pub part: &'a [u8],
-    /// The column.
     pub column: &'static str,
     /// Binds a value of format 2 instead of the row.
     pub stable: Option<StableId>,
@@ -105,14 +102,14 @@ impl<'a> SealContext<'a> {
     }
 }
 
-/// A key that seals. Never printed, and wiped when it is let go.
+/// A key that seals. Never printed, and wiped when it is dropped.
 #[derive(Clone)]
 pub(crate) struct DataKey([u8; 32]);
 
 impl Drop for DataKey {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Or the compiler would see that nobody reads it any more.
+        // Otherwise the compiler would remove the write.
         std::hint::black_box(&self.0);
     }
 }
@@ -129,7 +126,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Random, and different from all others. Asking for many at once costs hardly more than asking for one; they are no secret.
+/// A random nonce. Many are generated at once, which costs hardly more than one; they are no secret.
 fn nonce() -> [u8; NONCE_LEN] {
     thread_local! {
         static AHEAD: RefCell<Vec<[u8; NONCE_LEN]>> = const { RefCell::new(Vec::new()) };
@@ -156,7 +153,7 @@ impl DataKey {
         HEXLOWER.encode(&self.0)
     }
 
-    /// A digest that only who has the key can make.
+    /// A keyed digest.
     pub fn mac(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(&(purpose.len() as u64).to_be_bytes());
@@ -165,13 +162,13 @@ impl DataKey {
         *hasher.finalize().as_bytes()
     }
 
-    /// The key for one place alone.
+    /// The key for one context.
     fn at(&self, place: &[u8]) -> LessSafeKey {
         let own = self.mac("sluice key of a place", place);
         LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &own).expect("a digest has as many bytes as the key"))
     }
 
-    /// Seals the parts, one behind the other.
+    /// Seals the concatenated parts.
     pub fn seal(&self, id: KeyId, tenant: &str, place: SealContext<'_>, parts: &[&[u8]]) -> Vec<u8> {
         let format = place.format();
         let place = place.bytes(tenant, format).expect("a context has the bytes of its own format");
@@ -192,7 +189,7 @@ impl DataKey {
         sealed
     }
 
-    /// What was sealed at this place; `None` if that was with another key or elsewhere, or is not what it was.
+    /// `None` if the value was sealed with another key or in another context, or was altered.
     pub fn open(&self, tenant: &str, place: SealContext<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
         let place = place.bytes(tenant, *sealed.first()?)?;
         let (head, rest) = sealed.split_at_checked(HEAD_BYTES)?;
@@ -205,7 +202,7 @@ impl DataKey {
         Some(content)
     }
 
-    /// Another key, wrapped by this one.
+    /// Wraps another key.
     pub fn wrap(&self, id: KeyId, tenant: &str, place: SealContext<'_>, key: &DataKey) -> Vec<u8> {
         self.seal(id, tenant, place, &[&key.0])
     }
@@ -223,7 +220,7 @@ mod tests {
         SealContext { table: "event_body", row: 7, part: b"x", column: "sealed", stable: None };
 
     #[test]
-    fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
+    fn a_value_opens_in_its_context_and_in_no_other() {
         let key = DataKey::generate();
         let sealed = key.seal(KeyId::Contact(5), "default", HERE, &[b"ann@", b"example.com"]);
         assert_eq!(key.open("default", HERE, &sealed).unwrap(), b"ann@example.com");
@@ -255,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_and_every_cut_is_noticed() {
+    fn every_altered_bit_and_every_truncation_is_noticed() {
         let key = DataKey::generate();
         let sealed = key.seal(KeyId::Tenant(1), "default", HERE, &[b"secret"]);
         for at in 0..sealed.len() {
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_value_is_never_sealed_alike() {
+    fn sealing_is_not_deterministic() {
         let key = DataKey::generate();
         let seal = || key.seal(KeyId::Root, "default", HERE, &[b""]);
         assert_ne!(seal(), seal());
@@ -275,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_which_it_is() {
+    fn key_ids_have_codes() {
         for id in [KeyId::Root, KeyId::Tenant(0), KeyId::Tenant(u32::MAX), KeyId::Contact(1), KeyId::Contact(i64::MAX)]
         {
             assert_eq!(KeyId::from_code(id.code()), Some(id));

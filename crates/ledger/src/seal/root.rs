@@ -1,4 +1,4 @@
-//! The key above all others.
+//! The root key.
 
 use std::fmt;
 
@@ -6,22 +6,20 @@ use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, 
 
 use super::cipher::DataKey;
 
-/// The key that wraps all others. It comes from outside and is never written into the ledger; it cannot be printed.
+/// The key that wraps the tenant keys. It is provided by the operator and never stored in the ledger; it cannot be printed.
 #[derive(Clone)]
 pub struct RootKey(DataKey);
 
-/// Why a text is no root key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a root key is 32 bytes, written as 64 hexadecimal digits or in base64")]
 pub struct RootKeyProblem;
 
 impl RootKey {
-    /// A new one.
     pub fn generate() -> RootKey {
         RootKey(DataKey::generate())
     }
 
-    /// Reads 64 hexadecimal digits, or base64 in any of its alphabets.
+    /// Parses 64 hexadecimal digits, or base64 in any of its alphabets.
     pub fn parse(text: &str) -> Result<RootKey, RootKeyProblem> {
         let text = text.trim().as_bytes();
         let readings = [&HEXLOWER_PERMISSIVE, &BASE64, &BASE64_NOPAD, &BASE64URL, &BASE64URL_NOPAD];
@@ -29,12 +27,12 @@ impl RootKey {
         readings.iter().find_map(read).map(|bytes| RootKey(DataKey::new(bytes))).ok_or(RootKeyProblem)
     }
 
-    /// A name for the key that says nothing about it.
+    /// An id that reveals nothing of the key.
     pub fn id(&self) -> String {
         HEXLOWER.encode(&self.0.mac("sluice name of a root key", &[])[..8])
     }
 
-    /// The key itself, to be written into a file that only its owner can read.
+    /// The key itself, for a file that only its owner can read.
     pub fn to_hex(&self) -> String {
         self.0.to_hex()
     }
@@ -55,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_key_is_read_in_every_common_form() {
+    fn a_root_key_is_parsed_in_every_common_encoding() {
         let hex = "fbff00112233445566778899aabbccddeeff00112233445566778899aabbccdd";
         let key = RootKey::parse(hex).unwrap();
         let bytes = HEXLOWER.decode(hex.as_bytes()).unwrap();

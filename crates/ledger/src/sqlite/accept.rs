@@ -1,4 +1,4 @@
-//! Accepting: who owns a key, what a repeat is told, and what becomes of another content under the same key.
+//! Accepts: the owner of a key, duplicates, and other contents under the same key.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -24,11 +24,10 @@ use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{ClashPolicy, EventBody, NewEvent, Proof, Quarantine};
 use crate::seal::{SealContext, StableId};
 
-/// Other contents under one key that are kept to be looked at. Beyond them they are counted.
+/// Variants of an event that are stored; further ones are counted.
 const VARIANTS_MAX: i64 = 8;
 
-/// An event at the door. Its own digests can be guessed by whoever guesses what it says; these, which only the tenant's
-/// key makes, stand before them.
+/// An event with digests under a tenant key. Its own digests could be guessed from its content.
 #[derive(Debug)]
 struct KeyedEvent<'a> {
     event: &'a NewEvent,
@@ -45,7 +44,7 @@ impl Deref for KeyedEvent<'_> {
     }
 }
 
-/// The event that owns a key, or has a content.
+/// The event that owns a key, or has the same content.
 #[derive(Debug)]
 struct Owner {
     seq: i64,
@@ -58,12 +57,11 @@ struct Owner {
     received_at: Time,
 }
 
-/// Whether a key can be had.
+/// Whether a key is free.
 #[derive(Debug)]
 enum Claim {
-    /// It has an owner.
     Owned(Owner),
-    /// Nobody has it; the last owner, if there is one, had it until it expired.
+    /// With the last owner, whose lifetime has expired.
     Free(Option<Owner>),
 }
 
@@ -76,7 +74,7 @@ struct InsertedJobs<'a> {
     quarantine: Option<&'a Quarantine>,
 }
 
-/// What an event is let in as.
+/// How an event is inserted.
 #[derive(Debug)]
 struct EventInsert<'a> {
     key: KeyDigest,
@@ -94,13 +92,13 @@ impl Batch<'_, '_> {
         {
             return Ok(Acceptance::ProofUsed);
         }
-        let arrival = KeyedEvent {
+        let keyed = KeyedEvent {
             event,
             key: self.key_store.key_digest(event.key),
             fingerprint: self.key_store.digest("content", &event.fingerprint),
             entity: prefix(&self.key_store.digest("entity", &event.entity.to_be_bytes())),
         };
-        self.admit(&arrival)
+        self.admit(&keyed)
     }
 
     /// Whether a proof may be used by the request whose first event has this key: no other request has used it.
@@ -127,12 +125,12 @@ impl Batch<'_, '_> {
             self.cached(include_str!("sql/keep_content_window.sql"))?.execute([millis])?;
         }
         let expired = match self.claim(event.key, event)? {
-            Claim::Owned(owner) => return self.repeat(event, owner, MatchedBy::Key),
+            Claim::Owned(owner) => return self.match_owner(event, owner, MatchedBy::Key),
             Claim::Free(expired) => expired,
         };
-        for near in &event.adjacent_keys {
-            if let Claim::Owned(owner) = self.claim(self.key_store.key_digest(*near), event)? {
-                return self.repeat(event, owner, MatchedBy::AdjacentKey);
+        for adjacent in &event.adjacent_keys {
+            if let Claim::Owned(owner) = self.claim(self.key_store.key_digest(*adjacent), event)? {
+                return self.match_owner(event, owner, MatchedBy::AdjacentKey);
             }
         }
         if let Some(owner) = self.same_content(event)? {
@@ -142,7 +140,7 @@ impl Batch<'_, '_> {
             self.note_lateness(event, owner, Lateness::AfterExpiry);
         }
         let generation = expired.map_or(0, |owner| owner.generation + 1);
-        self.take_in(
+        self.insert_event(
             event,
             EventInsert { key: event.key, generation, variant_of: None, quarantine: event.quarantine.as_ref() },
         )
@@ -176,7 +174,7 @@ impl Batch<'_, '_> {
         Ok(Claim::Free(None))
     }
 
-    /// The event of this flow that said the same a moment ago, under another key.
+    /// The event of this flow with the same content within the window, under another key.
     fn same_content(&self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<Owner>> {
         let Some(window) = event.content_window else { return Ok(None) };
         let Some(seq) = self.contents.find(&event.flow, &event.fingerprint) else { return Ok(None) };
@@ -188,8 +186,8 @@ impl Batch<'_, '_> {
         }))
     }
 
-    /// The key has an owner. That decides, unless it says something else.
-    fn repeat(&mut self, event: &KeyedEvent<'_>, owner: Owner, by: MatchedBy) -> rusqlite::Result<Acceptance> {
+    /// Key taken: duplicate, or key clash if fingerprints differ.
+    fn match_owner(&mut self, event: &KeyedEvent<'_>, owner: Owner, by: MatchedBy) -> rusqlite::Result<Acceptance> {
         if owner.fingerprint == event.fingerprint {
             self.note_lateness(event, &owner, Lateness::Within);
             return self.duplicate(event, &owner, by);
@@ -203,7 +201,7 @@ impl Batch<'_, '_> {
             }
             return Ok(answer);
         }
-        // From the owner's own key, so that a variant is the same one on both sides of a bucket's edge.
+        // Derived from the owner's key, so that a variant is the same on both sides of a bucket edge.
         let key = owner.key.variant(event.fingerprint);
         let generation = match self.claim(key, event)? {
             Claim::Owned(variant) => {
@@ -220,7 +218,7 @@ impl Batch<'_, '_> {
         self.keep_variant(event, &owner, Some(self.counters.next_seq))?;
         let clash = (event.clash == ClashPolicy::Quarantine).then(|| key_clash(&owner));
         let quarantine = event.quarantine.as_ref().or(clash.as_ref());
-        self.take_in(event, EventInsert { key, generation, variant_of: Some(&owner), quarantine })
+        self.insert_event(event, EventInsert { key, generation, variant_of: Some(&owner), quarantine })
     }
 
     fn duplicate(&mut self, event: &KeyedEvent<'_>, owner: &Owner, by: MatchedBy) -> rusqlite::Result<Acceptance> {
@@ -245,7 +243,7 @@ impl Batch<'_, '_> {
         *self.lateness.entry((event.source.clone(), kind, bucket)).or_default() += 1;
     }
 
-    /// The slot of this content among the variants of an event; otherwise how many there are.
+    /// The slot of this content among the variants of an event, or else the number of variants.
     fn variant_slot(&self, event: &KeyedEvent<'_>, first: &Owner) -> rusqlite::Result<Result<i64, i64>> {
         let mut statement = self.cached(include_str!("sql/variant_slots.sql"))?;
         let mut rows = statement.query([first.seq])?;
@@ -300,7 +298,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    fn take_in(&mut self, event: &KeyedEvent<'_>, entry: EventInsert<'_>) -> rusqlite::Result<Acceptance> {
+    fn insert_event(&mut self, event: &KeyedEvent<'_>, entry: EventInsert<'_>) -> rusqlite::Result<Acceptance> {
         let seq = self.counters.next_seq;
         let first_job = self.counters.next_job;
         let id = EventId::new(entry.key, entry.generation);
@@ -336,10 +334,10 @@ impl Batch<'_, '_> {
         self.insert_jobs(event, jobs_of)?;
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
-        self.take_key(prefix(&entry.key.0), seq);
+        self.insert_key(prefix(&entry.key.0), seq);
         if id.0 != entry.key.0 {
-            // A later generation has a name of its own, by which it must be found too.
-            self.take_key(prefix(&id.0), seq);
+            // A later generation has an id of its own, by which it must be found too.
+            self.insert_key(prefix(&id.0), seq);
         }
         self.content_undo.extend(self.contents.insert(&event.flow, &event.fingerprint, seq, event.received_at));
         self.source_day(&event.source).accepted += 1;
@@ -414,7 +412,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// The contact that an event is about; a new one gets a key of its own.
+    /// The contact of an event; a new one gets a key of its own.
     fn contact(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<i64>> {
         let Some(contact) = event.contact else { return Ok(None) };
         let digest = self.key_store.digest("contact", &contact.0);
@@ -432,7 +430,7 @@ impl Batch<'_, '_> {
         Ok(Some(id))
     }
 
-    fn take_key(&mut self, key_prefix: u64, seq: i64) {
+    fn insert_key(&mut self, key_prefix: u64, seq: i64) {
         self.keys.insert(key_prefix, seq);
         self.new_keys.push((key_prefix, seq));
     }

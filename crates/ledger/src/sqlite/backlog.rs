@@ -12,6 +12,9 @@ use super::read_pool::Reader;
 use super::row::body_bytes;
 use crate::record::{EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, LoadedJob, looked_at_max};
 
+/// An event with its body.
+type StoredEvent = (Arc<EventRecord>, Arc<EventBody>);
+
 /// Column of `backlog_ready.sql` that says whether the job is blocked.
 const BLOCKED: usize = 23;
 
@@ -97,10 +100,7 @@ impl Reader<'_> {
         Ok(within)
     }
 
-    fn load_events(
-        &self,
-        jobs: &[JobRecord],
-    ) -> rusqlite::Result<HashMap<EventSeq, (Arc<EventRecord>, Arc<EventBody>)>> {
+    fn load_events(&self, jobs: &[JobRecord]) -> rusqlite::Result<HashMap<EventSeq, StoredEvent>> {
         let seqs = json_array(jobs.iter().map(|job| job.seq));
         let mut bodies: HashMap<EventSeq, Arc<EventBody>> = self
             .prepare_cached(include_str!("sql/load_bodies.sql"))?

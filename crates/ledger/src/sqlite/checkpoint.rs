@@ -1,4 +1,4 @@
-//! A thread that moves pages from the WAL into the file, beside the writer and without holding it up.
+//! A thread that moves pages from the write-ahead log into the file, beside the writer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use std::thread::JoinHandle;
 use super::{Role, open};
 use crate::Error;
 
-/// The writer's end of it. The thread ends when this is dropped, and with it its connection.
+/// Controls the checkpoint thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Locked while a checkpoint runs.
     allowed: Arc<Mutex<bool>>,
-    /// How many pages of the log the last one has moved, from its beginning on.
+    /// Pages that the last checkpoint has moved, from the beginning of the log.
     moved: Arc<AtomicU64>,
-    /// Whether one was asked for and has not ended.
+    /// Whether a checkpoint was requested and has not ended.
     busy: Arc<AtomicBool>,
     paused: bool,
 }
@@ -40,7 +40,7 @@ impl Checkpointer {
                 if *allowed {
                     match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2)) {
                         Ok(pages) => came_to.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed),
-                        Err(error) => tracing::debug!(%error, "a checkpoint beside the writer failed"),
+                        Err(error) => tracing::debug!(%error, "background checkpoint failed"),
                     }
                 }
                 ended.store(false, Ordering::Release);
@@ -51,35 +51,35 @@ impl Checkpointer {
         Ok(Checkpointer { wake: Some(wake), thread: Some(thread), allowed, moved, busy, paused: false })
     }
 
-    /// Lets no checkpoint run from here on. Waits for one that does.
+    /// Pauses checkpoints; blocks until a running one ends.
     pub fn pause(&mut self) {
         *locked(&self.allowed) = false;
         self.paused = true;
     }
 
-    /// Whether none may run. Does not wait.
+    /// Does not block.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Lets them run again.
+    /// Allows checkpoints again.
     pub fn resume(&mut self) {
         *locked(&self.allowed) = true;
         self.paused = false;
     }
 
-    /// How many pages of the log are in the file already, and whether more are being moved.
+    /// Pages of the log that are in the file, and whether a checkpoint is running.
     pub fn moved(&self) -> (u64, bool) {
         let busy = self.busy.load(Ordering::Acquire);
         (self.moved.load(Ordering::Relaxed), busy)
     }
 
-    /// The log has begun anew.
+    /// The log was reset.
     pub fn log_reset(&self) {
         self.moved.store(0, Ordering::Relaxed);
     }
 
-    /// Asks for a checkpoint, unless one is under way.
+    /// Requests a checkpoint unless one is running.
     pub fn wake(&self) {
         if let Some(wake) = &self.wake
             && !self.busy.swap(true, Ordering::AcqRel)
@@ -90,7 +90,7 @@ impl Checkpointer {
 }
 
 impl Drop for Checkpointer {
-    /// Waits for the thread: once the writer has ended, nothing of this process touches the file any more.
+    /// Waits for the thread: once the writer has ended, this process does not touch the file any more.
     fn drop(&mut self) {
         drop(self.wake.take());
         if let Some(thread) = self.thread.take() {

@@ -1,7 +1,6 @@
-//! The newest contents of each flow: what catches a repeat whose key is another.
+//! The newest contents of each flow, to find duplicates that have another key.
 //!
-//! Only in memory, and bounded; durable in the event rows, from which it is filled at start. As with keys, a hit is a
-//! candidate, and the event row has the last word.
+//! In memory and bounded; filled from the event rows at start. As with keys, a hit is a candidate, and the event row decides.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 use sluice_domain::time::Time;
 
-/// Contents that are remembered, whatever the window. About 5 MiB.
+/// Contents in memory, whatever the window. About 5 MiB.
 const CONTENTS_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +24,11 @@ pub(super) struct ContentCache {
     newest: HashMap<u64, Seen>,
     /// In the order of acceptance, the newest last.
     order: VecDeque<(u64, Seen)>,
-    /// The longest time for which any flow compares contents; while none does, nothing is remembered.
+    /// The longest window of any flow; while none has one, nothing is cached.
     window: Duration,
 }
 
-/// What undoes the remembering of one content.
+/// Undoes one insert.
 #[derive(Debug)]
 pub(super) struct Undo {
     content: u64,
@@ -43,7 +42,7 @@ fn content(flow: &str, fingerprint: &[u8; 16]) -> u64 {
 }
 
 impl ContentCache {
-    /// Reads the newest events back, as far as the longest window reaches.
+    /// Reads the newest events, as far as the longest window reaches.
     pub fn load(connection: &Connection) -> rusqlite::Result<ContentCache> {
         let millis: Option<i64> =
             connection.query_row(include_str!("sql/content_window.sql"), [], |row| row.get(0)).optional()?;
@@ -63,19 +62,19 @@ impl ContentCache {
         Ok(ContentCache { newest: newest_first.iter().copied().collect(), order: newest_first.into(), window })
     }
 
-    /// The event that may have had this content last.
+    /// The last event that may have this content.
     pub fn find(&self, flow: &str, fingerprint: &[u8; 16]) -> Option<i64> {
         self.newest.get(&content(flow, fingerprint)).map(|seen| seen.seq)
     }
 
-    /// A flow compares contents for so long. Answers whether that is longer than any did before.
+    /// Returns whether the window is longer than any before.
     pub fn widen(&mut self, window: Duration) -> bool {
         let wider = window > self.window;
         self.window = self.window.max(window);
         wider
     }
 
-    /// An event with this content was accepted. Nothing is remembered while nobody would ask for it.
+    /// An event with this content was accepted.
     pub fn insert(&mut self, flow: &str, fingerprint: &[u8; 16], seq: i64, received_at: Time) -> Option<Undo> {
         if self.window.is_zero() {
             return None;
@@ -86,7 +85,7 @@ impl ContentCache {
         Some(Undo { content, before: self.newest.insert(content, seen) })
     }
 
-    /// The transaction of the newest insert was rolled back. The newest is undone first.
+    /// The transaction of the newest insert was rolled back. Inserts are undone in reverse order.
     pub fn undo(&mut self, undo: Undo) {
         self.order.pop_back();
         match undo.before {
@@ -95,7 +94,7 @@ impl ContentCache {
         };
     }
 
-    /// Forgets what is too old or too much. Only between transactions: what an undo brings back must still be there.
+    /// Removes what is too old or too many. Only between transactions: an undo needs what it restores.
     pub fn trim(&mut self) {
         let Some((_, newest)) = self.order.back().copied() else { return };
         while let Some((content, seen)) = self.order.front().copied()
@@ -116,44 +115,47 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn what_is_outside_of_the_window_is_forgotten_and_the_newest_of_a_content_counts() {
-        let mut net = ContentCache::default();
-        assert!(net.insert("leads", &[1; 16], 1, Time(0)).is_none(), "nobody asks");
-        assert!(net.widen(15 * MINUTE) && !net.widen(MINUTE));
+    fn contents_outside_of_the_window_are_removed_and_the_newest_event_counts() {
+        let mut cache = ContentCache::default();
+        assert!(cache.insert("leads", &[1; 16], 1, Time(0)).is_none(), "no flow has a window");
+        assert!(cache.widen(15 * MINUTE) && !cache.widen(MINUTE));
         let minute = |n: u32| Time(0) + n * MINUTE;
-        net.insert("leads", &[1; 16], 2, minute(0));
-        net.insert("leads", &[1; 16], 3, minute(10));
-        net.insert("orders", &[1; 16], 4, minute(15));
-        net.trim();
-        assert_eq!((net.find("leads", &[1; 16]), net.find("orders", &[1; 16])), (Some(3), Some(4)));
-        net.insert("leads", &[2; 16], 5, minute(26));
-        net.trim();
-        assert_eq!((net.find("leads", &[1; 16]), net.order.len(), net.newest.len()), (None, 2, 2));
+        cache.insert("leads", &[1; 16], 2, minute(0));
+        cache.insert("leads", &[1; 16], 3, minute(10));
+        cache.insert("orders", &[1; 16], 4, minute(15));
+        cache.trim();
+        assert_eq!((cache.find("leads", &[1; 16]), cache.find("orders", &[1; 16])), (Some(3), Some(4)));
+        cache.insert("leads", &[2; 16], 5, minute(26));
+        cache.trim();
+        assert_eq!((cache.find("leads", &[1; 16]), cache.order.len(), cache.newest.len()), (None, 2, 2));
     }
 
     #[test]
-    fn a_rolled_back_batch_leaves_nothing_behind() {
-        let mut net = ContentCache::default();
-        net.widen(MINUTE);
-        net.insert("leads", &[1; 16], 1, Time(0));
+    fn a_rolled_back_batch_leaves_no_contents() {
+        let mut cache = ContentCache::default();
+        cache.widen(MINUTE);
+        cache.insert("leads", &[1; 16], 1, Time(0));
         let mut undo: Vec<Undo> = [(1, 2), (2, 3), (1, 4)]
             .iter()
-            .filter_map(|(fp, seq)| net.insert("leads", &[*fp; 16], *seq, Time(0)))
+            .filter_map(|(fp, seq)| cache.insert("leads", &[*fp; 16], *seq, Time(0)))
             .collect();
         while let Some(last) = undo.pop() {
-            net.undo(last);
+            cache.undo(last);
         }
-        assert_eq!((net.find("leads", &[1; 16]), net.find("leads", &[2; 16]), net.order.len()), (Some(1), None, 1));
+        assert_eq!(
+            (cache.find("leads", &[1; 16]), cache.find("leads", &[2; 16]), cache.order.len()),
+            (Some(1), None, 1)
+        );
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut net = ContentCache::default();
-        net.widen(MINUTE);
+        let mut cache = ContentCache::default();
+        cache.widen(MINUTE);
         for n in 0..CONTENTS_MAX as u128 + 100 {
-            net.insert("leads", &n.to_le_bytes(), n as i64, Time(0));
+            cache.insert("leads", &n.to_le_bytes(), n as i64, Time(0));
         }
-        net.trim();
-        assert_eq!((net.order.len(), net.newest.len()), (CONTENTS_MAX, CONTENTS_MAX));
+        cache.trim();
+        assert_eq!((cache.order.len(), cache.newest.len()), (CONTENTS_MAX, CONTENTS_MAX));
     }
 }

@@ -1,7 +1,7 @@
-//! The keys that seal the rows, held open.
+//! The keys that seal rows, unwrapped.
 //!
-//! Shared by the writer and the readers. It only ever holds what is committed: a key whose row was rolled back would seal
-//! what nobody can open again.
+//! Shared by the writer and the readers. It holds committed keys only: a value that is sealed with a rolled-back key could never
+//! be opened again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -15,16 +15,15 @@ use crate::Error;
 use crate::record::{KeysRecord, TenantKeyRecord};
 use crate::seal::{DataKey, KeyId, RootKey, SealContext};
 
-/// There is one tenant so far; it is part of every place all the same.
+/// There is one tenant so far; it is part of every seal context all the same.
 const TENANT: &str = "default";
-/// What is sealed with the root key to recognise it.
+/// Sealed with the root key, to recognize it.
 const CHECK: &[u8] = b"sluice root key";
-/// The version of the key for digests. It never changes, or nothing could be found by its digest any more.
+/// Version of the key for digests. It is never rotated, since rows are found by their digests.
 const DIGESTS: u32 = 0;
-/// Keys of contacts that are held open. About 2 MiB.
+/// Contact keys that are cached unwrapped. About 2 MiB.
 const CONTACTS_OPEN_MAX: usize = 32 * 1024;
 
-/// The keys, open.
 #[derive(Debug)]
 pub(crate) struct KeyStore {
     ring: RwLock<Ring>,
@@ -44,14 +43,14 @@ impl Ring {
     }
 }
 
-/// The key of a contact and whose it is.
+/// The key of a contact.
 #[derive(Clone, Debug)]
 pub(crate) struct ContactKey {
     pub digest: [u8; 16],
     pub key: DataKey,
 }
 
-/// A key to seal with, and its name.
+/// A key to seal with.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealer {
     pub id: KeyId,
@@ -77,7 +76,7 @@ pub(crate) enum Unsealed {
     KeyDestroyed,
 }
 
-/// What a batch does to the keys, until it commits.
+/// Changes of the keys by a batch, until it commits.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     root: Option<RootKey>,
@@ -103,7 +102,7 @@ fn unopened(place: SealContext<'_>) -> rusqlite::Error {
 }
 
 impl KeyStore {
-    /// Opens the keys with the root key; makes them if there are none yet.
+    /// Unwraps the keys with the root key; creates them if there are none.
     pub fn open(connection: &mut Connection, root: Option<RootKey>, now: Time) -> Result<KeyStore, Error> {
         let root = root.ok_or(Error::RootKeyMissing)?;
         if !KeyStore::is_opened_by(connection, &root)? {
@@ -129,14 +128,14 @@ impl KeyStore {
         Ok(KeyStore { ring: RwLock::new(Ring { root, tenant }), contacts: Mutex::default(), digests })
     }
 
-    /// Whether it is this root key that the keys are wrapped with, if there are any yet.
+    /// Whether the keys, if there are any, are wrapped with this root key.
     pub fn is_opened_by(connection: &Connection, root: &RootKey) -> rusqlite::Result<bool> {
         let check: Option<Vec<u8>> =
             connection.query_row(include_str!("sql/root_check.sql"), [], |row| row.get(0)).optional()?;
         Ok(check.is_none_or(|check| root.key().open(TENANT, CHECK_PLACE, &check).as_deref() == Some(CHECK)))
     }
 
-    /// A digest that is of no use without the root key, and finds the same row for ever.
+    /// A keyed digest: cannot be computed without the root key, and never changes.
     pub fn digest(&self, purpose: &str, bytes: &[u8]) -> [u8; 16] {
         self.digests.mac(purpose, bytes)[..16].try_into().expect("sixteen of thirty-two bytes")
     }
@@ -153,7 +152,7 @@ impl KeyStore {
         self.contacts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest key of the tenant.
+    /// The newest tenant key.
     pub fn tenant(&self, changes: &Changes) -> Sealer {
         let ring = self.ring();
         let newest = changes.tenant.last_key_value().or(ring.tenant.last_key_value());
@@ -161,7 +160,7 @@ impl KeyStore {
         Sealer { id: KeyId::Tenant(*version), key: key.clone() }
     }
 
-    /// The key of a contact, unless it has been destroyed. A key that is not committed yet is only among the changes.
+    /// The key of a contact; `None` if it is destroyed. An uncommitted key is found in the changes only.
     pub fn contact(
         &self,
         connection: &Connection,
@@ -179,7 +178,7 @@ impl KeyStore {
         let Some((digest, Some(wrapped))) = found else { return Ok(None) };
         let key = self.unwrap_contact(id, &wrapped, changes)?;
         let contact = ContactKey { digest, key };
-        self.hold(id, contact.clone());
+        self.cache(id, contact.clone());
         Ok(Some(contact))
     }
 
@@ -193,7 +192,7 @@ impl KeyStore {
         wrapping.and_then(|key| key.unwrap_key(TENANT, place, wrapped)).ok_or_else(|| unopened(place))
     }
 
-    fn hold(&self, id: i64, contact: ContactKey) {
+    fn cache(&self, id: i64, contact: ContactKey) {
         let mut contacts = self.contacts();
         if contacts.len() >= CONTACTS_OPEN_MAX {
             contacts.clear();
@@ -201,7 +200,7 @@ impl KeyStore {
         contacts.insert(id, contact);
     }
 
-    /// A new contact's key, written. It is held open once the transaction is committed.
+    /// Creates the key of a new contact. It is cached once the transaction is committed.
     pub fn add_contact(
         &self,
         connection: &Connection,
@@ -218,7 +217,7 @@ impl KeyStore {
         Ok(Sealer { id: KeyId::Contact(id), key })
     }
 
-    /// What lies sealed at a place.
+    /// Opens a sealed value.
     pub fn unseal(
         &self,
         connection: &Connection,
@@ -260,7 +259,7 @@ impl KeyStore {
         Ok(if opens { Unsealed::Unaltered } else { Unsealed::Altered })
     }
 
-    /// Wraps the keys of the tenant anew; nothing else knows the root key.
+    /// Wraps the tenant keys with a new root key.
     pub fn rotate_root(&self, connection: &Connection, changes: &mut Changes, new: &RootKey) -> rusqlite::Result<()> {
         let old = changes.root.clone().unwrap_or_else(|| self.ring().root.clone());
         for (version, wrapped) in tenant_rows(connection)? {
@@ -274,7 +273,7 @@ impl KeyStore {
         Ok(())
     }
 
-    /// A new key of the tenant for everything from here on. Answers its version.
+    /// Creates a new tenant key and returns its version.
     pub fn rotate_tenant(&self, connection: &Connection, changes: &mut Changes, now: Time) -> rusqlite::Result<u32> {
         let KeyId::Tenant(newest) = self.tenant(changes).id else { unreachable!("the tenant's key has a version") };
         let root = changes.root.clone().unwrap_or_else(|| self.ring().root.clone());
@@ -285,8 +284,7 @@ impl KeyStore {
         Ok(version)
     }
 
-    /// Wraps the keys of the next contacts with the newest key of the tenant. Answers how many were looked at; none when
-    /// all of them are done.
+    /// Wraps the keys of the next contacts with the newest tenant key. Returns how many were looked at: 0 when all are done.
     pub fn rewrap(&self, connection: &Connection, changes: &Changes, rows_max: u32) -> rusqlite::Result<u64> {
         let done: Option<i64> =
             connection.query_row(include_str!("sql/rewrapped.sql"), [], |row| row.get(0)).optional()?;
@@ -312,10 +310,10 @@ impl KeyStore {
         Ok(next.len() as u64)
     }
 
-    /// The transaction is committed: its keys are in force.
+    /// The transaction is committed: its keys become visible.
     pub fn commit(&self, changes: Changes) {
         for (id, contact) in changes.contacts {
-            self.hold(id, contact);
+            self.cache(id, contact);
         }
         if changes.root.is_some() || !changes.tenant.is_empty() {
             let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
@@ -326,7 +324,7 @@ impl KeyStore {
         }
     }
 
-    /// What may be told about the keys.
+    /// Describes the keys without their values.
     pub fn describe(&self, connection: &Connection) -> rusqlite::Result<KeysRecord> {
         let tenant = connection
             .prepare_cached(include_str!("sql/tenant_keys.sql"))?

@@ -15,6 +15,8 @@ mod key_index;
 mod key_store;
 mod lists;
 mod mac;
+#[cfg(test)]
+mod migration_tests;
 mod new_jobs;
 mod operate;
 #[cfg(test)]
@@ -49,9 +51,9 @@ use key_store::KeyStore;
 pub(crate) use read_pool::ReadPool;
 pub(crate) use writer::Writer;
 
-/// Older ones can corrupt a WAL that two connections reset at once.
+/// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// The newest layout that this build knows.
+/// The newest schema that this build knows.
 const SCHEMA_VERSION: i64 = 8;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
@@ -65,21 +67,20 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
 ];
 
 const FILE_NAME: &str = "ledger.db";
-/// Bytes of a page of a new file; an older one keeps those that it was made with. Two bodies of the usual length would leave a
-/// third of a smaller page empty, and each page costs two calls on its way into the log and two more into the file.
+/// Page size of a new file; an older file keeps its own. Two bodies of the usual length leave a third of a smaller page empty, and
+/// each page costs two system calls on its way into the log and two more into the file.
 const PAGE_BYTES: u64 = 8 * 1024;
-/// The log is as long as this at the most, as long as nothing holds it up (see the writer); cutting it off each time that it begins
-/// anew would make the file system find room for it again and again, and everybody waits for that.
+/// Length to which the log file is truncated when it is reset. It normally does not grow longer; truncating it further each time
+/// would make the file system allocate it again while callers wait.
 const LOG_BYTES_KEPT: u64 = 144 * 1024 * 1024;
 
-/// What kind of work a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Write,
     Read,
 }
 
-/// Whether a ledger lies in this directory.
+/// Whether the directory contains a ledger.
 pub(crate) fn exists_in(directory: &Path) -> bool {
     directory.join(FILE_NAME).is_file()
 }
@@ -92,9 +93,9 @@ pub(crate) fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool,
     Ok(KeyStore::is_opened_by(&open(directory, Role::Read)?, root_key)?)
 }
 
-/// Takes the data directory for this process. The lock goes with the file handle.
+/// Locks the data directory for this process, as long as the file handle lives.
 pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
-    // Personal data lies here: for this user only, unless somebody made the directory otherwise on purpose.
+    // It holds personal data: for this user only, unless the operator created the directory otherwise.
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -114,7 +115,7 @@ pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
     }
 }
 
-/// Opens the file, brings its layout up to date, and checks that it is what this build can work with.
+/// Opens the file, migrates it, and checks that this build can work with it.
 pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(Error::Library { version: rusqlite::version() });
@@ -127,7 +128,7 @@ pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
     let mut connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(128);
-    // Plans do not depend on what is bound: otherwise some statements are prepared anew each time they run.
+    // Plans do not depend on bound values: otherwise some statements are prepared again each time they run.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if role == Role::Write {
         connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
@@ -162,7 +163,7 @@ fn check_version(connection: &Connection) -> Result<i64, Error> {
     Ok(found)
 }
 
-/// Forward only, each step with its version in one transaction: killed midway, nothing has happened.
+/// Forward only; each migration and its version are one transaction.
 fn migrate(connection: &mut Connection) -> Result<(), Error> {
     let from = check_version(connection)?;
     for (version, sql) in (1..).zip(MIGRATIONS).skip(usize::try_from(from).unwrap_or(0)) {
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_layout_is_refused() {
+    fn a_newer_schema_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         open(directory.path(), Role::Write).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
         let error = open(directory.path(), Role::Write).unwrap_err();

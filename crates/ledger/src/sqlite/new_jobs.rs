@@ -1,4 +1,4 @@
-//! The jobs of a commit, as they are announced once it is made.
+//! The new jobs of a commit, as they are announced after it.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use sluice_domain::time::Time;
 
 use crate::record::{EventRecord, JobRecord, LoadedJob, NewEvent};
 
-/// Where an event stands that a batch has let in.
+/// An event that a batch has inserted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InsertedEvent {
     pub seq: i64,
     pub id: EventId,
     pub generation: u32,
-    /// Who or what it is about, as the ledger knows it.
+    /// Digest as it is stored.
     pub entity: u64,
     pub first_job: JobId,
     pub variant_of: Option<i64>,
 }
 
 impl InsertedEvent {
-    /// The jobs of this event, which was persisted at this time, of those workers that somebody wants to hear of.
+    /// The jobs of the workers that are announced.
     pub fn announced(self, event: &NewEvent, now: Time, wants: impl Fn(&str) -> bool) -> Vec<LoadedJob> {
         let jobs = (self.first_job.0..).zip(&event.jobs).filter(|(_, job)| wants(&job.worker));
         let jobs: Vec<JobRecord> = jobs

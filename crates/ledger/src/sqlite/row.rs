@@ -1,4 +1,4 @@
-//! From rows to records, opened on the way.
+//! Rows as records, with sealed values opened.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
     row.get_ref(column)?.as_str().map(Arc::from).map_err(|error| wrong(column, &error.to_string()))
 }
 
-/// Headers, bytes and normalized event in one sealed value, behind the lengths of the first two.
+/// Headers, raw bytes and normalized event are one sealed value, behind the lengths of the first two.
 pub(super) fn body_parts(body: &EventBody) -> ([u8; 8], [&[u8]; 3]) {
     let mut lengths = [0; 8];
     lengths[..4].copy_from_slice(&(body.headers.len() as u32).to_be_bytes());
@@ -205,7 +205,7 @@ impl Reader<'_> {
         opened.map(|bytes| body_of(&bytes).ok_or_else(|| wrong(6, "a body has three parts"))).transpose()
     }
 
-    /// The message of the failure of a job; empty if it has none.
+    /// Failure message of a job; empty if it has none.
     pub fn message_of(&self, job: JobId) -> rusqlite::Result<String> {
         let mut statement = self.prepare_cached(include_str!("sql/job_message.sql"))?;
         let identity = self.job_identity(job.0)?;
@@ -222,7 +222,7 @@ impl Reader<'_> {
             queue: text(row, 3)?,
             revision: text(row, 4)?,
             entity: row.get::<_, i64>(5)? as u64,
-            state: JobState::from_code(row.get(6)?).ok_or_else(|| wrong(6, "no such state of a job"))?,
+            state: JobState::from_code(row.get(6)?).ok_or_else(|| wrong(6, "unknown job state"))?,
             step: row.get(7)?,
             attempts: row.get(8)?,
             attempts_total: row.get(9)?,
@@ -254,8 +254,8 @@ impl Reader<'_> {
             key: EffectKey(key),
             action: row.get(4)?,
             destination: row.get(5)?,
-            class: EffectClass::parse(&text(row, 6)?).ok_or_else(|| wrong(6, "no such class of effect"))?,
-            state: EffectState::parse(&text(row, 7)?).ok_or_else(|| wrong(7, "no such state of an effect"))?,
+            class: EffectClass::parse(&text(row, 6)?).ok_or_else(|| wrong(6, "unknown effect class"))?,
+            state: EffectState::parse(&text(row, 7)?).ok_or_else(|| wrong(7, "unknown effect state"))?,
             attempts: row.get(8)?,
             absent_reads: row.get(9)?,
             reads: row.get(10)?,

@@ -9,7 +9,7 @@ use sluice_domain::time::Time;
 use super::batch::Batch;
 use super::key_index::prefix;
 use crate::op::*;
-use crate::record::{EventSeq, NewEvent};
+use crate::record::EventSeq;
 use crate::write_store::WriteStore;
 
 type Result<T> = rusqlite::Result<T>;
@@ -17,7 +17,8 @@ type Result<T> = rusqlite::Result<T>;
 impl WriteStore for Batch<'_, '_> {
     type Error = rusqlite::Error;
 
-    fn accept(&mut self, events: &Vec<NewEvent>) -> Result<Vec<Acceptance>> {
+    fn accept(&mut self, request: &RequestEvents) -> Result<Vec<Acceptance>> {
+        let events = &request.events;
         let Some(owner) = events.first().map(|event| event.key) else { return Ok(vec![]) };
         events.iter().map(|event| self.accept_event(event, owner)).collect()
     }
@@ -26,19 +27,19 @@ impl WriteStore for Batch<'_, '_> {
         self.begin_attempt(&request.begin, &request.caps)
     }
 
-    fn settle(&mut self, settle: &Box<Settle>) -> Result<ChargeResult> {
+    fn settle(&mut self, settle: &Settle) -> Result<ChargeResult> {
         self.settle_run(settle)
     }
 
-    fn record_step(&mut self, result: &Box<StepResult>) -> Result<Option<Value>> {
+    fn record_step(&mut self, result: &StepResult) -> Result<Option<Value>> {
         self.record_step_result(result)
     }
 
-    fn set_mark(&mut self, mark: &Box<Mark>) -> Result<Option<Marked>> {
+    fn set_mark(&mut self, mark: &Mark) -> Result<Option<Marked>> {
         self.set_mark_of(mark)
     }
 
-    fn skip(&mut self, skip: &Box<Skip>) -> Result<bool> {
+    fn skip(&mut self, skip: &Skip) -> Result<bool> {
         self.skip_effect(skip)
     }
 
@@ -54,7 +55,7 @@ impl WriteStore for Batch<'_, '_> {
         self.delete_suppressions(unsuppress)
     }
 
-    fn request_approval(&mut self, request: &Box<RequestApproval>) -> Result<Option<ApprovalRecord>> {
+    fn request_approval(&mut self, request: &RequestApproval) -> Result<Option<ApprovalRecord>> {
         self.insert_approval(request)
     }
 

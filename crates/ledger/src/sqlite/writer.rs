@@ -241,7 +241,7 @@ impl Writer {
         let mut new_jobs = Vec::new();
         for op in &batch {
             let Op::Accept(request) = op else { continue };
-            for (event, acceptance) in request.input.iter().zip(request.output.iter().flatten()) {
+            for (event, acceptance) in request.input.events.iter().zip(request.output.iter().flatten()) {
                 if let Acceptance::Accepted(accepted) = acceptance
                     && let Some(inserted) = inserted.next_if(|inserted| inserted.seq == accepted.seq)
                 {

@@ -1,14 +1,13 @@
-//! Who owns a key: an event its idempotency key, a contact the digest of who it is. One index for each, in tables of its own.
+//! Index from key prefix to sequence number: of idempotency keys to events, and of contact digests to contacts.
 //!
-//! A unique index over random keys is the one random write that an accept would make, and it is what limits an embedded
-//! store: every insert touches another page. So there is none. The newest keys are in memory; they are durable in the
-//! rows of events and contacts, from which they are rebuilt at start. Older ones lie in sorted runs that are written in slices
-//! between batches and found through a filter each. Runs of one size are merged into a larger one, so that the
-//! number of filters to ask stays small, and a run whose events have all been pruned is dropped whole. Not earlier: a key
-//! that is used again after its lifetime must find its last owner, to get another generation than that one.
+//! A unique B-tree index over random keys would limit an embedded store: every insert touches another page. This is a small LSM
+//! tree instead. The newest keys are in a memtable, rebuilt from the rows of events and contacts at start. Older keys are in
+//! sorted runs, written in slices between batches and read through a Bloom filter each. Runs of one size are merged into a
+//! larger one, and a run whose events are all pruned is dropped. Not earlier: a key that is used again after its lifetime must
+//! find its last owner, to get the next generation.
 //!
-//! The single writer thread is the constraint: it alone looks a key up and takes it, in the order of its batches.
-//! Nothing here decides by itself: a hit is a candidate, and the event row with the whole key has the last word.
+//! The writer thread alone looks keys up and inserts them, in the order of its batches. A hit is a candidate; the row with the
+//! whole key decides.
 
 mod filter;
 mod run;
@@ -21,7 +20,7 @@ use run::{KeyEntry, Run, RunWriter};
 use rusqlite::{Connection, params};
 pub(super) use tables::{CONTACTS, EVENTS, Tables};
 
-/// Keys held in memory before they are frozen into a run. About 9 MiB.
+/// Keys in memory before they are frozen into a run. About 9 MiB.
 pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;
 /// The same for contacts, of which there are fewer.
 pub(super) const RECENT_CONTACTS_MAX: usize = 64 * 1024;
@@ -29,7 +28,7 @@ pub(super) const RECENT_CONTACTS_MAX: usize = 64 * 1024;
 const MERGE_RUNS: usize = 8;
 /// Runs of this level are not merged further: whole runs can then still expire.
 const LEVEL_MAX: i64 = 2;
-/// Entries that one slice of upkeep writes: a few milliseconds.
+/// Entries that one slice of compaction writes: a few milliseconds.
 const SLICE_ENTRIES: usize = 8 * 1024;
 
 /// Prefixes are digests: they are their own hash.
@@ -104,7 +103,7 @@ struct Input {
     page: std::collections::VecDeque<KeyEntry>,
 }
 
-/// Every key that is remembered.
+/// Index from key prefix to sequence number.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
     tables: &'static Tables,
@@ -112,16 +111,16 @@ pub(super) struct KeyIndex {
     frozen: Option<Frozen>,
     runs: Vec<Run>,
     merge: Option<Merge>,
-    /// Runs that no longer count, whose pages are still to be deleted.
+    /// Removed runs whose pages are still to be deleted.
     doomed: Vec<(i64, i64)>,
-    /// Whether events went away since the runs were last looked at.
+    /// Whether events were pruned since the runs were last checked.
     pruned: bool,
     next_run: i64,
     recent_max: usize,
 }
 
 impl KeyIndex {
-    /// Reads the runs and rebuilds the newest keys from the rows. Writes nothing, so that it works on a full disk too.
+    /// Reads the runs and rebuilds the newest keys from the rows. Writes nothing, so it works on a full disk.
     pub fn load(connection: &Connection, tables: &'static Tables, recent_max: usize) -> rusqlite::Result<KeyIndex> {
         let runs = Run::load(connection, tables)?;
         let in_runs = runs.iter().map(|run| run.last_seq).max().unwrap_or(0);
@@ -139,7 +138,7 @@ impl KeyIndex {
         }
         let with_pages = runs_with_pages(connection, tables)?;
         let next_run = runs.iter().map(|run| run.run).chain(with_pages.iter().copied()).max().unwrap_or(0) + 1;
-        // Left over from a run that was never finished, or not yet swept away.
+        // Pages of a run that was never finished or not yet deleted.
         let doomed =
             with_pages.into_iter().filter(|page| runs.iter().all(|run| run.run != *page)).map(|run| (run, 0)).collect();
         Ok(KeyIndex {
@@ -155,7 +154,7 @@ impl KeyIndex {
         })
     }
 
-    /// The events that may have this key (or this id), newest last. The event row decides.
+    /// Rows that may have this key or id, newest last. The row decides.
     pub fn candidates(&self, connection: &Connection, prefix: u64) -> rusqlite::Result<Vec<i64>> {
         let mut found = Vec::new();
         self.recent.find(prefix, &mut found);
@@ -170,22 +169,21 @@ impl KeyIndex {
         Ok(found)
     }
 
-    /// A key has found its owner.
     pub fn insert(&mut self, prefix: u64, seq: i64) {
         self.recent.insert(prefix, seq);
     }
 
-    /// Events have been pruned: perhaps a run has none left.
+    /// Events were pruned: a run may have none left.
     pub fn note_pruned(&mut self) {
         self.pruned = true;
     }
 
-    /// The transaction that gave the key its owner was rolled back.
+    /// The transaction that inserted the key was rolled back.
     pub fn forget(&mut self, prefix: u64, seq: i64) {
         self.recent.remove(prefix, seq);
     }
 
-    /// How many keys are held in memory.
+    /// Number of keys in memory.
     #[cfg(test)]
     pub fn recent_len(&self) -> usize {
         self.recent.len
@@ -201,7 +199,7 @@ impl KeyIndex {
             || (self.pruned && !self.runs.is_empty())
     }
 
-    /// One slice of upkeep, inside a transaction of its own. Should that fail to commit, load anew.
+    /// One slice of compaction, inside a transaction of its own. If that does not commit, the index must be loaded again.
     pub fn compact_slice(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if self.frozen.is_none() && self.recent.len >= self.recent_max {
             self.freeze();
@@ -231,7 +229,7 @@ impl KeyIndex {
         {
             self.start_merge(level);
         }
-        self.go_on_merging(connection)
+        self.continue_merge(connection)
     }
 
     fn run_without_events(&self, connection: &Connection) -> rusqlite::Result<Option<usize>> {
@@ -270,7 +268,7 @@ impl KeyIndex {
         }
         frozen.written = upto;
         if upto == frozen.entries.len() {
-            // Of the entries themselves: a rolled-back batch had higher places, and those are given out again.
+            // Of the entries themselves: numbers of a rolled-back batch were higher, and are assigned again.
             let seqs = || frozen.entries.iter().map(|entry| entry.1);
             let (first_seq, last_seq) = (seqs().min().unwrap_or(0), seqs().max().unwrap_or(0));
             self.runs.push(frozen.writer.finish(connection, first_seq, last_seq)?);
@@ -288,7 +286,7 @@ impl KeyIndex {
         self.merge = Some(Merge { inputs, writer });
     }
 
-    fn go_on_merging(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    fn continue_merge(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some(mut merge) = self.merge.take() else { return Ok(()) };
         for _ in 0..SLICE_ENTRIES {
             for input in &mut merge.inputs {
@@ -311,7 +309,7 @@ impl KeyIndex {
         Ok(())
     }
 
-    /// The merged run takes the place of its inputs, in one transaction.
+    /// The merged run replaces its inputs in one transaction.
     fn finish_merge(&mut self, connection: &Connection, merge: Merge) -> rusqlite::Result<()> {
         let is_input = |run: &Run| merge.inputs.iter().any(|input| input.run == run.run);
         let first_seq = self.runs.iter().filter(|run| is_input(run)).map(|run| run.first_seq).min().unwrap_or(0);
@@ -331,7 +329,7 @@ impl KeyIndex {
     }
 }
 
-/// Every run that has pages, by one look-up each.
+/// Every run that has pages, by one lookup each.
 fn runs_with_pages(connection: &Connection, tables: &Tables) -> rusqlite::Result<Vec<i64>> {
     let mut next = connection.prepare(&tables.next_page)?;
     let mut runs = Vec::new();
