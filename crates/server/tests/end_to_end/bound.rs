@@ -74,7 +74,7 @@ async fn a_paused_queue_and_paused_replays_stay_paused_over_a_restart() {
     world.start_node().await;
     assert_eq!(world.crm.truth().object("Lead").records, 0);
     let refused = world.act("/api/v1/replays", json!({ "ids": [event], "reason": "again" })).await;
-    assert!(refused.status == 400 && refused.body.to_string().contains("replays are paused"), "{}", refused.body);
+    assert!(refused.status == 400 && refused.body.to_string().contains("replays have been paused"), "{}", refused.body);
     world.act("/api/v1/resume", json!({ "target": "queue:leads" })).await;
     assert_eq!(world.settled(&event).await[0]["state"], "succeeded");
     world.act("/api/v1/resume", json!({ "target": "replays" })).await;
