@@ -166,7 +166,7 @@ impl Host {
         let broken =
             found.broken.into_iter().map(|broken| format!("{}. {}: {}", broken.number, broken.invariant, broken.row));
         let attempts =
-            file.tries()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
+            file.calls()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
         let counts = FileCounts {
             checks: found.checks,
             accepted: lines.iter().map(|line| line.accepted).sum(),
