@@ -354,6 +354,9 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
+    /// The due time of a waiting job that is made due. The ledger does not know the steady clock that due times are kept by.
+    pub const DUE_AT_ONCE: Time = Time(0);
+
     pub fn route(&self) -> StepRoute {
         StepRoute { destination: self.destination.clone(), order: self.order }
     }

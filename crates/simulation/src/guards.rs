@@ -151,14 +151,16 @@ impl Simulation {
         }
     }
 
-    /// A call is made: not while safe mode holds its worker, as far as the node could know when its run began.
-    pub(super) fn check_safe_mode(&mut self, job: JobId) {
-        let Some(worker) = self.store.job(job).map(|job| job.worker.clone()) else { return };
-        let since = self.checker.guards.safe_mode_since;
-        let known = since + 120_000 < self.now;
-        if known && self.checker.guards.safe_modes.until(&worker, self.wall()).is_some() {
-            let detail = || "it is attempted while safe mode holds its worker".to_owned();
-            self.checker.fail(self.now, Invariant::WaitingIsFree, About::Job(job), detail);
+    /// A run starts: the node knows the safe modes that operators were told of, a moment after they were set.
+    pub(super) fn check_safe_mode(&mut self, id: JobId, worker: &str) {
+        let (at, guards) = (self.wall(), &self.checker.guards);
+        let forgotten = |node: &super::node::SimNode| node.safe_modes.until(worker, at).is_none();
+        if guards.safe_modes.until(worker, at).is_some()
+            && guards.safe_mode_since + 1_000 < self.now
+            && self.node.as_deref().is_some_and(forgotten)
+        {
+            let detail = || "it runs while safe mode holds its worker".to_owned();
+            self.checker.fail(self.now, Invariant::WaitingIsFree, About::Job(id), detail);
         }
     }
 

@@ -88,6 +88,7 @@ impl Simulation {
     fn start(&mut self, job: JobRecord, slot: SimSlot) {
         let (id, worker, destination) = (job.id, job.worker.clone(), job.destination.clone());
         let recovering = job.state == JobState::Running;
+        self.check_safe_mode(id, &worker);
         let Some(loaded) = self.store.load_jobs(&[id], usize::MAX).pop() else { return };
         // Memory has the job as the node knows it; its event and effects are read for the run.
         let loaded = LoadedJob { job, ..loaded };
@@ -347,7 +348,6 @@ impl Simulation {
             }
             Recording::IfSlow(begin) => Some(begin),
         };
-        self.check_safe_mode(call.job);
         self.look_at_call(&call, n, &label);
         let sent = self.destinations.0[facts.destination].call(self.now, &self.rates, &mut self.random);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);

@@ -124,7 +124,7 @@ impl Store {
         self.log(decide.at, &decide.actor, choice.as_str(), &id.to_string(), &decide.reason);
         self.change(job, |job| {
             if job.state == JobState::Waiting {
-                (job.due_at, job.updated_at) = (decide.at, decide.at);
+                (job.due_at, job.updated_at) = (sluice_domain::record::JobRecord::DUE_AT_ONCE, decide.at);
             }
         });
         self.job(job).map_or(Decided::Unknown, |record| Decided::Counts(job, record.worker.clone()))

@@ -136,7 +136,7 @@ impl JobView {
             step: job.step,
             attempts: job.attempts,
             attempts_total: job.attempts_total,
-            due_at: job.due_at.to_string(),
+            due_at: if job.due_at == JobRecord::DUE_AT_ONCE { job.updated_at } else { job.due_at }.to_string(),
             updated_at: job.updated_at.to_string(),
             finished_at: job.finished_at.map(|at| at.to_string()),
             replays: job.replays,
