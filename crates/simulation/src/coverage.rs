@@ -74,6 +74,7 @@ faults! {
     CrashAfterIntent "crash: after the intent, before the call"
     CrashAfterSend "crash: after the call left"
     CrashAfterAnswer "crash: after the answer, before it is written"
+    LateWrite "crash: a write arrives after the next start"
     CrashInRecovery "crash: in the middle of recovery"
     CommitLost "disk: commit failed, not written"
     CommitInDoubt "disk: commit failed, written all the same"

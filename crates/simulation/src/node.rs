@@ -130,15 +130,32 @@ impl Simulation {
 
     /// The process ends. What it had not committed is gone.
     pub(super) fn crash(&mut self, why: Fault) {
-        if self.node.take().is_none() {
-            return;
-        }
+        let Some(node) = self.node.take() else { return };
+        self.keep_late_write(*node);
         self.happened(why);
         self.epoch += 1;
         self.crashes += 1;
         self.crash_shadow();
         let down = 500 + self.some_ms(20_000);
         self.plan_in(down, SimEvent::Boot);
+    }
+
+    /// A write that the process had submitted may reach the store after another process owns the jobs.
+    fn keep_late_write(&mut self, node: SimNode) {
+        let settlement = node.queue.into_iter().map(|(op, _)| op).find(|op| matches!(op, SimOp::Settle(_)));
+        if let Some(op) = settlement.filter(|_| self.random.chance(0.5)) {
+            self.late_writes.push(Some(op));
+            let (index, ms) = (self.late_writes.len() - 1, 20_000 + self.some_ms(60_000));
+            self.plan_in(ms, SimEvent::LateWrite { index });
+        }
+    }
+
+    /// The late write arrives.
+    pub(super) fn late_write(&mut self, index: usize) {
+        if let Some(op) = self.late_writes[index].take() {
+            self.happened(Fault::LateWrite);
+            self.apply(op, Waiter::Nobody);
+        }
     }
 
     /// The process starts.

@@ -94,6 +94,10 @@ pub(super) enum SimEvent {
         epoch: u32,
         run: u32,
     },
+    /// A write of a process that has ended arrives.
+    LateWrite {
+        index: usize,
+    },
     Operator,
     Disturb,
     Upkeep,
@@ -120,6 +124,8 @@ pub(super) struct Simulation {
     pub crashes: u64,
     pub senders: Senders,
     pub destinations: Destinations,
+    /// Writes of processes that have ended.
+    pub late_writes: Vec<Option<SimOp>>,
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,
@@ -150,6 +156,7 @@ impl Simulation {
             epoch: 0,
             crashes: 0,
             destinations: Destinations::default(),
+            late_writes: Vec::new(),
             disk_full_until: 0,
             disk_full_for_all_until: 0,
             checker: Checker::default(),
@@ -292,6 +299,7 @@ impl Simulation {
             SimEvent::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
             SimEvent::SettleAgain { epoch, run } if epoch == self.epoch => self.settle_again(run),
             SimEvent::RecordSlow { epoch, run } if epoch == self.epoch => self.record_slow(run),
+            SimEvent::LateWrite { index } => self.late_write(index),
             SimEvent::Operator => self.operate(),
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),
