@@ -8,7 +8,9 @@ use sluice_domain::job::{EffectKey, JobState};
 use super::batch::Batch;
 use super::mac::EffectColumns;
 use super::totals::TotalKey;
-use crate::op::{ChangedJob, DropJobs, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation};
+use crate::op::{
+    ChangedJob, DropJobs, MakeDue, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation,
+};
 
 impl Batch<'_, '_> {
     pub fn replay_jobs(&mut self, replay: &Replay) -> rusqlite::Result<Vec<ChangedJob>> {
@@ -33,6 +35,19 @@ impl Batch<'_, '_> {
             changed.push((*id, head.total.worker.clone()));
             self.move_total(head.total, queued);
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason)?;
+        }
+        Ok(changed)
+    }
+
+    pub fn make_jobs_due(&mut self, due: &MakeDue) -> rusqlite::Result<Vec<ChangedJob>> {
+        let mut changed = Vec::new();
+        for job in &due.jobs {
+            if !self.job_head(*job)?.is_some_and(|head| head.guard.state == JobState::Waiting) {
+                continue;
+            }
+            let mut make_due = self.cached(include_str!("sql/make_job_due.sql"))?;
+            let worker: String = make_due.query_row(params![job.0, due.at.0], |row| row.get(0))?;
+            changed.push((*job, Arc::from(worker)));
         }
         Ok(changed)
     }

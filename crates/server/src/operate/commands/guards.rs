@@ -5,7 +5,7 @@ use sluice_domain::job::{JobId, JobState};
 use sluice_domain::policy::Contact;
 use sluice_domain::safe_mode::SafeMode;
 use sluice_domain::{mask, unit};
-use sluice_ledger::{JobFilter, SetSafeMode, Suppress, Unsuppress};
+use sluice_ledger::{JobFilter, MakeDue, SetSafeMode, Suppress, Unsuppress};
 use utoipa::ToSchema;
 
 use crate::operate::commands::{need, or_unknown};
@@ -126,11 +126,8 @@ impl Operator {
             let jobs = self.ledger.matching_jobs(filter.clone(), after, SLICE as u32).await?;
             let Some(last) = jobs.last() else { return Ok(()) };
             after = *last;
-            let mut woken = Vec::with_capacity(jobs.len());
-            for id in jobs {
-                woken.push((id, self.job_record(id).await?.worker));
-            }
-            self.scheduler.due_now(woken);
+            let due = self.ledger.make_due(MakeDue { jobs, at: self.clock.now() }).await?;
+            self.scheduler.due_now(due);
         }
     }
 }
