@@ -10,6 +10,7 @@ use super::{EffectRow, Store};
 use crate::fence::JobGuard;
 use crate::filter::{ApprovalFilter, Page};
 use crate::op::{ApprovalRecord, Begin, DecideApproval, Decided, RequestApproval, Settle, Skip};
+use crate::record::JobRecord;
 
 impl Store {
     /// Records that an effect is skipped. `false` if the run is stale.
@@ -124,7 +125,7 @@ impl Store {
         self.log(decide.at, &decide.actor, choice.as_str(), &id.to_string(), &decide.reason);
         self.change(job, |job| {
             if job.state == JobState::Waiting {
-                (job.due_at, job.updated_at) = (sluice_domain::record::JobRecord::DUE_AT_ONCE, decide.at);
+                (job.due_at, job.updated_at) = (JobRecord::DUE_AT_ONCE, decide.at);
             }
         });
         self.job(job).map_or(Decided::Unknown, |record| Decided::Counts(job, record.worker.clone()))

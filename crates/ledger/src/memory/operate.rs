@@ -92,7 +92,7 @@ impl Store {
         for id in &due.jobs {
             let Some(job) = self.job(*id).filter(|job| job.state == JobState::Waiting) else { continue };
             changed.push((*id, job.worker.clone()));
-            self.change(*id, |job| (job.due_at, job.updated_at) = (due.at, due.at));
+            self.change(*id, |job| (job.due_at, job.updated_at) = (JobRecord::DUE_AT_ONCE, due.at));
         }
         changed
     }
