@@ -7,7 +7,7 @@ use sluice_domain::run::StepRoute;
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
-use sluice_ledger::{EventBody, LiveLane, NewEvent, NewJob, Prune};
+use sluice_ledger::{EventBody, LiveLane, MakeDue, NewEvent, NewJob, Prune};
 
 use crate::driver::{Driver, Fixture, at, backlog, open, settlement};
 use crate::fixtures::{DAY, START, event};
@@ -33,10 +33,14 @@ fn fifo(destination: &str) -> StepRoute {
 
 /// One attempt after which the job is due at this time.
 async fn defer<D: Driver>(fixture: &Fixture<D>, job: JobId, due_at: Time) {
+    defer_as(fixture, job, JobState::Retrying, due_at).await;
+}
+
+async fn defer_as<D: Driver>(fixture: &Fixture<D>, job: JobId, state: JobState, due_at: Time) {
     let route = fixture.read(job).await.route();
     let n = fixture.read(job).await.attempts_total + 1;
     fixture.begin(job, n).await;
-    let mut retry = settlement(job, n, JobState::Retrying);
+    let mut retry = settlement(job, n, state);
     (retry.next.due_at, retry.next.destination, retry.next.order) = (due_at, route.destination, route.order);
     assert!(fixture.settle_with(retry).await);
 }
@@ -47,6 +51,22 @@ async fn page<D: Driver>(fixture: &Fixture<D>, worker: &str, destination: &str, 
 
 fn ids(jobs: &[sluice_ledger::JobRecord]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
+}
+
+pub async fn only_waiting_jobs_are_made_due<D: Driver>() {
+    let fixture = open::<D>();
+    let [waiting, retrying, queued] = [
+        routed(&fixture, "a", 1, fifo("crm")).await,
+        routed(&fixture, "b", 2, fifo("crm")).await,
+        routed(&fixture, "c", 3, fifo("crm")).await,
+    ];
+    defer_as(&fixture, waiting, JobState::Waiting, START + DAY).await;
+    defer(&fixture, retrying, START + DAY).await;
+    let jobs = vec![waiting, retrying, queued, JobId(99)];
+    let due = fixture.ledger.make_due(MakeDue { jobs, at: START }).await.unwrap();
+    assert_eq!(due, [(waiting, Arc::from("crm"))]);
+    let found = page(&fixture, "crm", "crm", START).await;
+    assert_eq!((ids(&found.due), ids(&found.queued), found.next_due), (vec![waiting], vec![queued], Some(START + DAY)));
 }
 
 pub async fn the_backlog_of_a_destination_holds_its_jobs_alone<D: Driver>() {
