@@ -42,7 +42,7 @@ impl Batch<'_, '_> {
     pub fn make_jobs_due(&mut self, due: &MakeDue) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for job in &due.jobs {
-            if !self.job_head(*job)?.is_some_and(|head| head.guard.state == JobState::Waiting) {
+            if self.job_head(*job)?.is_none_or(|head| head.guard.state != JobState::Waiting) {
                 continue;
             }
             let mut make_due = self.cached(include_str!("sql/make_job_due.sql"))?;

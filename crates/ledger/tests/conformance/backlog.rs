@@ -7,7 +7,7 @@ use sluice_domain::run::StepRoute;
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
-use sluice_ledger::{EventBody, LiveLane, NewEvent, NewJob, Prune};
+use sluice_ledger::{EventBody, LiveLane, MakeDue, NewEvent, NewJob, Prune};
 
 use crate::driver::{Driver, Fixture, at, backlog, open, settlement};
 use crate::fixtures::{DAY, START, event};
@@ -33,10 +33,14 @@ fn fifo(destination: &str) -> StepRoute {
 
 /// One attempt after which the job is due at this time.
 async fn defer<D: Driver>(fixture: &Fixture<D>, job: JobId, due_at: Time) {
+    defer_as(fixture, job, JobState::Retrying, due_at).await;
+}
+
+async fn defer_as<D: Driver>(fixture: &Fixture<D>, job: JobId, state: JobState, due_at: Time) {
     let route = fixture.read(job).await.route();
     let n = fixture.read(job).await.attempts_total + 1;
     fixture.begin(job, n).await;
-    let mut retry = settlement(job, n, JobState::Retrying);
+    let mut retry = settlement(job, n, state);
     (retry.next.due_at, retry.next.destination, retry.next.order) = (due_at, route.destination, route.order);
     assert!(fixture.settle_with(retry).await);
 }
@@ -47,6 +51,25 @@ async fn page<D: Driver>(fixture: &Fixture<D>, worker: &str, destination: &str, 
 
 fn ids(jobs: &[sluice_ledger::JobRecord]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
+}
+
+pub async fn only_waiting_jobs_are_made_due<D: Driver>() {
+    let fixture = open::<D>();
+    let [waiting, retrying, queued] = [
+        routed(&fixture, "a", 1, fifo("crm")).await,
+        routed(&fixture, "b", 2, fifo("crm")).await,
+        routed(&fixture, "c", 3, fifo("crm")).await,
+    ];
+    defer_as(&fixture, waiting, JobState::Waiting, Time(START.0 + DAY)).await;
+    defer(&fixture, retrying, Time(START.0 + DAY)).await;
+    let jobs = vec![waiting, retrying, queued, JobId(99)];
+    let due = fixture.ledger.make_due(MakeDue { jobs, at: START }).await.unwrap();
+    assert_eq!(due, [(waiting, Arc::from("crm"))]);
+    let found = page(&fixture, "crm", "crm", START).await;
+    assert_eq!(
+        (ids(&found.due), ids(&found.queued), found.next_due),
+        (vec![waiting], vec![queued], Some(Time(START.0 + DAY)))
+    );
 }
 
 pub async fn the_backlog_of_a_destination_holds_its_jobs_alone<D: Driver>() {
@@ -144,7 +167,8 @@ pub async fn a_lane_behind_a_deferred_job_is_not_read<D: Driver>() {
     assert_eq!(ids(&waiting.queued), [before, unordered, other_entity]);
     assert_eq!((waiting.due.len(), waiting.next_due), (0, Some(at(100))));
     assert_eq!(waiting.looked_until, other_entity, "blocked jobs are passed over");
-    assert!(page(&fixture, "other", "crm", at(50)).await.queued.is_empty(), "a lane is shared by workers");
+    let other = page(&fixture, "other", "crm", at(50)).await;
+    assert_eq!(ids(&other.queued), [other_worker], "a deferred job blocks no other worker");
     assert_eq!(ids(&page(&fixture, "crm", "mail", at(50)).await.queued), [other_destination]);
 
     let free = page(&fixture, "crm", "crm", at(100)).await;

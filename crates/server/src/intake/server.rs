@@ -428,6 +428,15 @@ fn trace_of(header: &str) -> Option<&str> {
     (valid && trace.bytes().any(|byte| byte != b'0')).then_some(trace)
 }
 
+/// At least the longest validity window of a credential that does not cover the body.
+const PROOF_LIFETIME: Duration = Duration::from_secs(3_600);
+
+/// A credential that does not cover the body could be attached to another event, so it is accepted for one request only. A
+/// duplicate of that request passes.
+fn one_time_proof(flow: &Flow, token: &str, received_at: Time) -> Proof {
+    Proof { digest: KeyDigest::new("proof", &flow.name, token), expires_at: received_at + PROOF_LIFETIME }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,13 +455,4 @@ mod tests {
             assert_eq!(trace_of(wrong), None, "{wrong}");
         }
     }
-}
-
-/// At least the longest validity window of a credential that does not cover the body.
-const PROOF_LIFETIME: Duration = Duration::from_secs(3_600);
-
-/// A credential that does not cover the body could be attached to another event, so it is accepted for one request only. A
-/// duplicate of that request passes.
-fn one_time_proof(flow: &Flow, token: &str, received_at: Time) -> Proof {
-    Proof { digest: KeyDigest::new("proof", &flow.name, token), expires_at: received_at + PROOF_LIFETIME }
 }

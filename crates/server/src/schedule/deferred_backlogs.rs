@@ -6,9 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Their destinations by worker. Cheap to clone.
+/// Destinations by worker.
+type Backlogs = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
+
+/// Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DeferredBacklogs(Arc<RwLock<BTreeMap<Arc<str>, BTreeSet<Arc<str>>>>>);
+pub(super) struct DeferredBacklogs(Arc<RwLock<Backlogs>>);
 
 impl DeferredBacklogs {
     /// Whether new jobs of this worker and destination are deferred to a later load.
@@ -22,7 +25,7 @@ impl DeferredBacklogs {
         if self.equals(backlogs.clone()) {
             return;
         }
-        let mut deferred = BTreeMap::<Arc<str>, BTreeSet<Arc<str>>>::new();
+        let mut deferred = Backlogs::new();
         for (worker, destination) in backlogs {
             deferred.entry(worker.clone()).or_default().insert(destination.clone());
         }

@@ -8,7 +8,7 @@ use sluice_domain::job::JobId;
 use sluice_domain::run::{LoadedJob, RunResult};
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::schedule::{PauseTarget, SchedulerView};
-use sluice_ledger::JobRecord;
+use sluice_ledger::{JobRecord, LiveLane};
 use tokio::sync::{mpsc, oneshot};
 
 use super::deferred_backlogs::DeferredBacklogs;
@@ -41,7 +41,7 @@ pub(super) enum Message {
     New(Vec<LoadedJob>),
     /// Notices were dropped.
     Dropped,
-    BacklogsFound(Result<Vec<(Arc<str>, Arc<str>)>, sluice_ledger::Error>),
+    BacklogsFound(Result<Vec<LiveLane>, sluice_ledger::Error>),
     Loaded(BacklogQuery, Result<Page, sluice_ledger::Error>),
     /// Jobs that are to run, read because memory had only their records.
     Read(Vec<JobId>, Result<Vec<LoadedJob>, sluice_ledger::Error>),

@@ -104,7 +104,10 @@ impl Loop {
                     self.step(Input::Missed { worker, destination, first });
                 }
             }
-            Message::BacklogsFound(Ok(found)) => self.step(Input::BacklogsFound(found)),
+            Message::BacklogsFound(Ok(found)) => {
+                let found = found.into_iter().map(|lane| (lane.worker, lane.destination));
+                self.step(Input::BacklogsFound(found.collect()));
+            }
             Message::BacklogsFound(Err(error)) => {
                 tracing::warn!(%error, "the backlogs could not be read; trying again");
                 self.step(Input::FindFailed);

@@ -24,9 +24,7 @@ impl Tasks {
     pub fn find_backlogs(&self) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
-            let lanes = context.ledger.live_lanes().await;
-            let found = lanes.map(|lanes| lanes.into_iter().map(|lane| (lane.worker, lane.destination)).collect());
-            handle.send(Message::BacklogsFound(found));
+            handle.send(Message::BacklogsFound(context.ledger.live_lanes().await));
         });
     }
 

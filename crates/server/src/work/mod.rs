@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::run::{Command, DenialKind, JobRun, LoadedJob, Notice, RunContext, RunResult};
 use sluice_domain::time::Time;
-use sluice_ledger::{JobRecord, Ledger};
+use sluice_ledger::{ChangedJob, JobRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::observe::Metrics;
@@ -40,7 +40,7 @@ pub struct WorkContext {
 
 /// Called with the jobs, and their workers, that a run has requeued.
 #[derive(Clone)]
-pub struct OnRequeued(pub Arc<dyn Fn(Vec<(JobId, Arc<str>)>) + Send + Sync>);
+pub struct OnRequeued(pub Arc<dyn Fn(Vec<ChangedJob>) + Send + Sync>);
 
 impl fmt::Debug for OnRequeued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
