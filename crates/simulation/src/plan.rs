@@ -220,7 +220,7 @@ pub(super) fn attributes(entity: u64, with_note: bool) -> Value {
         "items": (0..items(entity)).collect::<Vec<u64>>(),
         "ask": asks_about(entity),
         "who": format!("e{entity}@example.org"),
-        "granted": entity % 3 != 0,
+        "granted": !entity.is_multiple_of(3),
     });
     for (id, ..) in STEPS {
         attributes[id] = Value::Bool(condition_holds(id, entity));

@@ -33,7 +33,10 @@ impl Simulation {
         let Some(node) = &mut self.node else { return };
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
         for job in jobs {
-            node.cache.entry(job.id).or_insert(job);
+            // A job that left memory may have changed since.
+            if !node.scheduler.holds(job.id) {
+                node.cache.insert(job.id, job);
+            }
         }
         self.step(input);
         let Some(node) = &mut self.node else { return };
