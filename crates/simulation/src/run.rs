@@ -18,6 +18,7 @@ use sluice_ledger::{NewEvent, Replay};
 use super::coverage::Fault;
 use super::destinations::{Answer, LAG_MS_MAX, Look};
 use super::gates::SimSlot;
+use super::invariants::Invariant;
 use super::node::{Waiter, slot_of};
 use super::ops::{SimOp, SimReply};
 use super::plan::SimPlan;
@@ -193,10 +194,22 @@ impl Simulation {
         }
     }
 
+    /// A destination that asks callers to wait costs no attempt.
+    fn check_wait(&mut self, settle: &Settle) {
+        let (id, next) = (settle.settlement.job, &settle.settlement.next);
+        let waits = settle.settlement.attempt.as_ref().is_some_and(|attempt| attempt.outcome == "wait");
+        let before = self.store.job(id).filter(|job| job.step == next.step).map(|job| job.attempts);
+        if waits && before.is_some_and(|before| next.attempts > before) {
+            let detail = || "waiting cost an attempt".to_owned();
+            self.checker.fail(self.now, Invariant::WaitingIsFree, About::Job(id), detail);
+        }
+    }
+
     /// What a run asks for, counted.
     fn note_op(&mut self, op: &SimOp) {
         if let SimOp::Settle(settle) = op {
             self.check_spread(settle);
+            self.check_wait(settle);
         }
         let fault = match op {
             SimOp::Decide(DecideApproval { .. }) => Fault::ApprovalExpired,
