@@ -17,7 +17,7 @@ use super::new_jobs::InsertedEvent;
 use super::read_pool::Reader;
 use super::row::wrong;
 use super::statements::{StatementId, Statements};
-use super::totals::{Names, TotalChanges, TotalKey};
+use super::totals::{Names, TotalChanges, TotalKey, TotalRef};
 use crate::fence::JobGuard;
 use crate::record::SourceDayCounts;
 use crate::seal::{KeyId, SealContext, StableId};
@@ -159,8 +159,8 @@ impl Batch<'_, '_> {
     }
 
     /// Counts a job under another kind.
-    pub fn move_total(&mut self, from: TotalKey, to: TotalKey) {
-        self.totals.remove(from);
+    pub fn move_total(&mut self, from: &TotalKey, to: TotalRef<'_>) {
+        self.totals.remove(from.as_ref());
         self.totals.add(to);
     }
 

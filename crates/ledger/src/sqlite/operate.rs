@@ -7,7 +7,7 @@ use sluice_domain::job::{EffectKey, JobState};
 
 use super::batch::Batch;
 use super::mac::EffectColumns;
-use super::totals::TotalKey;
+use super::totals::TotalRef;
 use crate::op::{ChangedJob, DropJobs, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation};
 
 impl Batch<'_, '_> {
@@ -27,11 +27,15 @@ impl Batch<'_, '_> {
                 revision.as_ref(),
                 destination.as_ref()
             ])?;
-            let dead_letter_queue = Arc::default();
-            let queued =
-                TotalKey { state: JobState::Queued, revision, destination, dead_letter_queue, ..head.total.clone() };
-            changed.push((*id, head.total.worker.clone()));
-            self.move_total(head.total, queued);
+            let queued = TotalRef {
+                state: JobState::Queued,
+                revision: &revision,
+                destination: &destination,
+                dead_letter_queue: "",
+                ..head.total.as_ref()
+            };
+            self.move_total(&head.total, queued);
+            changed.push((*id, head.total.worker));
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason)?;
         }
         Ok(changed)
@@ -58,13 +62,12 @@ impl Batch<'_, '_> {
                 self.release_caps(EffectKey(effect.key))?;
             }
         }
-        let dead_letter_queue = Arc::default();
-        let queued = TotalKey { state: JobState::Queued, destination, dead_letter_queue, ..head.total.clone() };
-        let worker = head.total.worker.clone();
-        self.move_total(head.total, queued);
+        let (state, dead_letter_queue) = (JobState::Queued, "");
+        let queued = TotalRef { state, destination: &destination, dead_letter_queue, ..head.total.as_ref() };
+        self.move_total(&head.total, queued);
         let detail = format!("{word}: {}", resolve.reason);
         self.log(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail)?;
-        Ok(vec![(resolve.job, worker)])
+        Ok(vec![(resolve.job, head.total.worker)])
     }
 
     pub fn drop_dead_jobs(&mut self, drop: &DropJobs) -> rusqlite::Result<Vec<ChangedJob>> {
@@ -76,9 +79,8 @@ impl Batch<'_, '_> {
             };
             self.cached(include_str!("sql/drop_job.sql"))?.execute(params![id.0, drop.at.0])?;
             self.cached(include_str!("sql/release_marks.sql"))?.execute([id.0])?;
-            changed.push((*id, head.total.worker.clone()));
-            let dropped = TotalKey { state: JobState::Dropped, ..head.total.clone() };
-            self.move_total(head.total, dropped);
+            self.move_total(&head.total, TotalRef { state: JobState::Dropped, ..head.total.as_ref() });
+            changed.push((*id, head.total.worker));
             self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason)?;
         }
         Ok(changed)

@@ -28,8 +28,9 @@ CREATE INDEX job_deferred ON job (destination, worker, due_at, id) WHERE state I
 CREATE INDEX job_lane ON job (destination, entity, id) WHERE state IN (2, 3);
 -- The oldest retrying or waiting job of a worker.
 CREATE INDEX job_waiting ON job (worker, id) WHERE state IN (2, 3);
--- The oldest dead letter of a queue.
-CREATE INDEX job_dead_letter ON job (dead_letter_queue, finished_at) WHERE state IN (10, 11);
+-- Dead and unknown jobs of a dead-letter queue. Every index costs each statement that writes a job, so there is no second one.
+DROP INDEX job_parked;
+CREATE INDEX job_parked ON job (dead_letter_queue, id) WHERE state IN (10, 11);
 
 -- Number of jobs of each kind, written with the jobs. An empty dead-letter queue means none.
 CREATE TABLE job_total (
