@@ -188,6 +188,7 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
             38,
             "6 jobs of worker crm for destination `` are counted in state 8, and there are 5",
         ),
+        ("INSERT INTO deferred VALUES (8, 'crm', 'crm', 7, 0)", 38, "job_8 is in state 0, and is listed as deferred"),
         (
             "UPDATE meta SET value = 1 WHERE name = 'events_pruned'",
             38,

@@ -48,6 +48,7 @@ impl Batch<'_, '_> {
             head.effect_rows,
             head.mac(self.key_store)
         ])?;
+        self.update_deferred(&head, None)?;
         self.move_total(&head.total, TotalRef { state: JobState::Running, ..head.total.as_ref() });
         Ok(GO)
     }
@@ -141,6 +142,8 @@ impl Batch<'_, '_> {
             head.attempt_rows,
             mac
         ])?;
+        let deferred = matches!(next.state, JobState::Retrying | JobState::Waiting);
+        self.update_deferred(&head, deferred.then_some((&*next.destination, next.due_at)))?;
         let settled = TotalRef {
             state: next.state,
             destination: &next.destination,

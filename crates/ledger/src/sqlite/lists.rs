@@ -91,15 +91,26 @@ impl Reader<'_> {
     }
 }
 
+/// The statement of a file for a range: deferred jobs have a table of their own, in the order of its index.
+fn statement(file: &str, range: Option<&IndexRange>) -> (String, &'static str) {
+    match range {
+        Some(IndexRange::Waiting { .. }) => {
+            let joined = file.replace("FROM job j", "FROM deferred q CROSS JOIN job j ON j.id = q.id");
+            (joined, "q.id")
+        }
+        _ => (file.to_owned(), "j.id"),
+    }
+}
+
 pub(super) fn list_jobs_sql(filter: &JobFilter, page: Page, range: Option<&IndexRange>) -> (String, Vec<Sql>) {
-    let mut sql = String::from(include_str!("sql/list_jobs.sql"));
+    let (mut sql, id) = statement(include_str!("sql/list_jobs.sql"), range);
     let mut values: Vec<Sql> = Vec::new();
     filter_clauses(filter, range, &mut sql, &mut values);
     if let Some(after) = page.after {
-        sql.push_str(" AND j.id < ?");
+        sql.push_str(&format!(" AND {id} < ?"));
         values.push(after.into());
     }
-    sql.push_str(" ORDER BY j.id DESC LIMIT ?");
+    sql.push_str(&format!(" ORDER BY {id} DESC LIMIT ?"));
     values.push(i64::from(page.limit).into());
     (sql, values)
 }
@@ -110,11 +121,11 @@ pub(super) fn matching_jobs_sql(
     limit: u32,
     range: Option<&IndexRange>,
 ) -> (String, Vec<Sql>) {
-    let mut sql = String::from(include_str!("sql/matching_jobs.sql"));
-    let mut values: Vec<Sql> = vec![after.0.into()];
+    let (mut sql, id) = statement(include_str!("sql/matching_jobs.sql"), range);
+    let mut values: Vec<Sql> = Vec::new();
     filter_clauses(filter, range, &mut sql, &mut values);
-    sql.push_str(" ORDER BY j.id LIMIT ?");
-    values.push(i64::from(limit).into());
+    sql.push_str(&format!(" AND {id} > ? ORDER BY {id} LIMIT ?"));
+    values.extend([after.0.into(), i64::from(limit).into()]);
     (sql, values)
 }
 
@@ -128,7 +139,7 @@ fn filter_clauses(filter: &JobFilter, range: Option<&IndexRange>, sql: &mut Stri
             clause(" AND j.destination = ?", destination.clone().into());
             clause(" AND j.worker = ?", worker.clone().into());
         }
-        Some(IndexRange::Waiting { worker }) => clause(" AND j.worker = ?", worker.clone().into()),
+        Some(IndexRange::Waiting { worker }) => clause(" AND q.worker = ?", worker.clone().into()),
         Some(IndexRange::Parked { dead_letter_queue }) => {
             clause(" AND j.dead_letter_queue IS ?", dead_letter_queue.clone().into());
             filter.worker.iter().for_each(|worker| clause(" AND j.worker = ?", worker.clone().into()));
@@ -161,8 +172,7 @@ fn filter_clauses(filter: &JobFilter, range: Option<&IndexRange>, sql: &mut Stri
     // The words of a partial index: without them it is not used.
     match range {
         Some(IndexRange::Ready { .. }) => sql.push_str(" AND j.state IN (0, 1)"),
-        Some(IndexRange::Waiting { .. }) => sql.push_str(" AND j.state IN (2, 3)"),
         Some(IndexRange::Parked { .. }) => sql.push_str(" AND j.state IN (10, 11)"),
-        None => {}
+        Some(IndexRange::Waiting { .. }) | None => {}
     }
 }
