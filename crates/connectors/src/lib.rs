@@ -1,8 +1,8 @@
-//! Reaches out: the only crate with clients of other systems.
+//! Connectors: the only crate with clients of other systems.
 //!
-//! A step's effect becomes a [`Call`]; [`Connectors::call`] sends it once and tells as an
-//! [`Outcome`] what came of it. It never repeats a request by itself, keeps no state but pooled
-//! connections and tokens, and reads no clock but for its deadlines.
+//! A step's effect becomes a [`Call`]; [`Connectors::call`] sends it once and returns an [`Outcome`].
+//! A connector never retries by itself, holds no state except pooled connections and tokens, and reads
+//! the clock only for deadlines.
 
 mod email;
 #[doc(hidden)]
@@ -35,31 +35,30 @@ pub use outbound::OutboundSettings;
 use outbound::{Outbound, Request};
 pub use script::find_runtime;
 
-/// One attempt at one effect.
+/// One attempt of one effect.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// What to do.
     pub action: Action,
-    /// Where, by its configured name. Empty means the unconfigured HTTP destination, as does `http`
-    /// unless one is configured under that name.
+    /// Configured name of the destination. Empty means the unconfigured HTTP destination, as does `http`
+    /// unless a destination of that name is configured.
     pub destination: &'a str,
-    /// With what: the step's `with:`, rendered.
+    /// The step's `with:`, rendered.
     pub with: &'a Value,
-    /// Names the effect; the same in every attempt.
+    /// The same in every attempt.
     pub effect_key: &'a str,
-    /// The key of the message that the step works on, as its sender knows it. `None` where the effect's own must do.
+    /// Key of the event item that the step processes, as the sender knows it. `None`: the effect key is used.
     pub message_key: Option<&'a str>,
-    /// Which attempt this is, from 1. Changes nothing in the request.
+    /// Starts at 1. Does not change the request.
     pub attempt: u32,
-    /// The W3C trace context to pass on.
+    /// W3C trace context to propagate.
     pub traceparent: Option<&'a str>,
-    /// What the attempt may take. The destination's own limit holds too.
+    /// Time limit of the attempt; the destination's own limit applies too.
     pub timeout: Duration,
-    /// The time, for dates in `Retry-After`.
+    /// Current time, for dates in `Retry-After`.
     pub now: Time,
 }
 
-/// What it carries is not shown: secrets and personal data are rendered into it.
+/// Omits `with`: secrets and personal data are rendered into it.
 impl fmt::Debug for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
@@ -73,37 +72,31 @@ impl fmt::Debug for Call<'_> {
     }
 }
 
-/// What a call would send, with every secret masked.
+/// Request that a call would send, with every secret masked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Preview {
-    /// The method.
     pub method: String,
-    /// The whole URL.
     pub url: String,
-    /// Names and values, sorted by name.
+    /// Sorted by name.
     pub headers: Vec<(String, String)>,
-    /// The body: JSON where it is JSON, else text, else null.
+    /// JSON if the body is JSON, else text; null if it is empty.
     pub body: Value,
 }
 
-/// Why the connectors cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildProblem {
-    /// A destination whose settings cannot work.
     #[error("destination `{destination}`: {problem}")]
     Destination {
-        /// Its name.
         destination: String,
-        /// Which key is wrong, and how.
+        /// The invalid key and what is wrong with it.
         problem: String,
     },
-    /// The HTTP client cannot be built, for want of TLS roots for example.
-    #[error("the HTTP client cannot be built: {0}")]
+    /// The HTTP client cannot be built, for example because the system has no TLS roots.
+    #[error("cannot build the HTTP client: {0}")]
     Client(String),
 }
 
-/// Every configured destination, ready to be called. Cheap to clone; clones share connections and
-/// tokens.
+/// Every configured destination. Cheap to clone; clones share connections and tokens.
 #[derive(Clone, Debug)]
 pub struct Connectors(Arc<Inner>);
 
@@ -111,7 +104,7 @@ pub struct Connectors(Arc<Inner>);
 struct Inner {
     outbound: Outbound,
     destinations: HashMap<String, PreparedDestination>,
-    plain: PreparedDestination,
+    unconfigured_http: PreparedDestination,
 }
 
 #[derive(Debug)]
@@ -148,7 +141,7 @@ impl PreparedDestination {
     }
 }
 
-/// A destination that can do what it is asked.
+/// Destination whose type matches the action, and its time limit.
 enum Route<'a> {
     Http(&'a http::Target, Duration),
     Salesforce(&'a salesforce::Target, Duration),
@@ -167,53 +160,54 @@ impl Connectors {
         let destinations = destinations
             .into_iter()
             .map(|destination| match PreparedDestination::new(destination) {
-                Ok(ready) => Ok((destination.name.clone(), ready)),
+                Ok(prepared) => Ok((destination.name.clone(), prepared)),
                 Err(problem) => Err(BuildProblem::Destination { destination: destination.name.clone(), problem }),
             })
             .collect::<Result<_, _>>()?;
-        let plain = PreparedDestination { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
+        let unconfigured_http =
+            PreparedDestination { connector: Connector::Http(Box::default()), timeout: Duration::MAX };
         Ok(Connectors(Arc::new(Inner {
             outbound: Outbound::new(settings).map_err(BuildProblem::Client)?,
             destinations,
-            plain,
+            unconfigured_http,
         })))
     }
 
-    /// Sends the effect once and says what came of it. Dropping the future gives up on an attempt
-    /// whose outcome is then unknown.
+    /// Sends the effect once. Dropping the future abandons the attempt; its outcome is then unknown.
     pub async fn call(&self, call: Call<'_>) -> Outcome {
         let outbound = &self.0.outbound;
         match self.route(&call) {
-            Ok(Route::Http(target, longest)) => http::call(outbound, target, longest, call).await,
-            Ok(Route::Salesforce(target, longest)) => salesforce::call(outbound, target, longest, call).await,
-            Ok(Route::Postgres(target, longest)) => postgres::call(target, longest, call).await,
-            Ok(Route::Email(target, longest)) => email::call(target, longest, call).await,
-            Ok(Route::Script(target, longest)) => script::call(target, longest, call).await,
-            Ok(Route::Slack(target, longest)) => slack::call(outbound, target, longest, call).await,
+            Ok(Route::Http(target, timeout_max)) => http::call(outbound, target, timeout_max, call).await,
+            Ok(Route::Salesforce(target, timeout_max)) => salesforce::call(outbound, target, timeout_max, call).await,
+            Ok(Route::Postgres(target, timeout_max)) => postgres::call(target, timeout_max, call).await,
+            Ok(Route::Email(target, timeout_max)) => email::call(target, timeout_max, call).await,
+            Ok(Route::Script(target, timeout_max)) => script::call(target, timeout_max, call).await,
+            Ok(Route::Slack(target, timeout_max)) => slack::call(outbound, target, timeout_max, call).await,
             Err(failure) => Outcome::Reject { failure },
         }
     }
 
-    /// Asks the destination whether the effect is there: by `verify:` for `http.request`, by the
-    /// external id for `salesforce.upsert`, by its note for `postgres.upsert`, by its metadata for
-    /// `slack.post`. Nobody can be asked about a mail or a script.
+    /// Checks whether the destination holds the effect: by `verify:` for `http.request`, by the external id
+    /// for `salesforce.upsert`, by its effect row for `postgres.upsert`, by message metadata for
+    /// `slack.post`. Mail and scripts cannot be read back.
     pub async fn read_back(&self, call: Call<'_>) -> Readback {
         let outbound = &self.0.outbound;
         match self.route(&call) {
-            Ok(Route::Http(target, longest)) => http::read_back(outbound, target, longest, call).await,
-            Ok(Route::Salesforce(target, longest)) => salesforce::read_back(outbound, target, longest, call).await,
-            Ok(Route::Postgres(target, longest)) => postgres::read_back(target, longest, call).await,
+            Ok(Route::Http(target, timeout_max)) => http::read_back(outbound, target, timeout_max, call).await,
+            Ok(Route::Salesforce(target, timeout_max)) => {
+                salesforce::read_back(outbound, target, timeout_max, call).await
+            }
+            Ok(Route::Postgres(target, timeout_max)) => postgres::read_back(target, timeout_max, call).await,
             Ok(Route::Email(..)) => email::read_back(),
             Ok(Route::Script(..)) => script::read_back(),
-            Ok(Route::Slack(target, longest)) => slack::read_back(outbound, target, longest, call).await,
+            Ok(Route::Slack(target, timeout_max)) => slack::read_back(outbound, target, timeout_max, call).await,
             Err(failure) => Readback::Unreadable(failure),
         }
     }
 
-    /// What [`Connectors::call`] would send; where that is no HTTP, in the words of HTTP as far as
-    /// they go. The destination's secrets are masked; those that were
-    /// rendered into `with:` are only where a header's name gives them away, so for a preview they
-    /// should be rendered masked.
+    /// Request that [`Connectors::call`] would send; for other protocols, the nearest equivalent in HTTP terms.
+    /// Masks the destination's secrets. Secrets rendered into `with:` are masked only in headers whose name
+    /// suggests a credential, so the caller renders them masked.
     pub fn preview(&self, call: &Call<'_>) -> Result<Preview, Failure> {
         match self.route(call)? {
             Route::Http(target, _) => Ok(Preview::of(&http::prepare(target, call)?, text::exposed(&target.secrets))),
@@ -229,28 +223,33 @@ impl Connectors {
 
     fn route(&self, call: &Call<'_>) -> Result<Route<'_>, Failure> {
         let known = self.0.destinations.get(call.destination);
-        let plain = || matches!(call.destination, "" | "http").then_some(&self.0.plain);
-        let Some(ready) = known.or_else(plain) else {
+        let unconfigured_http = || matches!(call.destination, "" | "http").then_some(&self.0.unconfigured_http);
+        let Some(prepared) = known.or_else(unconfigured_http) else {
             return Err(Failure::new(
                 FailureClass::Mapping,
                 "no-destination",
-                format!("There is no destination `{}` in this configuration.", call.destination),
+                format!(
+                    "Destination `{}` is not configured. Add it to the configuration or correct the step.",
+                    call.destination
+                ),
             ));
         };
-        match (call.action, &ready.connector) {
-            (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, ready.timeout)),
-            (Action::SalesforceUpsert, Connector::Salesforce(target)) => Ok(Route::Salesforce(target, ready.timeout)),
-            (Action::PostgresUpsert, Connector::Postgres(target)) => Ok(Route::Postgres(target, ready.timeout)),
-            (Action::EmailSend | Action::SendTemplate, Connector::Email(target)) => {
-                Ok(Route::Email(target, ready.timeout))
+        match (call.action, &prepared.connector) {
+            (Action::HttpRequest, Connector::Http(target)) => Ok(Route::Http(target, prepared.timeout)),
+            (Action::SalesforceUpsert, Connector::Salesforce(target)) => {
+                Ok(Route::Salesforce(target, prepared.timeout))
             }
-            (Action::Script, Connector::Script(target)) => Ok(Route::Script(target, ready.timeout)),
-            (Action::SlackPost, Connector::Slack(target)) => Ok(Route::Slack(target, ready.timeout)),
+            (Action::PostgresUpsert, Connector::Postgres(target)) => Ok(Route::Postgres(target, prepared.timeout)),
+            (Action::EmailSend | Action::SendTemplate, Connector::Email(target)) => {
+                Ok(Route::Email(target, prepared.timeout))
+            }
+            (Action::Script, Connector::Script(target)) => Ok(Route::Script(target, prepared.timeout)),
+            (Action::SlackPost, Connector::Slack(target)) => Ok(Route::Slack(target, prepared.timeout)),
             (action, _) => Err(Failure::new(
                 FailureClass::Mapping,
                 "wrong-destination",
                 format!(
-                    "{} needs a destination of type {}, which `{}` is not.",
+                    "{} needs a destination of type {}; `{}` has another type.",
                     action.name(),
                     action.spec().destination,
                     call.destination
@@ -286,7 +285,7 @@ impl Preview {
     }
 }
 
-/// A credential keeps its scheme (`Bearer ***`) and nothing else.
+/// Keeps only the scheme of a credential: `Bearer ***`.
 fn masked(text: &str) -> String {
     match text.split_once(' ') {
         Some((scheme @ ("Bearer" | "Basic"), _)) => format!("{scheme} {}", text::MASK),
@@ -294,9 +293,9 @@ fn masked(text: &str) -> String {
     }
 }
 
-/// The moment at which the shortest of these is over.
+/// Now plus the shortest of the limits.
 fn deadline<const N: usize>(limits: [Duration; N]) -> Instant {
-    // Far enough for any call, near enough for a clock to count to.
+    // Bounds the sum, so that adding to the clock cannot overflow.
     const LONGEST: Duration = Duration::from_secs(24 * 3600);
     Instant::now() + limits.into_iter().fold(LONGEST, Duration::min)
 }

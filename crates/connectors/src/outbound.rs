@@ -1,8 +1,8 @@
-//! The one way out: every HTTP request of Sluice goes through [`Outbound::send`], which limits time,
-//! size, addresses and redirects, and says exactly how far a failed request got.
+//! HTTP client of every connector. [`Outbound::send`] enforces time, size, address and redirect limits,
+//! and reports whether a failed request may have reached the destination.
 //!
-//! Only HTTP/1.1 is spoken. There a request and its answer own their connection, so it can be said
-//! whether a byte of the request may have left; see [`connection`].
+//! HTTP/1.1 only: a request and its response own their connection, so the bytes written on it tell
+//! whether any part of the request may have been sent; see [`connection`].
 
 mod address;
 mod connection;
@@ -33,20 +33,20 @@ use pool::{Origin, Pool};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("sluice/", env!("CARGO_PKG_VERSION")));
 
-/// Limits on everything that leaves.
+/// Limits of every outgoing request.
 #[derive(Clone, Debug)]
 pub struct OutboundSettings {
-    /// How long a connection may take to stand, TLS included.
+    /// Time limit for DNS, TCP and TLS together.
     pub connect_timeout: Duration,
-    /// How long a connection is kept for the next call. Kept below the five seconds after which
-    /// common servers hang up: a request that crosses their goodbye has an unknown outcome.
+    /// How long an idle connection is pooled. Below the five seconds after which common servers close
+    /// idle connections: a request that crosses their close has an unknown outcome.
     pub idle_timeout: Duration,
-    /// Kept connections for each host, at the most.
+    /// Maximum pooled connections per origin.
     pub idle_per_host_max: usize,
-    /// How much of an answer's body is read.
-    pub answer_bytes_max: usize,
-    /// How many headers an answer may have.
-    pub answer_headers_max: usize,
+    /// Maximum bytes read of a response body.
+    pub response_bytes_max: usize,
+    /// Maximum number of response headers.
+    pub response_headers_max: usize,
 }
 
 impl Default for OutboundSettings {
@@ -55,74 +55,72 @@ impl Default for OutboundSettings {
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(4),
             idle_per_host_max: 128,
-            answer_bytes_max: 256 * 1024,
-            answer_headers_max: 100,
+            response_bytes_max: 256 * 1024,
+            response_headers_max: 100,
         }
     }
 }
 
-/// A request, ready to go.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) reach: AddressScope,
+    pub(crate) scope: AddressScope,
 }
 
-/// A whole answer; its body may have been cut at the limit.
+/// Response of a destination. `truncated`: the body exceeded the size limit.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(crate) cut: bool,
+    pub(crate) truncated: bool,
 }
 
 impl HttpResponse {
-    /// How long the destination asks to wait.
+    /// Wait requested by the destination.
     pub(crate) fn retry_after(&self, now: Time) -> Option<Duration> {
         retry_after::parse(self.headers.get(RETRY_AFTER)?.to_str().ok()?, now)
     }
 }
 
-/// How far a request got that was not answered.
+/// How far a request without a response got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendProgress {
-    /// Not a byte has left, and the address is one that will never do.
+    /// Nothing was sent, and the address is not allowed.
     Refused,
-    /// Not a byte has left.
+    /// Nothing was sent.
     NotSent,
-    /// It may have arrived.
+    /// The request may have arrived.
     Sent,
 }
 
-/// Why there is no answer.
+/// A request that got no complete response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SendError {
-    pub(crate) boundary: SendProgress,
+    pub(crate) progress: SendProgress,
     pub(crate) code: &'static str,
     pub(crate) message: String,
 }
 
 impl SendError {
-    fn new(boundary: SendProgress, code: &'static str, message: String) -> SendError {
-        SendError { boundary, code, message }
+    fn new(progress: SendProgress, code: &'static str, message: String) -> SendError {
+        SendError { progress, code, message }
     }
 
-    /// The same as a failure.
     pub(crate) fn into_failure(self) -> Failure {
-        let class = match self.boundary {
+        let class = match self.progress {
             SendProgress::Refused => FailureClass::Permanent,
             SendProgress::NotSent | SendProgress::Sent => FailureClass::Retryable,
         };
         Failure::new(class, self.code, self.message)
     }
 
-    /// What an effect comes to whose request ended like this.
+    /// Outcome of an effect whose request failed this way.
     pub(crate) fn into_outcome(self) -> Outcome {
-        match self.boundary {
+        match self.progress {
             SendProgress::Refused => Outcome::Reject { failure: self.into_failure() },
             SendProgress::NotSent => Outcome::Retry { failure: self.into_failure(), after: None },
             SendProgress::Sent => Outcome::Unsure { failure: self.into_failure() },
@@ -130,40 +128,40 @@ impl SendError {
     }
 }
 
-/// The way out, built once. Cheap to clone; clones share connections.
+/// Cheap to clone; clones share the connection pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbound {
-    door: Dialer,
+    dialer: Dialer,
     pool: Pool,
-    answer_bytes_max: usize,
+    response_bytes_max: usize,
 }
 
 impl Outbound {
-    /// Fails when the TLS of this machine cannot be set up.
+    /// Fails if TLS cannot be configured on this machine.
     pub(crate) fn new(settings: &OutboundSettings) -> Result<Outbound, String> {
-        let tls = Tls::new(None)?.speaking(b"http/1.1");
+        let tls = Tls::new(None)?.with_alpn(b"http/1.1");
         Ok(Outbound {
-            door: Dialer::new(tls, settings.connect_timeout, settings.answer_headers_max),
+            dialer: Dialer::new(tls, settings.connect_timeout, settings.response_headers_max),
             pool: Pool::new(settings.idle_timeout, settings.idle_per_host_max),
-            answer_bytes_max: settings.answer_bytes_max,
+            response_bytes_max: settings.response_bytes_max,
         })
     }
 
-    /// Sends once and reads the answer, all before the deadline.
+    /// Sends the request once and reads the response before the deadline.
     pub(crate) async fn send(&self, request: Request, deadline: Instant) -> Result<HttpResponse, SendError> {
         let started = Instant::now();
         let origin = origin(&request);
         let host = &*origin.host;
-        let answered = self.answered(request, &origin, deadline, started).await;
+        let result = self.exchange(request, &origin, deadline, started).await;
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match &answered {
-            Ok(answer) => tracing::debug!(host, status = answer.status, elapsed_ms, "answered"),
-            Err(fault) => tracing::debug!(host, code = fault.code, elapsed_ms, "no answer"),
+        match &result {
+            Ok(response) => tracing::debug!(host, status = response.status, elapsed_ms, "response received"),
+            Err(error) => tracing::debug!(host, code = error.code, elapsed_ms, "request failed"),
         }
-        answered
+        result
     }
 
-    async fn answered(
+    async fn exchange(
         &self,
         request: Request,
         origin: &Origin,
@@ -171,33 +169,33 @@ impl Outbound {
         started: Instant,
     ) -> Result<HttpResponse, SendError> {
         let host = &origin.host;
-        if let Some(refused) = refused_literal(request.reach, host) {
+        if let Some(refused) = refused_literal(request.scope, host) {
             return Err(address_refused(host, &refused));
         }
         let uri = authority(&request.url);
         let outgoing = outgoing(request).map_err(|error| invalid(host, &error))?;
         let mut connection = match self.pool.take(origin) {
             Some(connection) => connection,
-            None => match timeout_at(deadline, self.door.open(origin, &uri)).await {
-                Ok(opened) => opened.map_err(|closed| not_opened(host, closed))?,
+            None => match timeout_at(deadline, self.dialer.open(origin, &uri)).await {
+                Ok(opened) => opened.map_err(|error| not_opened(host, error))?,
                 Err(_) => return Err(no_connection(host, started)),
             },
         };
-        let answered = match timeout_at(deadline, connection.send(outgoing)).await {
-            Ok(answered) => answered.map_err(|error| unanswered(host, &connection, &error))?,
-            Err(_) if connection.is_untouched() => return Err(no_connection(host, started)),
+        let response = match timeout_at(deadline, connection.send(outgoing)).await {
+            Ok(response) => response.map_err(|error| no_response(host, &connection, &error))?,
+            Err(_) if connection.nothing_sent() => return Err(no_connection(host, started)),
             Err(_) => return Err(too_slow(host, started)),
         };
-        let (head, body) = answered.into_parts();
-        let (body, complete) = match timeout_at(deadline, connection.read(body, self.answer_bytes_max)).await {
-            Ok(read) => read.map_err(|error| cut_off(host, &error))?,
+        let (head, body) = response.into_parts();
+        let (body, complete) = match timeout_at(deadline, connection.read(body, self.response_bytes_max)).await {
+            Ok(read) => read.map_err(|error| body_interrupted(host, &error))?,
             Err(_) => return Err(too_slow(host, started)),
         };
-        // What is left of an answer that was cut would be taken for the next one.
+        // The unread rest of a truncated body would be parsed as the next response.
         if complete {
-            self.pool.give_back(origin, connection);
+            self.pool.put(origin, connection);
         }
-        Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body, cut: !complete })
+        Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated: !complete })
     }
 }
 
@@ -208,16 +206,16 @@ fn origin(request: &Request) -> Origin {
         https: request.url.scheme() == "https",
         host: Box::from(host),
         port: request.url.port_or_known_default().unwrap_or_default(),
-        reach: request.reach,
+        scope: request.scope,
     }
 }
 
-/// Scheme, host and port.
+/// Scheme, host and port of the URL.
 fn authority(url: &Url) -> String {
     url[..Position::BeforePath].to_owned()
 }
 
-/// The request as it goes over the connection.
+/// The request in origin form, with the default headers.
 fn outgoing(request: Request) -> Result<hyper::Request<Full<Bytes>>, hyper::http::Error> {
     let Request { method, url, mut headers, body, .. } = request;
     headers.insert(HOST, HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort])?);
@@ -230,7 +228,7 @@ fn outgoing(request: Request) -> Result<hyper::Request<Full<Bytes>>, hyper::http
     Ok(outgoing)
 }
 
-/// A header value that is masked wherever a request is shown.
+/// Header value that previews and logs mask. `None` if the text is not a valid header value.
 pub(crate) fn sensitive(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
@@ -242,7 +240,7 @@ fn address_refused(host: &str, refused: &AddressRefused) -> SendError {
         SendProgress::Refused,
         "address-refused",
         format!(
-            "{host} was not called: {refused}. Name the host in the destination's base_url, or set allow_private_addresses, if this is meant."
+            "{host} was not called: {refused}. If this is intended, set the destination's base_url to this host or set allow_private_addresses."
         ),
     )
 }
@@ -256,7 +254,7 @@ fn too_slow(host: &str, started: Instant) -> SendError {
     SendError::new(
         SendProgress::Sent,
         "timeout",
-        format!("{host} gave no whole answer within {waited}; the request may have arrived."),
+        format!("No complete response from {host} within {waited}. The request may have arrived."),
     )
 }
 
@@ -265,7 +263,7 @@ fn no_connection(host: &str, started: Instant) -> SendError {
     SendError::new(
         SendProgress::NotSent,
         "connect",
-        format!("No connection to {host} within {waited}; nothing was sent."),
+        format!("No connection to {host} within {waited}. Nothing was sent."),
     )
 }
 
@@ -277,50 +275,51 @@ fn invalid(host: &str, error: &hyper::http::Error) -> SendError {
     )
 }
 
-/// Sorts what kept a connection from standing.
-fn not_opened(host: &str, closed: ConnectError) -> SendError {
-    let (code, message) = match closed {
+fn not_opened(host: &str, error: ConnectError) -> SendError {
+    let (code, message) = match error {
         ConnectError::Refused(refused) => return address_refused(host, &refused),
-        ConnectError::Unknown(reason) => ("dns", format!("The name {host} could not be resolved: {reason}.")),
-        ConnectError::Slow => ("connect", format!("{host} took too long to accept a connection; nothing was sent.")),
+        ConnectError::Unknown(reason) => {
+            ("dns", format!("Cannot resolve host name {host}: {reason}. Nothing was sent."))
+        }
+        ConnectError::Slow => ("connect", format!("{host} did not accept a connection in time. Nothing was sent.")),
         ConnectError::Network(reason) => ("connect", format!("No connection to {host}: {reason}. Nothing was sent.")),
         ConnectError::Tls(reason) => ("tls", format!("No TLS connection to {host}: {reason}. Nothing was sent.")),
     };
     SendError::new(SendProgress::NotSent, code, message)
 }
 
-/// Sorts an error that came instead of an answer's head.
-fn unanswered(host: &str, connection: &Connection, error: &hyper::Error) -> SendError {
-    let reason = innermost(error);
-    if connection.is_untouched() {
+/// Classifies an error received instead of a response head.
+fn no_response(host: &str, connection: &Connection, error: &hyper::Error) -> SendError {
+    let reason = root_cause(error);
+    if connection.nothing_sent() {
         let message = format!("The connection to {host} closed before anything was sent: {reason}.");
         return SendError::new(SendProgress::NotSent, "connect", message);
     }
     if error.is_parse_too_large() {
-        let message = format!("The headers that {host} answered are too large; the request may have been applied.");
+        let message = format!("The response headers of {host} are too large. The request may have been applied.");
         return SendError::new(SendProgress::Sent, "too-large", message);
     }
     if error.is_parse() {
-        let message = format!("{host} did not answer in HTTP: {reason}. The request may have been applied.");
+        let message = format!("The response of {host} is not HTTP: {reason}. The request may have been applied.");
         return SendError::new(SendProgress::Sent, "protocol", message);
     }
     let message =
-        format!("{host} closed the connection without an answer: {reason}. The request may have been applied.");
+        format!("{host} closed the connection without a response: {reason}. The request may have been applied.");
     SendError::new(SendProgress::Sent, "reset", message)
 }
 
-/// Sorts an error in the middle of an answer's body.
-fn cut_off(host: &str, error: &hyper::Error) -> SendError {
-    let reason = innermost(error);
+/// Classifies an error in the middle of a response body.
+fn body_interrupted(host: &str, error: &hyper::Error) -> SendError {
+    let reason = root_cause(error);
     SendError::new(
         SendProgress::Sent,
         "truncated",
-        format!("The answer of {host} broke off: {reason}. The request may have been applied."),
+        format!("The response of {host} ended early: {reason}. The request may have been applied."),
     )
 }
 
-/// What it came down to.
-fn innermost(error: &(dyn Error + 'static)) -> String {
+/// Message of the root cause.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| (*error).source());
     chain.last().map_or_else(|| "unknown reason".to_owned(), ToString::to_string)
 }

@@ -1,21 +1,21 @@
-//! Reads the values of a rendered `with:`, and names the parameter that is wrong.
+//! Typed access to the values of a rendered `with:`; errors name the parameter.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
 
-/// A parameter that cannot be used as it came out of its template.
+/// Failure for a parameter whose rendered value is invalid. The message is "`with.NAME` WHAT."
 pub(crate) fn problem(name: &str, what: impl std::fmt::Display) -> Failure {
     Failure::new(FailureClass::Mapping, "invalid-parameter", format!("`with.{name}` {what}."))
 }
 
-/// What `with:` holds under this name; `null` counts as left out.
+/// Value of a parameter; `null` counts as absent.
 pub(crate) fn value<'a>(with: &'a Value, name: &str) -> Option<&'a Value> {
     with.get(name).filter(|value| !value.is_null())
 }
 
-/// A scalar as text. `None` for lists and maps.
+/// Scalar as text; `None` for null, lists and maps.
 pub(crate) fn scalar(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(Cow::Borrowed(text)),
@@ -25,13 +25,13 @@ pub(crate) fn scalar(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The text under this name.
+/// Optional text parameter.
 pub(crate) fn text<'a>(with: &'a Value, name: &str) -> Result<Option<Cow<'a, str>>, Failure> {
     let Some(value) = value(with, name) else { return Ok(None) };
     scalar(value).map(Some).ok_or_else(|| problem(name, format_args!("must be text; it is {}", kind(value))))
 }
 
-/// The text under this name, which must be there and not be empty.
+/// Required, non-blank text parameter.
 pub(crate) fn required<'a>(with: &'a Value, name: &str) -> Result<Cow<'a, str>, Failure> {
     match text(with, name)? {
         Some(text) if !text.trim().is_empty() => Ok(text),
@@ -40,7 +40,7 @@ pub(crate) fn required<'a>(with: &'a Value, name: &str) -> Result<Cow<'a, str>, 
     }
 }
 
-/// The map under this name.
+/// Optional map parameter.
 pub(crate) fn map<'a>(with: &'a Value, name: &str) -> Result<Option<&'a Map<String, Value>>, Failure> {
     match value(with, name) {
         None => Ok(None),
@@ -49,7 +49,7 @@ pub(crate) fn map<'a>(with: &'a Value, name: &str) -> Result<Option<&'a Map<Stri
     }
 }
 
-/// What a value is, for a sentence.
+/// Type of a value, worded for a message.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,4 +1,4 @@
-//! Texts that go out in a request, and texts about an answer that come back to a person.
+//! Text helpers for requests and for failure messages: escaping, excerpts, redaction.
 
 use std::fmt::Write;
 
@@ -6,16 +6,16 @@ use sluice_domain::mask;
 use sluice_domain::outcome::Outcome;
 use sluice_domain::verify::SecretValue;
 
-/// How much of an answer's body a failure message may quote.
+/// Longest excerpt of a response body in a failure message.
 const EXCERPT_CHARACTERS_MAX: usize = 300;
 
-/// A secret shorter than this is a word like any other, and blotting it out would only garble.
+/// Shorter secrets are not redacted: replacing every occurrence of such a short string would garble the text.
 const SECRET_CHARACTERS_MIN: usize = 4;
 
-/// What stands in a secret's place.
+/// Replacement for a redacted secret.
 pub(crate) const MASK: &str = "***";
 
-/// Escapes everything but letters, digits and the bytes in `kept`.
+/// Percent-encodes every byte except ASCII letters, digits and the bytes in `kept`.
 pub(crate) fn percent_encode(text: &str, kept: &[u8], into: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
@@ -26,7 +26,7 @@ pub(crate) fn percent_encode(text: &str, kept: &[u8], into: &mut String) {
     }
 }
 
-/// The start of a body on one line, without control characters and with personal data hidden.
+/// First words of a body on one line, without control characters and with personal data masked.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     let start = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_CHARACTERS_MAX * 8)]);
     let text = mask::text(&start);
@@ -54,15 +54,14 @@ pub(crate) fn excerpt(body: &[u8]) -> String {
     line
 }
 
-/// The same text without any of these secrets.
+/// Replaces every secret in the text with [`MASK`].
 pub(crate) fn redact<'a>(text: String, secrets: impl IntoIterator<Item = &'a str>) -> String {
     secrets.into_iter().fold(text, |text, secret| {
         if secret.len() >= SECRET_CHARACTERS_MIN && text.contains(secret) { text.replace(secret, MASK) } else { text }
     })
 }
 
-/// The same outcome, its failure's message without any of these secrets: a destination may quote
-/// what it was sent.
+/// Redacts the secrets in the failure message: a destination may quote the request it received.
 pub(crate) fn redact_outcome<'a>(mut outcome: Outcome, secrets: impl IntoIterator<Item = &'a str>) -> Outcome {
     if let Outcome::Retry { failure, .. }
     | Outcome::Wait { failure, .. }
@@ -74,7 +73,7 @@ pub(crate) fn redact_outcome<'a>(mut outcome: Outcome, secrets: impl IntoIterato
     outcome
 }
 
-/// The texts of these secrets, for [`redact`].
+/// Plain text of the secrets, for [`redact`].
 pub(crate) fn exposed(secrets: &[SecretValue]) -> impl Iterator<Item = &str> + Clone {
     secrets.iter().map(SecretValue::expose)
 }
@@ -84,14 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_but_the_kept_bytes_is_escaped() {
+    fn percent_encode_escapes_all_bytes_not_kept() {
         let mut text = String::new();
         percent_encode("a b/ü.?#%-_~", b"-_~", &mut text);
         assert_eq!(text, "a%20b%2F%C3%BC%2E%3F%23%25-_~");
     }
 
     #[test]
-    fn an_excerpt_is_one_short_line() {
+    fn excerpt_is_one_short_line() {
         assert_eq!(excerpt(b"  <html>\r\n\t<b>no\x07\x1b[31m</b> "), "<html> <b>no [31m</b>");
         assert_eq!(excerpt(b""), "");
         assert_eq!(excerpt(b"no ann@example.com here"), "no a***@example.com here");
@@ -102,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_blotted_out() {
+    fn secrets_are_redacted() {
         let text = redact("token hunter2 and hunter2, pin 12".into(), ["hunter2", "12"]);
         assert_eq!(text, "token *** and ***, pin 12");
     }
 
     proptest::proptest! {
         #[test]
-        fn an_excerpt_is_never_longer_than_its_limit(body in proptest::collection::vec(0u8.., 0..4000)) {
+        fn excerpt_never_exceeds_its_limit(body in proptest::collection::vec(0u8.., 0..4000)) {
             proptest::prop_assert!(excerpt(&body).chars().count() <= 300);
         }
     }

@@ -1,4 +1,4 @@
-//! TLS for every client: who is trusted, and the handshake.
+//! TLS client configuration and handshake, shared by every connector.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
-/// Whom we trust, prepared once. Cheap to clone.
+/// TLS client configuration. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
 
@@ -20,7 +20,8 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Trusts this certificate alone, or what this machine trusts when there is none. The problem does not name its key.
+    /// Trusts only this CA certificate (PEM), or the platform's roots if `None`. The error text does not name the
+    /// configuration key; the caller prefixes it.
     pub(crate) fn new(ca_certificate: Option<&str>) -> Result<Tls, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -30,36 +31,36 @@ impl Tls {
             Some(pem) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                    let certificate = certificate.map_err(|_| "is not a certificate in PEM")?;
+                    let certificate = certificate.map_err(|_| "is not a PEM certificate")?;
                     roots.add(certificate).map_err(|error| format!("is not a certificate: {error}"))?;
                 }
                 if roots.is_empty() {
-                    return Err("holds no certificate in PEM".to_owned());
+                    return Err("holds no PEM certificate".to_owned());
                 }
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
             None => builder
                 .with_platform_verifier()
-                .map_err(|error| format!("the certificates of this machine cannot be read: {error}"))?
+                .map_err(|error| format!("cannot read the system's root certificates: {error}"))?
                 .with_no_client_auth(),
         };
         Ok(Tls(Arc::new(config)))
     }
 
-    /// Offers this protocol alone in the handshake.
-    pub(crate) fn speaking(self, protocol: &[u8]) -> Tls {
+    /// Restricts ALPN to this protocol.
+    pub(crate) fn with_alpn(self, protocol: &[u8]) -> Tls {
         let mut config = Arc::unwrap_or_clone(self.0);
         config.alpn_protocols = vec![protocol.to_vec()];
         Tls(Arc::new(config))
     }
 
-    /// Shakes hands with the server of this name.
+    /// Performs the TLS handshake and verifies the certificate against `host`.
     pub(crate) async fn connect<S>(&self, host: &str, stream: S) -> std::io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| std::io::Error::other(format!("{host} is no name that a certificate can have")))?;
+            .map_err(|_| std::io::Error::other(format!("`{host}` is not a valid DNS name or IP address for TLS")))?;
         tokio_rustls::TlsConnector::from(self.0.clone()).connect(name, stream).await
     }
 }

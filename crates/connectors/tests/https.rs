@@ -1,4 +1,4 @@
-//! HTTPS: a server is believed if this machine trusts who vouches for it, and not otherwise.
+//! HTTPS: the server's certificate is verified against the system's roots.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Where the child finds the server.
+/// Environment variable with the server's URL, for the child process.
 const URL: &str = "HTTPS_TEST_URL";
 
-/// A server that answers `{}` to everything. Answers its URL and the certificate of who vouches for it.
+/// Starts a server that responds `{}` to every request. Returns its URL and its CA certificate.
 async fn server() -> (String, String) {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -29,7 +29,7 @@ async fn server() -> (String, String) {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
         .unwrap();
-    // Whoever speaks nothing else is turned away in the handshake.
+    // A client without this ALPN protocol fails the handshake.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,14 +52,14 @@ async fn server() -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_believed_if_this_machine_trusts_who_vouches_for_it() {
+async fn server_is_trusted_only_with_a_trusted_ca() {
     let (url, authority) = server().await;
-    let stranger = NodeClient::new(&url, None).unwrap().get("/", &[]).await.unwrap_err();
-    let NodeError::Unreachable { reason, .. } = &stranger else { panic!("{stranger}") };
+    let untrusted = NodeClient::new(&url, None).unwrap().get("/", &[]).await.unwrap_err();
+    let NodeError::Unreachable { reason, .. } = &untrusted else { panic!("{untrusted}") };
     assert!(reason.starts_with("No TLS connection to localhost: invalid peer certificate"), "{reason}");
     assert!(reason.ends_with("Nothing was sent."), "{reason}");
 
-    // Whom a machine trusts is read once in a process, so another one is asked.
+    // The roots are loaded once per process, so a child process tests the trusted case.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("authority.pem");
     std::fs::write(&file, authority).unwrap();
@@ -70,7 +70,7 @@ async fn a_server_is_believed_if_this_machine_trusts_who_vouches_for_it() {
 }
 
 #[tokio::test]
-#[ignore = "the test above runs it in a process of its own"]
+#[ignore = "runs as a child process of the test above"]
 async fn child() {
     let url = std::env::var(URL).unwrap();
     assert_eq!(NodeClient::new(&url, None).unwrap().get("/", &[]).await.unwrap(), serde_json::json!({}));

@@ -1,6 +1,6 @@
-//! The catalogue of actions that a step may run: a closed list, as data.
+//! Catalogue of the actions that a step may run: a closed list, as data.
 //!
-//! `sluice check`, the reference page and the connectors all read this one table.
+//! `sluice check`, the reference page and the connectors read this table.
 
 mod external;
 mod internal;
@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::destination::{DestinationKind, SlackDestination, SlackTransport};
 use crate::outcome::EffectClass;
 
-/// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `http.request`
@@ -43,50 +42,41 @@ pub enum Action {
     ApprovalRequest,
 }
 
-/// One action, described.
+/// Description of one action.
 #[derive(Debug)]
 pub struct Spec {
-    /// The word in `run:`.
+    /// Value of `run:`.
     pub name: &'static str,
-    /// One sentence for the reference.
+    /// For the reference page.
     pub about: &'static str,
-    /// What `with:` may hold.
+    /// Keys of `with:`.
     pub parameters: &'static [Parameter],
-    /// The `type:` of destination that it needs; empty for an action that stays inside.
+    /// Required `type:` of the destination; empty for an internal action.
     pub destination: &'static str,
-    /// Whether the destination must be configured, or a default one serves.
+    /// False if the action works without a configured destination.
     pub destination_required: bool,
 }
 
 /// One key of `with:`.
 #[derive(Debug)]
 pub struct Parameter {
-    /// The key.
     pub name: &'static str,
-    /// What its value may be.
-    pub shape: ParameterType,
-    /// Whether it must be there.
+    pub value_type: ParameterType,
     pub required: bool,
-    /// One sentence for the reference.
+    /// For the reference page.
     pub about: &'static str,
 }
 
-/// What a parameter's value may be. A template is allowed wherever a scalar is.
+/// Type of a parameter's value. A template is allowed wherever a scalar is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ParameterType {
-    /// Text.
     Text,
-    /// `true` or `false`.
     Flag,
-    /// One of these words.
     OneOf(&'static [&'static str]),
-    /// Names to values.
     Map,
-    /// Anything.
     Any,
-    /// How long.
     Duration,
-    /// A list of whole numbers.
+    /// A list of integers.
     Numbers,
     /// Text, or a list of texts.
     Texts,
@@ -94,12 +84,11 @@ pub enum ParameterType {
     Number,
 }
 
-const fn parameter(name: &'static str, shape: ParameterType, required: bool, about: &'static str) -> Parameter {
-    Parameter { name, shape, required, about }
+const fn parameter(name: &'static str, value_type: ParameterType, required: bool, about: &'static str) -> Parameter {
+    Parameter { name, value_type, required, about }
 }
 
 impl Action {
-    /// Every action.
     pub const ALL: [Action; 14] = [
         Action::HttpRequest,
         Action::SalesforceUpsert,
@@ -117,7 +106,6 @@ impl Action {
         Action::ApprovalRequest,
     ];
 
-    /// Its row in the catalogue.
     pub fn spec(self) -> &'static Spec {
         match self {
             Action::HttpRequest => &external::HTTP_REQUEST,
@@ -137,27 +125,26 @@ impl Action {
         }
     }
 
-    /// The word in `run:`.
+    /// Value of `run:`.
     pub fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// The action that this word names.
     pub fn parse(name: &str) -> Option<Action> {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
 
-    /// Whether it stays inside: it has no destination and takes no slot of one.
+    /// True if the action has no destination: it runs inside Sluice and passes no gate.
     pub fn is_internal(self) -> bool {
         self.spec().destination.is_empty()
     }
 
-    /// How a repeat of this effect is answered, from `with:` as it was written.
+    /// Effect class, from `with:` as written.
     pub fn class(self, with: &Value) -> EffectClass {
         let text = |name: &str| with.get(name).and_then(Value::as_str);
         match self {
             Action::SalesforceUpsert => EffectClass::Natural,
-            // What stays inside commits with the ledger.
+            // Internal actions commit with the ledger.
             Action::PostgresUpsert
             | Action::ComputeDedupKey
             | Action::StoreSetnx
@@ -185,18 +172,20 @@ impl Action {
         }
     }
 
-    /// The same at this destination, which may protect less than the action could: nothing is read back from behind an
-    /// incoming webhook.
+    /// Effect class at this destination, which may protect less than the action allows: a message sent to an incoming
+    /// webhook cannot be read back.
     pub fn class_at(self, with: &Value, destination: &DestinationKind) -> EffectClass {
         match destination {
-            DestinationKind::Slack(SlackDestination { way: SlackTransport::Webhook(_), .. }) => EffectClass::Blind,
+            DestinationKind::Slack(SlackDestination { transport: SlackTransport::Webhook(_), .. }) => {
+                EffectClass::Blind
+            }
             _ => self.class(with),
         }
     }
 
-    /// Whether the author said that an unknown outcome may be sent again.
+    /// True if the author allows to send an effect with an unknown outcome again.
     pub fn resend_allowed(self, with: &Value) -> bool {
-        with.get("repeat").and_then(Value::as_str) == Some("allowed")
+        with.get("resend").and_then(Value::as_str) == Some("allowed")
     }
 }
 
@@ -206,7 +195,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_action_is_found_by_its_name() {
+    fn action_names_round_trip() {
         for action in Action::ALL {
             assert_eq!(Action::parse(action.name()), Some(action));
         }
@@ -214,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_without_a_key_is_blind_and_a_put_is_not() {
+    fn post_without_a_key_is_blind_and_put_is_natural() {
         let class = |with: Value| Action::HttpRequest.class(&with);
         assert_eq!(class(json!({"url": "/x"})), EffectClass::Blind);
         assert_eq!(class(json!({"url": "/x", "method": "PUT"})), EffectClass::Natural);
@@ -224,17 +213,18 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_keyed_unless_its_author_says_otherwise() {
+    fn script_is_keyed_by_default() {
         let class = |with: Value| Action::Script.class(&with);
         assert_eq!(class(json!({"script": "1"})), EffectClass::Keyed);
         assert_eq!(class(json!({"script": "1", "class": "blind"})), EffectClass::Blind);
     }
 
     #[test]
-    fn nothing_is_read_back_from_behind_a_webhook() {
-        let at = |way| {
-            let there = DestinationKind::Slack(SlackDestination { base_url: String::new(), way, signing_secret: None });
-            Action::SlackPost.class_at(&json!({"text": "x"}), &there)
+    fn slack_webhook_is_blind_and_slack_token_is_verifiable() {
+        let at = |transport| {
+            let destination =
+                DestinationKind::Slack(SlackDestination { base_url: String::new(), transport, signing_secret: None });
+            Action::SlackPost.class_at(&json!({"text": "x"}), &destination)
         };
         assert_eq!(at(SlackTransport::Webhook("https://hooks.example/x".into())), EffectClass::Blind);
         assert_eq!(at(SlackTransport::Token("xoxb".into())), EffectClass::Verifiable);

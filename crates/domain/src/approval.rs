@@ -1,4 +1,4 @@
-//! A person decides whether a job goes on.
+//! Approvals: an operator decides whether a job continues.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::EffectKey;
 
-/// Names a question to a person: made of the key of the step that asks, so that asking twice is asking once.
+/// Identifies an approval request. Derived from the effect key of the step, so that requesting twice gives one approval.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApprovalId(pub [u8; 16]);
 
 impl ApprovalId {
-    /// Reads `apr_…`.
+    /// Parses `apr_…`.
     pub fn parse(text: &str) -> Option<ApprovalId> {
         let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.trim().strip_prefix("apr_")?.as_bytes()).ok()?;
         bytes.try_into().ok().map(ApprovalId)
@@ -36,18 +36,16 @@ impl fmt::Debug for ApprovalId {
     }
 }
 
-/// What a person, or the end of their time, says.
+/// Decision of an operator, or of the expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// It goes on.
     Approve,
-    /// It does not.
     Reject,
 }
 
 impl Choice {
-    /// The word in the configuration and in orders.
+    /// As written in the configuration and in API requests.
     pub fn as_str(self) -> &'static str {
         match self {
             Choice::Approve => "approve",
@@ -55,12 +53,11 @@ impl Choice {
         }
     }
 
-    /// The choice that this word names.
     pub fn parse(word: &str) -> Option<Choice> {
         [Choice::Approve, Choice::Reject].into_iter().find(|choice| choice.as_str() == word)
     }
 
-    /// Where a question stands that was answered so.
+    /// State after this decision.
     pub fn state(self) -> ApprovalState {
         match self {
             Choice::Approve => ApprovalState::Approved,
@@ -69,23 +66,21 @@ impl Choice {
     }
 }
 
-/// Where a question to a person stands. Once it is answered it stays so.
+/// State of an approval. Final once decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalState {
-    /// Nobody has answered.
     Pending,
-    /// The job goes on, or has.
+    /// The job continues.
     Approved,
-    /// The job ends, or has.
+    /// The job ends.
     Rejected,
 }
 
 impl ApprovalState {
-    /// Every state.
     pub const ALL: [ApprovalState; 3] = [ApprovalState::Pending, ApprovalState::Approved, ApprovalState::Rejected];
 
-    /// The word that people see and the ledger keeps.
+    /// As stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             ApprovalState::Pending => "pending",
@@ -94,13 +89,12 @@ impl ApprovalState {
         }
     }
 
-    /// The state that this word names.
     pub fn parse(word: &str) -> Option<ApprovalState> {
         ApprovalState::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// Who decides when nobody did in time.
+/// Decider of an approval that expired.
 pub const EXPIRY: &str = "expiry";
 
 #[cfg(test)]
@@ -108,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_words_read_back() {
+    fn ids_and_names_round_trip() {
         let id = ApprovalId([0xab; 16]);
         assert_eq!(ApprovalId::parse(&id.to_string()), Some(id));
         assert_eq!(ApprovalId::parse("apr_12"), None);

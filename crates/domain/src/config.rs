@@ -1,4 +1,4 @@
-//! A whole configuration, as it is meant: valid by construction, immutable, passed down.
+//! A validated configuration: valid by construction, immutable, passed down.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,42 +13,37 @@ use crate::worker::{Queue, Worker};
 /// Every flow, queue, worker and destination of one revision.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Names this revision: a digest of the files it was read from.
+    /// Digest of the files that it was read from.
     pub revision: Revision,
-    /// Where its files lie; scripts run there.
+    /// Directory of its files; scripts run there.
     pub directory: PathBuf,
-    /// By name.
     pub flows: BTreeMap<String, Arc<Flow>>,
-    /// By name.
     pub queues: BTreeMap<String, Queue>,
-    /// By name.
     pub workers: BTreeMap<String, Arc<Worker>>,
-    /// By name.
     pub destinations: BTreeMap<String, Destination>,
-    /// By name.
     pub policies: BTreeMap<String, Arc<Policy>>,
-    /// What `messaging.send_template` sends.
+    /// Messages of `messaging.send_template`.
     pub messages: Messages,
 }
 
 impl Config {
-    /// The workers that consume this queue, in the order of their names.
+    /// Workers that consume this queue, ordered by name.
     pub fn consumers<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a Arc<Worker>> {
         self.workers.values().filter(move |worker| worker.queue == queue)
     }
 
-    /// The playbooks for events of this type, in the order of their names.
+    /// Playbooks for events of this type, ordered by name.
     pub fn playbooks<'a>(&'a self, event_type: &'a str) -> impl Iterator<Item = &'a Arc<Worker>> {
         self.workers.values().filter(move |worker| worker.on.as_deref() == Some(event_type))
     }
 }
 
-/// Names a revision of the configuration.
+/// Identifies a revision of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(pub String);
 
 impl Revision {
-    /// The revision of these files: any change of a name or a byte is another one.
+    /// Digest of names and contents: any change of a name or a byte gives another revision.
     pub fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Revision {
         let mut hasher = blake3::Hasher::new();
         for (path, text) in files {

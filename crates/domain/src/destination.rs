@@ -1,4 +1,4 @@
-//! A destination: an integration with credentials, limits and a breaker.
+//! Destination: an external system with credentials, limits and a circuit breaker.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,38 +6,35 @@ use std::time::Duration;
 use crate::unit::Rate;
 use crate::verify::SecretValue;
 
-/// Where effects go, as the configuration means it.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The name that steps use.
+    /// Referenced by steps.
     pub name: String,
-    /// What speaks there, and with which credentials.
+    /// Type and credentials.
     pub kind: DestinationKind,
-    /// What a single call may take, connection included.
+    /// Timeout of a single call, including the connection.
     pub timeout: Duration,
-    /// How much it is asked at once.
     pub gate: GateSettings,
 }
 
-/// The kinds of destination, by the connector that serves them.
+/// Type of destination; selects the connector.
 #[derive(Clone, Debug)]
 pub enum DestinationKind {
-    /// Anything that speaks HTTP.
+    /// Any HTTP API.
     Http(HttpDestination),
-    /// Salesforce, or something that answers like it.
+    /// Salesforce, or a compatible API.
     Salesforce(SalesforceDestination),
-    /// A PostgreSQL database of somebody else's.
+    /// An external PostgreSQL database.
     Postgres(PostgresDestination),
-    /// A mail server.
     Smtp(SmtpDestination),
-    /// Programs of the author's own, on this machine.
+    /// Programs of the configuration's author, run on this machine.
     Script(ScriptDestination),
-    /// Slack, or something that answers like it.
+    /// Slack, or a compatible API.
     Slack(SlackDestination),
 }
 
 impl DestinationKind {
-    /// The word in `type:`.
+    /// Value of `type:`.
     pub fn as_str(&self) -> &'static str {
         match self {
             DestinationKind::Http(_) => "http",
@@ -49,111 +46,90 @@ impl DestinationKind {
         }
     }
 
-    /// Every word that `type:` may have.
+    /// All values of `type:`.
     pub const NAMES: [&'static str; 6] = ["http", "salesforce", "postgres", "smtp", "script", "slack"];
 }
 
-/// A plain HTTP destination.
 #[derive(Clone, Debug, Default)]
 pub struct HttpDestination {
-    /// What relative URLs are joined to. A private address written here is meant.
+    /// Base of relative URLs. May be a private address, since the operator configures it.
     pub base_url: Option<String>,
-    /// Headers for every request.
+    /// Sent with every request.
     pub headers: Vec<(String, SecretValue)>,
-    /// Who we are.
     pub auth: HttpAuth,
-    /// Whether a URL that comes out of an event may lead to a private or loopback address.
+    /// True if a URL taken from an event may resolve to a private or loopback address.
     pub allow_private_addresses: bool,
 }
 
-/// How a plain HTTP destination knows us.
+/// Authentication at an HTTP destination.
 #[derive(Clone, Debug, Default)]
 pub enum HttpAuth {
-    /// It does not.
     #[default]
     None,
     /// `Authorization: Bearer …`
     Bearer(SecretValue),
     /// `Authorization: Basic …`
-    Basic {
-        /// The user name.
-        user: String,
-        /// The password.
-        password: SecretValue,
-    },
+    Basic { user: String, password: SecretValue },
 }
 
-/// A Salesforce organisation.
 #[derive(Clone, Debug)]
 pub struct SalesforceDestination {
     /// `https://{MyDomain}.my.salesforce.com`, without a trailing slash.
     pub instance_url: String,
-    /// The pinned version, such as `v60.0`.
+    /// API version, such as `v60.0`.
     pub api_version: String,
-    /// How a token is had.
     pub auth: SalesforceAuth,
-    /// Send the header that lets alert-only duplicate rules pass.
+    /// Sends the header that lets alert-only duplicate rules pass.
     pub allow_duplicates: bool,
 }
 
-/// How a Salesforce token is had.
+/// How an access token is obtained.
 #[derive(Clone, Debug)]
 pub enum SalesforceAuth {
-    /// The OAuth client credentials flow on the organisation's own domain.
-    ClientCredentials {
-        /// The consumer key.
-        client_id: String,
-        /// The consumer secret.
-        client_secret: SecretValue,
-    },
-    /// A token that somebody else renews. A 401 cannot be cured here.
+    /// OAuth client credentials flow on the organisation's own domain.
+    ClientCredentials { client_id: String, client_secret: SecretValue },
+    /// A token that is renewed elsewhere. Sluice cannot recover from a 401.
     Token(SecretValue),
 }
 
-/// A PostgreSQL database.
 #[derive(Clone, Debug)]
 pub struct PostgresDestination {
     /// `postgres://user:password@host/database`.
     pub url: SecretValue,
-    /// When the server gives up on a statement.
+    /// Enforced by the server.
     pub statement_timeout: Duration,
-    /// Who vouches for the server, in PEM; the roots of this machine when left out.
+    /// Trusted CA in PEM; the system's roots if `None`.
     pub ca_certificate: Option<SecretValue>,
 }
 
-/// A mail server.
 #[derive(Clone, Debug)]
 pub struct SmtpDestination {
-    /// Its name or address.
+    /// Host name or address.
     pub host: String,
-    /// Its port.
     pub port: u16,
-    /// How the way there is protected.
     pub tls: SmtpTls,
-    /// Who we are, to it.
     pub login: Option<SmtpLogin>,
-    /// Who mail is from: an address, with or without a name.
+    /// Sender: an address, with or without a display name.
     pub from: String,
-    /// Who vouches for the server, in PEM; the roots of this machine when left out.
+    /// Trusted CA in PEM; the system's roots if `None`.
     pub ca_certificate: Option<SecretValue>,
 }
 
-/// How the way to a mail server is protected.
+/// TLS mode of an SMTP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpTls {
-    /// Begins in the clear and must change to TLS before anything is said.
+    /// Upgrades to TLS before any other command; fails if the server does not.
     StartTls,
     /// TLS from the first byte.
     Tls,
-    /// Not at all.
+    /// Plaintext.
     None,
 }
 
 impl SmtpTls {
-    /// Every word that `tls:` may have.
+    /// All values of `tls:`.
     pub const NAMES: [&'static str; 3] = ["starttls", "tls", "none"];
 
-    /// The way that this word names.
     pub fn parse(word: &str) -> Option<SmtpTls> {
         match word {
             "starttls" => Some(SmtpTls::StartTls),
@@ -163,7 +139,7 @@ impl SmtpTls {
         }
     }
 
-    /// The port that is usual for it.
+    /// Standard port of this mode.
     pub fn port(self) -> u16 {
         match self {
             SmtpTls::StartTls => 587,
@@ -173,52 +149,44 @@ impl SmtpTls {
     }
 }
 
-/// Who we are, to a mail server.
 #[derive(Clone, Debug)]
 pub struct SmtpLogin {
-    /// The user name.
     pub user: String,
-    /// The password.
     pub password: SecretValue,
 }
 
-/// Programs of the author's own.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptDestination {
-    /// Where they run: the directory of the configuration.
+    /// Working directory: that of the configuration.
     pub directory: PathBuf,
 }
 
-/// A Slack workspace.
 #[derive(Clone, Debug)]
 pub struct SlackDestination {
-    /// Where its API is, without a slash at the end.
+    /// Base URL of its API, without a trailing slash.
     pub base_url: String,
-    /// How messages get there.
-    pub way: SlackTransport,
-    /// What Slack signs pressed buttons with.
+    pub transport: SlackTransport,
+    /// Verifies interactions sent by Slack.
     pub signing_secret: Option<SecretValue>,
 }
 
-/// How messages get to Slack.
 #[derive(Clone, Debug)]
 pub enum SlackTransport {
-    /// An incoming webhook: its URL is all it needs, and all that is secret.
+    /// An incoming webhook; its URL is the only credential.
     Webhook(SecretValue),
-    /// `chat.postMessage` with a bot's token.
+    /// `chat.postMessage` with a bot token.
     Token(SecretValue),
 }
 
-/// Limits in front of a destination.
+/// Limits of a destination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
-    /// Calls in flight at once, at the most. The gate finds its own level below this.
+    /// Maximum of concurrent calls. Adaptive concurrency stays at or below it.
     pub concurrency_max: u32,
-    /// Calls in a span of time, evenly spread.
+    /// Maximum call rate, evenly spread.
     pub rate: Option<Rate>,
-    /// How many may go at once when the rate has been unused.
+    /// Calls that may start at once after an idle period.
     pub burst: u32,
-    /// When to stop asking for a while.
     pub breaker: BreakerSettings,
 }
 
@@ -228,20 +196,19 @@ impl Default for GateSettings {
     }
 }
 
-/// When a breaker opens, and for how long.
+/// When the circuit breaker opens, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BreakerSettings {
-    /// The span over which calls are counted.
+    /// Interval over which calls are counted.
     pub window: Duration,
-    /// No verdict from fewer calls than this.
+    /// Minimum number of calls before `failure_percent` applies.
     pub calls_min: u32,
-    /// The share of failed calls that opens it, in percent.
+    /// Share of failed calls that opens the breaker, in percent.
     pub failure_percent: u32,
-    /// This many failures in a row open it too.
+    /// Consecutive failures that open the breaker.
     pub failures_in_a_row: u32,
-    /// How long it stays open the first time; doubled each time up to `open_max`.
+    /// How long it stays open at first; doubled each time up to `open_max`.
     pub open_first: Duration,
-    /// No longer than this.
     pub open_max: Duration,
 }
 

@@ -1,23 +1,23 @@
-//! What one content says differently from another, field by field.
+//! Differences between two JSON values, field by field.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One place at which two values differ.
+/// One path at which two values differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldChange {
-    /// Where: `contact.emails[0]`; `$` for the value as a whole.
+    /// `contact.emails[0]`; `$` for the whole value.
     pub path: String,
-    /// What the first says; `None` if it says nothing there.
+    /// `None` if the first value has nothing at this path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// What the other says.
+    /// `None` if the second value has nothing at this path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// Every place at which `other` differs from `first`: objects by member, arrays by place, anything else whole. The order
-/// of members and the way in which a number is written make no difference.
+/// Compares objects by member, arrays by index, and other values as a whole. Order of members and number notation do not
+/// matter.
 pub fn diff(first: &Value, other: &Value) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     walk("", Some(first), Some(other), &mut changes);
@@ -51,7 +51,7 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut
 fn same(before: Option<&Value>, after: Option<&Value>) -> bool {
     match (before, after) {
         (Some(Value::Number(first)), Some(Value::Number(other))) if first != other => {
-            // Both as integers, or a comparison as floats would make two neighbours beyond 2^53 one.
+            // Integers are compared as integers: as floats, neighbours beyond 2^53 would be equal.
             !(is_integer(first) && is_integer(other)) && first.as_f64() == other.as_f64()
         }
         _ => before == after,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_differs_is_named_with_both_values() {
+    fn every_differing_field_is_listed_with_both_values() {
         let first =
             json!({"email": "ann@example.com", "plan": "free", "tags": ["a", "b"], "address": {"city": "Bern"}});
         let other = json!({"plan": "pro", "email": "ann@example.com", "tags": ["a", "c", "d"], "address": {"city": "Bern", "zip": 3000}});
@@ -102,20 +102,20 @@ mod tests {
     }
 
     #[test]
-    fn form_is_no_difference() {
+    fn notation_is_no_difference() {
         assert!(diff(&json!({"a": 1, "b": [1.0, null]}), &json!({"b": [1, null], "a": 1.0})).is_empty());
         assert_eq!(diff(&json!(9_007_199_254_740_993u64), &json!(9_007_199_254_740_992u64)).len(), 1);
     }
 
     #[test]
-    fn another_kind_of_value_is_shown_whole() {
+    fn values_of_different_types_are_listed_as_a_whole() {
         assert_eq!(lines(json!({"a": {"b": 1}}), json!({"a": [1]})), ["a: {\"b\":1} -> [1]"]);
         assert_eq!(lines(json!([1]), json!({"a": 1})), ["$: [1] -> {\"a\":1}"]);
         assert_eq!(lines(json!({"a": null}), json!({})), ["a: null -> nothing"]);
     }
 
     #[test]
-    fn names_that_are_no_words_are_quoted() {
+    fn names_that_are_not_identifiers_are_quoted() {
         assert_eq!(
             lines(json!({"a b": 1, "0": {"x": 1}}), json!({"a b": 2, "0": {"x": 2}})),
             ["[\"a b\"]: 1 -> 2", "[\"0\"].x: 1 -> 2"]

@@ -1,26 +1,26 @@
-//! How late a source repeats itself, and the lifetime that its keys need for that.
+//! Lateness of a source's duplicates, and the key lifetime that would catch them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Each doubling of the lateness has this many buckets, so that a bound is at most a quarter above the truth.
+/// Buckets per doubling of the lateness; an upper bound is at most a quarter above the true value.
 const BUCKETS_PER_DOUBLING: u32 = 4;
 
-/// The bucket that a lateness is counted in. Later is never in a lower one.
+/// Bucket of a lateness; monotonic.
 pub fn bucket(lateness: Duration) -> u32 {
     let millis = u64::try_from(lateness.as_millis()).unwrap_or(u64::MAX);
     if millis < u64::from(BUCKETS_PER_DOUBLING) {
         return millis as u32;
     }
     let doublings = millis.ilog2();
-    // The two bits behind the highest one.
+    // The two bits below the highest one.
     let quarter = (millis >> (doublings - 2)) & 3;
     (doublings - 1) * BUCKETS_PER_DOUBLING + quarter as u32
 }
 
-/// Everything in a bucket is at most this late.
+/// Maximum lateness in a bucket.
 pub fn upper_bound(bucket: u32) -> Duration {
     if bucket < BUCKETS_PER_DOUBLING {
         return Duration::from_millis(u64::from(bucket));
@@ -30,37 +30,34 @@ pub fn upper_bound(bucket: u32) -> Duration {
     Duration::from_millis(u64::try_from(end - 1).unwrap_or(u64::MAX))
 }
 
-/// How often so many repeats came so late, and what follows from it.
+/// Histogram of the lateness of duplicates, with percentiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DuplicateStats {
-    /// Repeats in all, those after expiry among them.
-    pub repeats: u64,
-    /// Those that came when their key had expired: each was taken for a new event.
+    /// All duplicates, including those after expiry.
+    pub duplicates: u64,
+    /// Duplicates that arrived after their key had expired: each was accepted as a new event.
     pub after_expiry: u64,
-    /// How many came at most this late after the first, and later than the line before says.
+    /// Upper bound of the lateness per bucket, and the count in the bucket.
     pub lateness: Vec<(Duration, u64)>,
-    /// Half of them came within this.
     pub p50: Option<Duration>,
-    /// 99 % of them.
     pub p99: Option<Duration>,
-    /// 99.9 % of them.
     pub p999: Option<Duration>,
-    /// The lifetime of keys that would have caught 99.9 % of them; `None` while there were none.
+    /// Key lifetime that would have caught 99.9 %; `None` without duplicates.
     pub suggested_ttl: Option<Duration>,
 }
 
 impl DuplicateStats {
-    /// From the counts of each bucket, within the lifetime of their keys and after it.
+    /// From counts per bucket, of duplicates within the lifetime of their keys and after it.
     pub fn new(within: &BTreeMap<u32, u64>, after_expiry: &BTreeMap<u32, u64>) -> DuplicateStats {
         let mut counts = within.clone();
         for (bucket, count) in after_expiry {
             *counts.entry(*bucket).or_default() += count;
         }
         counts.retain(|_, count| *count > 0);
-        let repeats = counts.values().sum();
-        let within_permille = |permille: u64| percentile(&counts, repeats, permille);
+        let duplicates = counts.values().sum();
+        let within_permille = |permille: u64| percentile(&counts, duplicates, permille);
         DuplicateStats {
-            repeats,
+            duplicates,
             after_expiry: after_expiry.values().sum(),
             p50: within_permille(500),
             p99: within_permille(990),
@@ -72,7 +69,7 @@ impl DuplicateStats {
 }
 
 impl DuplicateStats {
-    /// How many of them a key that lives this long would have caught, at the least.
+    /// Lower bound of the duplicates that a key lifetime of `ttl` would have caught.
     pub fn caught_within(&self, ttl: Duration) -> u64 {
         self.lateness.iter().filter(|(bound, _)| *bound < ttl).map(|(_, count)| count).sum()
     }
@@ -88,8 +85,8 @@ fn percentile(counts: &BTreeMap<u32, u64>, total: u64, permille: u64) -> Option<
     reached.map(|(bucket, _)| upper_bound(*bucket))
 }
 
-/// A key that lives exactly as long as its repeat is late has expired when the repeat comes; and nobody writes
-/// milliseconds into a configuration.
+/// Lifetime for a lateness, rounded up to a readable unit. Strictly longer: a key that lives exactly as long as its
+/// duplicate is late has expired when it arrives.
 fn lifetime(lateness: Duration) -> Duration {
     let unit = match lateness.as_secs() {
         0..60 => 1,
@@ -107,7 +104,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn a_bucket_holds_what_lies_below_its_bound_and_above_the_one_before() {
+    fn bucket_and_upper_bound_are_consistent() {
         for bucket in 0..200 {
             let bound = upper_bound(bucket);
             assert_eq!(super::bucket(bound), bucket, "{bound:?}");
@@ -119,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_at_most_a_quarter_above_the_truth() {
+    fn upper_bound_is_at_most_a_quarter_too_high() {
         for millis in [5u64, 900, 61_000, 86_400_000, 30 * 86_400_000] {
             let bound = upper_bound(bucket(Duration::from_millis(millis))).as_millis() as u64;
             assert!(bound >= millis && bound - millis <= millis / 4, "{millis} {bound}");
@@ -127,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn the_lifetime_covers_all_but_one_in_a_thousand() {
+    fn suggested_lifetime_covers_999_permille() {
         let within =
             BTreeMap::from([(bucket(Duration::from_secs(2)), 990), (bucket(29 * HOUR), 9), (bucket(100 * HOUR), 1)]);
         let stats = DuplicateStats::new(&within, &BTreeMap::new());
-        assert_eq!((stats.repeats, stats.after_expiry), (1000, 0));
+        assert_eq!((stats.duplicates, stats.after_expiry), (1000, 0));
         assert!(stats.p50.unwrap() < Duration::from_secs(3) && stats.p99 == stats.p50, "{stats:?}");
         let ttl = stats.suggested_ttl.unwrap();
         assert!(ttl > 29 * HOUR && ttl < 37 * HOUR, "{ttl:?}");
@@ -139,16 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_expiry_asks_for_a_longer_life() {
+    fn duplicates_after_expiry_raise_the_suggested_lifetime() {
         let within = BTreeMap::from([(bucket(HOUR), 5)]);
         let late = BTreeMap::from([(bucket(72 * HOUR), 5)]);
         let stats = DuplicateStats::new(&within, &late);
-        assert_eq!((stats.repeats, stats.after_expiry, stats.lateness.len()), (10, 5, 2));
+        assert_eq!((stats.duplicates, stats.after_expiry, stats.lateness.len()), (10, 5, 2));
         assert!(stats.suggested_ttl.unwrap() > 72 * HOUR);
     }
 
     #[test]
-    fn a_lifetime_catches_what_is_less_late_than_it_is_long() {
+    fn lifetime_catches_duplicates_less_late_than_itself() {
         let within = BTreeMap::from([(bucket(HOUR), 5), (bucket(72 * HOUR), 3)]);
         let stats = DuplicateStats::new(&within, &BTreeMap::new());
         let caught = [HOUR / 2, 2 * HOUR, 72 * HOUR, 200 * HOUR].map(|ttl| stats.caught_within(ttl));
@@ -157,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn without_repeats_there_is_nothing_to_suggest() {
+    fn no_duplicates_give_no_suggestion() {
         assert_eq!(DuplicateStats::new(&BTreeMap::new(), &BTreeMap::new()), DuplicateStats::default());
     }
 }

@@ -1,4 +1,4 @@
-//! The event: one accepted fact, normalized.
+//! The event: an accepted, normalized request.
 
 mod mapping;
 mod scope;
@@ -15,13 +15,13 @@ use crate::path::{self, Path, Segment};
 use crate::time::Time;
 pub use mapping::{EventMapping, EventOrigin, MappingProblem};
 
-/// Names an event everywhere: in answers, on pages, in logs.
+/// Identifies an event in API responses, pages and logs.
 ///
-/// It is derived from the idempotency key, so that every node that accepts the same request answers with the same id.
+/// Derived from the idempotency key, so that every node that accepts the same request gives it the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(pub [u8; 16]);
 
-/// Lower case, without padding and without letters that are read for one another.
+/// Crockford's alphabet in lower case, without padding: no characters that are confused when read.
 static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLock::new(|| {
     let mut spec = data_encoding::Specification::new();
     spec.symbols.push_str("0123456789abcdefghjkmnpqrstvwxyz");
@@ -32,19 +32,19 @@ static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLoc
 });
 
 impl EventId {
-    /// The id of the event that owns this key. A key that is used again after its lifetime has another
-    /// generation, and so another id.
+    /// Id of the event that owns this key. A key that is reused after its expiry has another generation, and so another
+    /// id.
     pub fn new(key: KeyDigest, generation: u32) -> EventId {
         if generation == 0 {
             return EventId(key.0);
         }
-        static KIND: DigestContext = DigestContext::new("sluice event id of a later generation");
-        EventId(KIND.of(|hasher| {
+        static CONTEXT: DigestContext = DigestContext::new("sluice event id of a later generation");
+        EventId(CONTEXT.of(|hasher| {
             hasher.update(&key.0).update(&generation.to_le_bytes());
         }))
     }
 
-    /// Reads `evt_…`.
+    /// Parses `evt_…`.
     pub fn parse(text: &str) -> Option<EventId> {
         let bytes = BASE32.decode(text.trim().strip_prefix("evt_")?.as_bytes()).ok()?;
         bytes.try_into().ok().map(EventId)
@@ -69,54 +69,49 @@ impl Serialize for EventId {
     }
 }
 
-/// One accepted fact in one shape, whoever sent it.
+/// An accepted request in the common form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The version of this shape that the flow promises.
+    /// Version of the event's form, set by the flow.
     pub schema_version: String,
-    /// The source's own id of the event behind the source's name; the idempotency key where it has none.
+    /// `source:id` with the source's own id, or with the idempotency key if the source sends none.
     pub event_id: String,
-    /// What happened, such as `lead.created`.
+    /// Such as `lead.created`.
     pub event_type: String,
-    /// Who sent it.
     pub source: String,
-    /// When it happened, by the source's own word.
+    /// Time of the event as given by the source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub occurred_at: Option<Time>,
-    /// What makes a repeat recognisable.
     pub idempotency_key: String,
-    /// Who it is about.
+    /// Person or thing that the event is about.
     pub identity: Map<String, Value>,
-    /// What is said about them.
     pub attributes: Map<String, Value>,
-    /// Where it should go.
     #[serde(skip_serializing_if = "Map::is_empty", default)]
     pub routing: Map<String, Value>,
-    /// How it came to be.
     pub audit: Audit,
 }
 
-/// How an event came to be.
+/// Origin of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
-    /// When its request arrived.
+    /// Time of arrival of the request.
     pub received_at: Time,
-    /// Points to the request as it arrived.
+    /// Locates the stored request.
     pub raw_event_ref: String,
-    /// The version of the mapping that made this event.
+    /// Version of the mapping that produced this event.
     pub mapping_version: String,
 }
 
 impl Event {
-    /// Whether something stands at a path into what expressions see of it: not null, and not an empty text.
+    /// True if the path, as expressions see it, has a value that is neither null nor blank text.
     pub fn has(&self, path: &Path) -> bool {
-        let says = |value: Option<&Value>| match value {
+        let has_value = |value: Option<&Value>| match value {
             None | Some(Value::Null) => false,
             Some(Value::String(text)) => !text.trim().is_empty(),
             Some(_) => true,
         };
         let within = |members: &Map<String, Value>, path: &[Segment]| match path {
-            [Segment::Key(name), rest @ ..] => says(members.get(name).and_then(|member| path::find(rest, member))),
+            [Segment::Key(name), rest @ ..] => has_value(members.get(name).and_then(|member| path::find(rest, member))),
             _ => true,
         };
         let Some((root, rest)) = path.split_root() else { return true };
@@ -124,17 +119,17 @@ impl Event {
             "identity" => within(&self.identity, rest),
             "attributes" => within(&self.attributes, rest),
             "routing" => within(&self.routing, rest),
-            // These are the event's own, and have spellings of their own.
+            // Fields of the event itself, in the form that expressions see.
             "schema_version" | "event_id" | "event_type" | "source" | "occurred_at" | "idempotency_key" | "audit" => {
-                says(path.find(&self.to_scope()))
+                has_value(path.find(&self.to_scope()))
             }
             _ if self.identity.contains_key(root) => within(&self.identity, &path.0),
             _ => within(&self.attributes, &path.0),
         }
     }
 
-    /// Whose personal data this is, as a digest: the email address if there is one, then the phone number, then the
-    /// source's own id of the person.
+    /// Digest that identifies the person whose data this is: of the email address, else of the phone number, else of the
+    /// source's id of the person.
     pub fn contact(&self) -> Option<KeyDigest> {
         const KINDS: [(&str, &str); 5] = [
             ("email", "contact:email"),
@@ -149,26 +144,26 @@ impl Event {
         })
     }
 
-    /// Whether anything says who it is about.
+    /// True if any identity field has a value.
     pub fn has_identity(&self) -> bool {
         self.identity.values().any(|value| scalar(value).is_some_and(|text| !text.trim().is_empty()))
     }
 
-    /// What keeps the order of events about one person or thing: the first identity that there is, or the event itself.
+    /// Digest of the entity: the first identity field with a value, or the idempotency key. Lanes keep order per entity.
     pub fn entity(&self) -> u64 {
         let identity = ["contact_external_id", "external_id", "email", "phone_e164", "phone"]
             .into_iter()
             .find_map(|name| self.identity.get(name).and_then(Value::as_str).map(|value| (name, value)))
             .filter(|(_, value)| !value.trim().is_empty());
         let (kind, value) = identity.unwrap_or(("key", &self.idempotency_key));
-        static KIND: DigestContext = DigestContext::new("sluice entity");
-        u64::from_le_bytes(KIND.of(|hasher| {
+        static CONTEXT: DigestContext = DigestContext::new("sluice entity");
+        u64::from_le_bytes(CONTEXT.of(|hasher| {
             hasher.update(kind.as_bytes()).update(&[0]).update(value.trim().to_lowercase().as_bytes());
         }))
     }
 }
 
-/// A scalar as text; nothing for null, lists and objects.
+/// A non-empty scalar as text; `None` for null, lists and objects.
 pub fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -178,7 +173,7 @@ pub fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// The same of a value that is not needed otherwise.
+/// Same as [`scalar`] without a copy.
 pub(crate) fn into_scalar(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text).filter(|text| !text.is_empty()),
@@ -186,7 +181,7 @@ pub(crate) fn into_scalar(value: Value) -> Option<String> {
     }
 }
 
-/// A moment: RFC 3339 text, a date and time (taken as UTC), or a Unix time in seconds or milliseconds.
+/// Parses a time: RFC 3339 text, a date and time without offset (as UTC), or a Unix time in seconds or milliseconds.
 pub fn read_time(value: &Value) -> Option<Time> {
     match value {
         Value::String(text) => Time::parse(text)
@@ -203,7 +198,7 @@ pub fn read_time(value: &Value) -> Option<Time> {
     }
 }
 
-/// Seconds up to the year 5138, milliseconds from 1973 on: the ranges do not meet.
+/// Seconds up to the year 5138, milliseconds from 1973 on: the ranges do not overlap.
 fn read_unix(number: f64) -> Option<Time> {
     let ms = if number < 1e11 { number * 1e3 } else { number };
     (number.is_finite() && (0.0..1e14).contains(&number)).then_some(Time(ms as i64))
@@ -248,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_of_the_seed_is_made_field_for_field() {
+    fn mapping_fills_every_field() {
         let event =
             apply(json!({"id": 987, "at": "2026-03-22T12:34:56Z", "email": " Ada@Example.com ", "first": "Alex"}))
                 .unwrap();
@@ -263,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_and_missing_is_named() {
+    fn missing_required_fields_are_named() {
         let problem = apply(json!({"id": 1, "at": 1774182896, "email": " "})).unwrap_err();
-        assert_eq!(problem.to_string(), "required and not there: identity.email");
+        assert_eq!(problem.to_string(), "missing required fields: identity.email");
         assert!(
             apply(json!({"id": 1, "at": "yesterday", "email": "a@b.c"})).unwrap_err().to_string().contains("yesterday")
         );
     }
 
     #[test]
-    fn ids_are_read_back_and_generations_differ() {
+    fn ids_round_trip_and_differ_by_generation() {
         let key = KeyDigest([9; 16]);
         let id = EventId::new(key, 0);
         assert_eq!(EventId::parse(&id.to_string()), Some(id));
@@ -282,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn one_person_is_one_entity_whatever_the_case() {
+    fn entity_ignores_case() {
         let a = apply(json!({"id": 1, "email": "ada@example.com"})).unwrap();
         let b = apply(json!({"id": 1, "email": "ADA@example.com", "first": "x"})).unwrap();
         let c = apply(json!({"id": 2, "email": "ada@example.com"})).unwrap();

@@ -1,4 +1,4 @@
-//! How a source's requests become events.
+//! Flow: how requests of a source become events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,96 +11,84 @@ use crate::template::Expression;
 use crate::unit::Rate;
 use crate::verify::{Success, Verifier};
 
-/// How a source's requests become events.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Its name.
     pub name: String,
-    /// Who sends.
     pub source: String,
-    /// The path on the intake listener, starting with `/`.
+    /// Path on the intake listener, starting with `/`.
     pub path: String,
-    /// The method, in capitals.
+    /// Upper case.
     pub method: String,
-    /// How a request proves where it comes from; `None` answers callers on loopback only.
+    /// `None` accepts loopback callers only.
     pub verify: Option<Verifier>,
-    /// How a repeat is recognised.
+    /// Detection of duplicates.
     pub idempotency: Idempotency,
-    /// How often this source may send.
     pub rate_limit: Option<RateLimit>,
-    /// How often the holder of each secret of this name may send.
+    /// Rate limits by name of the secret that a request is signed with.
     pub secret_limits: BTreeMap<String, RateLimit>,
-    /// The largest body that is read, and the largest after it is decompressed.
+    /// Maximum size of a body, also after decompression.
     pub body_bytes_max: u64,
-    /// What the body is, and what of it is never stored.
     pub body: BodySettings,
-    /// How the payload becomes a normalized event.
     pub event: EventMapping,
-    /// What a payload must be, and what happens to one that is not.
     pub admission: PayloadRules,
-    /// Which queues the event goes to.
+    /// Queues that receive the event.
     pub enqueue: Vec<Enqueue>,
-    /// What the sender takes for a success.
+    /// Response that the sender treats as success.
     pub success: Success,
 }
 
 impl Flow {
-    /// The largest body, unless the flow says otherwise.
+    /// Default maximum size of a body.
     pub const BODY_BYTES_MAX: u64 = 256 * 1024;
 }
 
-/// What a body is, and what of it is never stored.
+/// Format of the body, and parts of it that are never stored.
 #[derive(Clone, Debug, Default)]
 pub struct BodySettings {
-    /// How it is written.
     pub format: BodyFormat,
-    /// Where its events are, if it holds several: the names of lists within lists. Empty: the body is the list.
+    /// Path of the events, if the body holds several: names of nested lists. Empty if the body is the list.
     pub events: Option<Vec<String>>,
-    /// What is done with an object that has a name twice.
     pub duplicate_keys: DuplicateKeys,
-    /// Paths into a single event that are taken out before anything is stored.
+    /// Paths into a single event that are removed before anything is stored.
     pub dropped: Vec<Path>,
     /// Headers, in lower case, that are not stored.
     pub dropped_headers: Vec<String>,
 }
 
-/// How a body is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyFormat {
-    /// JSON.
     Json,
     /// `application/x-www-form-urlencoded`.
     Form,
-    /// Either, as the content type says.
+    /// Either, by content type.
     #[default]
     JsonOrForm,
 }
 
-/// What is done with an object that has a name twice.
+/// What to do with an object that has a key twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DuplicateKeys {
-    /// Refused: two readers could each take another one of them.
+    /// Reject: two parsers could use different values.
     #[default]
     Refuse,
-    /// The last one counts.
+    /// Use the last value.
     Last,
 }
 
-/// What a payload must be, and what happens to one that is not.
+/// Requirements on a payload, and what to do if it does not meet them.
 #[derive(Clone, Debug, Default)]
 pub struct PayloadRules {
-    /// The shape that the payload must have.
     pub schema: Option<Schema>,
-    /// What is done with a payload that does not match, or that cannot be mapped.
+    /// For payloads that do not match the schema or cannot be mapped.
     pub on_mismatch: OnMismatch,
-    /// Whether an event without any identity waits for a person. `None` until it is known who works on it.
+    /// True if an event without an identity is quarantined. `None` until the consumers of the flow are known.
     pub require_identity: Option<bool>,
-    /// The members of the payload that the schema or the mapping knows; `None` if everything is taken as it comes.
+    /// Members of the payload that the schema or the mapping uses; `None` if all members are used.
     pub known_fields: Option<std::sync::Arc<crate::hash::Set<String>>>,
 }
 
 impl PayloadRules {
-    /// The members of this payload that nothing knows.
+    /// Members of this payload that neither the schema nor the mapping uses.
     pub fn unknown_fields<'p>(&self, payload: &'p serde_json::Value) -> Vec<&'p str> {
         match (&self.known_fields, payload) {
             (Some(known), serde_json::Value::Object(members)) => {
@@ -110,90 +98,84 @@ impl PayloadRules {
         }
     }
 
-    /// Whether an event without any identity waits for a person.
+    /// True if an event without an identity is quarantined.
     pub fn requires_identity(&self) -> bool {
         self.require_identity.unwrap_or(false)
     }
 }
 
-/// What is done with a payload that does not match.
+/// What to do with a payload that does not match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMismatch {
-    /// Refused if it came alone; kept for a person if it came with others, so that they need not come again.
+    /// Reject if it is the only event of the request; quarantine if it is one of several, so that the others are accepted.
     #[default]
-    AsItCame,
-    /// Refused, together with whatever came with it.
+    RejectUnlessBatch,
+    /// Reject the whole request.
     Reject,
-    /// Kept, and its jobs wait for a person.
+    /// Accept; its jobs wait for an operator.
     Quarantine,
 }
 
-/// How a repeat is recognised.
+/// Detection of duplicates.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
     /// The first strategy that applies gives the key.
     pub strategies: Vec<KeyStrategy>,
-    /// How long a key is remembered.
+    /// Lifetime of a key.
     pub ttl: Duration,
     /// Fields that may differ between two deliveries of one event.
     pub volatile: Vec<Path>,
-    /// For how long the same content is taken for a repeat although its key is another.
-    pub second_net: ContentDedup,
-    /// What is done with a repeat whose content is another.
+    pub content_window: ContentDedup,
     pub on_clash: OnClash,
 }
 
 impl Idempotency {
-    /// How long a key is remembered, unless the flow says otherwise. Longer than any sender is known
-    /// to repeat an event by itself, and than most people wait before pressing "resend".
+    /// Default lifetime of a key. Longer than the retry horizon of every known sender, and than most people wait before they
+    /// press "resend".
     pub const TTL: Duration = Duration::from_secs(30 * 86_400);
-    /// For how long the second net looks back, unless the flow says otherwise.
-    pub const SECOND_NET: Duration = Duration::from_secs(15 * 60);
+    /// Default length of the content window.
+    pub const CONTENT_WINDOW: Duration = Duration::from_secs(15 * 60);
 }
 
-/// For how long the same content is taken for a repeat although its key is another.
+/// How long equal content counts as a duplicate although the key differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentDedup {
-    /// For [`Idempotency::SECOND_NET`], where the key is the content or a fallback. Where it is the first strategy's, the
-    /// sender has said what is one and what is two.
+    /// For [`Idempotency::CONTENT_WINDOW`], if the key is a fingerprint or from a fallback strategy. A key of the first
+    /// strategy is an identifier set by the sender, which decides alone.
     #[default]
     WithoutOwnId,
-    /// Always, for so long.
     Always(Duration),
-    /// Never.
     Off,
 }
 
-/// What is done with a repeat whose content is another.
+/// What to do with a key clash: the same key with other content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnClash {
-    /// Kept and shown, and nothing is done with it.
+    /// Record it without processing.
     #[default]
     Drop,
-    /// Becomes an event of its own.
+    /// Accept it as a variant, an event of its own.
     Update,
-    /// Becomes an event of its own whose jobs wait for a person.
+    /// Accept it as a variant whose jobs wait for an operator.
     Quarantine,
 }
 
-/// How often a source may send.
+/// Rate limit of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Evenly spread.
     pub rate: Rate,
-    /// How many at once when it has been quiet.
+    /// Requests that may arrive at once after an idle period.
     pub burst: u32,
 }
 
-/// One `queue:` line of a flow.
+/// One `queue:` step of a flow.
 #[derive(Clone, Debug)]
 pub struct Enqueue {
-    /// The step's name.
     pub step: String,
-    /// The queue.
     pub queue: String,
-    /// Only if this is true.
+    /// Enqueue only if true.
     pub condition: Option<Expression>,
-    /// What the worker sees as `body`; the request's own body when left out.
+    /// `body` that the workers see; the request's own body if `None`.
     pub body_from: Option<Expression>,
 }

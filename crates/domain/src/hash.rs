@@ -1,11 +1,9 @@
-//! Maps by ids and digests of our own, which nobody outside can choose: a quick hash will do, and it is the same in every process.
-//! And one for names that somebody outside does choose.
+//! Hash maps and sets. `Map` and `Set` are keyed by internal ids and digests, which senders cannot choose: a fast hash with
+//! a fixed seed suffices, and iteration order is the same in every process.
 
-/// By such a key.
 pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
-/// Of such keys.
 pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
-/// Of names that a sender chooses, who cannot know how they are spread.
+/// Names chosen by senders. Randomly seeded, so that a sender cannot provoke collisions.
 pub type UntrustedNames = std::collections::HashSet<String, foldhash::quality::RandomState>;

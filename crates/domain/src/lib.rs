@@ -1,8 +1,7 @@
-//! Decides: the nouns and rules of Sluice, and nothing that touches the world.
+//! The types and rules of Sluice: pure decisions without side effects.
 //!
-//! No clock, no randomness of its own, no disk, no network, no environment: whoever calls says what
-//! time it is and hands in a seeded [`random::Random`]. That is why the same code runs in
-//! production, in tests and under simulation.
+//! The crate has no clock, no randomness of its own, no disk, no network and no environment. The caller passes the
+//! current time and a seeded [`random::Random`], so the same code runs in production, in tests and in the simulation.
 //!
 //! An event is accepted once ([`flow`], [`verify`], [`key`], [`event`]), scheduled when due
 //! ([`schedule`]), worked step by step ([`worker`], [`template`]), and settled ([`settle`]) from the

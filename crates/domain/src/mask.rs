@@ -1,10 +1,10 @@
-//! Hides personal data in text that people and machines read: logs, previews, error excerpts.
+//! Masks personal data in text that is shown or logged.
 
-/// Replaces what looks like an email address or a phone number.
+/// Masks email addresses and phone numbers.
 ///
-/// An address keeps its first letter and its domain (`a***@example.com`), a number its last two digits. It errs on
-/// the side of hiding: a long run of digits is hidden even when it is no phone number, unless it is part of an
-/// identifier (letters, `_` or `-` directly in front).
+/// An address keeps its first letter and its domain (`a***@example.com`), a number its last two digits. False positives are
+/// accepted: a long run of digits is masked even if it is no phone number, unless it is part of an identifier (a letter,
+/// `_` or `-` directly before it).
 pub fn text(input: &str) -> std::borrow::Cow<'_, str> {
     let bytes = input.as_bytes();
     if !bytes.contains(&b'@') && !input.contains("%40") && digits(bytes) < PHONE_DIGITS_MIN {
@@ -47,7 +47,7 @@ fn is_local(c: char) -> bool {
 fn emails(input: &str) -> String {
     let mut out = String::with_capacity(input.len());
     let mut rest = input;
-    // `%40` is an at sign that went through a URL.
+    // `%40` is a percent-encoded `@`.
     while let Some((at, width)) = find_at(rest) {
         let local_start = rest[..at]
             .rfind(|c: char| !is_local(c))
@@ -118,8 +118,7 @@ fn phones(input: &str) -> String {
     out
 }
 
-/// `2026-11-15` and what follows it is a date, and a whole number of ten or thirteen digits from this century
-/// without separators is left to the callers' fields: only separated dates are recognised here.
+/// Recognises dates such as `2026-11-15`, with or without a time. Unix times are not recognised.
 fn looks_like_time(run: &[char]) -> bool {
     run.len() >= 10
         && run[..4].iter().all(char::is_ascii_digit)
@@ -129,8 +128,7 @@ fn looks_like_time(run: &[char]) -> bool {
         && run[8..10].iter().all(char::is_ascii_digit)
 }
 
-/// A JSON value with every email and phone number in its strings hidden, and the values of members whose names
-/// speak of secrets replaced altogether.
+/// Masks emails and phone numbers in all strings of a JSON value, and replaces members whose names denote secrets.
 pub fn value(input: &serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match input {
@@ -140,7 +138,10 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
             members
                 .iter()
                 .map(|(name, member)| {
-                    (name.clone(), if is_secret_name(name) { Value::String("***".into()) } else { named(name, member) })
+                    (
+                        name.clone(),
+                        if is_secret_name(name) { Value::String("***".into()) } else { mask_member(name, member) },
+                    )
                 })
                 .collect(),
         ),
@@ -149,7 +150,7 @@ pub fn value(input: &serde_json::Value) -> serde_json::Value {
     }
 }
 
-fn named(name: &str, member: &serde_json::Value) -> serde_json::Value {
+fn mask_member(name: &str, member: &serde_json::Value) -> serde_json::Value {
     let lower = name.to_lowercase();
     match member {
         serde_json::Value::Number(_) | serde_json::Value::String(_)
@@ -164,9 +165,9 @@ fn named(name: &str, member: &serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// Whether a field of this name holds something that must never be shown.
+/// True if a field of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
-    // Headers are written with dashes where fields have underscores.
+    // Header names have dashes where field names have underscores.
     let lower = name.to_lowercase().replace('-', "_");
     [
         "password",
@@ -192,7 +193,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn emails_and_phones_are_hidden() {
+    fn emails_and_phone_numbers_are_masked() {
         for (input, expected) in [
             ("mail ada.lovelace+x@example.com now", "mail a***@example.com now"),
             ("a@b.c,d@e.f", "a***@b.c,d***@e.f"),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_masked_inside() {
+    fn json_values_are_masked_recursively() {
         let masked = value(
             &json!({"email": "ada@example.com", "n": [1, "b@c.d"], "api_token": "x", "X-Access-Key": "k", "phone": 14155550123u64}),
         );
@@ -224,14 +225,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_address_survives(local in "[a-z][a-z0-9._+]{2,12}", domain in "[a-z]{1,8}\\.(com|org)", before in "[ ,:;<(]{0,3}", after in "[ ,;>)]{0,3}") {
+        fn no_email_address_survives(local in "[a-z][a-z0-9._+]{2,12}", domain in "[a-z]{1,8}\\.(com|org)", before in "[ ,:;<(]{0,3}", after in "[ ,;>)]{0,3}") {
             let address = format!("{local}@{domain}");
             let masked = text(&format!("{before}{address}{after}")).into_owned();
             proptest::prop_assert!(!masked.contains(&address), "{}", masked);
         }
 
         #[test]
-        fn no_text_makes_it_panic(input in "\\PC{0,80}") {
+        fn text_never_panics(input in "\\PC{0,80}") {
             let _ = text(&input);
         }
     }

@@ -1,8 +1,8 @@
-//! Known mistakes, each behind a switch, to prove that the simulation would notice them.
+//! Known bugs, each behind a switch, to prove that the simulation detects them.
 //!
-//! Without the feature `mutants` every switch is a constant `false` and nothing of a mistake is compiled.
+//! Without the feature `mutants` every switch is the constant `false`, and no bug is compiled in.
 
-/// A mistake that somebody could make, or has made elsewhere. Each name says it in full.
+/// A bug that is easy to write. Its name describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Mutant {
@@ -60,11 +60,11 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Those of the ledger on disk, which the simulation does not have.
-    pub const OF_THE_DISK: [Mutant; 3] =
+    /// Bugs of the ledger on disk, which the simulation does not use.
+    pub const DISK: [Mutant; 3] =
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
-    /// Every other one.
+    /// Bugs that the simulation must detect.
     pub const ALL: [Mutant; 48] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
@@ -116,21 +116,21 @@ impl Mutant {
         Mutant::UndoForgotten,
     ];
 
-    /// Whether this mistake is being made on this thread.
+    /// True if this bug is active on this thread.
     #[cfg(not(feature = "mutants"))]
     #[inline(always)]
     pub const fn is_on(self) -> bool {
         false
     }
 
-    /// Whether this mistake is being made on this thread.
+    /// True if this bug is active on this thread or on all threads.
     #[cfg(feature = "mutants")]
     #[inline]
     pub fn is_on(self) -> bool {
         ON.get() == Some(self) || EVERYWHERE.load(Ordering::Relaxed) == self as usize + 1
     }
 
-    /// Runs something while this mistake is being made on this thread.
+    /// Runs a closure with this bug active on this thread.
     #[cfg(feature = "mutants")]
     pub fn while_on<T>(self, run: impl FnOnce() -> T) -> T {
         ON.set(Some(self));
@@ -139,7 +139,7 @@ impl Mutant {
         result
     }
 
-    /// The same on every thread, for what has threads of its own.
+    /// Runs a closure with this bug active on all threads.
     #[cfg(feature = "mutants")]
     pub fn while_on_everywhere<T>(self, run: impl FnOnce() -> T) -> T {
         EVERYWHERE.store(self as usize + 1, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl Mutant {
 #[cfg(feature = "mutants")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The mistake that is being made on every thread, counted from one.
+/// The bug that is active on all threads, as its index plus one; 0 is none.
 #[cfg(feature = "mutants")]
 static EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,14 +1,14 @@
-//! One spelling for what can be spelt in many ways, and digests for what must not be shown.
+//! Normalizes email addresses and phone numbers, and hashes personal data.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// An email address without surrounding space, in lower case.
+/// Trims and lower-cases an email address.
 pub fn email(text: &str) -> String {
     text.trim().to_lowercase()
 }
 
-/// A phone number as `+14155550123`. `region` is the country (`US`) of numbers without a country code. What cannot be
-/// read as a number stays as it is: a strange number is still somebody's.
+/// Formats a phone number as `+14155550123`. `region` is the country (`US`) of numbers without a country code. Text that
+/// cannot be parsed is returned trimmed.
 pub fn e164(text: &str, region: Option<&str>) -> String {
     let text = text.trim();
     let region = region.and_then(|region| region.to_ascii_uppercase().parse().ok());
@@ -23,21 +23,21 @@ pub fn sha256(text: &str) -> String {
     data_encoding::HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
-/// Stands for an email address where only equality matters: half of the SHA-256 of its one spelling.
+/// Pseudonym of an email address: the first half of the SHA-256 of its normalized form.
 pub fn email_hash(text: &str) -> String {
     let mut hash = sha256(&email(text));
     hash.truncate(32);
     hash
 }
 
-/// The same for a phone number.
+/// Pseudonym of a phone number, made like [`email_hash`].
 pub fn phone_hash(text: &str, region: Option<&str>) -> String {
     let mut hash = sha256(&e164(text, region));
     hash.truncate(32);
     hash
 }
 
-/// Whether a text is an email address: enough to know that it names a person, not whether mail would arrive.
+/// True if the text looks like an email address. Tells addresses from ids; does not validate.
 pub fn is_email(text: &str) -> bool {
     let text = text.trim();
     let plain = |part: &str| {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_person_has_one_spelling() {
+    fn spellings_of_one_contact_normalize_to_one_form() {
         assert_eq!(email("  Ada@Example.COM "), "ada@example.com");
         assert_eq!(email_hash(" ADA@example.com"), email_hash("ada@example.com"));
         for (text, region, number) in [
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_ids() {
+    fn is_email_tells_addresses_from_ids() {
         assert!(is_email("ada@example.com") && is_email(" a@b "));
         for id in ["", "@", "a@", "@b", "evt_1", "<1@host>", "https://u@host/x", "two words@x"] {
             assert!(!is_email(id), "{id}");

@@ -218,6 +218,16 @@ pub struct RequestApproval {
     pub waits: Option<Settlement>,
 }
 
+impl RequestApproval {
+    /// How the job waits for a request that is already recorded and expires at this time. Due times are by the steady clock and
+    /// expiry by the wall clock, so the due time moves by the difference.
+    pub fn waits_until(&self, expires_at: Time) -> Option<Settlement> {
+        let mut waits = self.waits.clone()?;
+        waits.next.due_at = Time(waits.next.due_at.0 - (self.expires_at.0 - expires_at.0));
+        Some(waits)
+    }
+}
+
 /// A decision on one or more approvals. The first decision on each counts.
 #[derive(Clone, Debug)]
 pub struct DecideApproval {

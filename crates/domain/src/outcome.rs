@@ -1,28 +1,28 @@
-//! What an attempt can come to. A connector's failure is data, not an error.
+//! Outcome of an attempt. A connector's failure is data, not an error.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How far the destination protects itself against a repeated call. Declared by the connector.
+/// How far the destination protects against a call that is sent twice. Declared by the connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EffectClass {
     /// The effect and its marker commit together at the destination.
     Transactional,
-    /// Doing it again changes nothing: an upsert by external id, a PUT.
+    /// Sending it again changes nothing: an upsert by external id, a PUT.
     Natural,
-    /// The destination recognises our idempotency key.
+    /// The destination recognises the idempotency key.
     Keyed,
-    /// It can be read back whether the effect is there.
+    /// The destination can be queried whether the effect was applied.
     Verifiable,
-    /// Nothing can be known after the bytes have left: SMTP, an incoming webhook.
+    /// Nothing can be learned after sending: SMTP, an incoming webhook.
     Blind,
 }
 
 impl EffectClass {
-    /// The word that is stored and shown.
+    /// As stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectClass::Transactional => "transactional",
@@ -33,7 +33,6 @@ impl EffectClass {
         }
     }
 
-    /// The class that this word names.
     pub fn parse(word: &str) -> Option<EffectClass> {
         [
             EffectClass::Transactional,
@@ -46,40 +45,41 @@ impl EffectClass {
         .find(|class| class.as_str() == word)
     }
 
-    /// Whether the intent must be durable before the first byte leaves. A natural effect may be
-    /// sent meanwhile: should the process die in between, sending it again does no harm. Not so in a
-    /// job that was replayed: the ledger may know it as applied, and what came later must stay.
+    /// True if the intent must be durable before the first byte is sent. A natural effect may be sent while its intent is
+    /// written: if the process dies in between, sending it again does no harm. This does not hold for a replayed job:
+    /// the effect may be applied already, and later changes must not be overwritten.
     pub fn waits_for_intent(self, replays: u32) -> bool {
         self != EffectClass::Natural || replays > 0
     }
 }
 
-/// Why something failed, as an operator sorts it (and as dead letters are counted).
+/// Failure class, shown to operators; dead letters are counted by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureClass {
-    /// Time-out, network, 429, 5xx: it may pass by itself.
+    /// Timeout, network error, 429, 5xx: may succeed on a retry.
     Retryable,
-    /// A conflict, a lock, a duplicate id: a few tries, then a person.
+    /// A conflict, a lock, a duplicate id: retried a few times, then left to an operator. Ledgers of version 0.1 hold it as
+    /// `maybe`.
+    #[serde(alias = "maybe")]
     Conflict,
-    /// The destination refuses this content: trying again cannot help.
+    /// The destination rejects this content; a retry cannot help.
     Permanent,
-    /// The destination refuses who we are.
+    /// The destination rejects the credentials.
     Auth,
-    /// The step could not be prepared: a missing field, an expression that failed.
+    /// The step could not be prepared: a missing field, or an expression that failed.
     Mapping,
-    /// The event lacks what the destination needs to know who it is about.
+    /// The event lacks the identity that the destination needs.
     Identity,
-    /// The job killed the process, again and again.
+    /// The job crashed the process repeatedly.
     Poison,
-    /// Waited longer than its queue keeps jobs.
+    /// Waited longer than the retention of its queue.
     Expired,
-    /// The effect may have happened and nobody can tell.
+    /// The effect may have been applied, and this cannot be determined.
     Unknown,
 }
 
 impl FailureClass {
-    /// Every class, for tables and metrics.
     pub const ALL: [FailureClass; 9] = [
         FailureClass::Retryable,
         FailureClass::Conflict,
@@ -92,11 +92,11 @@ impl FailureClass {
         FailureClass::Unknown,
     ];
 
-    /// The word that is stored and shown.
+    /// As stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureClass::Retryable => "retryable",
-            FailureClass::Conflict => "maybe",
+            FailureClass::Conflict => "conflict",
             FailureClass::Permanent => "permanent",
             FailureClass::Auth => "auth",
             FailureClass::Mapping => "mapping",
@@ -107,80 +107,69 @@ impl FailureClass {
         }
     }
 
-    /// The class that this word names.
+    /// The class of this name; `maybe`, the former name of `conflict`, is accepted too.
     pub fn parse(word: &str) -> Option<FailureClass> {
+        if word == "maybe" {
+            return Some(FailureClass::Conflict);
+        }
         FailureClass::ALL.into_iter().find(|class| class.as_str() == word)
     }
 }
 
-/// What went wrong, in words for a person and codes for a filter. Never holds a secret.
+/// A failure: a message for operators and a code for filters. Never holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// How it is sorted.
     pub class: FailureClass,
-    /// A short stable code: the provider's (`UNABLE_TO_LOCK_ROW`) or ours (`timeout`).
+    /// Short and stable: the provider's code (`UNABLE_TO_LOCK_ROW`) or Sluice's (`timeout`).
     pub code: String,
-    /// One sentence: what happened and, where it is known, what to do.
+    /// One sentence: what happened and, if known, what to do.
     pub message: String,
-    /// The HTTP status, where there was one.
+    /// HTTP status, if there was a response.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
 }
 
 impl Failure {
-    /// A failure without an HTTP status.
     pub fn new(class: FailureClass, code: impl Into<String>, message: impl Into<String>) -> Failure {
         Failure { class, code: code.into(), message: message.into(), status: None }
     }
 
-    /// The same with the status that the destination answered.
     pub fn with_status(self, status: u16) -> Failure {
         Failure { status: Some(status), ..self }
     }
 }
 
-/// What one attempt came to. Closed: every connector speaks in these six.
+/// Outcome of one attempt. Closed: every connector reports one of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
-    /// Applied, and this is what the destination said (a record id, a body).
+    /// Applied.
     Done {
-        /// The step's output.
+        /// Output of the step: a record id, a response body.
         result: Value,
     },
-    /// Nothing had to be done, for a reason that is worth recording.
-    Noop {
-        /// Why.
-        reason: String,
-    },
-    /// Surely not applied; try again.
+    /// Nothing to do.
+    Noop { reason: String },
+    /// Not applied; retry.
     Retry {
-        /// What went wrong.
         failure: Failure,
-        /// When the destination asked to come back.
+        /// Delay requested by the destination.
         after: Option<Duration>,
     },
-    /// Surely not applied; the destination asks everybody to wait. Costs no attempt.
+    /// Not applied; the destination asks all callers to wait. Costs no attempt.
     Wait {
-        /// What the destination said.
         failure: Failure,
-        /// For how long; `None` when it did not say.
+        /// Delay requested by the destination, if any.
         after: Option<Duration>,
     },
-    /// Surely not applied, and never will be as it stands.
-    Reject {
-        /// Why.
-        failure: Failure,
-    },
-    /// Sent, and no whole answer: it may have been applied.
-    Unsure {
-        /// What broke.
-        failure: Failure,
-    },
+    /// Not applied; a retry cannot help.
+    Reject { failure: Failure },
+    /// Sent without a complete response: may have been applied.
+    Unsure { failure: Failure },
 }
 
 impl Outcome {
-    /// The word for metrics and attempt rows.
+    /// As in metrics and attempt rows.
     pub fn as_str(&self) -> &'static str {
         match self {
             Outcome::Done { .. } => "done",
@@ -192,7 +181,6 @@ impl Outcome {
         }
     }
 
-    /// What went wrong, unless nothing did.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::Done { .. } | Outcome::Noop { .. } => None,
@@ -204,13 +192,35 @@ impl Outcome {
     }
 }
 
-/// What a read-back found when the outcome of a verifiable effect was unknown.
+/// Result of a read-back, made when the outcome of a verifiable effect is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Readback {
-    /// The effect is there; this is what it left.
+    /// The effect was applied; its result.
     Present(Value),
-    /// The effect is not there.
+    /// The effect was not applied.
     Absent,
-    /// The destination could not be asked.
+    /// The query failed.
     Unreadable(Failure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflict_is_read_under_its_former_name_and_written_under_the_current_one() {
+        let stored = r#"{"class":"maybe","code":"UNABLE_TO_LOCK_ROW","message":"locked"}"#;
+        let failure: Failure = serde_json::from_str(stored).unwrap();
+        assert_eq!(failure.class, FailureClass::Conflict);
+        assert_eq!(serde_json::to_string(&failure.class).unwrap(), "\"conflict\"");
+        assert_eq!(FailureClass::parse("maybe"), Some(FailureClass::Conflict));
+    }
+
+    #[test]
+    fn stored_name_of_every_class_is_its_displayed_name() {
+        for class in FailureClass::ALL {
+            assert_eq!(serde_json::to_value(class).unwrap(), class.as_str());
+            assert_eq!(FailureClass::parse(class.as_str()), Some(class));
+        }
+    }
 }

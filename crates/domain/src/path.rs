@@ -2,22 +2,20 @@
 
 use serde_json::Value;
 
-/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A member of an object.
+    /// Member of an object.
     Key(String),
-    /// A place in an array, from 0.
+    /// Index into an array, from 0.
     Index(usize),
 }
 
-/// A path into a JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(pub Vec<Segment>);
 
 impl Path {
-    /// Reads `a.b[0]["c d"]`. A name may hold letters, digits, `_`, `-`, `$` and `@`; anything else goes
-    /// into brackets and quotes.
+    /// Parses `a.b[0]["c d"]`. An unquoted name consists of letters, digits, `_`, `-`, `$` and `@`; other names need
+    /// brackets and quotes.
     pub fn parse(text: &str) -> Option<Path> {
         let mut segments = Vec::new();
         let mut rest = text.trim();
@@ -57,18 +55,18 @@ impl Path {
         (!segments.is_empty()).then_some(Path(segments))
     }
 
-    /// What the path leads to.
+    /// The value at this path.
     pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         find(&self.0, value)
     }
 
-    /// Takes what the path leads to out of a value. A path that names no place in a list means every place in it.
-    /// Answers whether there was something.
+    /// Removes the value at this path. A path without an index applies to every item of a list. True if a value was
+    /// removed.
     pub fn remove(&self, value: &mut Value) -> bool {
         remove(&self.0, value)
     }
 
-    /// The first name, and the path after it.
+    /// The first name, and the remaining path.
     pub fn split_root(&self) -> Option<(&str, &[Segment])> {
         match self.0.as_slice() {
             [Segment::Key(root), rest @ ..] => Some((root, rest)),
@@ -77,7 +75,7 @@ impl Path {
     }
 }
 
-/// What these segments lead to.
+/// The value at the path of these segments.
 pub(crate) fn find<'a>(segments: &[Segment], mut value: &'a Value) -> Option<&'a Value> {
     for segment in segments {
         value = match segment {
@@ -124,11 +122,11 @@ fn remove(segments: &[Segment], value: &mut Value) -> bool {
 
 impl std::fmt::Display for Path {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (place, segment) in self.0.iter().enumerate() {
+        for (position, segment) in self.0.iter().enumerate() {
             match segment {
                 Segment::Index(index) => write!(f, "[{index}]")?,
                 Segment::Key(key) if !key.is_empty() && key.chars().all(is_name) => {
-                    write!(f, "{}{key}", if place == 0 { "" } else { "." })?;
+                    write!(f, "{}{key}", if position == 0 { "" } else { "." })?;
                 }
                 Segment::Key(key) => write!(f, "[{key:?}]")?,
             }
@@ -147,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_lead_where_they_say() {
+    fn path_finds_its_value() {
         let value = json!({"a": {"b-c": [{"d e": 1}, 2]}, "n": {"7": "seven"}});
         let find = |path: &str| Path::parse(path).and_then(|path| path.find(&value).cloned());
         assert_eq!(find("a.b-c[0][\"d e\"]"), Some(json!(1)));
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_is_gone_from_every_item_of_a_list() {
+    fn remove_applies_to_every_item_of_a_list() {
         let mut value = json!({"a": [{"ip": 1, "n": 2}, {"ip": 3}], "k": {"ip": 4}, "7": 1});
         let remove = |path: &str, value: &mut Value| Path::parse(path).unwrap().remove(value);
         assert!(remove("a.ip", &mut value));
@@ -173,7 +171,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,60}") {
+        fn parse_never_panics(text in ".{0,60}") {
             let _ = Path::parse(&text);
         }
     }

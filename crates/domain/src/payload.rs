@@ -1,4 +1,4 @@
-//! From the bytes of a body to the events in it. Strict on purpose: what two readers could understand differently is refused.
+//! Parses request bodies into payloads. Strict: input that two parsers could read differently is rejected.
 
 mod form;
 mod json;
@@ -11,51 +11,39 @@ pub use json::{DEPTH_MAX, parse as parse_json};
 pub use multipart::{pairs as multipart_pairs, parse as parse_multipart};
 pub use split::{EVENTS_MAX, split};
 
-/// Why a body could not be read. Closed: each variant has one stable code.
+/// Why a body was rejected. Closed: each variant has one stable code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadProblem {
-    /// There is none.
     #[error("the body is empty; a JSON object is expected")]
     Empty,
-    /// Not text.
-    #[error("the body is not UTF-8: the byte at offset {offset} belongs to no character")]
+    #[error("the body is not UTF-8: invalid byte at offset {offset}")]
     Utf8 {
-        /// Where the first wrong byte is, from 0.
+        /// Of the first invalid byte, from 0.
         offset: usize,
     },
-    /// Not JSON.
     #[error("the body is not JSON: {0}")]
     Json(String),
-    /// A single value.
     #[error("the body is a single JSON value; a JSON object is expected")]
     NotAnObject,
-    /// Objects within lists within objects.
-    #[error("the body is nested more than {DEPTH_MAX} deep")]
+    #[error("the body is nested more than {DEPTH_MAX} levels deep")]
     TooDeep,
-    /// One name, two values.
-    #[error(
-        "an object has the name \"{0}\" twice, so it says two things; write `duplicate_keys: last` to take the last one"
-    )]
+    #[error("an object has the key \"{0}\" twice; set `duplicate_keys: last` to use the last one")]
     DuplicateKey(String),
-    /// A whole number that would be rounded.
-    #[error("the whole number {0} does not fit into 64 bits and would be rounded; send it as text")]
+    #[error("the integer {0} exceeds 64 bits and would be rounded; send it as text")]
     NumberTooLarge(String),
-    /// Not a form.
     #[error("the body is not a form: {0}")]
     Form(String),
-    /// A file in a form.
-    #[error("the field `{0}` is a file, and files are not taken; send the form without it, or a link to it")]
+    #[error("field `{0}` is a file, and files are not accepted; send the form without it, or send a link")]
     File(String),
-    /// There is no list of events where one should be.
     #[error("the body has no list of events at {0}")]
     NoEvents(String),
-    /// More than one commit should hold.
+    /// All events of a request are written in one commit.
     #[error("the body holds more than {EVENTS_MAX} events; send fewer at once")]
     TooManyEvents,
 }
 
 impl PayloadProblem {
-    /// The stable code: part of the API, never renamed.
+    /// Stable code: part of the API, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             PayloadProblem::Empty => "body-empty",

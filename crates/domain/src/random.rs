@@ -1,18 +1,17 @@
-//! Randomness as an input: a seed gives a stream, so that a simulated run can be repeated.
+//! Randomness as an input: a seed determines the sequence, so that a simulation run can be repeated.
 
-/// SplitMix64. Good enough to spread retries; never used for a secret.
+/// SplitMix64. Sufficient to spread retries; never used for secrets.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream that this seed names.
+    /// The sequence of this seed.
     pub fn seeded(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -21,13 +20,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..bound`; 0 when the bound is 0.
+    /// Uniform in `0..bound`; 0 if the bound is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The multiply-shift bias is under 2^-32 for every bound used here.
+        // The bias of multiply-shift is below 2^-32 for every bound used here.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `0.0..1.0`.
+    /// Uniform in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_is_one_stream() {
+    fn same_seed_gives_the_same_sequence() {
         let mut a = Random::seeded(7);
         let mut b = Random::seeded(7);
         assert!((0..100).all(|_| a.next_u64() == b.next_u64()));

@@ -122,6 +122,11 @@ pub struct EventBody {
 }
 
 impl EventBody {
+    /// Whether the body was removed at the end of its retention: what is loaded instead is empty.
+    pub fn is_removed(&self) -> bool {
+        self.normalized.is_empty()
+    }
+
     /// Approximate size in memory and on disk.
     pub fn bytes(&self) -> usize {
         self.headers.len() + self.raw.len() + self.normalized.len()
@@ -349,6 +354,9 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
+    /// The due time of a waiting job that is made due. The ledger does not know the steady clock that due times are kept by.
+    pub const DUE_AT_ONCE: Time = Time(0);
+
     pub fn route(&self) -> StepRoute {
         StepRoute { destination: self.destination.clone(), order: self.order }
     }

@@ -1,4 +1,4 @@
-//! Retry policy as data, and the one function that turns it into a delay.
+//! Retry policy as data, and the function that computes the delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,94 +10,85 @@ use crate::outcome::{Failure, FailureClass};
 use crate::random::Random;
 use crate::unit::{as_text, format_duration};
 
-/// How much of a delay is left to chance, so that many jobs do not come back at one instant.
+/// Random part of a delay, so that many jobs do not retry at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Jitter {
-    /// Anywhere between nothing and the whole delay.
+    /// Uniform between zero and the whole delay.
     Full,
-    /// Half the delay, and up to as much again.
+    /// Uniform between half and the whole delay.
     Equal,
-    /// Exactly the delay.
     None,
 }
 
-/// How the delay grows from one attempt to the next.
+/// Growth of the delay from attempt to attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Delay {
-    /// At once.
     Immediate,
-    /// Always the same.
     Fixed {
-        /// The delay.
         #[serde(serialize_with = "as_text")]
         delay: Duration,
     },
     /// `base × multiplierⁿ`, at most `cap`.
     Exponential {
-        /// The first delay.
+        /// First delay.
         #[serde(serialize_with = "as_text")]
         base: Duration,
-        /// What each following one is multiplied by.
         multiplier: f64,
-        /// No delay is longer.
         #[serde(serialize_with = "as_text")]
         cap: Duration,
     },
 }
 
-/// A stretch of attempts that share one kind of delay.
+/// Consecutive retries that share one kind of delay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetryPhase {
-    /// How many retries this phase covers.
+    /// Number of retries in this phase.
     pub retries: u32,
-    /// The delay before each of them.
+    /// Delay before each of them.
     pub delay: Delay,
 }
 
-/// When a failed attempt is tried again, and when no more.
+/// When a failed attempt is retried, and how often.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetryPolicy {
-    /// One phase after the other; the last one goes on for as long as attempts are left.
+    /// In order; the last phase continues until no attempts are left.
     pub phases: Vec<RetryPhase>,
-    /// How delays are spread.
     pub jitter: Jitter,
-    /// Attempts in all, the first one included. At least 1.
+    /// Including the first attempt. At least 1.
     pub max_attempts: u32,
-    /// Attempts for failures that may pass (a conflict, a lock), before the job is quarantined.
+    /// For failures of class conflict, after which the job is quarantined.
     pub max_attempts_conflict: u32,
-    /// A longer `Retry-After` than this is not believed.
+    /// Upper bound for `Retry-After`.
     #[serde(serialize_with = "as_text")]
     pub retry_after_cap: Duration,
-    /// The queue that holds the job once it is dead.
+    /// Queue of the job once it is a dead letter.
     pub dead_letter_queue: Option<Arc<str>>,
-    /// Retries that one contact may take up, over all jobs of the worker.
+    /// Limits the retries of one contact over all jobs of the worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<RetryBudget>,
 }
 
-/// Retries that one contact may take up, so that nobody monopolises a queue.
+/// Limits the retries of one contact, so that it cannot monopolise a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RetryBudget {
-    /// So many.
     pub retries: u32,
-    /// In so long.
     #[serde(serialize_with = "as_text")]
     pub window: Duration,
 }
 
 impl RetryBudget {
-    /// How long a retry counts, unless the policy says otherwise.
+    /// Default window.
     pub const WINDOW: Duration = Duration::from_secs(3600);
 
-    /// Why a job dies that would have been tried again, had its contact a retry left.
+    /// Failure of a job whose contact has no retry left.
     pub fn used_up(self, worker: &str, last: Option<&Failure>) -> Failure {
         Failure {
             class: last.map_or(FailureClass::Retryable, |failure| failure.class),
             code: "retry-budget".to_owned(),
             message: format!(
-                "{} (its contact has used up {} retries in {}, over all jobs of `{worker}`)",
+                "{} (retry budget exhausted: {} retries in {} for its contact, over all jobs of `{worker}`)",
                 last.map_or("", |failure| &failure.message),
                 self.retries,
                 format_duration(self.window),
@@ -128,7 +119,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The delay before the attempt that follows `attempts` failed ones, without jitter.
+    /// Delay after `attempts` failed attempts, without jitter.
     pub fn ceiling(&self, attempts: u32) -> Duration {
         let mut index = attempts.saturating_sub(1);
         let mut phases = self.phases.iter().peekable();
@@ -153,10 +144,10 @@ impl RetryPolicy {
         Duration::ZERO
     }
 
-    /// The delay before the attempt that follows `attempts` failed ones.
+    /// Delay after `attempts` failed attempts.
     ///
-    /// A `Retry-After` from the destination is a floor, up to the cap; up to a tenth is added so
-    /// that all who were told the same moment do not come back in it.
+    /// A `Retry-After` of the destination is a lower bound, up to the cap; up to a tenth is added, so that jobs with the
+    /// same `Retry-After` do not retry at the same time.
     pub fn delay(&self, attempts: u32, retry_after: Option<Duration>, random: &mut Random) -> Duration {
         let ceiling = self.ceiling(attempts);
         let own = match self.jitter {
@@ -166,7 +157,7 @@ impl RetryPolicy {
             Jitter::None => ceiling,
         };
         match retry_after {
-            Some(asked) => own.max(asked.min(self.retry_after_cap).mul_f64(1.0 + random.unit() / 10.0)),
+            Some(requested) => own.max(requested.min(self.retry_after_cap).mul_f64(1.0 + random.unit() / 10.0)),
             None => own,
         }
     }
@@ -181,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn exponential_doubles_up_to_its_cap() {
+    fn exponential_delay_doubles_up_to_its_cap() {
         let policy = RetryPolicy::standard();
         assert_eq!(seconds(&policy, 1..=8), [2, 4, 8, 16, 32, 64, 120, 120]);
         assert_eq!(policy.ceiling(u32::MAX), Duration::from_secs(120));
     }
 
     #[test]
-    fn phases_follow_each_other_and_the_last_one_stays() {
+    fn phases_apply_in_order_and_the_last_one_continues() {
         let fixed = |secs| Delay::Fixed { delay: Duration::from_secs(secs) };
         let policy = RetryPolicy {
             phases: vec![
@@ -213,17 +204,17 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_delay_stays_within_its_jitter(attempts in 1u32..500, seed: u64, asked in proptest::option::of(0u64..100_000)) {
+        fn a_delay_stays_within_its_jitter(attempts in 1u32..500, seed: u64, requested in proptest::option::of(0u64..100_000)) {
             let mut random = Random::seeded(seed);
             for jitter in [Jitter::Full, Jitter::Equal, Jitter::None] {
                 let policy = RetryPolicy { jitter, ..RetryPolicy::standard() };
                 let ceiling = policy.ceiling(attempts);
-                let asked = asked.map(Duration::from_secs);
-                let delay = policy.delay(attempts, asked, &mut random);
+                let requested = requested.map(Duration::from_secs);
+                let delay = policy.delay(attempts, requested, &mut random);
                 let floor = match jitter { Jitter::Full => Duration::ZERO, Jitter::Equal => ceiling / 2, Jitter::None => ceiling };
-                let believed = asked.unwrap_or_default().min(policy.retry_after_cap);
-                proptest::prop_assert!(delay >= floor.max(believed));
-                proptest::prop_assert!(delay <= ceiling.max(believed.mul_f64(1.1)) + Duration::from_millis(1));
+                let capped = requested.unwrap_or_default().min(policy.retry_after_cap);
+                proptest::prop_assert!(delay >= floor.max(capped));
+                proptest::prop_assert!(delay <= ceiling.max(capped.mul_f64(1.1)) + Duration::from_millis(1));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The shape that a source promises for its payloads, as a JSON Schema.
+//! JSON Schema of a flow's payloads.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A mismatch that is told; more are only counted.
+/// Maximum number of reported mismatches.
 const MISMATCHES_MAX: usize = 10;
 
-/// A JSON Schema, read and ready. Cheap to clone.
+/// A compiled JSON Schema. Cheap to clone.
 #[derive(Clone)]
 pub struct Schema {
     validator: Arc<jsonschema::Validator>,
@@ -17,17 +17,15 @@ pub struct Schema {
     text: Arc<Value>,
 }
 
-/// Why a value is not a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not a JSON Schema: {0}")]
+#[error("invalid JSON Schema: {0}")]
 pub struct SchemaProblem(String);
 
-/// Where a payload does not match, in words without the payload's own values.
+/// One mismatch. The message does not contain values of the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// As a JSON Pointer; empty for the whole.
+    /// JSON Pointer; empty for the whole payload.
     pub path: String,
-    /// What is wrong there.
     pub message: String,
 }
 
@@ -39,7 +37,7 @@ impl fmt::Display for Mismatch {
 }
 
 impl Schema {
-    /// Reads a schema. It must stand on its own: references to other documents are refused, not fetched.
+    /// Compiles a schema. References to other documents are rejected, not fetched.
     pub fn new(schema: &Value) -> Result<Schema, SchemaProblem> {
         let validator = jsonschema::validator_for(schema).map_err(|error| SchemaProblem(error.to_string()))?;
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -47,7 +45,7 @@ impl Schema {
         Ok(Schema { validator: Arc::new(validator), properties: Arc::new(properties), text: Arc::new(schema.clone()) })
     }
 
-    /// Every place where the payload does not match, up to a bound.
+    /// Mismatches of the payload, up to a maximum.
     pub fn check(&self, payload: &Value) -> Vec<Mismatch> {
         self.validator
             .iter_errors(payload)
@@ -56,12 +54,12 @@ impl Schema {
             .collect()
     }
 
-    /// As it was written.
+    /// As written.
     pub fn as_value(&self) -> &Value {
         &self.text
     }
 
-    /// The members of the payload that it knows by name.
+    /// Top-level properties that it names.
     pub fn properties(&self) -> &BTreeSet<String> {
         &self.properties
     }
@@ -79,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_mismatch_names_the_place_and_not_the_value() {
+    fn mismatch_shows_the_path_but_no_value() {
         let schema = Schema::new(&json!({
             "type": "object", "required": ["id", "email"],
             "properties": {"id": {"type": "string"}, "email": {"type": "string", "minLength": 3}, "items": {"items": {"type": "integer"}}}
@@ -96,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_or_reaches_out_is_refused() {
+    fn invalid_schemas_and_external_references_are_rejected() {
         assert!(Schema::new(&json!({"type": 5})).is_err());
         assert!(Schema::new(&json!({"$ref": "https://elsewhere.example/schema.json"})).is_err());
         assert!(Schema::new(&json!({"$ref": "file:///etc/passwd"})).is_err());

@@ -1,8 +1,8 @@
-//! What runs a script, as `uses:` names it.
+//! Runtimes of scripts, as named in `uses:`.
 
 use std::fmt;
 
-/// A runtime and the oldest version of it that will do.
+/// A runtime and its minimum version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Runtime {
     /// `node:18`
@@ -14,10 +14,10 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// How one of each is written, for messages.
+    /// One example of each, for messages.
     pub const EXAMPLES: [&'static str; 3] = ["node:18", "python:3", "bash"];
 
-    /// The runtime that this names: `node:18`, `node`, `python:3`, `bash`. A version is a whole number.
+    /// Parses `node:18`, `node`, `python:3`, `bash`. A version is an integer.
     pub fn parse(text: &str) -> Option<Runtime> {
         let (name, version) = match text.split_once(':') {
             Some((name, version)) => (name, Some(version.parse().ok().filter(|version| *version > 0)?)),
@@ -31,7 +31,7 @@ impl Runtime {
         }
     }
 
-    /// The program behind it.
+    /// Name of the executable.
     pub fn program(self) -> &'static str {
         match self {
             Runtime::Node(_) => "node",
@@ -40,7 +40,7 @@ impl Runtime {
         }
     }
 
-    /// The oldest major version that will do; 0 for any.
+    /// Minimum major version; 0 for any.
     pub fn version_min(self) -> u32 {
         match self {
             Runtime::Node(version) | Runtime::Python(version) => version,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runtimes_are_known_by_their_names() {
+    fn runtime_names_round_trip() {
         for text in Runtime::EXAMPLES {
             assert_eq!(Runtime::parse(text).unwrap().to_string(), text);
         }

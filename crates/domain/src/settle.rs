@@ -70,23 +70,34 @@ pub enum NextAction {
     },
 }
 
-/// What the attempt says about the destination, whatever it means for the job.
+/// What a call says about the destination, whatever it means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DestinationHealth {
-    /// It works.
     Healthy,
-    /// It asks for less.
+    /// It asks for fewer calls, and for a pause if it says how long.
     Throttled {
-        /// For how long, if it said so.
         after: Option<Duration>,
     },
-    /// It fails.
+    /// It failed in a way that points to overload: fewer calls may be in flight.
+    Overloaded,
+    /// It failed. Counts for the breaker; as many calls as before may be in flight.
     Failing,
-    /// It does not know us any more: nobody else should try.
+    /// It rejects the credentials: no other job must call it.
     Unauthorized,
-    /// Nothing was learned.
+    /// The call says nothing about the destination.
     Silent,
 }
+
+impl DestinationHealth {
+    /// Time-outs, 429 and 503 are signs of overload. Other server errors and broken connections are not.
+    fn of_failure(failure: &Failure) -> DestinationHealth {
+        let is_overload = matches!(failure.status, Some(429 | 503)) || TIMEOUT_CODES.contains(&&*failure.code);
+        if is_overload { DestinationHealth::Overloaded } else { DestinationHealth::Failing }
+    }
+}
+
+/// Failure codes of time-outs: a connector's, and [`crate::run::timed_out`].
+const TIMEOUT_CODES: [&str; 2] = ["timeout", "attempt-timeout"];
 
 /// How long a destination is given to show what it did before it is read back, and between two reads.
 pub const SETTLE_DELAY: Duration = Duration::from_secs(2);
@@ -108,22 +119,24 @@ pub fn settle(attempted: AttemptContext<'_>, outcome: Outcome, random: &mut Rand
             )
         }
         Outcome::Retry { failure, after } => {
-            let verdict = if failure.class == FailureClass::Retryable {
-                DestinationHealth::Failing
-            } else {
-                DestinationHealth::Healthy
+            let health = match failure.class {
+                FailureClass::Retryable => DestinationHealth::of_failure(&failure),
+                _ => DestinationHealth::Healthy,
             };
-            (retry_or_die(attempted, failure, after, random), verdict)
+            (retry_or_die(attempted, failure, after, random), health)
         }
         Outcome::Reject { failure } => {
-            let verdict = match failure.class {
+            let health = match failure.class {
                 FailureClass::Auth => DestinationHealth::Unauthorized,
                 FailureClass::Mapping | FailureClass::Identity => DestinationHealth::Silent,
                 _ => DestinationHealth::Healthy,
             };
-            (NextAction::Die { failure }, verdict)
+            (NextAction::Die { failure }, health)
         }
-        Outcome::Unsure { failure } => (unsure(attempted, failure, random), DestinationHealth::Failing),
+        Outcome::Unsure { failure } => {
+            let health = DestinationHealth::of_failure(&failure);
+            (unsure(attempted, failure, random), health)
+        }
     }
 }
 
@@ -173,13 +186,14 @@ pub fn settle_readback(
         Readback::Unreadable(failure) if Mutant::UnreadableTakenForAbsent.is_on() => {
             (retry_or_die(attempted, failure, None, random), DestinationHealth::Healthy)
         }
-        Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => (
-            NextAction::Park { failure: Failure { class: FailureClass::Unknown, ..failure } },
-            DestinationHealth::Failing,
-        ),
+        Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
+            let health = DestinationHealth::of_failure(&failure);
+            (NextAction::Park { failure: Failure { class: FailureClass::Unknown, ..failure } }, health)
+        }
         Readback::Unreadable(failure) => {
+            let health = DestinationHealth::of_failure(&failure);
             let due = attempted.now + attempted.policy.delay(reads, None, random).max(SETTLE_DELAY);
-            (NextAction::Verify { due, failure }, DestinationHealth::Failing)
+            (NextAction::Verify { due, failure }, health)
         }
     }
 }
@@ -242,6 +256,22 @@ mod tests {
         };
         assert!(matches!(conflict(2), NextAction::Retry { .. }));
         assert!(matches!(conflict(3), NextAction::Die { .. }));
+    }
+
+    #[test]
+    fn only_signs_of_overload_are_reported_as_overload() {
+        let retry = |failure| decide(EffectClass::Natural, 1, Outcome::Retry { failure, after: None }).1;
+        let unsure = |failure| decide(EffectClass::Natural, 1, Outcome::Unsure { failure }).1;
+        let failed = |code| Failure::new(FailureClass::Retryable, code, "message");
+        for failure in [failed("timeout"), failed("attempt-timeout"), failed("x").with_status(503)] {
+            assert_eq!(unsure(failure.clone()), DestinationHealth::Overloaded, "{failure:?}");
+            assert_eq!(retry(failure), DestinationHealth::Overloaded);
+        }
+        for failure in [failed("connect"), failed("reset"), failed("x").with_status(500), failed("x").with_status(502)]
+        {
+            assert_eq!(unsure(failure.clone()), DestinationHealth::Failing, "{failure:?}");
+            assert_eq!(retry(failure), DestinationHealth::Failing);
+        }
     }
 
     #[test]

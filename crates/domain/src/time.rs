@@ -1,6 +1,6 @@
-//! A point in time as the ledger keeps it: whole milliseconds since the Unix epoch.
+//! Time in whole milliseconds since the Unix epoch.
 //!
-//! Nothing in this crate reads a clock. Whoever calls says what time it is.
+//! Nothing in this crate reads a clock: the caller passes the time.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -16,12 +16,12 @@ impl Time {
     /// The end of time, for "never".
     pub const NEVER: Time = Time(i64::MAX);
 
-    /// The time that an RFC 3339 text names.
+    /// Parses RFC 3339 text.
     pub fn parse(text: &str) -> Option<Time> {
         text.parse::<jiff::Timestamp>().ok().map(Time::from)
     }
 
-    /// How long after `earlier` this is; zero when it is not after.
+    /// Time elapsed since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -31,7 +31,7 @@ impl Time {
         self.0.div_euclid(1000)
     }
 
-    /// The same moment for calendars; clamped to the years that a calendar knows.
+    /// Clamped to the range that jiff supports.
     pub fn to_jiff(self) -> jiff::Timestamp {
         jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
             jiff::Timestamp::MIN
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_number_agree() {
+    fn text_form_round_trips() {
         let time = Time::parse("2026-03-22T12:34:56.789Z").unwrap();
         assert_eq!(time.to_string(), "2026-03-22T12:34:56.789Z");
         assert_eq!(time + Duration::from_millis(211), Time::parse("2026-03-22T12:34:57Z").unwrap());

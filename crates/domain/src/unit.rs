@@ -1,18 +1,18 @@
-//! Durations, sizes and rates as people write them: `90s`, `48h`, `256KiB`, `5/min`; and counts as they read them.
+//! Parses and formats durations (`90s`, `48h`), sizes (`256KiB`), rates (`5/min`) and counts.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Why a text is not a quantity. The message says what would be.
+/// Why a text is not a quantity. The message shows valid forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnitProblem(String);
 
-/// A unit by all of its names, and how much one of it is.
+/// All names of a unit, and its size in base units.
 pub type Unit = (&'static [&'static str], f64);
 
-/// The units of a duration, in milliseconds.
+/// Units of a duration, in milliseconds.
 pub const DURATION_UNITS: [Unit; 5] = [
     (&["ms"], 1.0),
     (&["s", "sec", "second", "seconds"], 1e3),
@@ -21,7 +21,7 @@ pub const DURATION_UNITS: [Unit; 5] = [
     (&["d", "day", "days"], 86_400e3),
 ];
 
-/// The units of a size, in bytes; a number alone is bytes too.
+/// Units of a size, in bytes; a number without a unit is in bytes.
 pub const SIZE_UNITS: [Unit; 7] = [
     (&["", "B"], 1.0),
     (&["kB", "KB"], 1e3),
@@ -32,7 +32,7 @@ pub const SIZE_UNITS: [Unit; 7] = [
     (&["GiB", "G"], 1024.0 * 1024.0 * 1024.0),
 ];
 
-/// The longest duration: a hundred years.
+/// A hundred years.
 pub const DURATION_MAX: Duration = Duration::from_secs(36_525 * 86_400);
 
 fn scale(units: &[Unit], name: &str) -> Option<f64> {
@@ -44,7 +44,7 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..at], text[at..].trim_start())
 }
 
-/// `250ms`, `90s`, `15m` (or `15min`), `48h`, `7d`, and sums of them such as `1h30m`.
+/// Parses `250ms`, `90s`, `15m` (or `15min`), `48h`, `7d`, and sums of them such as `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, UnitProblem> {
     let problem =
         || UnitProblem(format!("`{text}` is not a duration; write a number and a unit: 250ms, 90s, 15m, 48h or 7d"));
@@ -61,12 +61,12 @@ pub fn duration(text: &str) -> Result<Duration, UnitProblem> {
         rest = after[end..].trim_start();
     }
     if total > DURATION_MAX.as_millis() as f64 {
-        return Err(UnitProblem(format!("`{text}` is longer than a hundred years")));
+        return Err(UnitProblem(format!("`{text}` exceeds the maximum of 100 years")));
     }
     Ok(Duration::from_millis(total.round() as u64))
 }
 
-/// `512`, `64KiB`, `1MiB`, `10kB`: bytes.
+/// Parses `512`, `64KiB`, `1MiB`, `10kB` into bytes.
 pub fn size(text: &str) -> Result<u64, UnitProblem> {
     let problem =
         || UnitProblem(format!("`{text}` is not a size; write a number and a unit: 512B, 64KiB, 256KiB or 1MiB"));
@@ -75,26 +75,25 @@ pub fn size(text: &str) -> Result<u64, UnitProblem> {
     Ok((number * scale(&SIZE_UNITS, unit.trim()).ok_or_else(problem)?).round() as u64)
 }
 
-/// So many in so long.
+/// `count` per `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rate {
-    /// How many.
     pub count: u32,
-    /// In how long.
     #[serde(serialize_with = "as_text")]
     pub per: Duration,
 }
 
 impl Rate {
-    /// The distance between two, evenly spread.
+    /// Interval between two, evenly spread.
     pub fn interval(self) -> Duration {
         self.per / self.count.max(1)
     }
 }
 
-/// `5/min`, `100/s`, `1000/h`, `20/10s`.
+/// Parses `5/min`, `100/s`, `1000/h`, `20/10s`.
 pub fn rate(text: &str) -> Result<Rate, UnitProblem> {
-    let problem = || UnitProblem(format!("`{text}` is not a rate; write a count and a span: 5/min, 100/s or 20/10s"));
+    let problem =
+        || UnitProblem(format!("`{text}` is not a rate; write a count and an interval: 5/min, 100/s or 20/10s"));
     let (count, per) = text.trim().split_once('/').ok_or_else(problem)?;
     let count: u32 = count.trim().parse().map_err(|_| problem())?;
     let per = per.trim();
@@ -104,34 +103,35 @@ pub fn rate(text: &str) -> Result<Rate, UnitProblem> {
         duration(&format!("1{per}")).map_err(|_| problem())?
     };
     if count == 0 || per.is_zero() {
-        return Err(UnitProblem(format!("`{text}` would let nothing through; to stop a source, pause it")));
+        return Err(UnitProblem(format!("`{text}` allows nothing; to stop a source, pause it")));
     }
     Ok(Rate { count, per })
 }
 
-/// `200-600ms`, `1s-2m`, or `500ms` for anything up to it: from the least to the most.
+/// Parses a range of durations: `200-600ms`, `1s-2m`, or `500ms` for 0 to 500 ms. Minimum and maximum.
 pub fn span(text: &str) -> Result<(Duration, Duration), UnitProblem> {
-    let problem =
-        || UnitProblem(format!("`{text}` is not a span of time; write the least and the most: 200-600ms or 1s-2s"));
-    let Some((least, most)) = text.trim().split_once('-') else {
-        return duration(text).map(|most| (Duration::ZERO, most)).map_err(|_| problem());
+    let problem = || {
+        UnitProblem(format!("`{text}` is not a range of durations; write a minimum and a maximum: 200-600ms or 1s-2s"))
     };
-    let most_long = duration(most).map_err(|_| problem())?;
-    // The unit may stand behind the second number alone.
-    let unit: String = most.chars().filter(|c| c.is_ascii_alphabetic()).collect();
-    let least = least.trim();
-    let least = match least.ends_with(|c: char| c.is_ascii_digit()) {
-        true => duration(&format!("{least}{unit}")),
-        false => duration(least),
+    let Some((min, max)) = text.trim().split_once('-') else {
+        return duration(text).map(|max| (Duration::ZERO, max)).map_err(|_| problem());
     };
-    let least = least.map_err(|_| problem())?;
-    if least > most_long {
-        return Err(UnitProblem(format!("`{text}` ends before it begins")));
+    let longest = duration(max).map_err(|_| problem())?;
+    // The unit may follow the second number only.
+    let unit: String = max.chars().filter(|c| c.is_ascii_alphabetic()).collect();
+    let min = min.trim();
+    let shortest = match min.ends_with(|c: char| c.is_ascii_digit()) {
+        true => duration(&format!("{min}{unit}")),
+        false => duration(min),
+    };
+    let shortest = shortest.map_err(|_| problem())?;
+    if shortest > longest {
+        return Err(UnitProblem(format!("`{text}`: the minimum exceeds the maximum")));
     }
-    Ok((least, most_long))
+    Ok((shortest, longest))
 }
 
-/// A duration as a person would write it, exactly: `1h30m`, `250ms`.
+/// Exact, in the form that [`duration`] parses: `1h30m`, `250ms`.
 pub fn format_duration(duration: Duration) -> String {
     let mut ms = duration.as_millis();
     if ms == 0 {
@@ -147,7 +147,7 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
-/// A size as a person would write it, exactly: `32MiB`, `512B`.
+/// Exact, in the form that [`size`] parses: `32MiB`, `512B`.
 pub fn format_size(bytes: u64) -> String {
     let units: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale)) {
@@ -170,8 +170,8 @@ pub fn plural(count: u64, word: &str) -> String {
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -179,7 +179,7 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
-/// Serializes a duration in the form that [`duration`] reads.
+/// Serializes a duration in the form that [`duration`] parses.
 pub fn as_text<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format_duration(*duration))
 }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_written() {
+    fn duration_parses() {
         assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
         assert_eq!(duration("1h30m").unwrap(), Duration::from_secs(5400));
         assert_eq!(duration("1.5h").unwrap(), Duration::from_secs(5400));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_rates_are_read_as_written() {
+    fn size_and_rate_parse() {
         assert_eq!(size("256KiB").unwrap(), 262_144);
         assert_eq!(size("512").unwrap(), 512);
         assert!(size("many").is_err());
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_as_written() {
-        let ms = |least, most| (Duration::from_millis(least), Duration::from_millis(most));
+    fn span_parses() {
+        let ms = |min, max| (Duration::from_millis(min), Duration::from_millis(max));
         assert_eq!(span("200-600ms").unwrap(), ms(200, 600));
         assert_eq!(span("500ms-2s").unwrap(), ms(500, 2000));
         assert_eq!(span("500ms").unwrap(), ms(0, 500));
@@ -226,22 +226,22 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_grouped_and_one_is_one() {
+    fn counts_are_grouped_and_pluralized() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        let told = [plural(0, "job"), plural(1, "job"), plural(2_000, "job"), plural(1, "retry"), plural(3, "retry")];
-        assert_eq!(told, ["0 jobs", "1 job", "2,000 jobs", "1 retry", "3 retries"]);
+        let texts = [plural(0, "job"), plural(1, "job"), plural(2_000, "job"), plural(1, "retry"), plural(3, "retry")];
+        assert_eq!(texts, ["0 jobs", "1 job", "2,000 jobs", "1 retry", "3 retries"]);
     }
 
     proptest::proptest! {
         #[test]
-        fn what_is_formatted_reads_back(ms in 0u64..4_000_000_000_000) {
+        fn formatted_duration_parses_back(ms in 0u64..4_000_000_000_000) {
             let once = Duration::from_millis(ms);
             if ms > 100 * 36525 * 864_000 { return Ok(()); }
             proptest::prop_assert_eq!(duration(&format_duration(once)).unwrap(), once);
         }
 
         #[test]
-        fn no_text_makes_a_reader_panic(text in ".{0,40}") {
+        fn parsers_never_panic(text in ".{0,40}") {
             let _ = duration(&text);
             let _ = size(&text);
             let _ = rate(&text);

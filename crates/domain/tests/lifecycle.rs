@@ -1,4 +1,4 @@
-//! The diagram in `docs/lifecycle.md` shows what the code allows, no more and no less.
+//! The diagram in `docs/lifecycle.md` shows exactly the transitions that the code allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ const PAGE: &str = include_str!("../../../docs/lifecycle.md");
 
 type Edges = BTreeSet<(&'static str, &'static str)>;
 
-/// The lines of the only diagram on the page.
+/// Lines of the only diagram on the page.
 fn diagram() -> Vec<&'static str> {
     let mut blocks = PAGE.split("```mermaid\n").skip(1);
-    let block = blocks.next().expect("there is a diagram");
-    assert!(blocks.next().is_none(), "there is one diagram, not several");
+    let block = blocks.next().expect("the page has a diagram");
+    assert!(blocks.next().is_none(), "the page must have a single diagram");
     let (block, _) = block.split_once("```").expect("the diagram ends");
     block.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
 }
@@ -20,10 +20,13 @@ fn diagram() -> Vec<&'static str> {
 /// A state, or all states of a group.
 fn members<'a>(word: &'a str, groups: &'a BTreeMap<&'a str, Vec<&'a str>>) -> Vec<&'static str> {
     let names = groups.get(word).cloned().unwrap_or_else(|| vec![word]);
-    names.iter().map(|name| JobState::parse(name).unwrap_or_else(|| panic!("`{name}` is no state")).as_str()).collect()
+    names
+        .iter()
+        .map(|name| JobState::parse(name).unwrap_or_else(|| panic!("`{name}` is not a state")).as_str())
+        .collect()
 }
 
-/// What is drawn: an edge from or to a group stands for one from or to each of its members.
+/// Edges of the diagram: an edge from or to a group means one from or to each of its members.
 fn drawn() -> (Edges, BTreeSet<&'static str>) {
     let lines = diagram();
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -39,7 +42,7 @@ fn drawn() -> (Edges, BTreeSet<&'static str>) {
         } else if let Some(group) = group {
             groups.entry(group).or_default().push(line);
         } else {
-            assert_eq!(line, "flowchart LR", "this line means nothing to the test");
+            assert_eq!(line, "flowchart LR", "unexpected line");
         }
     }
     let mut edges = Edges::new();
@@ -60,7 +63,7 @@ fn allowed() -> Edges {
 }
 
 #[test]
-fn the_diagram_and_the_code_agree() {
+fn diagram_shows_exactly_the_allowed_transitions() {
     let (drawn, _) = drawn();
     let allowed = allowed();
     let only_drawn: Vec<_> = drawn.difference(&allowed).collect();
@@ -72,7 +75,7 @@ fn the_diagram_and_the_code_agree() {
 }
 
 #[test]
-fn every_state_is_drawn_and_explained() {
+fn every_state_is_in_the_diagram_and_in_the_table() {
     let (_, drawn) = drawn();
     for state in JobState::ALL {
         assert!(drawn.contains(state.as_str()), "`{state}` is not in the diagram");

@@ -1,58 +1,58 @@
-//! Handshakes, and what must not pass for one.
+//! Handshakes, and requests that only resemble one.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue must fail")]
 
 mod verify_support;
 
 use sluice_domain::verify::{Scheme, handshake};
-use verify_support::{Arrival, now, send, verifier};
+use verify_support::{ReceivedRequest, now, send, verifier};
 
 #[test]
-fn a_challenge_cannot_be_used_to_have_an_event_signed() {
+fn challenge_cannot_be_used_to_sign_an_event() {
     let zoom = verifier(Scheme::Zoom, 1);
-    let ask = |token: &str| {
+    let challenge = |token: &str| {
         let body = serde_json::json!({
             "event": "endpoint.url_validation", "payload": {"plainToken": token},
         });
-        Arrival {
+        ReceivedRequest {
             method: "POST".to_owned(),
             path_and_query: "/in".to_owned(),
             headers: Vec::new(),
             body: body.to_string().into_bytes(),
         }
     };
-    let answer = |arrival: &Arrival| handshake(&zoom, &arrival.request(), now());
-    assert!(answer(&ask("qgg8vlvZRS6UYooatFL8Aw")).is_some());
-    assert_eq!(answer(&ask("v0:1772443800:{}")), None);
-    assert_eq!(answer(&ask("")), None);
-    assert_eq!(answer(&ask(&"a".repeat(129))), None);
-    let mut signed_badly = ask("qgg8vlvZRS6UYooatFL8Aw");
+    let response = |received: &ReceivedRequest| handshake(&zoom, &received.request(), now());
+    assert!(response(&challenge("qgg8vlvZRS6UYooatFL8Aw")).is_some());
+    assert_eq!(response(&challenge("v0:1772443800:{}")), None);
+    assert_eq!(response(&challenge("")), None);
+    assert_eq!(response(&challenge(&"a".repeat(129))), None);
+    let mut signed_badly = challenge("qgg8vlvZRS6UYooatFL8Aw");
     signed_badly.set("x-zm-signature", "v0=00");
-    assert_eq!(answer(&signed_badly), None);
-    let well = send(&zoom, &ask("abc").body, now()).unwrap();
-    assert!(answer(&well).is_some());
+    assert_eq!(response(&signed_badly), None);
+    let well = send(&zoom, &challenge("abc").body, now()).unwrap();
+    assert!(response(&well).is_some());
 
     let linkedin = verifier(Scheme::Linkedin, 1);
-    let ask = |code: &str| Arrival {
+    let challenge = |code: &str| ReceivedRequest {
         method: "GET".to_owned(),
         path_and_query: format!("/in?challengeCode={code}"),
-        ..ask("")
+        ..challenge("")
     };
-    assert!(handshake(&linkedin, &ask("890e4665-4dfe").request(), now()).is_some());
-    assert_eq!(handshake(&linkedin, &ask("hmacsha256%3D%7B%7D").request(), now()), None);
+    assert!(handshake(&linkedin, &challenge("890e4665-4dfe").request(), now()).is_some());
+    assert_eq!(handshake(&linkedin, &challenge("hmacsha256%3D%7B%7D").request(), now()), None);
 }
 
 #[test]
-fn a_handshake_is_answered_only_where_it_is_one() {
-    let get = |path: &str| Arrival {
+fn only_real_handshakes_are_answered() {
+    let get = |path: &str| ReceivedRequest {
         method: "GET".to_owned(),
         path_and_query: path.to_owned(),
         headers: Vec::new(),
         body: Vec::new(),
     };
-    let post = |body: &str| Arrival { method: "POST".to_owned(), body: body.as_bytes().to_vec(), ..get("/in") };
-    let status = |scheme, arrival: &Arrival| {
-        handshake(&verifier(scheme, 1), &arrival.request(), now()).map(|answer| answer.status)
+    let post = |body: &str| ReceivedRequest { method: "POST".to_owned(), body: body.as_bytes().to_vec(), ..get("/in") };
+    let status = |scheme, received: &ReceivedRequest| {
+        handshake(&verifier(scheme, 1), &received.request(), now()).map(|response| response.status)
     };
     let subscribe = "/in?hub.mode=subscribe&hub.verify_token=&hub.challenge=1";
     assert_eq!(status(Scheme::Meta, &get(subscribe)), Some(403), "no verify token is configured");

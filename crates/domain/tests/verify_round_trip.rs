@@ -1,6 +1,6 @@
-//! What is signed is believed, and nothing that was changed on its way is.
+//! Signed requests pass verification, and modified ones fail.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue must fail")]
 
 mod verify_support;
 
@@ -9,50 +9,50 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_domain::verify::{
     Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
-    SignProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, UnsignedRequest,
+    SignProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenLocation, UnsignedRequest,
     Verifier, VerifierSettings, handshake, sign, verify,
 };
-use verify_support::{Arrival, Vector, body, now, recorded, send, settings, verifier};
+use verify_support::{ReceivedRequest, Vector, body, now, recorded, send, settings, verifier};
 
-fn code(verifier: &Verifier, arrival: &Arrival) -> Option<&'static str> {
-    verify(verifier, &arrival.request(), now()).err().map(|refusal| refusal.code())
+fn code(verifier: &Verifier, received: &ReceivedRequest) -> Option<&'static str> {
+    verify(verifier, &received.request(), now()).err().map(|error| error.code())
 }
 
 #[test]
-fn what_every_scheme_signs_it_believes_and_no_other_secret_does() {
+fn every_scheme_accepts_its_own_signature_and_rejects_other_secrets() {
     for &scheme in Scheme::ALL {
         let own = verifier(scheme, 1);
-        let arrival = send(&own, body(scheme), now()).unwrap();
-        let verified = verify(&own, &arrival.request(), now());
-        let verified = verified.unwrap_or_else(|refusal| panic!("{scheme}: {refusal}"));
+        let received = send(&own, body(scheme), now()).unwrap();
+        let verified = verify(&own, &received.request(), now());
+        let verified = verified.unwrap_or_else(|error| panic!("{scheme}: {error}"));
         if scheme == Scheme::None {
             assert_eq!(verified.secret, None);
             continue;
         }
         assert_eq!(verified.secret, Some("main"), "{scheme}");
-        let refused = code(&verifier(scheme, 2), &arrival).unwrap();
-        assert!(refused.ends_with("-mismatch"), "{scheme}: {refused}");
+        let error_code = code(&verifier(scheme, 2), &received).unwrap();
+        assert!(error_code.ends_with("-mismatch"), "{scheme}: {error_code}");
     }
 }
 
 #[test]
-fn a_request_without_its_proof_is_refused_as_such() {
+fn request_without_credentials_is_rejected_as_missing() {
     for &scheme in Scheme::ALL {
         let own = verifier(scheme, 1);
-        let bare = Arrival {
+        let bare = ReceivedRequest {
             method: "POST".to_owned(),
             path_and_query: "/in".to_owned(),
             headers: Vec::new(),
             body: body(scheme).to_vec(),
         };
-        let refused = code(&own, &bare);
-        assert_eq!(refused.is_none(), scheme == Scheme::None, "{scheme}");
-        assert!(refused.is_none_or(|code| code.ends_with("-missing")), "{scheme}: {refused:?}");
+        let error_code = code(&own, &bare);
+        assert_eq!(error_code.is_none(), scheme == Scheme::None, "{scheme}");
+        assert!(error_code.is_none_or(|code| code.ends_with("-missing")), "{scheme}: {error_code:?}");
     }
 }
 
 #[test]
-fn every_variation_of_the_general_hmac_makes_the_round_trip() {
+fn every_variant_of_the_general_hmac_round_trips() {
     let timestamps = [
         (TimestampSource::Header("X-Time".to_owned()), TimestampUnit::Seconds),
         (TimestampSource::Header("X-Time".to_owned()), TimestampUnit::Milliseconds),
@@ -92,21 +92,21 @@ fn every_variation_of_the_general_hmac_makes_the_round_trip() {
                     })
                     .unwrap();
                     let what = format!("{source:?} {unit:?} {separator:?} {algorithm:?} {encoding:?}");
-                    let arrival = send(&own, body, now()).unwrap();
-                    let verified = verify(&own, &arrival.request(), now());
+                    let received = send(&own, body, now()).unwrap();
+                    let verified = verify(&own, &received.request(), now());
                     assert_eq!(verified.unwrap().timestamp, Some(now()), "{what}");
 
                     let minute = jiff::SignedDuration::from_secs(61);
-                    let at = |when| verify(&own, &arrival.request(), when).unwrap_err().code();
+                    let at = |when| verify(&own, &received.request(), when).unwrap_err().code();
                     assert_eq!(at(now() + minute), "timestamp-too-old", "{what}");
                     assert_eq!(at(now() - minute), "timestamp-in-future", "{what}");
-                    let mut other = arrival.clone();
+                    let mut other = received.clone();
                     other.set("x-id", "msg_2");
                     assert_eq!(code(&own, &other), Some("signature-mismatch"), "{what}");
-                    let mut other = arrival.clone();
+                    let mut other = received.clone();
                     other.method = "PUT".to_owned();
                     assert_eq!(code(&own, &other), Some("signature-mismatch"), "{what}");
-                    let mut other = arrival.clone();
+                    let mut other = received.clone();
                     other.path_and_query = "/in?tenant=b".to_owned();
                     assert_eq!(code(&own, &other), Some("signature-mismatch"), "{what}");
                     other.remove("x-id");
@@ -118,7 +118,7 @@ fn every_variation_of_the_general_hmac_makes_the_round_trip() {
 }
 
 #[test]
-fn either_of_two_headers_will_do_but_the_first_of_two_decides_alone() {
+fn either_of_accepts_one_match_and_first_of_checks_only_the_first() {
     let with = |header: SignatureHeader| {
         let hmac = HmacSettings { header, ..HmacSettings::new("replaced") };
         Verifier::new(VerifierSettings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap()
@@ -129,41 +129,41 @@ fn either_of_two_headers_will_do_but_the_first_of_two_decides_alone() {
     let signed = send(&first, b"{}", now()).unwrap();
     let right = signed.headers.iter().find(|(name, _)| name == "x-new").unwrap().1.clone();
     let wrong = "0".repeat(64);
-    for (new, old, first_believes, either_believes) in [
+    for (new, old, first_accepts, either_accepts) in [
         (Some(&right), None, true, true),
         (None, Some(&right), true, true),
         (Some(&right), Some(&wrong), true, true),
         (Some(&wrong), Some(&right), false, true),
         (Some(&wrong), Some(&wrong), false, false),
     ] {
-        let mut arrival = signed.clone();
-        arrival.remove("x-new");
+        let mut received = signed.clone();
+        received.remove("x-new");
         for (name, value) in [("x-new", new), ("x-old", old)] {
             if let Some(value) = value {
-                arrival.set(name, value);
+                received.set(name, value);
             }
         }
-        assert_eq!(code(&first, &arrival).is_none(), first_believes, "{new:?} {old:?}");
-        assert_eq!(code(&either, &arrival).is_none(), either_believes, "{new:?} {old:?}");
+        assert_eq!(code(&first, &received).is_none(), first_accepts, "{new:?} {old:?}");
+        assert_eq!(code(&either, &received).is_none(), either_accepts, "{new:?} {old:?}");
     }
 }
 
 #[test]
-fn hubspot_signs_and_believes_each_version() {
+fn hubspot_round_trips_in_each_version() {
     use HubspotVersion::{Auto, V1, V2, V3};
     let with =
         |version| Verifier::new(VerifierSettings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
     for version in [Auto, V1, V2, V3] {
-        let arrival = send(&with(version), b"[{}]", now()).unwrap();
-        for asked in [Auto, V1, V2, V3] {
-            let believes = asked == version || asked == Auto || (version, asked) == (Auto, V3);
-            assert_eq!(code(&with(asked), &arrival).is_none(), believes, "{version:?} {asked:?}");
+        let received = send(&with(version), b"[{}]", now()).unwrap();
+        for required in [Auto, V1, V2, V3] {
+            let accepts = required == version || required == Auto || (version, required) == (Auto, V3);
+            assert_eq!(code(&with(required), &received).is_none(), accepts, "{version:?} {required:?}");
         }
     }
 }
 
 #[test]
-fn a_public_key_alone_does_not_sign() {
+fn public_key_alone_cannot_sign() {
     let published = Vector::named("standard-webhooks-v1a-published");
     let mut settings = published.settings();
     settings.signing_key = None;
@@ -173,9 +173,9 @@ fn a_public_key_alone_does_not_sign() {
     let private = published.signing_key.clone().unwrap();
     let pair = VerifierSettings::new(Scheme::Svix, vec![Secret::new("pair", private)]);
     let pair = Verifier::new(pair).unwrap();
-    let arrival = send(&pair, b"{}", now()).unwrap();
-    assert_eq!(code(&pair, &arrival), None);
-    assert_eq!(code(&own, &arrival), None, "the other header family, the public half of the key");
+    let received = send(&pair, b"{}", now()).unwrap();
+    assert_eq!(code(&pair, &received), None);
+    assert_eq!(code(&own, &received), None, "the other header family, the public half of the key");
 
     let mut settings = verify_support::settings(Scheme::Sendgrid, 1);
     settings.signing_key = None;
@@ -184,7 +184,7 @@ fn a_public_key_alone_does_not_sign() {
 }
 
 #[test]
-fn what_cannot_be_signed_is_said() {
+fn sign_reports_why_it_fails() {
     let unsigned = UnsignedRequest { method: "POST", id: "a.b", content_type: "", body: b"[]" };
     let problem = |scheme| sign(&verifier(scheme, 1), &unsigned, now()).unwrap_err();
     let scheme = Scheme::Svix;
@@ -198,7 +198,7 @@ fn what_cannot_be_signed_is_said() {
     assert_eq!(sign(&expired, &unsigned, now()).unwrap_err(), SignProblem::NoSecret);
 }
 
-/// The schemes whose signature covers every byte of the body.
+/// Schemes whose signature covers every byte of the body.
 fn covers_the_body(scheme: Scheme) -> bool {
     !matches!(
         scheme,
@@ -215,35 +215,35 @@ fn covers_the_body(scheme: Scheme) -> bool {
 }
 
 #[test]
-fn no_byte_of_a_recorded_body_can_be_changed_added_or_removed() {
+fn changed_added_or_removed_body_byte_fails_verification() {
     let mut tried = 0;
     for vector in recorded().vectors {
         let is_form = vector.id.starts_with("twilio") && !vector.id.contains("json");
-        if vector.refusal.is_some() || !covers_the_body(vector.scheme()) || is_form {
+        if vector.expected_error.is_some() || !covers_the_body(vector.scheme()) || is_form {
             continue;
         }
         let own = vector.verifier();
-        let intact = vector.arrival();
-        let refused = |body: Vec<u8>| {
-            let arrival = Arrival { body, ..intact.clone() };
-            verify(&own, &arrival.request(), vector.now()).is_err()
+        let intact = vector.received();
+        let error_code = |body: Vec<u8>| {
+            let received = ReceivedRequest { body, ..intact.clone() };
+            verify(&own, &received.request(), vector.now()).is_err()
         };
         for at in 0..intact.body.len() {
             let mut body = intact.body.clone();
             body[at] ^= 1 << (at % 8);
-            assert!(refused(body), "{} changed at {at}", vector.id);
+            assert!(error_code(body), "{} changed at {at}", vector.id);
             tried += 1;
         }
-        assert!(refused([&intact.body[..], b" "].concat()), "{}", vector.id);
+        assert!(error_code([&intact.body[..], b" "].concat()), "{}", vector.id);
         if let Some((_, shorter)) = intact.body.split_last() {
-            assert!(refused(shorter.to_vec()), "{}", vector.id);
+            assert!(error_code(shorter.to_vec()), "{}", vector.id);
         }
     }
     assert!(tried > 5000, "{tried}");
 }
 
 #[test]
-fn no_character_of_a_proof_can_be_changed() {
+fn changed_signature_character_fails_verification() {
     for &scheme in Scheme::ALL {
         if scheme == Scheme::None {
             continue;
@@ -259,9 +259,9 @@ fn no_character_of_a_proof_can_be_changed() {
             for at in 0..value.len() {
                 let mut changed = value.clone().into_bytes();
                 changed[at] ^= 1;
-                let mut arrival = intact.clone();
-                arrival.set(name, String::from_utf8(changed).unwrap());
-                assert!(code(&own, &arrival).is_some(), "{scheme}: {name} at {at}");
+                let mut received = intact.clone();
+                received.set(name, String::from_utf8(changed).unwrap());
+                assert!(code(&own, &received).is_some(), "{scheme}: {name} at {at}");
             }
         }
     }
@@ -336,38 +336,38 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn nothing_that_a_stranger_sends_is_believed_or_makes_it_panic(
+    fn unsigned_requests_are_rejected_without_panic(
         headers in prop::collection::vec(any_header(), 0..8),
         body in any_body(),
         query in "(\\?.{0,40})?",
         method in "(GET|POST|.{0,4})",
     ) {
-        let arrival = Arrival { method, path_and_query: format!("/in{query}"), headers, body };
+        let received = ReceivedRequest { method, path_and_query: format!("/in{query}"), headers, body };
         for &scheme in Scheme::ALL {
             let own = if scheme == Scheme::Sendgrid {
                 Vector::named("sendgrid-published").verifier()
             } else {
                 verifier(scheme, 1)
             };
-            let believed = verify(&own, &arrival.request(), now()).is_ok();
-            prop_assert_eq!(believed, scheme == Scheme::None, "{}", scheme);
-            let _ = handshake(&own, &arrival.request(), now());
+            let accepted = verify(&own, &received.request(), now()).is_ok();
+            prop_assert_eq!(accepted, scheme == Scheme::None, "{}", scheme);
+            let _ = handshake(&own, &received.request(), now());
         }
     }
 
     #[test]
-    fn whatever_is_signed_is_believed(
+    fn signed_requests_are_accepted(
         body in prop::collection::vec(any::<u8>(), 0..200),
         index in 0..Scheme::ALL.len(),
     ) {
         let scheme = Scheme::ALL[index];
         let own = verifier(scheme, 1);
-        let Ok(arrival) = send(&own, &body, now()) else { return Ok(()) };
-        prop_assert_eq!(code(&own, &arrival), None);
+        let Ok(received) = send(&own, &body, now()) else { return Ok(()) };
+        prop_assert_eq!(code(&own, &received), None);
     }
 
     #[test]
-    fn no_setting_makes_it_panic(
+    fn settings_never_panic(
         text in prop::collection::vec("(.{0,12}|\\{(body|timestamp|id)\\}.{0,4}|https://.{0,9})", 8),
         index in 0..Scheme::ALL.len(),
         separator in prop::sample::select(vec![Separator::Comma, Separator::Space]),
@@ -393,11 +393,11 @@ proptest! {
         let made = Verifier::new(VerifierSettings {
             public_url: text[7].starts_with("http").then(|| text[7].clone()),
             hmac: (scheme == Scheme::Hmac).then_some(hmac),
-            token: (scheme == Scheme::Token).then(|| TokenPlace::Header(text[6].clone())),
+            token: (scheme == Scheme::Token).then(|| TokenLocation::Header(text[6].clone())),
             ..VerifierSettings::new(scheme, vec![Secret::new("main", text[0].as_str())])
         });
-        if let Ok(own) = made && let Ok(arrival) = send(&own, text[1].as_bytes(), now()) {
-            let _ = verify(&own, &arrival.request(), now());
+        if let Ok(own) = made && let Ok(received) = send(&own, text[1].as_bytes(), now()) {
+            let _ = verify(&own, &received.request(), now());
         }
     }
 }

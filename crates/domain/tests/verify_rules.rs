@@ -1,6 +1,6 @@
-//! The senders' own rules, one by one, where the recorded requests do not reach.
+//! Rules of single senders that the recorded requests do not cover.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue must fail")]
 
 mod verify_support;
 
@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use sluice_domain::verify::{
     HmacSettings, HubspotVersion, Scheme, Secret, SettingsProblem, TimestampSettings, TimestampSource, TimestampUnit,
-    TokenPlace, Verifier, VerifierSettings, verify,
+    TokenLocation, Verifier, VerifierSettings, verify,
 };
-use verify_support::{Arrival, Vector, body, now, send, settings, verifier};
+use verify_support::{ReceivedRequest, Vector, body, now, send, settings, verifier};
 
-fn code(verifier: &Verifier, arrival: &Arrival) -> Option<&'static str> {
-    verify(verifier, &arrival.request(), now()).err().map(|refusal| refusal.code())
+fn code(verifier: &Verifier, received: &ReceivedRequest) -> Option<&'static str> {
+    verify(verifier, &received.request(), now()).err().map(|error| error.code())
 }
 
-fn later(seconds: i64) -> jiff::Timestamp {
+fn after(seconds: i64) -> jiff::Timestamp {
     now() + jiff::SignedDuration::from_secs(seconds)
 }
 
-fn header(arrival: &Arrival, name: &str) -> String {
-    arrival.headers.iter().find(|(own, _)| own == name).expect(name).1.clone()
+fn header(received: &ReceivedRequest, name: &str) -> String {
+    received.headers.iter().find(|(own, _)| own == name).expect(name).1.clone()
 }
 
-/// The schemes that hold the time of signing against now by themselves, and how far it may be off.
+/// Schemes with a default tolerance, in seconds.
 const WINDOWS: [(Scheme, i64); 12] = [
     (Scheme::StandardWebhooks, 300),
     (Scheme::Svix, 300),
@@ -41,23 +41,23 @@ const WINDOWS: [(Scheme, i64); 12] = [
 ];
 
 #[test]
-fn the_window_is_as_wide_as_the_sender_says_on_both_sides() {
+fn default_tolerance_applies_in_both_directions() {
     for (scheme, seconds) in WINDOWS {
         let own = verifier(scheme, 1);
-        let arrival = send(&own, body(scheme), now()).unwrap();
+        let received = send(&own, body(scheme), now()).unwrap();
         let at = |when| {
-            let answer = verify(&own, &arrival.request(), when);
-            answer.err().map(|refusal| refusal.code())
+            let answer = verify(&own, &received.request(), when);
+            answer.err().map(|error| error.code())
         };
-        assert_eq!(at(later(seconds)), None, "{scheme}");
-        assert_eq!(at(later(seconds + 1)), Some("timestamp-too-old"), "{scheme}");
-        assert_eq!(at(later(-seconds)), None, "{scheme}");
-        assert_eq!(at(later(-seconds - 1)), Some("timestamp-in-future"), "{scheme}");
+        assert_eq!(at(after(seconds)), None, "{scheme}");
+        assert_eq!(at(after(seconds + 1)), Some("timestamp-too-old"), "{scheme}");
+        assert_eq!(at(after(-seconds)), None, "{scheme}");
+        assert_eq!(at(after(-seconds - 1)), Some("timestamp-in-future"), "{scheme}");
     }
 }
 
 #[test]
-fn a_general_hmac_that_signs_a_time_has_a_window_by_itself() {
+fn general_hmac_with_a_timestamp_has_a_default_tolerance() {
     let hmac = HmacSettings {
         signed: "{timestamp}.{body}".to_owned(),
         timestamp: Some(TimestampSettings {
@@ -67,13 +67,13 @@ fn a_general_hmac_that_signs_a_time_has_a_window_by_itself() {
         ..HmacSettings::new("X-Sig")
     };
     let own = Verifier::new(VerifierSettings { hmac: Some(hmac), ..settings(Scheme::Hmac, 1) }).unwrap();
-    let arrival = send(&own, b"{}", now()).unwrap();
-    let at = |when| verify(&own, &arrival.request(), when).is_ok();
-    assert!(at(later(300)) && !at(later(301)) && at(later(-300)) && !at(later(-301)));
+    let received = send(&own, b"{}", now()).unwrap();
+    let at = |when| verify(&own, &received.request(), when).is_ok();
+    assert!(at(after(300)) && !at(after(301)) && at(after(-300)) && !at(after(-301)));
 }
 
 #[test]
-fn a_window_can_be_set_where_a_time_is_signed_and_only_there() {
+fn tolerance_is_accepted_only_by_schemes_that_sign_a_timestamp() {
     let timed: Vec<Scheme> = WINDOWS.iter().map(|(scheme, _)| *scheme).collect();
     for &scheme in Scheme::ALL {
         let made = Verifier::new(VerifierSettings { tolerance: Some(Duration::from_secs(10)), ..settings(scheme, 1) });
@@ -82,24 +82,24 @@ fn a_window_can_be_set_where_a_time_is_signed_and_only_there() {
             continue;
         }
         let own = made.unwrap();
-        let arrival = send(&own, body(scheme), now()).unwrap();
-        let at = |when| verify(&own, &arrival.request(), when).is_ok();
-        assert!(at(later(10)) && !at(later(11)) && at(later(-10)) && !at(later(-11)), "{scheme}");
+        let received = send(&own, body(scheme), now()).unwrap();
+        let at = |when| verify(&own, &received.request(), when).is_ok();
+        assert!(at(after(10)) && !at(after(11)) && at(after(-10)) && !at(after(-11)), "{scheme}");
     }
 }
 
 #[test]
-fn zendesk_and_sendgrid_publish_no_window() {
+fn zendesk_and_sendgrid_have_no_default_tolerance() {
     for scheme in [Scheme::Zendesk, Scheme::Sendgrid] {
         let own = verifier(scheme, 1);
-        let arrival = send(&own, b"{}", now()).unwrap();
-        let verified = verify(&own, &arrival.request(), later(86_400)).unwrap();
+        let received = send(&own, b"{}", now()).unwrap();
+        let verified = verify(&own, &received.request(), after(86_400)).unwrap();
         assert_eq!(verified.timestamp, Some(now()), "{scheme}");
     }
 }
 
 #[test]
-fn a_timestamp_that_is_missing_or_malformed_is_said() {
+fn missing_or_malformed_timestamp_is_reported() {
     for (scheme, name) in [
         (Scheme::StandardWebhooks, "webhook-timestamp"),
         (Scheme::Svix, "svix-timestamp"),
@@ -111,17 +111,17 @@ fn a_timestamp_that_is_missing_or_malformed_is_said() {
         (Scheme::Sendgrid, "x-twilio-email-event-webhook-timestamp"),
     ] {
         let own = verifier(scheme, 1);
-        let mut arrival = send(&own, b"{}", now()).unwrap();
+        let mut received = send(&own, b"{}", now()).unwrap();
         for wrong in ["soon", "1772443800.5", "-1", "1772443800x", "99999999999999999999"] {
-            arrival.set(name, wrong);
-            assert_eq!(code(&own, &arrival), Some("timestamp-malformed"), "{scheme} {wrong}");
+            received.set(name, wrong);
+            assert_eq!(code(&own, &received), Some("timestamp-malformed"), "{scheme} {wrong}");
         }
         for missing in ["", "  "] {
-            arrival.set(name, missing);
-            assert_eq!(code(&own, &arrival), Some("timestamp-missing"), "{scheme}");
+            received.set(name, missing);
+            assert_eq!(code(&own, &received), Some("timestamp-missing"), "{scheme}");
         }
-        arrival.remove(name);
-        assert_eq!(code(&own, &arrival), Some("timestamp-missing"), "{scheme}");
+        received.remove(name);
+        assert_eq!(code(&own, &received), Some("timestamp-missing"), "{scheme}");
     }
     for (scheme, name) in [
         (Scheme::Stripe, "stripe-signature"),
@@ -131,20 +131,20 @@ fn a_timestamp_that_is_missing_or_malformed_is_said() {
         (Scheme::Tiktok, "tiktok-signature"),
     ] {
         let own = verifier(scheme, 1);
-        let mut arrival = send(&own, b"{}", now()).unwrap();
-        let value = header(&arrival, name);
-        arrival.set(name, value.replace("1772443800", "soon"));
-        assert_eq!(code(&own, &arrival), Some("timestamp-malformed"), "{scheme}");
+        let mut received = send(&own, b"{}", now()).unwrap();
+        let value = header(&received, name);
+        received.set(name, value.replace("1772443800", "soon"));
+        assert_eq!(code(&own, &received), Some("timestamp-malformed"), "{scheme}");
         let at = value.find([',', ';']).unwrap();
-        arrival.set(name, &value[at + 1..]);
-        assert_eq!(code(&own, &arrival), Some("timestamp-missing"), "{scheme}");
-        arrival.set(name, &value[..at]);
-        assert_eq!(code(&own, &arrival), Some("signature-malformed"), "{scheme}");
+        received.set(name, &value[at + 1..]);
+        assert_eq!(code(&own, &received), Some("timestamp-missing"), "{scheme}");
+        received.set(name, &value[..at]);
+        assert_eq!(code(&own, &received), Some("signature-malformed"), "{scheme}");
     }
 }
 
 #[test]
-fn hexadecimal_is_read_in_either_case() {
+fn hexadecimal_signatures_ignore_case() {
     for (scheme, name) in [
         (Scheme::Github, "x-hub-signature-256"),
         (Scheme::Intercom, "x-hub-signature"),
@@ -155,32 +155,32 @@ fn hexadecimal_is_read_in_either_case() {
         (Scheme::Paddle, "paddle-signature"),
     ] {
         let own = verifier(scheme, 1);
-        let mut arrival = send(&own, b"{}", now()).unwrap();
-        let value = header(&arrival, name);
+        let mut received = send(&own, b"{}", now()).unwrap();
+        let value = header(&received, name);
         let at = value.rfind('=').map_or(0, |at| at + 1);
-        arrival.set(name, format!("{}{}", &value[..at], value[at..].to_ascii_uppercase()));
-        assert_eq!(code(&own, &arrival), None, "{scheme}");
+        received.set(name, format!("{}{}", &value[..at], value[at..].to_ascii_uppercase()));
+        assert_eq!(code(&own, &received), None, "{scheme}");
         if at > 0 {
-            arrival.set(name, format!("{}{}", value[..at].to_ascii_uppercase(), &value[at..]));
-            assert!(code(&own, &arrival).is_some(), "{scheme}: the prefix is exact");
+            received.set(name, format!("{}{}", value[..at].to_ascii_uppercase(), &value[at..]));
+            assert!(code(&own, &received).is_some(), "{scheme}: the prefix is exact");
         }
     }
 }
 
 #[test]
-fn standard_webhooks_reads_both_families_but_only_whole_ones() {
+fn standard_webhooks_accepts_both_header_families_if_complete() {
     let standard = verifier(Scheme::StandardWebhooks, 1);
     let svix = verifier(Scheme::Svix, 1);
     for (sender, names) in [
         (&standard, ["webhook-id", "webhook-timestamp", "webhook-signature"]),
         (&svix, ["svix-id", "svix-timestamp", "svix-signature"]),
     ] {
-        let arrival = send(sender, b"{}", now()).unwrap();
+        let received = send(sender, b"{}", now()).unwrap();
         for own in [&standard, &svix] {
-            assert_eq!(code(own, &arrival), None);
+            assert_eq!(code(own, &received), None);
             let codes = ["id-missing", "timestamp-missing", "signature-missing"];
             for (name, expected) in names.iter().zip(codes) {
-                let mut part = arrival.clone();
+                let mut part = received.clone();
                 part.remove(name);
                 assert_eq!(code(own, &part), Some(expected), "{name}");
             }
@@ -189,18 +189,18 @@ fn standard_webhooks_reads_both_families_but_only_whole_ones() {
     let mut mixed = send(&standard, b"{}", now()).unwrap();
     mixed.set("svix-signature", "v1,AAAA");
     mixed.set("svix-id", "other");
-    assert_eq!(code(&svix, &mixed), None, "the family that is whole counts");
+    assert_eq!(code(&svix, &mixed), None, "the complete family counts");
     let mut part = send(&standard, b"{}", now()).unwrap();
     part.headers.iter_mut().for_each(|(name, _)| *name = name.replace("webhook-id", "svix-id"));
     assert_eq!(code(&standard, &part), Some("id-missing"));
 }
 
 #[test]
-fn standard_webhooks_lets_no_full_stop_into_the_id() {
+fn standard_webhooks_rejects_a_dot_in_the_id() {
     let own = verifier(Scheme::StandardWebhooks, 1);
-    let mut arrival = send(&own, b"{}", now()).unwrap();
-    arrival.set("webhook-id", "msg.1");
-    assert_eq!(code(&own, &arrival), Some("id-malformed"));
+    let mut received = send(&own, b"{}", now()).unwrap();
+    received.set("webhook-id", "msg.1");
+    assert_eq!(code(&own, &received), Some("id-malformed"));
 }
 
 #[test]
@@ -211,11 +211,11 @@ fn standard_webhooks_tries_every_known_version_with_every_secret() {
     let mixed = Verifier::new(mixed).unwrap();
     let by_hmac = send(&verifier(Scheme::StandardWebhooks, 1), b"{}", now()).unwrap();
     let by_key = send(&published.verifier(), b"{}", now()).unwrap();
-    let [hmac, key] = [&by_hmac, &by_key].map(|arrival| header(arrival, "webhook-signature"));
+    let [hmac, key] = [&by_hmac, &by_key].map(|received| header(received, "webhook-signature"));
     let both = |value: String| {
-        let mut arrival = by_hmac.clone();
-        arrival.set("webhook-signature", value);
-        verify(&mixed, &arrival.request(), now()).map(|verified| verified.secret.unwrap().to_owned())
+        let mut received = by_hmac.clone();
+        received.set("webhook-signature", value);
+        verify(&mixed, &received.request(), now()).map(|verified| verified.secret.unwrap().to_owned())
     };
     assert_eq!(both(format!("{hmac} {key}")), Ok("main".into()));
     assert_eq!(both(format!("v1,AAAA  v2,zz {key}")), Ok("public".into()));
@@ -227,34 +227,34 @@ fn standard_webhooks_tries_every_known_version_with_every_secret() {
 }
 
 #[test]
-fn stripe_uses_its_secret_as_text_and_svix_the_bytes_in_it() {
+fn stripe_uses_its_secret_as_text_and_svix_decodes_it() {
     let text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let make = |scheme, secret: &str| Verifier::new(VerifierSettings::new(scheme, vec![Secret::new("main", secret)]));
     let stripe = make(Scheme::Stripe, text).unwrap();
-    let arrival = send(&stripe, b"{}", now()).unwrap();
-    assert_eq!(code(&stripe, &arrival), None);
+    let received = send(&stripe, b"{}", now()).unwrap();
+    assert_eq!(code(&stripe, &received), None);
     let stripped = make(Scheme::Stripe, &text[6..]).unwrap();
-    assert_eq!(code(&stripped, &arrival), Some("signature-mismatch"));
+    assert_eq!(code(&stripped, &received), Some("signature-mismatch"));
     let svix = make(Scheme::Svix, text).unwrap();
-    let arrival = send(&svix, b"{}", now()).unwrap();
-    assert_eq!(code(&make(Scheme::Svix, &text[6..]).unwrap(), &arrival), None);
+    let received = send(&svix, b"{}", now()).unwrap();
+    assert_eq!(code(&make(Scheme::Svix, &text[6..]).unwrap(), &received), None);
     let problem = make(Scheme::Svix, "whsec_not base64!").unwrap_err();
     assert!(matches!(problem, SettingsProblem::NotBase64 { .. }), "{problem}");
 }
 
 #[test]
-fn shopify_believes_the_newer_header_when_both_are_there() {
+fn shopify_prefers_the_newer_header() {
     let own = verifier(Scheme::Shopify, 1);
-    let mut arrival = send(&own, b"{}", now()).unwrap();
-    let right = header(&arrival, "shopify-hmac-sha256");
+    let mut received = send(&own, b"{}", now()).unwrap();
+    let right = header(&received, "shopify-hmac-sha256");
     let wrong = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
-    arrival.set("x-shopify-hmac-sha256", wrong);
-    assert_eq!(code(&own, &arrival), None);
-    arrival.set("x-shopify-hmac-sha256", &right);
-    arrival.set("shopify-hmac-sha256", wrong);
-    assert_eq!(code(&own, &arrival), Some("signature-mismatch"));
-    arrival.remove("shopify-hmac-sha256");
-    assert_eq!(code(&own, &arrival), None);
+    received.set("x-shopify-hmac-sha256", wrong);
+    assert_eq!(code(&own, &received), None);
+    received.set("x-shopify-hmac-sha256", &right);
+    received.set("shopify-hmac-sha256", wrong);
+    assert_eq!(code(&own, &received), Some("signature-mismatch"));
+    received.remove("shopify-hmac-sha256");
+    assert_eq!(code(&own, &received), None);
 }
 
 #[test]
@@ -262,44 +262,44 @@ fn hubspot_does_not_fall_back_from_v3() {
     let with =
         |version| Verifier::new(VerifierSettings { hubspot_version: version, ..settings(Scheme::Hubspot, 1) }).unwrap();
     let auto = with(HubspotVersion::Auto);
-    let mut arrival = send(&with(HubspotVersion::V1), b"[]", now()).unwrap();
-    assert_eq!(code(&auto, &arrival), None);
-    arrival.remove("x-hubspot-signature-version");
-    assert_eq!(code(&auto, &arrival), None, "older requests say no version");
-    arrival.set("x-hubspot-signature-version", "v9");
-    assert_eq!(code(&auto, &arrival), Some("signature-malformed"));
-    arrival.set("x-hubspot-signature-version", "v1");
-    arrival.set("x-hubspot-signature-v3", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
-    assert_eq!(code(&auto, &arrival), Some("timestamp-missing"));
-    arrival.set("x-hubspot-request-timestamp", "1772443800000");
-    assert_eq!(code(&auto, &arrival), Some("signature-mismatch"));
+    let mut received = send(&with(HubspotVersion::V1), b"[]", now()).unwrap();
+    assert_eq!(code(&auto, &received), None);
+    received.remove("x-hubspot-signature-version");
+    assert_eq!(code(&auto, &received), None, "older requests state no version");
+    received.set("x-hubspot-signature-version", "v9");
+    assert_eq!(code(&auto, &received), Some("signature-malformed"));
+    received.set("x-hubspot-signature-version", "v1");
+    received.set("x-hubspot-signature-v3", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    assert_eq!(code(&auto, &received), Some("timestamp-missing"));
+    received.set("x-hubspot-request-timestamp", "1772443800000");
+    assert_eq!(code(&auto, &received), Some("signature-mismatch"));
 }
 
 #[test]
-fn twilio_signs_with_or_without_the_port_and_with_the_query_that_arrives() {
+fn twilio_accepts_url_with_or_without_port_and_uses_the_received_query() {
     let with = |url: &str| {
         Verifier::new(VerifierSettings { public_url: Some(url.to_owned()), ..settings(Scheme::Twilio, 1) }).unwrap()
     };
     let plain = with("https://a.b/in");
     let ported = with("https://a.b:443/in");
     let other = with("https://a.b:444/in");
-    let arrival = send(&plain, b"B=2&A=1", now()).unwrap();
+    let received = send(&plain, b"B=2&A=1", now()).unwrap();
     for own in [&plain, &ported, &other] {
-        assert_eq!(code(own, &arrival), None);
+        assert_eq!(code(own, &received), None);
     }
     assert_eq!(code(&plain, &send(&ported, b"A=1", now()).unwrap()), None);
     assert!(code(&plain, &send(&other, b"A=1", now()).unwrap()).is_some());
-    assert!(code(&with("http://a.b/in"), &arrival).is_some(), "another scheme");
+    assert!(code(&with("http://a.b/in"), &received).is_some(), "another scheme");
 
-    let mut reordered = arrival.clone();
+    let mut reordered = received.clone();
     reordered.body = b"A=1&B=2&A=1".to_vec();
-    assert_eq!(code(&plain, &reordered), None, "order and equal repeats do not count");
+    assert_eq!(code(&plain, &reordered), None, "order and repeated pairs do not matter");
     reordered.body = b"A=1&B=2&A=3".to_vec();
     assert_eq!(code(&plain, &reordered), Some("signature-mismatch"));
 
     let json = send(&with("https://a.b/in?x=1"), br#"{"a":1}"#, now()).unwrap();
     assert!(json.path_and_query.starts_with("/in?x=1&bodySHA256="), "{}", json.path_and_query);
-    assert_eq!(code(&plain, &json), None, "the query is the request's");
+    assert_eq!(code(&plain, &json), None, "the query is taken from the request");
     let mut changed = json.clone();
     changed.body = br#"{"a":2}"#.to_vec();
     assert_eq!(code(&plain, &changed), Some("body-mismatch"));
@@ -312,30 +312,30 @@ fn twilio_signs_with_or_without_the_port_and_with_the_query_that_arrives() {
 fn woocommerce_unescapes_its_secret() {
     let make =
         |secret| Verifier::new(VerifierSettings::new(Scheme::Woocommerce, vec![Secret::new("main", secret)])).unwrap();
-    let arrival = send(&make("a&b"), b"{}", now()).unwrap();
-    assert_eq!(code(&make("a&amp;b"), &arrival), None);
-    assert_eq!(code(&make("a&lt;b"), &arrival), Some("signature-mismatch"));
+    let received = send(&make("a&b"), b"{}", now()).unwrap();
+    assert_eq!(code(&make("a&amp;b"), &received), None);
+    assert_eq!(code(&make("a&lt;b"), &received), Some("signature-mismatch"));
 }
 
 #[test]
-fn mailgun_reads_json_and_forms_and_hands_out_its_token() {
+fn mailgun_reads_json_and_forms_and_returns_its_token() {
     let own = verifier(Scheme::Mailgun, 1);
-    let arrival = send(&own, br#"{"event-data":{}}"#, now()).unwrap();
-    let token = verify(&own, &arrival.request(), now()).unwrap().replay_token.unwrap();
+    let received = send(&own, br#"{"event-data":{}}"#, now()).unwrap();
+    let token = verify(&own, &received.request(), now()).unwrap().replay_token.unwrap();
     assert_eq!(token.len(), 50);
 
-    let sent: serde_json::Value = serde_json::from_slice(&arrival.body).unwrap();
+    let sent: serde_json::Value = serde_json::from_slice(&received.body).unwrap();
     let sent = &sent["signature"];
     let text = |key: &str| sent[key].as_str().unwrap().to_owned();
     let [timestamp, signature] = [text("timestamp"), text("signature")];
-    let mut form = arrival.clone();
+    let mut form = received.clone();
     form.set("content-type", "application/x-www-form-urlencoded; charset=utf-8");
     form.body = format!("from=a%40b&timestamp={timestamp}&token={token}&signature={signature}").into_bytes();
     assert_eq!(code(&own, &form), None);
     form.body.extend_from_slice(b"&token=other");
     assert_eq!(code(&own, &form), Some("body-malformed"));
 
-    let mut json = arrival.clone();
+    let mut json = received.clone();
     let with = |members: &str| format!(r#"{{"signature":{{{members}}}}}"#).into_bytes();
     let (stamp, proof) = (format!(r#""timestamp":{timestamp}"#), format!(r#""token":"{token}""#));
     let signature = format!(r#""signature":"{}""#, signature.to_uppercase());
@@ -356,11 +356,11 @@ fn mailgun_reads_json_and_forms_and_hands_out_its_token() {
 }
 
 #[test]
-fn every_notification_of_microsoft_graph_has_to_carry_its_secret() {
+fn every_notification_of_microsoft_graph_must_carry_its_secret() {
     let mut two = settings(Scheme::MicrosoftGraph, 1);
     two.secrets = vec![Secret::new("one", "s1"), Secret::new("two", "s2")];
     let own = Verifier::new(two).unwrap();
-    let mut arrival = send(&own, body(Scheme::MicrosoftGraph), now()).unwrap();
+    let mut received = send(&own, body(Scheme::MicrosoftGraph), now()).unwrap();
     for (body, expected) in [
         (r#"{"value":[{"clientState":"s2"},{"clientState":"s1"}]}"#, None),
         (r#"{"value":[{"clientState":"s1"},{"clientState":"s3"}]}"#, Some("credentials-mismatch")),
@@ -369,15 +369,15 @@ fn every_notification_of_microsoft_graph_has_to_carry_its_secret() {
         (r#"{}"#, Some("body-malformed")),
         (r#"{"value":[{"clientState":"s1","clientState":"s1"}]}"#, Some("body-malformed")),
     ] {
-        arrival.body = body.as_bytes().to_vec();
-        assert_eq!(code(&own, &arrival), expected, "{body}");
+        received.body = body.as_bytes().to_vec();
+        assert_eq!(code(&own, &received), expected, "{body}");
     }
 }
 
 #[test]
-fn shared_secrets_are_compared_whole() {
+fn shared_secrets_must_match_entirely() {
     let bearer = verifier(Scheme::Bearer, 1);
-    let mut arrival = send(&bearer, b"{}", now()).unwrap();
+    let mut received = send(&bearer, b"{}", now()).unwrap();
     for (value, expected) in [
         ("BEARER secret & number 1", None),
         ("Bearer   secret & number 1", None),
@@ -387,8 +387,8 @@ fn shared_secrets_are_compared_whole() {
         ("Token secret & number 1", Some("credentials-malformed")),
         ("", Some("credentials-missing")),
     ] {
-        arrival.set("authorization", value);
-        assert_eq!(code(&bearer, &arrival), expected, "{value}");
+        received.set("authorization", value);
+        assert_eq!(code(&bearer, &received), expected, "{value}");
     }
 
     let with_user = Verifier::new(VerifierSettings {
@@ -396,9 +396,9 @@ fn shared_secrets_are_compared_whole() {
         ..VerifierSettings::new(Scheme::Pipedrive, vec![Secret::new("main", "p:ä")])
     });
     let basic = with_user.unwrap();
-    let mut arrival = send(&basic, b"{}", now()).unwrap();
-    assert_eq!(header(&arrival, "authorization"), "Basic em/DqzpwOsOk");
-    assert_eq!(code(&basic, &arrival), None);
+    let mut received = send(&basic, b"{}", now()).unwrap();
+    assert_eq!(header(&received, "authorization"), "Basic em/DqzpwOsOk");
+    assert_eq!(code(&basic, &received), None);
     for (value, expected) in [
         ("basic em/DqzpwOsOk", None),
         ("Basic em/DqzpwOg==", Some("credentials-mismatch")),
@@ -406,17 +406,17 @@ fn shared_secrets_are_compared_whole() {
         ("Basic !!", Some("credentials-malformed")),
         ("Bearer em/DqzpwOsOk", Some("credentials-malformed")),
     ] {
-        arrival.set("authorization", value);
-        assert_eq!(code(&basic, &arrival), expected, "{value}");
+        received.set("authorization", value);
+        assert_eq!(code(&basic, &received), expected, "{value}");
     }
 
     let token = Verifier::new(VerifierSettings {
-        token: Some(TokenPlace::Header("X-Token".to_owned())),
+        token: Some(TokenLocation::Header("X-Token".to_owned())),
         ..VerifierSettings::new(Scheme::Token, vec![Secret::new("main", "tok")])
     });
     let token = token.unwrap();
     for (value, expected) in [("tok", None), (" tok ", None), ("TOK", Some("credentials-mismatch"))] {
-        arrival.set("x-token", value);
-        assert_eq!(code(&token, &arrival), expected, "{value}");
+        received.set("x-token", value);
+        assert_eq!(code(&token, &received), expected, "{value}");
     }
 }

@@ -1,6 +1,6 @@
-//! Settings that make no sense, and what is said about them.
+//! Invalid settings and their messages.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue must fail")]
 
 mod verify_support;
 
@@ -11,7 +11,7 @@ use sluice_domain::verify::{
 use verify_support::settings;
 
 #[test]
-fn settings_that_make_no_sense_are_explained() {
+fn invalid_settings_are_rejected_with_a_reason() {
     let problem = |change: fn(&mut VerifierSettings), scheme| {
         let mut settings = settings(scheme, 1);
         change(&mut settings);

@@ -1,30 +1,30 @@
-//! Recorded requests of every sender, each believed or refused as it has to be.
+//! Recorded requests of every sender, each with its expected result.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue must fail")]
 
 mod verify_support;
 
 use serde_json::Value;
 use sluice_domain::verify::{
-    BodyForm, Composed, FieldLocation, Scheme, Secret, UnsignedRequest, Verifier, VerifierSettings, handshake, preset,
-    sign, verify,
+    BodyForm, CompositeField, FieldLocation, Scheme, Secret, UnsignedRequest, Verifier, VerifierSettings, handshake,
+    preset, sign, verify,
 };
-use verify_support::{Arrival, Vector, recorded};
+use verify_support::{ReceivedRequest, Vector, recorded};
 
 #[test]
-fn every_vector_is_believed_or_refused_for_the_right_reason() {
+fn every_vector_has_its_expected_result() {
     let vectors = recorded().vectors;
     assert_eq!(vectors.len(), 107);
     let mut wrong = Vec::new();
     for vector in &vectors {
         let verifier = vector.verifier();
-        let arrival = vector.arrival();
-        let answer = verify(&verifier, &arrival.request(), vector.now());
-        let code = answer.as_ref().err().map(|refusal| refusal.code());
-        if code != vector.refusal.as_deref() {
-            wrong.push(format!("{}: {code:?}, not {:?}", vector.id, vector.refusal));
+        let received = vector.received();
+        let result = verify(&verifier, &received.request(), vector.now());
+        let code = result.as_ref().err().map(|error| error.code());
+        if code != vector.expected_error.as_deref() {
+            wrong.push(format!("{}: {code:?}, not {:?}", vector.id, vector.expected_error));
         }
-        if let Ok(verified) = answer {
+        if let Ok(verified) = result {
             assert_eq!(verified.secret, Some("main"), "{}", vector.id);
             assert_eq!(verified.replay_token, vector.replay_token, "{}", vector.id);
         }
@@ -33,14 +33,14 @@ fn every_vector_is_believed_or_refused_for_the_right_reason() {
 }
 
 #[test]
-fn no_refusal_shows_a_secret_or_the_right_signature() {
+fn no_error_shows_a_secret_or_the_expected_signature() {
     for vector in recorded().vectors {
         let verifier = vector.verifier();
-        let mut arrival = vector.arrival();
-        arrival.body.push(b'!');
-        for arrival in [vector.arrival(), arrival] {
-            let Err(refusal) = verify(&verifier, &arrival.request(), vector.now()) else { continue };
-            let shown = format!("{refusal} {refusal:?} {verifier:?}");
+        let mut received = vector.received();
+        received.body.push(b'!');
+        for received in [vector.received(), received] {
+            let Err(error) = verify(&verifier, &received.request(), vector.now()) else { continue };
+            let shown = format!("{error} {error:?} {verifier:?}");
             assert!(!shown.contains(&vector.secret()), "{}: {shown}", vector.id);
             if let Some(signature) = &vector.expected_signature {
                 let digest = signature.rsplit(['=', ',']).find(|part| !part.is_empty()).unwrap();
@@ -51,22 +51,22 @@ fn no_refusal_shows_a_secret_or_the_right_signature() {
 }
 
 #[test]
-fn every_vector_is_found_whatever_the_case_of_its_header_names() {
+fn header_name_case_does_not_matter() {
     for vector in recorded().vectors {
-        let mut arrival = vector.arrival();
-        for (name, value) in &mut arrival.headers {
+        let mut received = vector.received();
+        for (name, value) in &mut received.headers {
             *name = name.to_ascii_uppercase();
             *value = format!("\t {value} ");
         }
-        let answer = verify(&vector.verifier(), &arrival.request(), vector.now()).map(drop);
-        assert_eq!(answer.is_ok(), vector.refusal.is_none(), "{}: {answer:?}", vector.id);
+        let result = verify(&vector.verifier(), &received.request(), vector.now()).map(drop);
+        assert_eq!(result.is_ok(), vector.expected_error.is_none(), "{}: {result:?}", vector.id);
     }
 }
 
 #[test]
 fn every_secret_is_tried() {
     for vector in recorded().vectors {
-        if vector.refusal.is_some() {
+        if vector.expected_error.is_some() {
             continue;
         }
         let mut settings = vector.settings();
@@ -74,34 +74,34 @@ fn every_secret_is_tried() {
         settings.secrets.insert(0, Secret::new("other", other));
         settings.secrets.push(Secret::new("third", vector.secret()));
         let verifier = Verifier::new(settings).unwrap();
-        let arrival = vector.arrival();
-        let verified = verify(&verifier, &arrival.request(), vector.now()).unwrap();
+        let received = vector.received();
+        let verified = verify(&verifier, &received.request(), vector.now()).unwrap();
         assert_eq!(verified.secret, Some("main"), "{}", vector.id);
     }
 }
 
 #[test]
-fn a_secret_that_has_expired_no_longer_opens_but_another_still_does() {
+fn expired_secret_is_rejected_and_another_still_accepted() {
     for vector in recorded().vectors {
-        if vector.refusal.is_some() {
+        if vector.expected_error.is_some() {
             continue;
         }
-        let arrival = vector.arrival();
+        let received = vector.received();
         let mut settings = vector.settings();
         let just_now = vector.now() - jiff::SignedDuration::from_nanos(1);
         settings.secrets[0].not_after = Some(vector.now());
         let verifier = Verifier::new(settings.clone()).unwrap();
-        assert!(verify(&verifier, &arrival.request(), vector.now()).is_ok(), "{}", vector.id);
+        assert!(verify(&verifier, &received.request(), vector.now()).is_ok(), "{}", vector.id);
 
         settings.secrets[0].not_after = Some(just_now);
         settings.secrets.push(Secret::new("other", other_secret(&vector)));
         let verifier = Verifier::new(settings.clone()).unwrap();
-        let refusal = verify(&verifier, &arrival.request(), vector.now()).unwrap_err();
-        assert_eq!(refusal.code(), "secret-expired", "{}", vector.id);
+        let error = verify(&verifier, &received.request(), vector.now()).unwrap_err();
+        assert_eq!(error.code(), "secret-expired", "{}", vector.id);
 
         settings.secrets.push(Secret::new("renewed", vector.secret()));
         let verifier = Verifier::new(settings).unwrap();
-        let verified = verify(&verifier, &arrival.request(), vector.now()).unwrap();
+        let verified = verify(&verifier, &received.request(), vector.now()).unwrap();
         assert_eq!(verified.secret, Some("renewed"), "{}", vector.id);
     }
 }
@@ -124,14 +124,14 @@ fn other_secret(vector: &Vector) -> &'static str {
 }
 
 #[test]
-fn signing_gives_what_the_sender_sent() {
+fn sign_reproduces_recorded_requests() {
     let mut compared = 0;
     for vector in recorded().vectors {
         let Some(expected) = &vector.expected_signature else { continue };
-        if vector.refusal.is_some() || vector.request.headers.is_empty() {
+        if vector.expected_error.is_some() || vector.request.headers.is_empty() {
             continue;
         }
-        // Signed without the port that the URL has; the round trip covers the rest.
+        // Twilio signed this one without the port of the URL; the round trip covers the rest.
         if vector.id == "twilio-port-443-signed-without-port" || vector.scheme() == Scheme::Mailgun {
             continue;
         }
@@ -158,7 +158,7 @@ fn signing_gives_what_the_sender_sent() {
     assert!(compared > 55, "{compared}");
 }
 
-/// When the vector's sender signed it.
+/// Signing time of the vector.
 fn sent_at(vector: &Vector) -> jiff::Timestamp {
     let millisecond = |text: &str| {
         let number: i64 = text.parse().ok()?;
@@ -180,7 +180,7 @@ fn sent_at(vector: &Vector) -> jiff::Timestamp {
 }
 
 #[test]
-fn handshakes_are_answered() {
+fn recorded_handshakes_are_answered() {
     let handshakes = recorded().handshakes;
     assert_eq!(handshakes.len(), 9);
     for recorded in handshakes {
@@ -192,42 +192,46 @@ fn handshakes_are_answered() {
         })
         .unwrap();
         let now = jiff::Timestamp::from_second(1_772_443_800).unwrap();
-        let mut arrival = recorded.request.arrival();
+        let mut received = recorded.request.received();
         if scheme == Scheme::Slack {
-            let unsigned = arrival.request();
+            let unsigned = received.request();
             assert_eq!(handshake(&verifier, &unsigned, now), None, "an unsigned challenge");
-            arrival = signed(&verifier, &arrival, now);
+            received = signed(&verifier, &received, now);
         }
-        let answer = handshake(&verifier, &arrival.request(), now).expect(&recorded.id);
-        assert_eq!(answer.status, recorded.response.status, "{}", recorded.id);
+        let response = handshake(&verifier, &received.request(), now).expect(&recorded.id);
+        assert_eq!(response.status, recorded.response.status, "{}", recorded.id);
         let content_type = recorded.response.content_type.as_deref();
-        assert!(content_type.is_none() || answer.content_type == content_type, "{}", recorded.id);
+        assert!(content_type.is_none() || response.content_type == content_type, "{}", recorded.id);
         if let Some(json) = &recorded.response.json {
-            assert_eq!(serde_json::from_str::<Value>(&answer.body).unwrap(), *json);
+            assert_eq!(serde_json::from_str::<Value>(&response.body).unwrap(), *json);
         } else {
             let body = recorded.response.body.as_deref().unwrap_or_default();
-            assert_eq!(answer.body, body, "{}", recorded.id);
+            assert_eq!(response.body, body, "{}", recorded.id);
         }
     }
 }
 
-fn signed(verifier: &Verifier, arrival: &Arrival, now: jiff::Timestamp) -> Arrival {
-    let unsigned =
-        UnsignedRequest { method: &arrival.method, id: "msg_1", content_type: "application/json", body: &arrival.body };
+fn signed(verifier: &Verifier, received: &ReceivedRequest, now: jiff::Timestamp) -> ReceivedRequest {
+    let unsigned = UnsignedRequest {
+        method: &received.method,
+        id: "msg_1",
+        content_type: "application/json",
+        body: &received.body,
+    };
     let signed = sign(verifier, &unsigned, now).unwrap();
-    let mut arrival = arrival.clone();
+    let mut received = received.clone();
     for (name, value) in &signed.headers {
-        arrival.set(name, value.expose());
+        received.set(name, value.expose());
     }
-    arrival.body = signed.body;
-    arrival
+    received.body = signed.body;
+    received
 }
 
 #[test]
 fn presets_find_the_id_and_the_type_of_every_vector() {
     let (mut ids, mut types) = (0, 0);
     for vector in recorded().vectors {
-        // An event that was wrapped in a form, and one whose recorded type is not its own.
+        // Skips an event wrapped in a form, and one whose recorded type is not its own.
         if ["slack-interactive-form", "meta-escaped-unicode"].contains(&vector.id.as_str()) {
             continue;
         }
@@ -245,8 +249,8 @@ fn presets_find_the_id_and_the_type_of_every_vector() {
     assert!(ids >= 40 && types >= 40, "{ids} {types}");
 }
 
-/// The value in the vector's first event, its parts joined by a space.
-fn found(vector: &Vector, ways: &[Composed], form: BodyForm) -> Option<String> {
+/// The value in the vector's first event, with its parts joined by a space.
+fn found(vector: &Vector, alternatives: &[CompositeField], form: BodyForm) -> Option<String> {
     let mut body: Value = serde_json::from_slice(&vector.body()).unwrap_or_default();
     if form == BodyForm::Form {
         body = form_value(&vector.request.body);
@@ -269,13 +273,13 @@ fn found(vector: &Vector, ways: &[Composed], form: BodyForm) -> Option<String> {
             value.as_str().map(str::to_owned).or_else(|| Some(value.to_string()))
         }
     };
-    ways.iter().find_map(|parts| {
+    alternatives.iter().find_map(|parts| {
         text(&parts[0])?;
         Some(parts.iter().filter_map(text).collect::<Vec<_>>().join(" "))
     })
 }
 
-/// Enough of a form for fields without escapes.
+/// Parses forms without escapes.
 fn form_value(body: &str) -> Value {
     let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()

@@ -1,4 +1,4 @@
-//! The disk: what is cached, what is durable, and what lies between.
+//! In-memory disk with a cache: tracks cached content, durable content and unsynced changes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,88 +7,80 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::ffi;
 use sluice_domain::random::Random;
 
-use crate::locks::{FileLocks, Shared};
+use crate::locks::{FileLocks, SharedMemory};
 use crate::vfs;
 
-/// What a disk writes whole or not at all.
+/// Size of an atomic write.
 const SECTOR: usize = 512;
 
-/// What SQLite asked for.
+/// Kind of an I/O request by SQLite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IoKind {
-    /// A file that may have to be made.
+    /// Open or create a file.
     Open,
-    /// Bytes of a file.
     Read,
-    /// Bytes into a file.
     Write,
-    /// That what was written stays.
     Sync,
-    /// Another length.
     Truncate,
-    /// No such file any more.
     Delete,
-    /// More of the memory that connections share.
+    /// Extend shared memory.
     Map,
 }
 
-/// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskFault {
-    /// EIO, and nothing was done. A failed sync has kept any part, and the system does not try again.
+    /// EIO without effect, except that a failed sync persists an arbitrary part and marks the rest clean.
     Error,
-    /// ENOSPC, and nothing was done.
+    /// ENOSPC without effect.
     Full,
-    /// Only the first part was written, and then there was no room.
+    /// A prefix is written, then ENOSPC.
     Short,
-    /// Only the first part was written, and then came EIO.
+    /// A prefix is written, then EIO.
     Torn,
-    /// The power goes.
+    /// Power failure.
     Crash,
 }
 
 impl DiskFault {
-    /// Every one.
     pub const ALL: [DiskFault; 5] =
         [DiskFault::Error, DiskFault::Full, DiskFault::Short, DiskFault::Torn, DiskFault::Crash];
 
-    /// Whether this can happen to that.
-    pub fn happens_to(self, io: IoKind) -> bool {
+    /// True if this fault can affect that kind of I/O.
+    pub fn applies_to(self, io: IoKind) -> bool {
         match self {
             DiskFault::Error => true,
             DiskFault::Full => matches!(io, IoKind::Write | IoKind::Open | IoKind::Map),
             DiskFault::Short | DiskFault::Torn => io == IoKind::Write,
-            // Before a read it is the same as before the next change.
+            // A crash before a read equals one before the next change.
             DiskFault::Crash => matches!(io, IoKind::Write | IoKind::Sync | IoKind::Truncate | IoKind::Delete),
         }
     }
 }
 
-/// What a crash leaves of what was not synced.
+/// Which unsynced changes survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashSurvival {
-    /// All of it: only the process has died.
+    /// All: only the process died.
     Everything,
-    /// None of it.
     Nothing,
-    /// Everything up to some moment.
+    /// All changes up to some point.
     Prefix,
-    /// Any part in any order, some of it torn.
+    /// An arbitrary subset, partly torn.
     Some,
 }
 
-/// Files by name, as they are found after a restart.
+/// File contents by name, as found after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image(BTreeMap<String, Vec<u8>>);
 
 impl Image {
-    /// Bytes in all files.
+    /// Total bytes of all files.
     pub fn size(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }
 }
 
-/// A disk. The copies are the same disk.
+/// In-memory disk; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Disk(Arc<Mutex<State>>);
 
@@ -97,14 +89,14 @@ struct State {
     files: BTreeMap<u64, File>,
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
-    /// What became of names since they were durable last.
-    renamings: Vec<(String, Option<u64>)>,
+    /// Creations and deletions since the names were last durable.
+    name_changes: Vec<(String, Option<u64>)>,
     next_file: u64,
-    seen: u64,
+    io_count: u64,
     counts: BTreeMap<IoKind, u64>,
-    order: Option<(u64, DiskFault)>,
-    met: Option<IoKind>,
-    dead: bool,
+    pending_fault: Option<(u64, DiskFault)>,
+    failed_io: Option<IoKind>,
+    powered_off: bool,
     random: Random,
 }
 
@@ -114,10 +106,10 @@ pub(crate) struct File {
     durable: Vec<u8>,
     changes: Vec<Change>,
     pub locks: FileLocks,
-    pub shared: Shared,
+    pub shared: SharedMemory,
 }
 
-/// Something that is not synced yet.
+/// Unsynced change of a file.
 #[derive(Clone, Debug)]
 enum Change {
     Write { at: usize, bytes: Vec<u8> },
@@ -132,7 +124,7 @@ impl Change {
         }
     }
 
-    /// Leaves out any part.
+    /// Applies an arbitrary part of the change, at sector granularity.
     fn apply_some(&self, to: &mut Vec<u8>, random: &mut Random) {
         match (self, random.below(4)) {
             (_, 0) => {}
@@ -161,21 +153,21 @@ impl Default for State {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
-            renamings: Vec::new(),
+            name_changes: Vec::new(),
             next_file: 1,
-            seen: 0,
+            io_count: 0,
             counts: BTreeMap::new(),
-            order: None,
-            met: None,
-            dead: false,
+            pending_fault: None,
+            failed_io: None,
+            powered_off: false,
             random: Random::seeded(0),
         }
     }
 }
 
 impl Disk {
-    /// A disk that holds this.
-    pub fn holding(image: &Image) -> Disk {
+    /// Disk with these files, all durable.
+    pub fn from_image(image: &Image) -> Disk {
         let disk = Disk::default();
         let mut state = disk.state();
         for (name, bytes) in &image.0 {
@@ -190,49 +182,49 @@ impl Disk {
         disk
     }
 
-    /// From here on this directory lies on this disk, for whoever opens something in it.
+    /// Serves every file that SQLite opens directly in this directory.
     pub fn mount(&self, directory: &Path) {
         vfs::mount(directory, self.clone());
     }
 
-    /// Lets the I/O with this number fail, counted from 0 and from now on.
+    /// Makes the I/O with this number fail; 0 is the next one.
     pub fn fail_at(&self, number: u64, fault: DiskFault, seed: u64) {
         let mut state = self.state();
-        state.order = Some((state.seen + number, fault));
-        state.met = None;
+        state.pending_fault = Some((state.io_count + number, fault));
+        state.failed_io = None;
         state.random = Random::seeded(seed);
     }
 
-    /// Nothing fails any more.
+    /// Clears the pending fault.
     pub fn clear_faults(&self) {
-        self.state().order = None;
+        self.state().pending_fault = None;
     }
 
-    /// What has failed as ordered.
-    pub fn met(&self) -> Option<IoKind> {
-        self.state().met
+    /// Kind of the I/O that failed as requested, if any.
+    pub fn failed_io(&self) -> Option<IoKind> {
+        self.state().failed_io
     }
 
-    /// How many I/Os there were.
-    pub fn seen(&self) -> u64 {
-        self.state().seen
+    /// Number of I/O requests so far.
+    pub fn io_count(&self) -> u64 {
+        self.state().io_count
     }
 
-    /// How many of each kind.
+    /// Number of I/O requests by kind.
     pub fn counts(&self) -> BTreeMap<IoKind, u64> {
         self.state().counts.clone()
     }
 
-    /// The power goes now: whoever holds something open hears nothing but errors.
+    /// Simulates a power failure: every further I/O through this disk fails.
     pub fn power_off(&self) {
-        self.state().dead = true;
+        self.state().powered_off = true;
     }
 
-    /// The process that uses it dies, and the system lives on: the same disk for the next one, with what is cached and not
-    /// durable. Whoever holds something open on this one hears nothing but errors.
+    /// Simulates a process crash: returns the disk for the next process, with cached and durable content. Every further
+    /// I/O through the old handle fails.
     pub fn crash_process(&self) -> Disk {
         let mut state = self.state();
-        state.dead = true;
+        state.powered_off = true;
         let files = state.files.iter().map(|(number, file)| {
             let File { cached, durable, changes, .. } = file;
             let file =
@@ -243,46 +235,45 @@ impl Disk {
             files: files.collect(),
             names: state.names.clone(),
             durable_names: state.durable_names.clone(),
-            renamings: state.renamings.clone(),
+            name_changes: state.name_changes.clone(),
             next_file: state.next_file,
-            seen: state.seen,
+            io_count: state.io_count,
             counts: state.counts.clone(),
-            order: state.order,
-            met: state.met,
-            dead: false,
+            pending_fault: state.pending_fault,
+            failed_io: state.failed_io,
+            powered_off: false,
             random: state.random.clone(),
         };
         Disk(Arc::new(Mutex::new(next)))
     }
 
-    /// Whether the power is gone.
-    pub fn is_cut(&self) -> bool {
-        self.state().dead
+    pub fn is_powered_off(&self) -> bool {
+        self.state().powered_off
     }
 
-    /// What is found after a restart.
-    pub fn image(&self, keep: CrashSurvival, seed: u64) -> Image {
+    /// Files found after a restart.
+    pub fn image(&self, survival: CrashSurvival, seed: u64) -> Image {
         let state = self.state();
         let mut random = Random::seeded(seed);
         let mut names = state.durable_names.clone();
-        // A journalling file system keeps the order of what happens to names.
-        let kept = match keep {
-            CrashSurvival::Everything => state.renamings.len(),
+        // A journalling file system keeps the order of name changes.
+        let applied = match survival {
+            CrashSurvival::Everything => state.name_changes.len(),
             CrashSurvival::Nothing => 0,
-            CrashSurvival::Prefix | CrashSurvival::Some => random.below(state.renamings.len() as u64 + 1) as usize,
+            CrashSurvival::Prefix | CrashSurvival::Some => random.below(state.name_changes.len() as u64 + 1) as usize,
         };
-        for (name, file) in &state.renamings[..kept] {
-            rename(&mut names, name, *file);
+        for (name, file) in &state.name_changes[..applied] {
+            apply_name_change(&mut names, name, *file);
         }
         let files = names.into_iter().filter_map(|(name, number)| {
             let file = state.files.get(&number)?;
             let mut bytes = file.durable.clone();
-            match keep {
+            match survival {
                 CrashSurvival::Everything => bytes.clone_from(&file.cached),
                 CrashSurvival::Nothing => {}
                 CrashSurvival::Prefix => {
-                    let kept = random.below(file.changes.len() as u64 + 1) as usize;
-                    file.changes[..kept].iter().for_each(|change| change.apply(&mut bytes));
+                    let applied = random.below(file.changes.len() as u64 + 1) as usize;
+                    file.changes[..applied].iter().for_each(|change| change.apply(&mut bytes));
                 }
                 CrashSurvival::Some => {
                     file.changes.iter().for_each(|change| change.apply_some(&mut bytes, &mut random))
@@ -298,28 +289,28 @@ impl Disk {
     }
 }
 
-fn rename(names: &mut BTreeMap<String, u64>, name: &str, file: Option<u64>) {
+fn apply_name_change(names: &mut BTreeMap<String, u64>, name: &str, file: Option<u64>) {
     match file {
         Some(file) => drop(names.insert(name.to_owned(), file)),
         None => drop(names.remove(name)),
     }
 }
 
-/// An error code of SQLite.
+/// SQLite error code.
 pub(crate) type Code = i32;
 
 impl State {
-    /// Counts an I/O, and says what goes wrong with it.
+    /// Counts an I/O request and returns the fault to inject.
     fn count(&mut self, io: IoKind) -> Option<DiskFault> {
-        if self.dead {
+        if self.powered_off {
             return Some(DiskFault::Crash);
         }
-        let number = self.seen;
-        self.seen += 1;
+        let number = self.io_count;
+        self.io_count += 1;
         *self.counts.entry(io).or_default() += 1;
-        let (_, fault) = self.order.filter(|(at, fault)| *at == number && fault.happens_to(io))?;
-        self.met = Some(io);
-        self.dead = fault == DiskFault::Crash;
+        let (_, fault) = self.pending_fault.filter(|(at, fault)| *at == number && fault.applies_to(io))?;
+        self.failed_io = Some(io);
+        self.powered_off = fault == DiskFault::Crash;
         Some(fault)
     }
 
@@ -329,11 +320,11 @@ impl State {
 
     fn sync_names(&mut self) {
         self.durable_names = self.names.clone();
-        self.renamings.clear();
+        self.name_changes.clear();
     }
 }
 
-/// What the VFS needs.
+/// Operations for the VFS.
 impl Disk {
     pub(crate) fn open(&self, name: &str, create: bool) -> Result<u64, Code> {
         let mut state = self.state();
@@ -350,7 +341,7 @@ impl Disk {
         state.next_file += 1;
         state.files.insert(number, File::default());
         state.names.insert(name.to_owned(), number);
-        state.renamings.push((name.to_owned(), Some(number)));
+        state.name_changes.push((name.to_owned(), Some(number)));
         Ok(number)
     }
 
@@ -362,14 +353,14 @@ impl Disk {
         if state.names.remove(name).is_none() {
             return Err(ffi::SQLITE_IOERR_DELETE_NOENT);
         }
-        state.renamings.push((name.to_owned(), None));
+        state.name_changes.push((name.to_owned(), None));
         if sync {
             state.sync_names();
         }
         Ok(())
     }
 
-    /// Whether there is such a file with something in it, as Unix is asked by SQLite.
+    /// True if the file exists and is not empty, as SQLite's Unix VFS defines it.
     pub(crate) fn exists(&self, name: &str) -> bool {
         let state = self.state();
         let file = state.names.get(name).and_then(|number| state.files.get(number));
@@ -381,27 +372,27 @@ impl Disk {
         if state.count(IoKind::Read).is_some() {
             return Err(ffi::SQLITE_IOERR_READ);
         }
-        let found = state.file(number).cached.get(at..).unwrap_or_default();
-        let length = found.len().min(into.len());
-        into[..length].copy_from_slice(&found[..length]);
+        let content = state.file(number).cached.get(at..).unwrap_or_default();
+        let length = content.len().min(into.len());
+        into[..length].copy_from_slice(&content[..length]);
         into[length..].fill(0);
         if length < into.len() { Err(ffi::SQLITE_IOERR_SHORT_READ) } else { Ok(()) }
     }
 
     pub(crate) fn write(&self, number: u64, at: usize, bytes: &[u8]) -> Result<(), Code> {
         let mut state = self.state();
-        if state.dead {
+        if state.powered_off {
             return Err(ffi::SQLITE_IOERR_WRITE);
         }
         let fault = state.count(IoKind::Write);
-        let half = 1 + state.random.below(bytes.len().max(2) as u64 - 1) as usize;
+        let torn_length = 1 + state.random.below(bytes.len().max(2) as u64 - 1) as usize;
         let (written, result) = match fault {
             None => (bytes, Ok(())),
             Some(DiskFault::Error) => (&bytes[..0], Err(ffi::SQLITE_IOERR_WRITE)),
             Some(DiskFault::Full) => (&bytes[..0], Err(ffi::SQLITE_FULL)),
-            Some(DiskFault::Short) => (&bytes[..half], Err(ffi::SQLITE_FULL)),
-            Some(DiskFault::Torn) => (&bytes[..half], Err(ffi::SQLITE_IOERR_WRITE)),
-            // The last write is under way when the power goes.
+            Some(DiskFault::Short) => (&bytes[..torn_length], Err(ffi::SQLITE_FULL)),
+            Some(DiskFault::Torn) => (&bytes[..torn_length], Err(ffi::SQLITE_IOERR_WRITE)),
+            // The last write is in flight when the power fails.
             Some(DiskFault::Crash) => (bytes, Err(ffi::SQLITE_IOERR_WRITE)),
         };
         if !written.is_empty() {
@@ -431,7 +422,7 @@ impl Disk {
         let Some(file) = state.files.get_mut(&number) else { return Ok(()) };
         match fault {
             None => {
-                // Change by change: what a failed sync took for clean is not written now either.
+                // Applies the changes and not the cache: data lost by a failed sync stays lost.
                 for change in std::mem::take(&mut file.changes) {
                     change.apply(&mut file.durable);
                 }
@@ -442,7 +433,7 @@ impl Disk {
             }
             Some(DiskFault::Crash) => Err(ffi::SQLITE_IOERR_FSYNC),
             Some(_) => {
-                // Any part has reached the disk. The cache goes on to show all of it, and holds it for clean.
+                // An arbitrary part is durable. The cache still shows all of it, and it counts as clean.
                 for change in std::mem::take(&mut file.changes) {
                     change.apply_some(&mut file.durable, &mut state.random);
                 }
@@ -455,7 +446,7 @@ impl Disk {
         self.state().file(number).cached.len()
     }
 
-    /// Counts that more shared memory is asked for.
+    /// Counts a request for more shared memory.
     pub(crate) fn grow_shared(&self) -> Result<(), Code> {
         match self.state().count(IoKind::Map) {
             None => Ok(()),
@@ -464,8 +455,8 @@ impl Disk {
         }
     }
 
-    pub(crate) fn with_file<T>(&self, number: u64, act: impl FnOnce(&mut File) -> T) -> T {
-        act(self.state().file(number))
+    pub(crate) fn with_file<T>(&self, number: u64, action: impl FnOnce(&mut File) -> T) -> T {
+        action(self.state().file(number))
     }
 }
 
@@ -473,61 +464,61 @@ impl Disk {
 mod tests {
     use super::*;
 
-    fn written(bytes: &[u8]) -> (Disk, u64) {
+    fn disk_with_file(bytes: &[u8]) -> (Disk, u64) {
         let disk = Disk::default();
-        let file = disk.open("file", true).expect("it can be made");
-        disk.write(file, 0, bytes).expect("it can be written");
+        let file = disk.open("file", true).expect("the file is created");
+        disk.write(file, 0, bytes).expect("the write succeeds");
         (disk, file)
     }
 
-    fn found(disk: &Disk, keep: CrashSurvival, seed: u64) -> Option<Vec<u8>> {
-        disk.image(keep, seed).0.remove("file")
+    fn after_crash(disk: &Disk, survival: CrashSurvival, seed: u64) -> Option<Vec<u8>> {
+        disk.image(survival, seed).0.remove("file")
     }
 
     #[test]
-    fn what_is_not_synced_may_be_lost_and_what_is_stays() {
-        let (disk, file) = written(&[1; 2048]);
-        assert_eq!(found(&disk, CrashSurvival::Nothing, 0), None, "not even its name is durable");
-        assert_eq!(found(&disk, CrashSurvival::Everything, 0), Some(vec![1; 2048]));
-        disk.sync(file, true).expect("it can be synced");
-        disk.write(file, 0, &[2; 2048]).expect("it can be written");
-        assert_eq!(found(&disk, CrashSurvival::Nothing, 0), Some(vec![1; 2048]));
-        let images: Vec<_> = (0..40).filter_map(|seed| found(&disk, CrashSurvival::Some, seed)).collect();
+    fn only_synced_data_survives_every_crash() {
+        let (disk, file) = disk_with_file(&[1; 2048]);
+        assert_eq!(after_crash(&disk, CrashSurvival::Nothing, 0), None, "its name is not durable");
+        assert_eq!(after_crash(&disk, CrashSurvival::Everything, 0), Some(vec![1; 2048]));
+        disk.sync(file, true).expect("the sync succeeds");
+        disk.write(file, 0, &[2; 2048]).expect("the write succeeds");
+        assert_eq!(after_crash(&disk, CrashSurvival::Nothing, 0), Some(vec![1; 2048]));
+        let images: Vec<_> = (0..40).filter_map(|seed| after_crash(&disk, CrashSurvival::Some, seed)).collect();
         assert!(images.contains(&vec![1; 2048]) && images.contains(&vec![2; 2048]));
         assert!(images.iter().any(|image| image.contains(&1) && image.contains(&2)), "torn");
         assert!(images.iter().all(|image| image.chunks(SECTOR).all(|sector| sector.iter().all(|b| *b == sector[0]))));
     }
 
     #[test]
-    fn what_a_failed_sync_has_lost_is_not_written_by_the_next() {
-        let (disk, file) = written(&[1; 512]);
-        disk.sync(file, true).expect("it can be synced");
+    fn data_lost_by_a_failed_sync_is_not_written_by_the_next() {
+        let (disk, file) = disk_with_file(&[1; 512]);
+        disk.sync(file, true).expect("the sync succeeds");
         let mut lost = 0;
         for seed in 0..40 {
-            disk.write(file, 0, &[2; 512]).expect("it can be written");
+            disk.write(file, 0, &[2; 512]).expect("the write succeeds");
             disk.fail_at(0, DiskFault::Error, seed);
             assert_eq!(disk.sync(file, false), Err(ffi::SQLITE_IOERR_FSYNC));
             disk.sync(file, false).expect("nothing is left to sync");
             let mut cached = [0; 512];
-            disk.read(file, 0, &mut cached).expect("it can be read");
-            assert_eq!(cached, [2; 512], "and still it is shown");
-            lost += u32::from(found(&disk, CrashSurvival::Nothing, 0) == Some(vec![1; 512]));
-            disk.write(file, 0, &[1; 512]).expect("it can be written");
-            disk.sync(file, false).expect("it can be synced");
+            disk.read(file, 0, &mut cached).expect("the read succeeds");
+            assert_eq!(cached, [2; 512], "the cache still shows it");
+            lost += u32::from(after_crash(&disk, CrashSurvival::Nothing, 0) == Some(vec![1; 512]));
+            disk.write(file, 0, &[1; 512]).expect("the write succeeds");
+            disk.sync(file, false).expect("the sync succeeds");
         }
         assert!((1..40).contains(&lost), "{lost} of 40");
     }
 
     #[test]
-    fn faults_come_when_they_are_ordered() {
-        let (disk, file) = written(&[1; 100]);
+    fn fault_occurs_at_the_requested_io() {
+        let (disk, file) = disk_with_file(&[1; 100]);
         disk.fail_at(1, DiskFault::Short, 3);
-        disk.write(file, 100, &[1; 100]).expect("not yet");
+        disk.write(file, 100, &[1; 100]).expect("before the fault");
         assert_eq!(disk.write(file, 200, &[1; 100]), Err(ffi::SQLITE_FULL));
-        assert!((201..300).contains(&disk.length(file)), "the first part of it was written");
-        assert_eq!(disk.met(), Some(IoKind::Write));
+        assert!((201..300).contains(&disk.length(file)), "a prefix is written");
+        assert_eq!(disk.failed_io(), Some(IoKind::Write));
         disk.fail_at(0, DiskFault::Crash, 3);
         assert_eq!(disk.write(file, 0, &[1]), Err(ffi::SQLITE_IOERR_WRITE));
-        assert_eq!(disk.read(file, 0, &mut [0]), Err(ffi::SQLITE_IOERR_READ), "the power is gone");
+        assert_eq!(disk.read(file, 0, &mut [0]), Err(ffi::SQLITE_IOERR_READ), "powered off");
     }
 }

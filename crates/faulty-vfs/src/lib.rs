@@ -1,11 +1,11 @@
-//! Fails on order: a disk in memory that SQLite runs on, and that forgets, tears and refuses what it is told to.
+//! SQLite VFS on an in-memory disk with fault injection: lost, torn and failing writes, power failures. For tests only.
 //!
-//! Every connection of the process that opens a file below a mounted directory lands here; nothing else in the process has to
-//! know. Only tests use this crate.
+//! Every SQLite connection of the process that opens a file in a mounted directory uses it; the code under test needs
+//! no change.
 //!
-//! The model is that of a disk behind an operating system's cache. What is written can be read at once, and is durable after a
-//! sync of its file. A name is durable after a sync of its directory, which SQLite asks for where it needs it. When the power goes,
-//! what was synced is there, and of what was not any part: each write whole, gone, or torn into sectors.
+//! The model is a disk behind the operating system's cache. Written data is readable at once and durable after a sync
+//! of its file. A name is durable after a sync of its directory, which SQLite requests where needed. After a power
+//! failure synced data is present; each unsynced write is complete, lost, or torn at sector boundaries.
 
 mod disk;
 mod locks;

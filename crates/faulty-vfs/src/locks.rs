@@ -1,4 +1,4 @@
-//! Locks on files and on what connections share, as SQLite's Unix VFS has them, among the threads of one process.
+//! File locks and shared-memory locks of SQLite's Unix VFS, between the connections of one process.
 
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use crate::disk::Code;
 
 const SLOTS: usize = ffi::SQLITE_SHM_NLOCK as usize;
 
-/// The locks of one file.
+/// Lock state of one file.
 #[derive(Debug, Default)]
 pub(crate) struct FileLocks {
     shared: u32,
@@ -19,7 +19,7 @@ pub(crate) struct FileLocks {
 }
 
 impl FileLocks {
-    /// Takes a lock for somebody who has `own`.
+    /// Raises the caller's lock from `own` to `wanted`.
     pub fn lock(&mut self, own: &mut i32, wanted: i32) -> Result<(), Code> {
         if *own >= wanted {
             return Ok(());
@@ -47,7 +47,7 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Goes down to a lower lock.
+    /// Lowers the caller's lock to `wanted`.
     pub fn unlock(&mut self, own: &mut i32, wanted: i32) {
         if *own <= wanted {
             return;
@@ -66,31 +66,31 @@ impl FileLocks {
     }
 }
 
-/// The memory that the connections to one file share, and its locks.
+/// Shared memory of one file's connections and its locks.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// Never moved or given back while somebody has it mapped: SQLite holds pointers into it.
+pub(crate) struct SharedMemory {
+    /// Neither moved nor freed while any connection has it mapped: SQLite holds pointers into it.
     regions: Vec<Box<[AtomicU64]>>,
     mapped: u32,
     sharing: [u32; SLOTS],
     exclusive: [bool; SLOTS],
 }
 
-/// What one connection has of it.
+/// One connection's part of it.
 #[derive(Debug, Default)]
-pub(crate) struct SharedHold {
+pub(crate) struct SharedMemoryHandle {
     mapped: bool,
     sharing: [bool; SLOTS],
     exclusive: [bool; SLOTS],
 }
 
-impl Shared {
+impl SharedMemory {
     pub fn has(&self, region: usize) -> bool {
         region < self.regions.len()
     }
 
-    /// A pointer to a region, which is made if need be.
-    pub fn map(&mut self, hold: &mut SharedHold, region: usize, bytes: usize) -> *mut c_void {
+    /// Pointer to a region; allocates it if needed.
+    pub fn map(&mut self, hold: &mut SharedMemoryHandle, region: usize, bytes: usize) -> *mut c_void {
         self.attach(hold);
         while self.regions.len() <= region {
             self.regions.push((0..bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect());
@@ -98,13 +98,13 @@ impl Shared {
         self.regions[region].as_ptr().cast_mut().cast()
     }
 
-    pub fn attach(&mut self, hold: &mut SharedHold) {
+    pub fn attach(&mut self, hold: &mut SharedMemoryHandle) {
         if !std::mem::replace(&mut hold.mapped, true) {
             self.mapped += 1;
         }
     }
 
-    pub fn unmap(&mut self, hold: &mut SharedHold) {
+    pub fn unmap(&mut self, hold: &mut SharedMemoryHandle) {
         self.unlock(hold, 0, SLOTS);
         if std::mem::take(&mut hold.mapped) {
             self.mapped -= 1;
@@ -114,7 +114,13 @@ impl Shared {
         }
     }
 
-    pub fn lock(&mut self, hold: &mut SharedHold, first: usize, count: usize, exclusive: bool) -> Result<(), Code> {
+    pub fn lock(
+        &mut self,
+        hold: &mut SharedMemoryHandle,
+        first: usize,
+        count: usize,
+        exclusive: bool,
+    ) -> Result<(), Code> {
         let slots = first..first + count;
         let is_busy = |slot: usize| {
             let others_exclusive = self.exclusive[slot] && !hold.exclusive[slot];
@@ -133,7 +139,7 @@ impl Shared {
         Ok(())
     }
 
-    pub fn unlock(&mut self, hold: &mut SharedHold, first: usize, count: usize) {
+    pub fn unlock(&mut self, hold: &mut SharedMemoryHandle, first: usize, count: usize) {
         for slot in first..first + count {
             if std::mem::take(&mut hold.exclusive[slot]) {
                 self.exclusive[slot] = false;

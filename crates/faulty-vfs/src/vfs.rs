@@ -1,8 +1,8 @@
-//! Where SQLite calls: C function pointers on this side, [`Disk`] on the other.
+//! C callbacks of the SQLite VFS, implemented by [`Disk`].
 //!
-//! The only unsafe code of the repository. What each function relies on is what SQLite promises of a VFS: a file is one that
-//! `x_open` has filled in and that `x_close` has not seen yet, no two threads are in one file at once, pointers to buffers are
-//! valid for the length that comes with them, and names end with a zero.
+//! The only unsafe code of the repository. Each function relies on SQLite's contract for a VFS: a file was initialized by
+//! `x_open` and not yet closed by `x_close`, no two threads use one file at the same time, buffers are valid for the
+//! given length, and names are NUL-terminated.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use rusqlite::ffi;
 
 use crate::disk::{Code, Disk};
-use crate::locks::SharedHold;
+use crate::locks::SharedMemoryHandle;
 
 static MOUNTS: Mutex<BTreeMap<PathBuf, Disk>> = Mutex::new(BTreeMap::new());
 static REGISTERED: Once = Once::new();
@@ -21,13 +21,13 @@ const NAME: &CStr = c"faulty";
 const PATH_MAX: c_int = 1024;
 const SECTOR_SIZE: c_int = 4096;
 
-/// What lies below a directory is looked for on this disk.
+/// Serves files in the directory from this disk.
 pub(crate) fn mount(directory: &Path, disk: Disk) {
     REGISTERED.call_once(register);
     MOUNTS.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned(), disk);
 }
 
-/// One open file, as SQLite sees it: its first field is what SQLite knows, and SQLite provides the memory.
+/// Open file. The first field is the part SQLite knows; SQLite allocates the memory.
 #[repr(C)]
 struct OpenFile {
     base: ffi::sqlite3_file,
@@ -38,8 +38,8 @@ struct Handle {
     disk: Disk,
     file: u64,
     lock: c_int,
-    hold: SharedHold,
-    /// The first sync of a log that may have been made also makes its name durable, as on Unix.
+    hold: SharedMemoryHandle,
+    /// The first sync of a created log also makes its name durable, as on Unix.
     sync_names: bool,
     delete_on_close: Option<String>,
 }
@@ -67,11 +67,11 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 fn register() {
-    // SAFETY: SQLite copies nothing and keeps the pointer, so the structure is leaked and lives as long as the process. The
-    // default VFS that is asked for chance and time is a static of SQLite's own.
+    // SAFETY: SQLite keeps the pointer, so the structure is leaked and lives as long as the process. The default VFS,
+    // used for randomness and time, is a static of SQLite.
     unsafe {
         let system = ffi::sqlite3_vfs_find(std::ptr::null());
-        assert!(!system.is_null(), "SQLite has a VFS of the system");
+        assert!(!system.is_null(), "SQLite has a default VFS");
         let vfs = Box::new(ffi::sqlite3_vfs {
             iVersion: 2,
             szOsFile: size_of::<OpenFile>() as c_int,
@@ -105,12 +105,12 @@ fn code(result: Result<(), Code>) -> c_int {
     result.err().unwrap_or(ffi::SQLITE_OK)
 }
 
-/// The disk that a path lies on, and its name there.
-unsafe fn place(path: *const c_char) -> Option<(Disk, String)> {
+/// Disk and file name of a path.
+unsafe fn locate(path: *const c_char) -> Option<(Disk, String)> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: a name that is not null ends with a zero.
+    // SAFETY: a non-null name is NUL-terminated.
     let path = Path::new(unsafe { CStr::from_ptr(path) }.to_str().ok()?);
     let mounts = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let disk = mounts.get(path.parent()?)?;
@@ -118,7 +118,7 @@ unsafe fn place(path: *const c_char) -> Option<(Disk, String)> {
 }
 
 unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
-    // SAFETY: see the head of this file: it was opened here, and nobody else is in it.
+    // SAFETY: see the module header: it was opened here, and no other thread uses it.
     unsafe { &mut *(*file.cast::<OpenFile>()).handle }
 }
 
@@ -129,10 +129,10 @@ unsafe extern "C" fn x_open(
     flags: c_int,
     flags_out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite provides the memory of the file; a null for its methods says that it is not open.
+    // SAFETY: SQLite allocates the file; null methods mark it as not open.
     unsafe {
         (*file).pMethods = std::ptr::null();
-        let Some((disk, name)) = place(path) else { return ffi::SQLITE_CANTOPEN };
+        let Some((disk, name)) = locate(path) else { return ffi::SQLITE_CANTOPEN };
         let create = flags & ffi::SQLITE_OPEN_CREATE != 0;
         let number = match disk.open(&name, create) {
             Ok(number) => number,
@@ -140,7 +140,7 @@ unsafe extern "C" fn x_open(
         };
         let is_log = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
         let delete_on_close = (flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0).then_some(name);
-        let (lock, hold) = (ffi::SQLITE_LOCK_NONE, SharedHold::default());
+        let (lock, hold) = (ffi::SQLITE_LOCK_NONE, SharedMemoryHandle::default());
         let handle = Handle { disk, file: number, lock, hold, sync_names: create && is_log, delete_on_close };
         (*file.cast::<OpenFile>()).handle = Box::into_raw(Box::new(handle));
         (*file).pMethods = &raw const METHODS;
@@ -166,29 +166,29 @@ unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, path: *const c_char, sync: c_int) -> c_int {
-    // SAFETY: the name is one that SQLite made.
-    match unsafe { place(path) } {
+    // SAFETY: the name comes from SQLite.
+    match unsafe { locate(path) } {
         Some((disk, name)) => code(disk.delete(&name, sync != 0)),
         None => ffi::SQLITE_IOERR_DELETE_NOENT,
     }
 }
 
 unsafe extern "C" fn x_access(_: *mut ffi::sqlite3_vfs, path: *const c_char, _: c_int, out: *mut c_int) -> c_int {
-    // SAFETY: the name is one that SQLite made, and there is room for the answer.
-    unsafe { *out = c_int::from(place(path).is_some_and(|(disk, name)| disk.exists(&name))) };
+    // SAFETY: the name comes from SQLite, and `out` is valid.
+    unsafe { *out = c_int::from(locate(path).is_some_and(|(disk, name)| disk.exists(&name))) };
     ffi::SQLITE_OK
 }
 
 unsafe extern "C" fn x_full_pathname(
     _: *mut ffi::sqlite3_vfs,
     path: *const c_char,
-    room: c_int,
+    capacity: c_int,
     out: *mut c_char,
 ) -> c_int {
-    // SAFETY: the name ends with a zero, and `room` bytes are there for the copy.
+    // SAFETY: the name is NUL-terminated, and `out` holds `capacity` bytes.
     unsafe {
         let bytes = CStr::from_ptr(path).to_bytes_with_nul();
-        if bytes.len() > room as usize {
+        if bytes.len() > capacity as usize {
             return ffi::SQLITE_CANTOPEN;
         }
         std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), out, bytes.len());
@@ -223,7 +223,7 @@ unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
 }
 
 unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
-    // SAFETY: an open file, and room for the answer.
+    // SAFETY: an open file, and `out` is valid.
     unsafe {
         let handle = handle(file);
         *out = handle.disk.length(handle.file) as i64;
@@ -245,7 +245,7 @@ unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, wanted: c_int) -> c_
 }
 
 unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
-    // SAFETY: an open file, and room for the answer.
+    // SAFETY: an open file, and `out` is valid.
     unsafe {
         let handle = handle(file);
         *out = c_int::from(handle.disk.with_file(handle.file, |file| file.locks.is_reserved()));
@@ -262,7 +262,7 @@ unsafe extern "C" fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
-    // What SQLite takes for granted of a disk on Unix: a torn write damages nothing beside what it writes.
+    // As SQLite assumes of a disk on Unix: a torn write damages no adjacent bytes.
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }
 
@@ -273,7 +273,7 @@ unsafe extern "C" fn x_shm_map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: an open file, and room for the answer. The pointer stays good until the last connection has let go.
+    // SAFETY: an open file, and `out` is valid. The pointer stays valid until the last connection unmaps it.
     unsafe {
         *out = std::ptr::null_mut();
         let Handle { disk, file, hold, .. } = handle(file);

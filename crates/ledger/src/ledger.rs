@@ -228,6 +228,11 @@ impl Ledger {
         self.submit(Op::SetSafeMode, set).await
     }
 
+    /// Makes waiting jobs due. Returns those that waited.
+    pub async fn make_due(&self, due: MakeDue) -> Result<Vec<ChangedJob>, Error> {
+        self.submit(Op::MakeDue, due).await
+    }
+
     /// Requeues finished and dead jobs. Returns those that were requeued.
     pub async fn replay(&self, replay: Replay) -> Result<Vec<ChangedJob>, Error> {
         self.submit(Op::Replay, replay).await

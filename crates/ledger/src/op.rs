@@ -78,6 +78,14 @@ pub struct Schedule {
     pub at: Time,
 }
 
+/// Ends the wait of waiting jobs. Others are skipped.
+#[derive(Clone, Debug)]
+pub struct MakeDue {
+    pub jobs: Vec<JobId>,
+    /// Their new due time, by the steady clock.
+    pub at: Time,
+}
+
 /// Requeues finished and dead jobs with the same effect keys. Live jobs are skipped.
 #[derive(Clone, Debug)]
 pub struct Replay {

@@ -6,8 +6,8 @@ macro_rules! read_verbs {
         $generate! {
             /// Live jobs of one worker and destination that can run now.
             backlog(query: BacklogQuery) -> BacklogPage;
-            /// Jobs with their events, bodies and effects, in the order of the request. A job whose event or body is gone is left
-            /// out. Ends before the bodies exceed `body_bytes_max`, but not before the first job.
+            /// Jobs with their events, bodies and effects, in the order of the request. A job whose event is gone is left
+            /// out; a body that was removed is empty. Ends before the bodies exceed `body_bytes_max`, but not before the first job.
             load_jobs(jobs: Vec<JobId>, body_bytes_max: usize) -> Vec<LoadedJob>;
             /// Every pair of worker and destination that has live jobs.
             live_lanes() -> Vec<LiveLane>;

@@ -111,6 +111,7 @@ write_verbs! {
     RequestApproval: request_approval(RequestApproval) -> Option<ApprovalRecord>;
     DecideApproval: decide_approval(DecideApproval) -> Vec<(ApprovalId, Decided)>;
     SetSafeMode: set_safe_mode(SetSafeMode) -> ();
+    MakeDue: make_due(MakeDue) -> Vec<ChangedJob>;
     Replay: replay(Replay) -> Vec<ChangedJob>;
     Resolve: resolve(Resolve) -> Vec<ChangedJob>;
     DropJobs: drop_jobs(DropJobs) -> Vec<ChangedJob>;

@@ -33,7 +33,7 @@ async fn made(directory: &Path) -> Image {
 
 /// Accepts events until the disk fails, if it does, and cuts the power. Answers what is gone of what was acknowledged.
 async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Option<String> {
-    let disk = Disk::holding(start);
+    let disk = Disk::from_image(start);
     disk.mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     if let Some(number) = fails_at {
@@ -50,7 +50,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
     }
     disk.power_off();
     ledger.close().await;
-    let found = Disk::holding(&disk.image(CrashSurvival::Nothing, 1));
+    let found = Disk::from_image(&disk.image(CrashSurvival::Nothing, 1));
     found.mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     let mut gone = None;
@@ -66,7 +66,7 @@ async fn power_cut(directory: &Path, start: &Image, fails_at: Option<u64>) -> Op
 
 /// How large the log grows. Answers if that is too large.
 async fn long_log(directory: &Path, start: &Image) -> Option<String> {
-    Disk::holding(start).mount(directory);
+    Disk::from_image(start).mount(directory);
     let ledger = Ledger::open(directory, options()).unwrap();
     for n in 0..400 {
         ledger.accept(event(&format!("key {n}"))).await.unwrap();
@@ -94,7 +94,7 @@ fn problem() -> Option<String> {
 #[test]
 fn every_mistake_of_the_ledger_on_disk_is_noticed_and_without_one_nothing_is() {
     assert_eq!(problem(), None);
-    for mutant in Mutant::OF_THE_DISK {
+    for mutant in Mutant::DISK {
         let noticed = mutant.while_on_everywhere(problem);
         println!("{mutant:?}: {noticed:?}");
         assert!(noticed.is_some(), "{mutant:?}");

@@ -1,30 +1,26 @@
-//! Runs: the `sluice` binary, its rooms and their wiring.
+//! A Sluice node: its components, their wiring, and the commands that operate it. The binary is the crate `sluice`.
 //!
 //! ```text
 //! HTTP → intake → ledger.accept → schedule → work → effect → connector → ledger.settle
 //! ```
 //!
-//! A folder is a room. Rooms meet in the ledger, or through a handle that the other room's `mod.rs` declares. Only
-//! [`run`] knows every room.
+//! A folder is a component. Components communicate through the ledger, or through a handle that the other component's
+//! `mod.rs` declares. Only [`run`] knows every component. `pub` is what the harness, the binary, the fuzz targets or the
+//! tests name.
 
-pub mod bench;
-pub mod change;
-pub mod chaos;
+mod change;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod demo;
-pub mod harness;
 pub mod intake;
 pub mod maintain;
-pub mod observe;
+mod observe;
 pub mod operate;
+mod pauses;
 pub mod revisions;
 pub mod root_key;
 pub mod run;
-pub mod safe_mode;
-pub mod schedule;
-pub mod unclean_shutdown;
+mod safe_mode;
+mod schedule;
+mod unclean_shutdown;
 pub mod work;
-
-pub use sluice_simulation as simulate;

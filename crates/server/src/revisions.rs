@@ -1,4 +1,4 @@
-//! The configuration in force, and older revisions of it for the jobs that were accepted under them.
+//! The active revision, and older revisions for jobs accepted under them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -6,55 +6,55 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use sluice_connectors::{Connectors, OutboundSettings};
 use sluice_domain::config::Config;
-use sluice_domain::policy::Policy;
-use sluice_domain::worker::Worker;
+use sluice_domain::run::{ConfigRevision, RunConfig};
 use sluice_ledger::Ledger;
 
 use crate::config::{self, Files, SecretStore};
 
-/// A revision, ready to be used.
+/// Compiled revision with its connectors.
 #[derive(Debug)]
 pub struct LoadedRevision {
-    /// What it says.
-    pub config: Config,
-    /// Names this revision.
+    pub config: Arc<Config>,
     pub revision: Arc<str>,
-    /// The secrets that its steps use.
-    pub secrets: SecretStore,
-    /// Its destinations.
+    /// Secrets used by steps at run time.
+    pub secrets: Arc<SecretStore>,
     pub connectors: Connectors,
-    /// Every secret that it was read with. Another one makes another `Live` of the same revision.
+    /// All secrets read during compilation, to detect a changed secret.
     seen: SecretStore,
 }
 
 impl LoadedRevision {
-    /// Prepares the destinations of a configuration.
     pub fn new(config: Config, secrets: SecretStore) -> Result<LoadedRevision, sluice_connectors::BuildProblem> {
         let connectors = Connectors::new(config.destinations.values(), &OutboundSettings::default())?;
         Ok(LoadedRevision {
             revision: Arc::from(config.revision.0.as_str()),
-            config,
-            secrets,
+            config: Arc::new(config),
+            secrets: Arc::new(secrets),
             connectors,
             seen: SecretStore::default(),
         })
     }
 
-    /// The same, which remembers every secret that it was read with.
+    /// Sets the secrets read during compilation.
     pub fn read_with(self, seen: SecretStore) -> LoadedRevision {
         LoadedRevision { seen, ..self }
     }
 
-    /// Whether both come from the same files and the same secrets.
+    /// As a run needs it.
+    pub fn for_run(&self) -> ConfigRevision {
+        ConfigRevision { name: self.revision.clone(), config: self.config.clone(), secrets: self.secrets.clone() }
+    }
+
+    /// Same files and same secrets.
     pub fn is_same(&self, other: &LoadedRevision) -> bool {
         self.revision == other.revision && self.seen.is_same(&other.seen)
     }
 }
 
-/// Older revisions that are kept ready. A job of another one compiles it again.
+/// Cached older revisions. Others are compiled again on use.
 const OLDER_MAX: usize = 16;
 
-/// Every revision that a job may need. Cheap to clone.
+/// Active and older revisions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Revisions {
     current: Arc<ArcSwap<LoadedRevision>>,
@@ -63,29 +63,26 @@ pub struct Revisions {
 }
 
 impl Revisions {
-    /// Starts with the revision in force.
     pub fn new(current: LoadedRevision, secrets: Arc<dyn config::SecretSource + Send + Sync>) -> Revisions {
         Revisions { current: Arc::new(ArcSwap::from_pointee(current)), older: Arc::default(), secrets }
     }
 
-    /// Where secrets are looked up.
     pub fn secrets(&self) -> &Arc<dyn config::SecretSource + Send + Sync> {
         &self.secrets
     }
 
-    /// The revision in force.
     pub fn current(&self) -> Arc<LoadedRevision> {
         self.current.load_full()
     }
 
-    /// Puts another one in force. The one before stays ready for its jobs.
+    /// Activates a revision. The previous one stays cached for its jobs.
     pub fn replace(&self, next: LoadedRevision) {
         let next = Arc::new(next);
         let before = self.current.swap(next.clone());
         if !before.seen.is_same(&next.seen)
             && let Ok(mut older) = self.older.lock()
         {
-            // They hold secrets that may work no more; each is read anew when a job needs it.
+            // Cached revisions have old secrets; they are compiled again on use.
             older.clear();
         }
         if before.revision != next.revision {
@@ -101,7 +98,7 @@ impl Revisions {
         older.insert(live.revision.clone(), live);
     }
 
-    /// A revision by its name, if it is ready.
+    /// A revision by hash, if it is cached.
     pub fn ready(&self, revision: &Arc<str>) -> Option<Arc<LoadedRevision>> {
         let current = self.current.load();
         if current.revision == *revision {
@@ -110,8 +107,8 @@ impl Revisions {
         self.older.lock().ok().and_then(|older| older.get(revision).cloned())
     }
 
-    /// A revision by its name, read from the ledger if it is not ready. `None` if it is unknown or does not compile any
-    /// more (a secret is gone, say).
+    /// A revision by hash, loaded from the ledger if it is not cached. `None` if it is unknown or no longer compiles,
+    /// for example because a secret is missing.
     pub async fn get(&self, revision: &Arc<str>, ledger: &Ledger) -> Option<Arc<LoadedRevision>> {
         if let Some(ready) = self.ready(revision) {
             return Some(ready);
@@ -125,33 +122,19 @@ impl Revisions {
         Some(live)
     }
 
-    /// The worker that does the job's steps. Which steps those are is fixed by the revision that the job was accepted
-    /// under; how often a failed one is retried follows the revision in force, so that an operator can change it.
-    pub fn worker(&self, pinned: &LoadedRevision, name: &str) -> Option<Arc<Worker>> {
-        let worker = pinned.config.workers.get(name)?;
-        let current = self.current();
-        match current.config.workers.get(name) {
-            Some(newer) if current.revision != pinned.revision && newer.retry != worker.retry => {
-                Some(Arc::new(Worker { retry: newer.retry.clone(), ..(**worker).clone() }))
-            }
-            _ => Some(worker.clone()),
-        }
+    /// The configuration of a run under this revision, which is compiled from the ledger if need be.
+    pub async fn for_run(&self, revision: &Arc<str>, ledger: &Ledger) -> RunConfig {
+        let pinned = self.get(revision, ledger).await;
+        RunConfig { pinned: pinned.map(|pinned| pinned.for_run()), active: self.current().for_run() }
     }
 
-    /// A policy by its name: the one in force if there is one, so that an operator can change it for jobs that were accepted
-    /// before; else the one that the job was accepted under.
-    pub fn policy(&self, pinned: &LoadedRevision, name: &str) -> Option<Arc<Policy>> {
-        self.current().config.policies.get(name).or_else(|| pinned.config.policies.get(name)).cloned()
-    }
-
-    /// Who reaches this destination: the revision in force if it knows it (its credentials and addresses are the
-    /// ones that work now), else the one that the job was accepted under.
-    pub fn connectors(&self, pinned: &LoadedRevision, destination: &str) -> Connectors {
+    /// Connectors for a destination: of the active revision if it has the destination (its credentials and addresses
+    /// are current), else of the revision the job was accepted under.
+    pub fn connectors(&self, revision: &Arc<str>, destination: &str) -> Connectors {
         let current = self.current();
         if current.config.destinations.contains_key(destination) {
-            current.connectors.clone()
-        } else {
-            pinned.connectors.clone()
+            return current.connectors.clone();
         }
+        self.ready(revision).unwrap_or(current).connectors.clone()
     }
 }

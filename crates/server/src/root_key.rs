@@ -1,7 +1,7 @@
-//! Where the key that opens the ledger comes from, and how it is replaced.
+//! Sources of the root key, and its rotation.
 //!
-//! From `SLUICE_ROOT_KEY`, from the file that `SLUICE_ROOT_KEY_FILE` names, from the systemd credential `sluice-root-key`,
-//! or from `root.key` in the data directory, which is made on the first run.
+//! Sources in order: `SLUICE_ROOT_KEY`, the file named by `SLUICE_ROOT_KEY_FILE`, the systemd credential
+//! `sluice-root-key`, `root.key` in the data directory, which is created on the first run.
 
 use std::fmt;
 use std::io::Write;
@@ -15,58 +15,36 @@ const VARIABLE: &str = "SLUICE_ROOT_KEY";
 const FILE_VARIABLE: &str = "SLUICE_ROOT_KEY_FILE";
 const CREDENTIAL: &str = "sluice-root-key";
 const FILE: &str = "root.key";
-/// The new key while a rotation is under way: should the process die in between, one of the two files opens the ledger.
+/// New key during a rotation: if the process dies, one of the two files opens the ledger.
 const NEXT_FILE: &str = "root.key.next";
 
-/// Why there is no root key.
 #[derive(Debug, thiserror::Error)]
 pub enum RootKeyError {
-    /// It is there and cannot be used.
     #[error("{place}: {source}")]
-    Wrong {
-        /// Where it was found.
-        place: String,
-        /// What is wrong with it.
-        source: RootKeyProblem,
-    },
-    /// It cannot be read or written.
+    Wrong { place: String, source: RootKeyProblem },
     #[error("{}: {source}", path.display())]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// There is a ledger, and nothing that opens it. A new key would not either.
+    File { path: PathBuf, source: std::io::Error },
+    /// A ledger exists without its key. A new key could not open it.
     #[error(
-        "the ledger in {} is sealed and its root key is not to be found; set SLUICE_ROOT_KEY or SLUICE_ROOT_KEY_FILE, or bring {} back from your backup",
+        "the ledger in {} is encrypted and its root key was not found; set SLUICE_ROOT_KEY or SLUICE_ROOT_KEY_FILE, or restore {} from a backup",
         data.display(), data.join(FILE).display()
     )]
-    Missing {
-        /// The data directory.
-        data: PathBuf,
-    },
-    /// The key comes from a place that this process does not write to.
+    Missing { data: PathBuf },
+    /// The key source is not writable for this process.
     #[error(
-        "the root key comes from {origin}, which is not mine to change; say where the new one is to be kept with --to FILE, and put it there afterwards"
+        "the root key comes from {origin}, which sluice does not write; name a file for the new key with --to FILE, and install it afterwards"
     )]
-    NotOurs {
-        /// Where it comes from.
-        origin: Origin,
-    },
-    /// The ledger said no.
+    NotOurs { origin: Origin },
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
 }
 
-/// Where a root key was found.
+/// Source of a root key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In the environment.
     Environment,
-    /// In a file that the environment names, or a systemd credential.
+    /// File named by the environment, or systemd credential.
     Given(PathBuf),
-    /// In the data directory.
     Own(PathBuf),
 }
 
@@ -79,18 +57,18 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What the environment says, without the environment.
+/// Environment settings, injectable for tests.
 #[derive(Clone, Debug, Default)]
-struct Said {
+struct EnvironmentSettings {
     key: Option<String>,
     file: Option<PathBuf>,
     credentials: Option<PathBuf>,
 }
 
-impl Said {
-    fn in_environment() -> Said {
+impl EnvironmentSettings {
+    fn in_environment() -> EnvironmentSettings {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
-        Said {
+        EnvironmentSettings {
             key: std::env::var(VARIABLE).ok(),
             file: path(FILE_VARIABLE),
             credentials: path("CREDENTIALS_DIRECTORY"),
@@ -98,25 +76,24 @@ impl Said {
     }
 }
 
-/// The root key of the ledger in a data directory; made there if there is no ledger yet and nobody has given one.
+/// Root key of a data directory; created if there is neither a key nor a ledger.
 pub fn find(data: &Path) -> Result<RootKey, RootKeyError> {
-    look(data, &Said::in_environment()).map(|(key, _)| key)
+    look(data, &EnvironmentSettings::in_environment()).map(|(key, _)| key)
 }
 
-/// Where the root key comes from.
 pub fn origin(data: &Path) -> Result<Origin, RootKeyError> {
-    look(data, &Said::in_environment()).map(|(_, origin)| origin)
+    look(data, &EnvironmentSettings::in_environment()).map(|(_, origin)| origin)
 }
 
-fn look(data: &Path, said: &Said) -> Result<(RootKey, Origin), RootKeyError> {
-    if let Some(text) = &said.key {
+fn look(data: &Path, environment: &EnvironmentSettings) -> Result<(RootKey, Origin), RootKeyError> {
+    if let Some(text) = &environment.key {
         return Ok((parse(VARIABLE.to_owned(), text)?, Origin::Environment));
     }
-    if let Some(path) = &said.file {
+    if let Some(path) = &environment.file {
         return Ok((read(path)?, Origin::Given(path.clone())));
     }
     if let Some(path) =
-        said.credentials.as_ref().map(|directory| directory.join(CREDENTIAL)).filter(|path| path.exists())
+        environment.credentials.as_ref().map(|directory| directory.join(CREDENTIAL)).filter(|path| path.exists())
     {
         return Ok((read(&path)?, Origin::Given(path)));
     }
@@ -130,11 +107,11 @@ fn look(data: &Path, said: &Said) -> Result<(RootKey, Origin), RootKeyError> {
     }
     let key = RootKey::generate();
     write(&own, &key)?;
-    tracing::warn!(path = %own.display(), "a root key was made; keep a copy elsewhere, since nothing in the ledger can be read without it");
+    tracing::warn!(path = %own.display(), "root key created; keep a copy elsewhere, the ledger cannot be read without it");
     Ok((key, Origin::Own(own)))
 }
 
-/// A rotation that did not come to its end: the key that opens the ledger stays.
+/// Finishes an interrupted rotation: keeps the key that opens the ledger.
 fn finish_rotation(data: &Path, own: &Path) -> Result<(), RootKeyError> {
     let next = data.join(NEXT_FILE);
     if !next.exists() {
@@ -147,8 +124,8 @@ fn finish_rotation(data: &Path, own: &Path) -> Result<(), RootKeyError> {
     }
 }
 
-/// Seals the ledger with a new root key, and puts that where the old one was. One that came from elsewhere is written to
-/// `to`, or read from there; whoever keeps it has to put it in its place before the next start.
+/// Re-encrypts the ledger with a new root key and replaces the old one. An external key is written to `to`, or read
+/// from there; the operator must install it before the next start.
 pub async fn rotate(
     ledger: &Ledger,
     data: &Path,
@@ -191,7 +168,7 @@ fn read(path: &Path) -> Result<RootKey, RootKeyError> {
     let text = std::fs::read_to_string(path).map_err(failed(path))?;
     let mode = std::fs::metadata(path).map_err(failed(path))?.permissions().mode();
     if mode & 0o077 != 0 {
-        tracing::warn!(path = %path.display(), "others on this machine can read the root key; chmod 600 it");
+        tracing::warn!(path = %path.display(), "other users can read the root key; run chmod 600");
     }
     parse(path.display().to_string(), &text)
 }
@@ -215,57 +192,61 @@ mod tests {
     use sluice_ledger::LedgerOptions;
 
     fn open(data: &Path) -> Result<Ledger, String> {
-        let (key, _) = look(data, &Said::default()).map_err(|error| error.to_string())?;
+        let (key, _) = look(data, &EnvironmentSettings::default()).map_err(|error| error.to_string())?;
         let options = LedgerOptions::quiet(Clock::start().for_ledger()).with_root_key(key);
         Ledger::open(data, options).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn the_first_run_makes_a_key_that_only_its_owner_can_read() {
+    fn first_run_creates_a_key_readable_only_by_its_owner() {
         let data = tempfile::tempdir().unwrap();
-        let (key, origin) = look(data.path(), &Said::default()).unwrap();
+        let (key, origin) = look(data.path(), &EnvironmentSettings::default()).unwrap();
         let path = data.path().join(FILE);
         assert_eq!(origin, Origin::Own(path.clone()));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(look(data.path(), &Said::default()).unwrap().0.id(), key.id(), "and the second finds it");
+        assert_eq!(
+            look(data.path(), &EnvironmentSettings::default()).unwrap().0.id(),
+            key.id(),
+            "and the second finds it"
+        );
     }
 
     #[test]
-    fn the_nearest_place_wins() {
+    fn first_source_in_order_wins() {
         let data = tempfile::tempdir().unwrap();
         let hex = |digit: &str| digit.repeat(64);
         std::fs::write(data.path().join("given"), hex("2")).unwrap();
         std::fs::write(data.path().join(CREDENTIAL), hex("3")).unwrap();
         std::fs::write(data.path().join(FILE), hex("4")).unwrap();
-        let mut said = Said {
+        let mut environment = EnvironmentSettings {
             key: Some(hex("1")),
             file: Some(data.path().join("given")),
             credentials: Some(data.path().to_owned()),
         };
-        let found = |said: &Said| look(data.path(), said).unwrap().0.to_hex();
-        assert_eq!(found(&said), hex("1"));
-        said.key = None;
-        assert_eq!(found(&said), hex("2"));
-        said.file = None;
-        assert_eq!(found(&said), hex("3"));
-        assert_eq!(found(&Said::default()), hex("4"));
-        said.key = Some("short".into());
-        let error = look(data.path(), &said).unwrap_err().to_string();
+        let found = |environment: &EnvironmentSettings| look(data.path(), environment).unwrap().0.to_hex();
+        assert_eq!(found(&environment), hex("1"));
+        environment.key = None;
+        assert_eq!(found(&environment), hex("2"));
+        environment.file = None;
+        assert_eq!(found(&environment), hex("3"));
+        assert_eq!(found(&EnvironmentSettings::default()), hex("4"));
+        environment.key = Some("short".into());
+        let error = look(data.path(), &environment).unwrap_err().to_string();
         assert_eq!(error, "SLUICE_ROOT_KEY: a root key is 32 bytes, written as 64 hexadecimal digits or in base64");
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_lost_key_is_not_replaced_by_one_that_opens_nothing() {
+    async fn lost_key_is_not_replaced_by_a_new_one() {
         let data = tempfile::tempdir().unwrap();
         open(data.path()).unwrap().close().await;
         std::fs::remove_file(data.path().join(FILE)).unwrap();
         let error = open(data.path()).unwrap_err();
-        assert!(error.contains("is sealed and its root key is not to be found") && error.contains("backup"), "{error}");
+        assert!(error.contains("is encrypted and its root key was not found") && error.contains("backup"), "{error}");
         assert!(!data.path().join(FILE).exists());
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_rotation_survives_a_death_on_either_side_of_its_commit() {
+    async fn rotation_survives_a_crash_before_and_after_its_commit() {
         let data = tempfile::tempdir().unwrap();
         let ledger = open(data.path()).unwrap();
         let before = std::fs::read_to_string(data.path().join(FILE)).unwrap();
@@ -275,11 +256,11 @@ mod tests {
         assert_eq!(after.trim(), key.to_hex());
         ledger.close().await;
 
-        // It died before the commit: the next key opens nothing and goes.
+        // Died before the commit: the next key is invalid and deleted.
         std::fs::write(data.path().join(NEXT_FILE), "7".repeat(64)).unwrap();
         open(data.path()).unwrap().close().await;
         assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
-        // It died behind it: the next key takes its place.
+        // Died after the commit: the next key replaces the old one.
         std::fs::write(&path, before).unwrap();
         std::fs::write(data.path().join(NEXT_FILE), &after).unwrap();
         open(data.path()).unwrap().close().await;

@@ -1,4 +1,4 @@
-//! The wiring: every room, started and stopped in the right order. Only this file knows them all.
+//! Wiring: starts and stops every component in order. Only this file knows all of them.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::schedule::Limits;
 use sluice_ledger::{Ledger, LedgerOptions, NewRevision};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,97 +21,76 @@ use crate::safe_mode::SafeModes;
 use crate::unclean_shutdown::{self, RunMarker};
 use crate::{intake, maintain, operate, schedule, work};
 
-/// What a node is started with.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// The configuration: a directory or a file.
+    /// Directory or file.
     pub config: PathBuf,
-    /// Where the ledger lies.
     pub data: PathBuf,
-    /// Where senders come in.
     pub intake: SocketAddr,
-    /// Where operators come in.
     pub admin: SocketAddr,
-    /// What operators must show; needed to listen anywhere but on loopback.
+    /// Bearer token of operators; required to listen on a non-loopback address.
     pub admin_token: Option<sluice_domain::verify::SecretValue>,
-    /// Bounds of the door.
-    pub door: intake::IntakeSettings,
+    pub intake_settings: intake::IntakeSettings,
     /// How long things are kept.
     pub keep: maintain::RetentionSettings,
+    /// Limits of the scheduler's memory. Small values are for tests.
+    pub scheduler: Limits,
 }
 
-/// Why a node could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration has mistakes; they have been collected.
-    #[error("the configuration has mistakes")]
+    #[error("the configuration has errors")]
     Config(Box<config::Compiled>, Files),
-    /// The configuration could not be read.
     #[error(transparent)]
     Read(#[from] config::ReadError),
-    /// A destination's settings cannot work.
     #[error(transparent)]
     Connectors(#[from] sluice_connectors::BuildProblem),
-    /// The ledger could not be opened.
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
-    /// The key that opens the ledger could not be found.
     #[error(transparent)]
     RootKey(#[from] root_key::RootKeyError),
-    /// A change of the configuration that was cut off could not be finished.
-    #[error("a change of the configuration was cut off and cannot be finished: {0}")]
+    #[error("an interrupted configuration change cannot be finished: {0}")]
     Place(#[from] install::InstallError),
-    /// An address could not be taken.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
         /// intake or admin.
         what: &'static str,
-        /// Where.
         address: SocketAddr,
-        /// Why.
         source: std::io::Error,
     },
-    /// The admin listener would be open to anyone.
     #[error(
-        "the admin listener would be open to everybody on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
+        "the admin listener would be unauthenticated on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
     )]
     AdminOpen(SocketAddr),
 }
 
-/// A running node.
 #[derive(Debug)]
 pub struct Node {
-    /// Where senders come in.
     pub intake: SocketAddr,
-    /// Where operators come in.
     pub admin: SocketAddr,
-    /// What operators can do, without HTTP.
+    /// Operator commands and queries, without HTTP.
     pub operator: operate::Operator,
     ledger: Ledger,
     mark: RunMarker,
     scheduler: schedule::SchedulerHandle,
     stop: watch::Sender<bool>,
     stop_admin: watch::Sender<bool>,
-    door: JoinHandle<()>,
+    intake_server: JoinHandle<()>,
     schedule: JoinHandle<()>,
     rest: Vec<JoinHandle<()>>,
     failed: watch::Receiver<bool>,
 }
 
-/// What a directory came to.
+/// Result of reading and compiling a configuration.
 #[derive(Debug)]
 pub struct LoadedConfig {
-    /// Ready to be put in force.
+    /// Ready to be activated.
     pub live: LoadedRevision,
-    /// As they were read.
     pub files: Files,
-    /// Where its secrets come from.
     pub secrets: Arc<dyn SecretSource + Send + Sync>,
-    /// What is only worth a warning.
     pub warnings: Vec<config::ConfigProblem>,
 }
 
-/// Reads and compiles a configuration.
 pub fn load(settings: &NodeSettings) -> Result<LoadedConfig, StartError> {
     let files = config::read(&settings.config)?;
     let directory = if settings.config.is_dir() {
@@ -123,14 +103,14 @@ pub fn load(settings: &NodeSettings) -> Result<LoadedConfig, StartError> {
     Ok(LoadedConfig { live, files, secrets, warnings })
 }
 
-/// Says what is only worth a warning, when a configuration is put in force.
+/// Logs the warnings of an activated configuration.
 pub fn warn_of(warnings: &[config::ConfigProblem]) {
     for problem in warnings {
         tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
     }
 }
 
-/// Compiles files to a revision that can be put in force, with what is only worth a warning.
+/// Compiles files to a revision, with its warnings.
 pub fn ready(
     files: &Files,
     secrets: &dyn SecretSource,
@@ -145,25 +125,29 @@ pub fn ready(
 }
 
 impl Node {
-    /// Starts every room. When it answers, the node accepts events.
+    /// Starts every component. When it returns, the node accepts events.
     pub async fn start(settings: NodeSettings) -> Result<Node, StartError> {
+        Node::start_with_clock(settings, Clock::start()).await
+    }
+
+    /// Like [`Node::start`], with a clock other than the system's. For fault injection.
+    pub async fn start_with_clock(settings: NodeSettings, clock: Clock) -> Result<Node, StartError> {
         if !settings.admin.ip().is_loopback() && settings.admin_token.is_none() {
             return Err(StartError::AdminOpen(settings.admin));
         }
         let begun = install::finish(&settings.config)?;
         let LoadedConfig { live, files, secrets, warnings } = load(&settings)?;
         warn_of(&warnings);
-        let clock = Clock::start();
         let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::SchedulerHandle::new();
         let (fail, failed) = watch::channel(false);
-        let (ask, announce) = (scheduler.clone(), scheduler.clone());
+        let announce = scheduler.clone();
         let ledger = Ledger::open(
             &settings.data,
             LedgerOptions {
                 clock: clock.for_ledger(),
-                wants_new_jobs: Box::new(move |worker| ask.wants_fresh(worker)),
-                on_new_jobs: Box::new(move |jobs| announce.fresh(jobs)),
+                wants_new_jobs: Box::new(|_| true),
+                on_new_jobs: Box::new(move |jobs| announce.announce(jobs)),
                 on_fatal: Box::new(move |_| {
                     let _ = fail.send(true);
                 }),
@@ -175,15 +159,13 @@ impl Node {
         let (mark, unclean) = RunMarker::set(&settings.data)
             .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
         if unclean {
-            tracing::warn!(
-                "the last process did not end in its own time; for a minute every attempt is written down before it is made"
-            );
+            tracing::warn!("unclean shutdown; for 60 s every attempt is recorded first");
         }
-        // Whoever began to apply these files is who brought them, though the process died meanwhile.
+        // The actor of an interrupted change is recorded, although the process died.
         let by = begun.filter(|begun| *begun.revision == *live.revision);
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
         let hash = live.revision.clone();
-        ledger.keep_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
+        ledger.activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets);
 
@@ -193,35 +175,34 @@ impl Node {
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
-            scheduler: scheduler.clone(),
+            on_requeued: work::OnRequeued(Arc::new({
+                let scheduler = scheduler.clone();
+                move |jobs| scheduler.requeued(jobs)
+            })),
             safe_modes: safe_modes.clone(),
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
-        let interrupted = work::recover(&context).await?;
-        if interrupted > 0 {
-            tracing::info!(interrupted, "attempts that the last process did not see the end of have been settled");
-        }
         let paused = ledger.pauses().await?;
-        let targets = schedule::pauses::targets(&revisions.current().config, &paused);
-        let more_workers = ledger.live_workers().await?;
+        let targets = crate::pauses::targets(&revisions.current().config, &paused);
 
-        let door_context =
+        let intake_context =
             intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let sources: HashSet<String> =
             paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
-        door_context.set_paused(sources);
-        door_context.set_scheduler(scheduler.clone());
-        let door = intake::IntakeServer::bind(settings.intake, door_context.clone(), settings.door.clone())
-            .await
-            .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
-        let intake = door.address().unwrap_or(settings.intake);
+        intake_context.set_paused(sources);
+        intake_context.set_scheduler(scheduler.clone());
+        let intake_server =
+            intake::IntakeServer::bind(settings.intake, intake_context.clone(), settings.intake_settings.clone())
+                .await
+                .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
+        let intake = intake_server.address().unwrap_or(settings.intake);
 
         let operator = operate::Operator::new(
             ledger.clone(),
             revisions.clone(),
             metrics,
             clock.clone(),
-            operate::NodeHandles { scheduler: scheduler.clone(), door: door_context, safe_modes },
+            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes },
             NodeSettings { intake, ..settings.clone() },
         );
         let window = operate::AdminServer::bind(settings.admin, operator.clone(), settings.admin_token.clone())
@@ -231,13 +212,13 @@ impl Node {
 
         let stop = watch::Sender::new(false);
         let stop_admin = watch::Sender::new(false);
-        let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, targets);
+        let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
         Ok(Node {
             intake,
             admin,
             operator,
-            schedule: tokio::spawn(schedule_loop.run(more_workers)),
-            door: tokio::spawn(door.run(stop.subscribe())),
+            schedule: tokio::spawn(schedule_loop.run(targets)),
+            intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
@@ -252,7 +233,7 @@ impl Node {
         })
     }
 
-    /// Returns when the ledger can no longer be trusted. The process should end then, and be started again.
+    /// Returns when the ledger has failed. The process must then be restarted.
     pub async fn failed(&self) {
         let mut failed = self.failed.clone();
         if failed.wait_for(|failed| *failed).await.is_err() {
@@ -260,24 +241,24 @@ impl Node {
         }
     }
 
-    /// Stops: first no more requests and no more attempts, then what is under way may end within `patience`, then the
-    /// ledger is closed. What did not end in time is settled by the next start.
-    pub async fn stop(self, patience: Duration) {
+    /// Stops accepting requests and starting attempts, waits up to `shutdown_timeout` for attempts in flight, then
+    /// closes the ledger. The next start settles attempts that did not finish.
+    pub async fn stop(self, shutdown_timeout: Duration) {
         let _ = self.stop.send(true);
         self.scheduler.stop();
-        let (door, schedule) = (self.door, self.schedule);
+        let (intake_server, schedule) = (self.intake_server, self.schedule);
         let drained = async {
-            let _ = door.await;
+            let _ = intake_server.await;
             let _ = schedule.await;
         };
-        if tokio::time::timeout(patience, drained).await.is_err() {
-            tracing::warn!("some attempts did not end in time; the next start settles them");
+        if tokio::time::timeout(shutdown_timeout, drained).await.is_err() {
+            tracing::warn!("shutdown timeout: attempts still in flight; the next start settles them");
         }
         let _ = self.stop_admin.send(true);
         for task in self.rest {
             let _ = tokio::time::timeout(Duration::from_secs(2), task).await;
         }
         self.ledger.close().await;
-        self.mark.take_away();
+        self.mark.remove();
     }
 }

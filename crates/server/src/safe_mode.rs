@@ -1,4 +1,4 @@
-//! Which workers are in safe mode right now: a window on the ledger, shared by the rooms.
+//! Workers in safe mode: a cache of the ledger shared by the components.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
 use sluice_ledger::{Ledger, SetSafeMode};
 
-/// Knows who is in safe mode, and turns it on by rule. Cheap to clone.
+/// Safe-mode state of workers, and its automatic rules. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SafeModes {
     ledger: Ledger,
@@ -18,21 +18,20 @@ pub struct SafeModes {
     rates: Arc<Mutex<HashMap<String, ErrorRate>>>,
 }
 
-/// The code of what a job waits for that safe mode holds.
-pub const SAFE_MODE_HOLDS: &str = "safe-mode";
+/// Wait code of a job held by safe mode.
+pub(crate) const SAFE_MODE_HOLDS: &str = "safe-mode";
 
-/// Who turns it on when nobody does.
+/// Actor of automatic rules.
 const RULE: &str = "sluice";
 
 impl SafeModes {
-    /// Reads what the ledger knows.
     pub async fn load(ledger: Ledger) -> Result<SafeModes, sluice_ledger::Error> {
         let modes = SafeModes { ledger, modes: Arc::default(), rates: Arc::default() };
         modes.refresh().await?;
         Ok(modes)
     }
 
-    /// Reads again what the ledger knows.
+    /// Reloads from the ledger.
     pub async fn refresh(&self) -> Result<(), sluice_ledger::Error> {
         let mut modes = Modes::default();
         for record in self.ledger.safe_modes().await? {
@@ -45,18 +44,18 @@ impl SafeModes {
         Ok(())
     }
 
-    /// Until when this worker is in safe mode, if it is.
+    /// End of safe mode of a worker; `None` if it is off.
     pub fn until(&self, worker: &str, now: Time) -> Option<Time> {
         self.modes.load().until(worker, now)
     }
 
-    /// Turns it on or off, durably, and then for everybody who asks.
+    /// Turns it on or off: first in the ledger, then in the cache.
     pub async fn set(&self, set: SetSafeMode) -> Result<(), sluice_ledger::Error> {
         self.ledger.set_safe_mode(set).await?;
         self.refresh().await
     }
 
-    /// The breaker of a destination has opened: workers that say so go into safe mode.
+    /// Turns on safe mode for workers whose rule names the opened breaker.
     pub async fn breaker_opened(&self, workers: Vec<Arc<Worker>>, destination: &str, now: Time) {
         let opens = |trigger: &Trigger| matches!(trigger, Trigger::Breaker(name) if name == destination);
         for worker in workers.iter().filter(|worker| worker.safe_mode.when.iter().any(opens)) {
@@ -64,7 +63,7 @@ impl SafeModes {
         }
     }
 
-    /// An attempt of a worker has ended.
+    /// Counts an attempt for the error-rate rule.
     pub async fn attempted(&self, worker: &Worker, failed: bool, now: Time) {
         for trigger in &worker.safe_mode.when {
             let Trigger::ErrorRate(rule) = trigger else { continue };
@@ -85,18 +84,18 @@ impl SafeModes {
         }
     }
 
-    /// Unless it is on for longer already.
+    /// Does nothing if it is already on for longer.
     async fn turn_on(&self, worker: &Worker, reason: String, now: Time) {
-        let until = now + worker.safe_mode.lasts;
+        let until = now + worker.safe_mode.duration;
         let soon = until - Duration::from_secs(1);
         if self.modes.load().workers.get(&worker.name).is_some_and(|known| *known >= soon) {
             return;
         }
-        tracing::warn!(worker = %worker.name, %until, "safe mode is on: {reason}");
+        tracing::warn!(worker = %worker.name, %until, "safe mode on: {reason}");
         let set =
             SetSafeMode { worker: Some(worker.name.clone()), until: Some(until), actor: RULE.into(), reason, at: now };
         if let Err(error) = self.set(set).await {
-            tracing::error!(worker = %worker.name, %error, "safe mode could not be turned on");
+            tracing::error!(worker = %worker.name, %error, "safe mode not turned on");
         }
     }
 }

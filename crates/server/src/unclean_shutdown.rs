@@ -1,32 +1,31 @@
-//! Whether the last process on this data directory ended in its own time.
+//! Detects an unclean shutdown.
 //!
-//! A process that was ended by the very thing it did does it again after its start. So for a while after an end that nobody
-//! asked for, every attempt is written down before it is made: it counts, and a job that ends the process every time becomes a
-//! dead letter.
+//! A job that crashes the process would crash it again after the restart. So after an unclean shutdown every attempt
+//! is recorded before it starts for a while: it counts, and such a job becomes a dead letter.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a start is careful after such an end.
-pub const CAUTION: Duration = Duration::from_secs(60);
+/// Duration of recording attempts first after an unclean shutdown.
+pub(crate) const CAUTION: Duration = Duration::from_secs(60);
 
-/// Lies in the data directory while a process works there.
+/// Marker file in the data directory of a running process.
 #[derive(Debug)]
-pub struct RunMarker(PathBuf);
+pub(crate) struct RunMarker(PathBuf);
 
 impl RunMarker {
-    /// Sets the mark. Answers whether one was there: then the last process did not take it away.
-    pub fn set(data: &Path) -> std::io::Result<(RunMarker, bool)> {
+    /// Creates the marker. Returns whether one existed, which means an unclean shutdown.
+    pub(crate) fn set(data: &Path) -> std::io::Result<(RunMarker, bool)> {
         let path = data.join("running");
         let was_there = path.exists();
         std::fs::write(&path, std::process::id().to_string())?;
         Ok((RunMarker(path), was_there))
     }
 
-    /// The process ends in its own time.
-    pub fn take_away(self) {
+    /// Removes the marker at a clean shutdown.
+    pub(crate) fn remove(self) {
         if let Err(error) = std::fs::remove_file(&self.0) {
-            tracing::debug!(%error, "the mark of a running process could not be taken away");
+            tracing::debug!(%error, "run marker not removed");
         }
     }
 }
@@ -36,14 +35,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_that_nobody_took_away_is_noticed_once() {
+    fn remaining_marker_is_reported_once() {
         let data = tempfile::tempdir().unwrap();
         let (first, unclean) = RunMarker::set(data.path()).unwrap();
-        assert!(!unclean, "nobody was here before");
+        assert!(!unclean, "no earlier process");
         drop(first);
         let (second, unclean) = RunMarker::set(data.path()).unwrap();
         assert!(unclean, "the first ended without a word");
-        second.take_away();
+        second.remove();
         assert!(!RunMarker::set(data.path()).unwrap().1);
     }
 }

@@ -1,20 +1,21 @@
-//! What an honest observer of the ledger and of the destinations has seen, and whether an invariant is broken by it.
+//! Observes the ledger and the destinations from outside, and tells when an invariant is violated.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
+use sluice_domain::run::StepCall;
 use sluice_domain::worker::LaneOrder;
 
 use super::gates::Gates;
 use super::guards::Guards;
 use super::invariants::Invariant;
-use super::plan::{EFFECTS_MAX, ENTITIES, StepPlan, WORKERS};
+use super::plan::{ENTITIES, SimPlan, WORKERS, condition_holds, items, step_of};
 use super::trace::About;
 use super::world::Simulation;
 
-/// The first invariant that broke.
+/// The first violation.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub invariant: Invariant,
@@ -23,43 +24,62 @@ pub(super) struct Broken {
     pub at: i64,
 }
 
-/// An effect, as the destination and the ledger show it.
-#[derive(Clone, Copy, Debug, Default)]
+/// An effect as the destination and the ledger show it.
+#[derive(Clone, Debug, Default)]
 pub(super) struct ObservedEffect {
+    label: Arc<str>,
     pub key: Option<EffectKey>,
-    /// How often it has come about at the destination.
+    /// How often it was applied at the destination.
     pub shown: u16,
     pub visible_at: i64,
-    state: Option<EffectState>,
-    /// Nobody saw the end of the last attempt, and nobody has found out since.
+    pub state: Option<EffectState>,
+    /// The outcome of the last attempt is unknown, and was not found out since.
     unknown: bool,
     absent_reads: u8,
     /// The destination has denied it.
     pub denied: bool,
 }
 
-/// A job, as the ledger shows it.
+/// A job as the ledger shows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObservedJob {
     worker: usize,
     entity: u64,
     state: Option<JobState>,
     step: u32,
-    tries: u32,
+    attempts_total: u32,
     replays: u32,
     gone: bool,
-    /// Calls that count, at this step or item and since a person last allowed more.
+    /// Calls that count, at one effect and since the last replay.
     counted: u32,
-    counted_for: Option<usize>,
-    pub effects: [ObservedEffect; EFFECTS_MAX],
+    counted_for: Arc<str>,
+    effects: Vec<ObservedEffect>,
+}
+
+impl ObservedJob {
+    /// The effect with this label.
+    pub fn effect(&mut self, label: &Arc<str>) -> &mut ObservedEffect {
+        let index = match self.effects.iter().position(|effect| effect.label == *label) {
+            Some(index) => index,
+            None => {
+                self.effects.push(ObservedEffect { label: label.clone(), ..ObservedEffect::default() });
+                self.effects.len() - 1
+            }
+        };
+        &mut self.effects[index]
+    }
+
+    /// Every effect of a step: one for each item and round.
+    pub fn effects_of<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a ObservedEffect> {
+        self.effects.iter().filter(move |effect| step_of(&effect.label) == step)
+    }
 }
 
 /// The end of an attempt.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub n: u32,
-    /// Which of its worker's steps.
-    pub step: Option<usize>,
+    pub label: Option<Arc<str>>,
     /// How a call ended.
     pub call: Option<&'static str>,
     /// What a read-back found.
@@ -67,7 +87,7 @@ pub(super) struct Attempt {
     pub settled: bool,
 }
 
-/// Everything that was seen.
+/// Everything that was observed.
 #[derive(Debug)]
 pub(super) struct Checker {
     pub broken: Option<Broken>,
@@ -76,7 +96,7 @@ pub(super) struct Checker {
     pub gates: Gates,
     pub guards: Guards,
     pub jobs: Vec<ObservedJob>,
-    /// Live jobs that nobody replayed, by worker and entity.
+    /// Live jobs that were never replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
     shown: u64,
     unspread: u32,
@@ -123,13 +143,12 @@ impl Checker {
     pub fn expect_unchanged(&mut self, now: i64, shown: u64) {
         if self.shown != shown {
             let more = self.shown - shown;
-            self.fail(now, Invariant::ReplaysAreBoring, About::Nothing, || {
-                format!("{more} effects happened once more")
-            });
+            let detail = || format!("{more} effects were applied again");
+            self.fail(now, Invariant::ReplaysChangeNothing, About::Nothing, detail);
         }
     }
 
-    /// A retry was put off for so long, of so much at the most.
+    /// A retry was delayed by this much, of this much at the most.
     pub fn retry_delay(&mut self, now: i64, about: About, delay_ms: u128, ceiling_ms: u128) {
         if delay_ms == ceiling_ms {
             self.unspread += 1;
@@ -137,46 +156,45 @@ impl Checker {
             self.spread += 1;
         }
         if self.unspread >= 12 && self.unspread > self.spread {
-            self.fail(now, Invariant::RetriesAreSpread, about, || {
-                "retries wait for exactly as long as each other".into()
-            });
+            let detail = || "retries are delayed by exactly the same time".into();
+            self.fail(now, Invariant::RetriesAreSpread, about, detail);
         }
     }
 }
 
-/// The list of those of an entity that keep their order.
+/// Index of the list of jobs about an entity that keep their order.
 fn in_order(worker: usize, entity: u64) -> usize {
-    worker * ENTITIES as usize + entity as usize
+    worker * ENTITIES as usize + (entity % ENTITIES) as usize
 }
 
 impl Simulation {
-    /// Looks at a job after something about it was committed.
+    /// Observes a job after a commit about it.
     pub(super) fn look_at(&mut self, id: JobId) {
         let Some(record) = self.store.job(id) else { return };
-        let (state, step, tries, replays, entity) =
+        let (state, step, attempts_total, replays, entity) =
             (record.state, record.step, record.attempts_total, record.replays, record.entity);
-        let worker = self.plan.worker(&record.worker);
+        let worker = SimPlan::worker_index(&record.worker);
         let now = self.now;
-        let sight = self.checker.job(id);
-        let before = sight.state;
-        let replays_before = sight.replays;
+        let job = self.checker.job(id);
+        let before = job.state;
+        let replays_before = job.replays;
         let granted = replays != replays_before;
-        if granted || step != sight.step {
-            sight.counted = 0;
+        if granted || step != job.step {
+            job.counted = 0;
         }
-        if tries < sight.tries {
-            let before = sight.tries;
-            self.checker.fail(now, Invariant::Fencing, About::Job(id), || format!("from try {before} back to {tries}"));
-            return;
+        if attempts_total < job.attempts_total {
+            let before = job.attempts_total;
+            let detail = || format!("from attempt {before} back to {attempts_total}");
+            return self.checker.fail(now, Invariant::Fencing, About::Job(id), detail);
         }
-        (sight.worker, sight.entity, sight.state, sight.step) = (worker, entity, Some(state), step);
-        (sight.tries, sight.replays) = (tries, replays);
-        self.trace.note(now, state.as_str(), About::Job(id), u64::from(tries) << 8 | u64::from(step));
+        (job.worker, job.entity, job.state, job.step) = (worker, entity, Some(state), step);
+        (job.attempts_total, job.replays) = (attempts_total, replays);
+        self.trace.note(now, state.as_str(), About::Job(id), u64::from(attempts_total) << 8 | u64::from(step));
         if let Some(before) = before {
             self.coverage.job(before, state);
             if before != state && !before.may_become(state) {
-                self.checker
-                    .fail(now, Invariant::LegalTransitions, About::Job(id), || format!("from {before} to {state}"));
+                let detail = || format!("from {before} to {state}");
+                self.checker.fail(now, Invariant::LegalTransitions, About::Job(id), detail);
             }
         }
         let waiting = &mut self.checker.in_order[in_order(worker, entity)];
@@ -192,29 +210,29 @@ impl Simulation {
     fn look_at_effects(&mut self, id: JobId, granted: bool) {
         let now = self.now;
         for effect in self.store.effect_states(id) {
-            let Some(identity) = self.plan.effect_identity(effect.step_id) else { continue };
-            let sight = &mut self.checker.jobs[id.0 as usize].effects[identity];
-            if granted && effect.state == EffectState::NotApplied {
-                // A person has looked and decided.
-                (sight.unknown, sight.absent_reads) = (false, 0);
+            if self.plan.facts(effect.step_id).is_none() {
+                continue;
             }
-            let before = sight.state.replace(effect.state);
+            let seen = self.checker.jobs[id.0 as usize].effect(effect.step_id);
+            if granted && effect.state == EffectState::NotApplied {
+                // An operator has looked and decided.
+                (seen.unknown, seen.absent_reads) = (false, 0);
+            }
+            let before = seen.state.replace(effect.state);
             if before == Some(effect.state) {
                 continue;
             }
             self.coverage.effect(before, effect.state);
-            let (shown, denied) = (sight.shown, sight.denied);
-            if matches!(effect.state, EffectState::Applied | EffectState::Skipped) {
-                sight.unknown = false;
+            let (shown, denied) = (seen.shown, seen.denied);
+            if effect.state.is_final() {
+                seen.unknown = false;
             }
             if before.is_some_and(EffectState::is_final) {
-                self.checker.fail(now, Invariant::AppliedIsAbsorbing, About::Job(id), || {
-                    format!("the effect of `{}` went on to {}", effect.step_id, effect.state.as_str())
-                });
+                let detail = || format!("the effect of `{}` went on to {}", effect.step_id, effect.state.as_str());
+                self.checker.fail(now, Invariant::AppliedIsAbsorbing, About::Job(id), detail);
             } else if effect.state == EffectState::Applied && shown == 0 && !denied {
-                self.checker.fail(now, Invariant::DoneMeansDone, About::Job(id), || {
-                    format!("`{}` is written down as applied, and the destination does not have it", effect.step_id)
-                });
+                let detail = || format!("`{}` is recorded as applied, and the destination lacks it", effect.step_id);
+                self.checker.fail(now, Invariant::DoneMeansDone, About::Job(id), detail);
             }
             if self.checker.broken.is_some() {
                 return;
@@ -222,35 +240,35 @@ impl Simulation {
         }
     }
 
-    /// An attempt's end is durable, or was refused.
+    /// The end of an attempt is durable, or was refused.
     pub(super) fn look_at_attempt(&mut self, id: JobId, attempt: Attempt) {
         let now = self.now;
-        let Attempt { n, step, call, read, settled } = attempt;
+        let Attempt { n, label, call, read, settled } = attempt;
         if !settled {
             return;
         }
-        let sight = self.checker.job(id);
-        let live = sight.state.is_some_and(JobState::is_live);
-        if sight.tries != n || !live {
-            let tries = sight.tries;
-            self.checker.fail(now, Invariant::Fencing, About::Job(id), || {
-                format!("the end of try {n} was written, and the job is at try {tries} or finished")
-            });
-            return;
+        let attempts_max = self.plan.attempts_max;
+        let job = self.checker.job(id);
+        let live = job.state.is_some_and(JobState::is_live);
+        if job.attempts_total > n || !live {
+            let attempts_total = job.attempts_total;
+            let detail =
+                || format!("the end of attempt {n} was written; the job is at attempt {attempts_total} or finished");
+            return self.checker.fail(now, Invariant::Fencing, About::Job(id), detail);
         }
+        let Some(label) = label else { return };
         if call.is_some_and(|outcome| outcome != "wait") {
-            if sight.counted_for != step {
-                (sight.counted, sight.counted_for) = (0, step);
+            if job.counted_for != label {
+                (job.counted, job.counted_for) = (0, label.clone());
             }
-            sight.counted += 1;
-            let counted = sight.counted;
-            if counted > self.plan.attempts_max {
+            job.counted += 1;
+            let counted = job.counted;
+            if counted > attempts_max {
                 let detail = || format!("{counted} attempts at one step");
                 self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), detail);
             }
         }
-        let Some(step) = step else { return };
-        let effect = &mut self.checker.job(id).effects[step];
+        let effect = self.checker.job(id).effect(&label);
         match (call, read) {
             (Some("unsure" | "interrupted"), _) => (effect.unknown, effect.absent_reads) = (true, 0),
             (Some(_), _) => effect.unknown = false,
@@ -259,96 +277,95 @@ impl Simulation {
         }
     }
 
-    /// A call leaves.
-    pub(super) fn look_at_call(&mut self, id: JobId, n: u32, key: EffectKey, step: &StepPlan, item: usize) {
+    /// A call is made.
+    pub(super) fn look_at_call(&mut self, call: &StepCall, n: u32, label: &Arc<str>) {
         self.checker.calls += 1;
-        let now = self.now;
+        let (now, id, key) = (self.now, call.job, call.effect_key);
         let about = About::Job(id);
-        let sight = self.checker.job(id);
-        let (worker, entity, replays) = (sight.worker, sight.entity, sight.replays);
-        let effect = &mut sight.effects[step.identity + item];
-        let ObservedEffect { unknown, absent_reads, state, .. } = *effect;
+        let Some(facts) = self.plan.facts(label).cloned() else { return };
+        let job = self.checker.job(id);
+        let (worker, entity, replays) = (job.worker, job.entity, job.replays);
+        let effect = job.effect(label);
+        let (unknown, absent_reads, state) = (effect.unknown, effect.absent_reads, effect.state);
         let first = *effect.key.get_or_insert(key);
         if first != key {
-            self.checker.fail(now, Invariant::StableKeys, about, || format!("`{}` was {first} and is {key}", step.id));
+            let detail = || format!("`{label}` was {first} and is {key}");
+            self.checker.fail(now, Invariant::StableKeys, about, detail);
         }
         if state.is_some_and(EffectState::is_final) {
-            self.checker.fail(now, Invariant::AppliedIsAbsorbing, about, || format!("`{}` is sent again", step.id));
+            self.checker.fail(now, Invariant::AppliedIsAbsorbing, about, || format!("`{label}` is sent again"));
         }
-        let blind = match step.class {
+        let blind = match facts.class {
             EffectClass::Verifiable => absent_reads < 2,
-            EffectClass::Blind => !step.repeat_allowed,
+            EffectClass::Blind => !facts.resend_allowed,
             EffectClass::Natural | EffectClass::Keyed | EffectClass::Transactional => false,
         };
         if unknown && blind {
-            self.checker.fail(now, Invariant::UnknownNotRetriedBlindly, about, || {
-                format!("`{}` is sent again after {absent_reads} reads did not find it", step.id)
-            });
+            let detail = || format!("`{label}` is sent again after {absent_reads} reads did not find it");
+            self.checker.fail(now, Invariant::UnknownNotRetriedBlindly, about, detail);
         }
-        if step.class != EffectClass::Natural {
-            let written = self
-                .store
-                .effect_states(id)
-                .any(|effect| effect.key == key && effect.n == n && effect.state == EffectState::Intent);
-            if !written {
-                self.checker.fail(now, Invariant::IntentBeforeCall, about, || {
-                    format!("try {n} of `{}` is not in the ledger", step.id)
-                });
+        if facts.class != EffectClass::Natural {
+            let mut effects = self.store.effect_states(id);
+            let is_intent = |effect: sluice_ledger::memory::EffectStatus<'_>| {
+                effect.key == key && effect.n == n && effect.state == EffectState::Intent
+            };
+            if !effects.any(is_intent) {
+                let detail = || format!("attempt {n} of `{label}` is not in the ledger");
+                self.checker.fail(now, Invariant::IntentBeforeCall, about, detail);
             }
         }
-        if step.order == LaneOrder::Fifo && replays == 0 {
-            self.look_at_order(id, worker, entity, step);
+        if facts.order == LaneOrder::Fifo && replays == 0 && !facts.undo {
+            self.look_at_order(id, worker, entity, label);
         }
+        self.look_at_approval(call, worker, entity, label);
     }
 
-    /// Nobody who was accepted before, and who goes the same way, may still have to come through here.
-    fn look_at_order(&mut self, id: JobId, worker: usize, entity: u64, step: &StepPlan) {
+    /// No job that was accepted before, and that goes the same way, may still have this call before it.
+    fn look_at_order(&mut self, id: JobId, worker: usize, entity: u64, label: &str) {
         let Some(revision) = self.store.job(id).map(|job| &job.revision) else { return };
-        let steps = &self.plan.revisions[self.plan.revision_number(revision)].workers[worker].steps;
-        // Behind a step without order nobody's place is kept; behind one that was passed over, which the ledger does not
-        // write down, it is kept only while the lane fits into memory.
-        let mut until_here = steps.iter().take_while(|other| other.identity != step.identity);
-        let unordered = |other: &Arc<StepPlan>| {
-            other.order == LaneOrder::None || super::plan::is_passed_over(entity, worker, other)
+        let Some(steps) = self.plan.revision(revision).map(|revision| &revision.worker(worker).steps) else { return };
+        let step = step_of(label);
+        let is_done = |id: &str| condition_holds(id, entity) && (id != "lines" || items(entity) > 0);
+        // Behind an unordered step, and behind an internal one, the order of jobs is not kept.
+        let mut before = steps.iter().take_while(|other| &*other.id != step);
+        let unordered = |other: &sluice_domain::worker::Step| {
+            other.action.is_internal() || other.order == LaneOrder::None || !is_done(&other.id)
         };
-        if until_here.any(unordered) {
+        if before.any(unordered) {
             return;
         }
         let ahead = self.checker.in_order[in_order(worker, entity)].range(..id).copied();
         for other in ahead {
             let Some(record) = self.store.job(other).filter(|job| job.revision == *revision) else { continue };
-            let next =
-                steps[record.step as usize..].iter().find(|step| !super::plan::is_passed_over(entity, worker, step));
-            if next.is_some_and(|next| next.identity == step.identity) {
-                self.checker.fail(self.now, Invariant::LaneFifo, About::Job(id), || {
-                    format!("`{}` of {id} is sent before that of {other}", step.id)
-                });
-                return;
+            let next = steps.get(record.step as usize..).unwrap_or_default().iter().find(|step| is_done(&step.id));
+            if next.is_some_and(|next| &*next.id == step) {
+                let detail = || format!("`{step}` of {id} is sent before that of {other}");
+                return self.checker.fail(self.now, Invariant::LaneFifo, About::Job(id), detail);
             }
         }
     }
 
-    /// A destination has applied something.
-    pub(super) fn applied(&mut self, id: JobId, step: &StepPlan, item: usize, visible_at: i64) {
-        let sight = &mut self.checker.job(id).effects[step.identity + item];
-        if sight.shown == 0 {
-            sight.visible_at = visible_at;
+    /// A destination has applied an effect.
+    pub(super) fn applied(&mut self, id: JobId, label: &Arc<str>, visible_at: i64) {
+        let resend_allowed = self.plan.facts(label).is_some_and(|facts| facts.resend_allowed);
+        let effect = self.checker.job(id).effect(label);
+        if effect.shown == 0 {
+            effect.visible_at = visible_at;
         }
-        sight.shown += 1;
-        let (shown, denied) = (sight.shown, sight.denied);
+        effect.shown += 1;
+        let (shown, denied) = (effect.shown, effect.denied);
         self.checker.shown += 1;
-        if shown > 1 && !step.repeat_allowed {
+        if shown > 1 && !resend_allowed {
             if denied {
                 self.checker.doubled_by_lies += 1;
             } else {
-                self.checker.fail(self.now, Invariant::AtMostOneApplied, About::Job(id), || {
-                    format!("`{}` has happened {shown} times", step.id)
-                });
+                let detail = || format!("`{label}` was applied {shown} times");
+                self.checker.fail(self.now, Invariant::AtMostOneApplied, About::Job(id), detail);
             }
         }
     }
 
-    /// Nothing is kept for less long in the ledger than a destination remembers keys; so what is pruned is forgotten there.
+    /// Destinations remember keys for longer than the ledger keeps events; what is pruned here is forgotten there.
     pub(super) fn forget_pruned(&mut self) {
         for id in 1..self.checker.jobs.len() {
             let job = &mut self.checker.jobs[id];
@@ -360,15 +377,40 @@ impl Simulation {
         }
     }
 
-    /// At the end: what the ledger calls applied is at the destination.
+    /// At the end: what the ledger calls applied is at the destination, and what a dead job did is undone.
     pub(super) fn check_truth(&mut self) {
         for id in 1..self.checker.jobs.len() {
-            for effect in self.checker.jobs[id].effects {
+            let about = About::Job(JobId(id as i64));
+            for effect in &self.checker.jobs[id].effects {
                 if effect.state == Some(EffectState::Applied) && effect.shown == 0 && !effect.denied {
-                    let about = About::Job(JobId(id as i64));
-                    self.checker.fail(self.now, Invariant::DoneMeansDone, about, || "applied, and not there".into());
+                    let detail = || "applied, and not at the destination".into();
+                    return self.checker.fail(self.now, Invariant::DoneMeansDone, about, detail);
                 }
             }
+            self.check_undone(JobId(id as i64));
+        }
+    }
+
+    /// A job of `billing` that is dead has no charge without a refund, unless it says that it could not undo it.
+    fn check_undone(&mut self, id: JobId) {
+        let job = &self.checker.jobs[id.0 as usize];
+        if job.worker != 1 || job.state != Some(JobState::Dead) {
+            return;
+        }
+        let count = |step, is: fn(EffectState) -> bool| {
+            job.effects_of(step).filter(|effect| effect.state.is_some_and(is)).count()
+        };
+        // A refund that has nothing to do is one too.
+        let charged = count("charge", |state| state == EffectState::Applied);
+        let refunded = count("refund", EffectState::is_final);
+        let Some(record) = self.store.job(id) else { return };
+        let failed = record
+            .result
+            .as_ref()
+            .is_some_and(|result| result["not_undone"].as_array().is_some_and(|steps| !steps.is_empty()));
+        if charged > refunded && !failed {
+            let detail = || format!("it is dead with {charged} charges and {refunded} refunds");
+            self.checker.fail(self.now, Invariant::DeadIsUndone, About::Job(id), detail);
         }
     }
 }

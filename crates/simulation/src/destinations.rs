@@ -90,7 +90,7 @@ impl Destination {
     }
 
     /// Decides what becomes of a call.
-    pub fn call(&self, now: i64, weather: &FaultRates, random: &mut Random) -> Sent {
+    pub fn call(&self, now: i64, rates: &FaultRates, random: &mut Random) -> Sent {
         let quick = 5 + random.below(200) as i64;
         let plain = |answer, applied, fault| Sent { answer, after_ms: quick, applied, fault: Some(fault) };
         if self.is_down(now) {
@@ -99,9 +99,9 @@ impl Destination {
         if self.unauthorized {
             return plain(Answer::Unauthorized, false, Fault::CallUnauthorized);
         }
-        if !random.chance(weather.call_fails) {
+        if !random.chance(rates.call_fails) {
             let fault = None;
-            return if random.chance(weather.noop) {
+            return if random.chance(rates.noop) {
                 Sent { answer: Answer::Noop, after_ms: quick, applied: false, fault: Some(Fault::CallNoop) }
             } else {
                 Sent { answer: Answer::Done, after_ms: quick, applied: true, fault }
@@ -113,7 +113,7 @@ impl Destination {
             applied,
             fault: Some(fault),
         };
-        match weather.pick_call(random) {
+        match rates.pick_call(random) {
             0 => plain(Answer::Refused, false, Fault::CallRefused),
             1 => silent(false, Fault::CallTimedOutUnapplied),
             2 => silent(true, Fault::CallTimedOutApplied),
@@ -136,14 +136,14 @@ impl Destination {
         &self,
         now: i64,
         visible_at: Option<i64>,
-        weather: &FaultRates,
+        rates: &FaultRates,
         random: &mut Random,
     ) -> (Look, Option<Fault>) {
-        if self.is_down(now) || self.unauthorized || random.chance(weather.read_fails) {
+        if self.is_down(now) || self.unauthorized || random.chance(rates.read_fails) {
             return (Look::Unreadable, Some(Fault::ReadUnreadable));
         }
         match visible_at {
-            Some(_) if random.chance(weather.lies) => (Look::Absent, Some(Fault::ReadLies)),
+            Some(_) if random.chance(rates.lies) => (Look::Absent, Some(Fault::ReadLies)),
             Some(at) if at > now => (Look::Absent, Some(Fault::ReadLagging)),
             Some(_) => (Look::Present, None),
             None => (Look::Absent, None),

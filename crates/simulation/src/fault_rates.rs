@@ -1,4 +1,4 @@
-//! How much goes wrong in a run. Each seed has a weather of its own: some faults often, some never.
+//! How much goes wrong in a run. Each seed has a rates of its own: some faults often, some never.
 
 use sluice_domain::random::Random;
 
@@ -24,7 +24,6 @@ pub(super) struct FaultRates {
     pub load_fails: f64,
     /// Of each webhook.
     pub sender: f64,
-    pub unprepared: f64,
     /// At each disturbance, which comes about every minute.
     pub outage: f64,
     pub unauthorized: f64,
@@ -41,9 +40,9 @@ impl FaultRates {
         FaultRates::default()
     }
 
-    /// The weather of a seed under a profile.
+    /// The rates of a seed under a profile.
     pub fn of(profile: Profile, random: &mut Random) -> FaultRates {
-        let mut weather = match profile {
+        let mut rates = match profile {
             Profile::Calm => return FaultRates { sender: 0.1, noop: 0.01, ..FaultRates::default() },
             Profile::Mixed | Profile::Liar => FaultRates::everything(random),
             Profile::Network => FaultRates {
@@ -63,13 +62,13 @@ impl FaultRates {
                 ..FaultRates::everything(random)
             },
         };
-        weather.lies = if profile == Profile::Liar { 0.3 } else { 0.0 };
-        weather
+        rates.lies = if profile == Profile::Liar { 0.3 } else { 0.0 };
+        rates
     }
 
     fn everything(random: &mut Random) -> FaultRates {
         let mut some = |often: f64| if random.chance(0.75) { often * random.unit() } else { 0.0 };
-        let mut weather = FaultRates {
+        let mut rates = FaultRates {
             call_fails: some(0.5),
             noop: some(0.1),
             calls: [true; CALL_FAULTS],
@@ -80,7 +79,6 @@ impl FaultRates {
             commit_stalls: some(0.005),
             load_fails: some(0.2),
             sender: some(0.5),
-            unprepared: some(0.01),
             outage: some(0.3),
             unauthorized: some(0.05),
             disk_full: some(0.1),
@@ -88,15 +86,15 @@ impl FaultRates {
             crash_idle: some(0.2),
             operators: true,
         };
-        weather.operators = random.chance(0.8);
-        for on in &mut weather.calls {
+        rates.operators = random.chance(0.8);
+        for on in &mut rates.calls {
             *on = random.chance(0.6);
         }
-        weather.calls[random.below(CALL_FAULTS as u64) as usize] = true;
-        weather
+        rates.calls[random.below(CALL_FAULTS as u64) as usize] = true;
+        rates
     }
 
-    /// One of the ways in which calls fail under this weather.
+    /// One of the ways in which calls fail under this rates.
     pub fn pick_call(&self, random: &mut Random) -> usize {
         loop {
             let kind = random.below(CALL_FAULTS as u64) as usize;

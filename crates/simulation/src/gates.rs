@@ -23,11 +23,19 @@ struct ObservedGate {
     filled_at: i64,
 }
 
+/// One worker: its jobs running at each destination, and at internal steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct ObservedWorker {
+    running: [u32; DESTINATIONS + 1],
+    concurrency: u32,
+    paused: bool,
+}
+
 /// Everything that limits what runs.
 #[derive(Debug)]
 pub(super) struct Gates {
     gates: [ObservedGate; DESTINATIONS],
-    workers: [(u32, u32, bool); WORKERS],
+    workers: [ObservedWorker; WORKERS],
     lanes: Vec<Option<JobId>>,
 }
 
@@ -35,8 +43,8 @@ impl Default for Gates {
     fn default() -> Gates {
         Gates {
             gates: std::array::from_fn(|_| ObservedGate { is_closed: true, ..ObservedGate::default() }),
-            workers: [(0, 1, false); WORKERS],
-            lanes: vec![None; DESTINATIONS * ENTITIES as usize],
+            workers: [ObservedWorker { concurrency: 1, ..ObservedWorker::default() }; WORKERS],
+            lanes: vec![None; (DESTINATIONS + WORKERS) * ENTITIES as usize],
         }
     }
 }
@@ -53,8 +61,15 @@ pub(super) struct SimSlot {
 }
 
 impl SimSlot {
+    /// Lanes of internal steps belong to their worker.
     fn lane_index(&self) -> Option<usize> {
-        Some(self.destination? * ENTITIES as usize + self.lane? as usize)
+        let group = self.destination.unwrap_or(DESTINATIONS + self.worker);
+        Some(group * ENTITIES as usize + (self.lane? % ENTITIES) as usize)
+    }
+
+    /// Which of the worker's slots: each destination has its own, and so have internal steps.
+    fn pair(&self) -> usize {
+        self.destination.unwrap_or(DESTINATIONS)
     }
 }
 
@@ -66,7 +81,7 @@ impl Gates {
 
     pub fn configure(&mut self, now: i64, workers: [u32; WORKERS], gates: &[GateSettings; DESTINATIONS]) {
         for (sight, concurrency) in self.workers.iter_mut().zip(workers) {
-            sight.1 = concurrency;
+            sight.concurrency = concurrency;
         }
         for (sight, settings) in self.gates.iter_mut().zip(gates) {
             sight.settings = settings.clone();
@@ -79,7 +94,7 @@ impl Gates {
     }
 
     pub fn pause_worker(&mut self, worker: usize, paused: bool) {
-        self.workers[worker].2 = paused;
+        self.workers[worker].paused = paused;
     }
 
     /// The end of a run is durable: its lane may move on.
@@ -94,7 +109,8 @@ impl Gates {
     /// The scheduler hears that a run has ended, and what the destination asked for.
     pub fn ended(&mut self, now: i64, slot: SimSlot, asked_ms: Option<i64>, unauthorized: bool) {
         self.release_lane(slot);
-        self.workers[slot.worker].0 = self.workers[slot.worker].0.saturating_sub(1);
+        let running = &mut self.workers[slot.worker].running[slot.pair()];
+        *running = running.saturating_sub(1);
         let Some(destination) = slot.destination else { return };
         let gate = &mut self.gates[destination];
         gate.in_flight = gate.in_flight.saturating_sub(1);
@@ -123,9 +139,9 @@ impl Checker {
     /// The scheduler starts a run.
     pub fn started(&mut self, now: i64, slot: SimSlot) {
         let about = About::Job(slot.job);
-        let (in_flight, concurrency, paused) = &mut self.gates.workers[slot.worker];
-        *in_flight += 1;
-        let (in_flight, concurrency, paused) = (*in_flight, *concurrency, *paused);
+        let worker = &mut self.gates.workers[slot.worker];
+        worker.running[slot.pair()] += 1;
+        let (in_flight, concurrency, paused) = (worker.running[slot.pair()], worker.concurrency, worker.paused);
         if paused {
             self.fail(now, Invariant::WaitingIsFree, about, || "it runs while its worker is paused".into());
         }

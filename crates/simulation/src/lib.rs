@@ -1,4 +1,4 @@
-//! Simulate: the production core under years of bad weather, in seconds.
+//! Simulate: the production core under years of bad rates, in seconds.
 //!
 //! In: a seed.
 //! Out: a report: what was reached, a hash of every step, and the first broken invariant, if any.
@@ -13,17 +13,15 @@ mod destinations;
 mod fault_rates;
 mod gates;
 mod guards;
-mod internal_steps;
 mod invariants;
-mod job;
 mod node;
 mod operators;
+mod ops;
 mod plan;
 mod promises;
 mod run;
 mod scheduling;
 mod senders;
-mod settling;
 mod shadow_ledger;
 mod trace;
 mod world;
@@ -157,9 +155,9 @@ pub fn run(options: Options) -> Report {
 /// answer and hold the same, over every crash.
 pub fn run_beside(options: Options, ground: std::io::Result<Box<dyn Ground>>) -> Report {
     let mut world = Simulation::new(options, false);
-    world.bring_twin(ground);
+    world.attach_shadow(ground);
     world.play();
-    world.compare_twin();
+    world.compare_shadow();
     let Some(broken) = world.checker.broken.take() else { return world.report(None) };
     let violation = Violation {
         invariant: broken.invariant.to_string(),

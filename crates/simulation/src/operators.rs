@@ -5,19 +5,19 @@ use std::sync::Arc;
 use sluice_domain::approval::{ApprovalId, Choice};
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::mutant::Mutant;
+use sluice_domain::policy::Contact;
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
-use sluice_domain::transition::JobUpdate;
-use sluice_ledger::memory::{Op, Reply};
 use sluice_ledger::{
-    DecideApproval, DropJobs, EffectSettlement, GuardOp, GuardReply, Prune, Replay, Resolution, Resolve, SetSafeMode,
-    Settlement,
+    DecideApproval, Decided, DropJobs, Pause, Prune, Replay, Resolution, Resolve, Resume, SetSafeMode, Suppress,
+    Unsuppress,
 };
 
 use super::coverage::Fault;
 use super::node::Waiter;
-use super::plan::{DESTINATIONS, SimPlan, WORKERS};
+use super::ops::{SimOp, SimReply};
+use super::plan::{DESTINATIONS, ENTITIES, SimPlan, WORKER_NAMES, WORKERS};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
@@ -35,7 +35,7 @@ impl Stop {
     fn name(self, plan: &SimPlan) -> String {
         match self {
             Stop::Destination(at) => format!("destination:{}", plan.destinations[at]),
-            Stop::Worker(at) => format!("worker:{}", plan.current().workers[at].name),
+            Stop::Worker(at) => format!("worker:{}", WORKER_NAMES[at]),
         }
     }
 
@@ -43,14 +43,14 @@ impl Stop {
         let (kind, name) = text.split_once(':')?;
         match kind {
             "destination" => plan.destinations.iter().position(|other| **other == *name).map(Stop::Destination),
-            _ => plan.current().workers.iter().position(|other| *other.name == *name).map(Stop::Worker),
+            _ => WORKER_NAMES.iter().position(|other| *other == name).map(Stop::Worker),
         }
     }
 
     pub fn target(self, plan: &SimPlan) -> PauseTarget {
         match self {
             Stop::Destination(at) => PauseTarget::Destination(plan.destinations[at].clone()),
-            Stop::Worker(at) => PauseTarget::Worker(plan.current().workers[at].name.clone()),
+            Stop::Worker(at) => PauseTarget::Worker(Arc::from(WORKER_NAMES[at])),
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) enum OperatorAction {
     NotePause(usize),
     Resume(Stop),
     Replay {
-        newest: bool,
+        latest_config: bool,
     },
     Drop,
     Resolve {
@@ -78,6 +78,10 @@ pub(super) enum OperatorAction {
         worker: Option<usize>,
         until: Option<Time>,
     },
+    Suppress {
+        entity: u64,
+        on: bool,
+    },
 }
 
 impl Simulation {
@@ -88,12 +92,16 @@ impl Simulation {
         }
         let next = 5_000 + self.some_ms(25_000);
         self.plan_in(next, SimEvent::Operator);
-        if !self.weather.operators {
+        if !self.rates.operators {
             return;
         }
-        match self.random.below(16) {
+        match self.random.below(17) {
             12..=13 => self.answer_a_question(),
             14 => self.turn_safe_mode(),
+            15 => {
+                let (entity, on) = (self.random.below(ENTITIES), self.random.chance(0.5));
+                self.act(OperatorAction::Suppress { entity, on }, vec![]);
+            }
             0 => {
                 let stop = self.some_stop();
                 self.act(OperatorAction::Pause(stop), vec![]);
@@ -106,9 +114,9 @@ impl Simulation {
                 }
             }
             4..=6 => {
-                let newest = self.random.chance(0.4);
+                let latest_config = self.random.chance(0.4);
                 let jobs = self.some_jobs(&[JobState::Succeeded, JobState::Noop, JobState::Dead]);
-                self.act(OperatorAction::Replay { newest }, jobs);
+                self.act(OperatorAction::Replay { latest_config }, jobs);
             }
             7 => {
                 let jobs = self.some_jobs(&[JobState::Dead, JobState::Unknown]);
@@ -121,14 +129,24 @@ impl Simulation {
                 }
             }
             10 => {
-                let mut random = self.random.clone();
-                self.plan.revise(&mut random);
-                self.random = random;
-                self.happened(Fault::Reconfigure);
-                self.configure();
+                self.reconfigure();
             }
             _ => {}
         }
+    }
+
+    /// Activates another revision, or an older one again.
+    fn reconfigure(&mut self) {
+        let mut random = self.random.clone();
+        if self.plan.revisions.len() > 1 && random.chance(0.3) {
+            self.plan.roll_back(&mut random);
+            self.happened(Fault::RollBack);
+        } else {
+            self.plan.revise(&mut random);
+            self.happened(Fault::Reconfigure);
+        }
+        self.random = random;
+        self.configure();
     }
 
     fn some_stop(&mut self) -> Stop {
@@ -148,16 +166,11 @@ impl Simulation {
         jobs
     }
 
-    /// What a person finds who looks at the destination for what the job is parked for: the last of what nobody knows.
+    /// What an operator finds at the destination for the effect that the job is parked for: its last unknown one.
     fn has_happened(&mut self, id: JobId) -> bool {
-        let Some(job) = self.store.job(id) else { return false };
-        let id = job.id;
         let unknown = self.store.effect_states(id).filter(|effect| effect.state == EffectState::Unknown);
-        let identity = unknown
-            .max_by_key(|effect| effect.n)
-            .and_then(|effect| self.plan.effect_identity(effect.step_id))
-            .unwrap_or(0);
-        self.checker.job(id).effects[identity].shown > 0
+        let label = unknown.max_by_key(|effect| effect.n).map(|effect| effect.step_id.clone());
+        label.is_some_and(|label| self.checker.job(id).effect(&label).shown > 0)
     }
 
     /// Submits an act. The scheduler hears of it once it is durable.
@@ -165,31 +178,45 @@ impl Simulation {
         let at = self.wall();
         let (actor, reason) = (String::from("ann"), String::new());
         let op = match act {
-            OperatorAction::Pause(stop) => Op::Pause { target: stop.name(&self.plan), actor, reason, at },
+            OperatorAction::Pause(stop) => SimOp::Pause(Pause { target: stop.name(&self.plan), actor, reason, at }),
             OperatorAction::NotePause(destination) => {
-                Op::Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at }
+                SimOp::Pause(Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at })
             }
-            OperatorAction::Resume(stop) => Op::Resume { target: stop.name(&self.plan), actor, at },
-            OperatorAction::Replay { newest } => {
-                let revision = newest.then(|| self.plan.current().name.clone());
-                Op::Replay(Replay { jobs, actor, reason, revision, at })
+            OperatorAction::Resume(stop) => SimOp::Resume(Resume { target: stop.name(&self.plan), actor, at }),
+            OperatorAction::Replay { latest_config } => {
+                let revision = latest_config.then(|| self.plan.active().run.name.clone());
+                SimOp::Replay(Replay { jobs, actor, reason, revision, at })
             }
-            OperatorAction::Drop => Op::Drop(DropJobs { jobs, actor, reason, at }),
+            OperatorAction::Drop => SimOp::Drop(DropJobs { jobs, actor, reason, at }),
             OperatorAction::Resolve { happened } => {
                 let Some(job) = jobs.first().copied() else { return };
-                let verdict = if happened { Resolution::Happened } else { Resolution::NotHappened };
-                Op::Resolve(Resolve { job, resolution: verdict, actor, reason, at })
+                let resolution = if happened { Resolution::Happened } else { Resolution::NotHappened };
+                SimOp::Resolve(Resolve { job, resolution, actor, reason, at })
             }
             OperatorAction::Decide { id, choice } => {
-                Op::Guard(GuardOp::Decide(DecideApproval { ids: vec![id], choice, actor, reason, at }))
+                SimOp::Decide(DecideApproval { ids: vec![id], choice, actor, reason, at })
             }
             OperatorAction::SafeMode { worker, until } => {
-                let worker = worker.map(|worker| self.plan.current().workers[worker].name.to_string());
-                Op::Guard(GuardOp::SafeMode(SetSafeMode { worker, until, actor, reason, at }))
+                let worker = worker.map(|worker| WORKER_NAMES[worker].to_owned());
+                SimOp::SafeMode(SetSafeMode { worker, until, actor, reason, at })
+            }
+            OperatorAction::Suppress { entity, on } => {
+                let Some(contact) = Contact::new(&format!("e{entity}@example.org")) else { return };
+                let channel = String::new();
+                match on {
+                    true => {
+                        let contacts = vec![(contact.digest(), "e***".to_owned())];
+                        SimOp::Suppress(Suppress { contacts, channel, actor, reason, at })
+                    }
+                    false => {
+                        let contacts = vec![contact.digest()];
+                        SimOp::Unsuppress(Unsuppress { contacts, channel, actor, reason, at })
+                    }
+                }
             }
             OperatorAction::Prune => {
                 let before = Time(at.0 - KEEP_MS);
-                Op::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
+                SimOp::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
             }
         };
         self.submit(op, Waiter::Operator(act));
@@ -197,11 +224,11 @@ impl Simulation {
 
     /// Somebody answers a question, perhaps one that was answered before.
     fn answer_a_question(&mut self) {
-        let asked = self.store.questions().len();
+        let asked = self.store.all_approvals().len();
         let some = self.random.below(asked.max(1) as u64) as usize;
         let newest = asked.saturating_sub(1 + some.min(6));
         let choice = if self.random.chance(0.6) { Choice::Approve } else { Choice::Reject };
-        if let Some(id) = self.store.questions().get(newest).map(|asked| asked.id) {
+        if let Some(id) = self.store.all_approvals().get(newest).map(|asked| asked.id) {
             self.act(OperatorAction::Decide { id, choice }, vec![]);
         }
     }
@@ -229,7 +256,8 @@ impl Simulation {
     }
 
     fn safe_mode_set(&mut self, worker: Option<usize>, until: Option<Time>) {
-        let name = worker.map(|worker| self.plan.current().workers[worker].name.to_string());
+        self.checker.guards.safe_mode_since = self.now;
+        let name = worker.map(|worker| WORKER_NAMES[worker].to_owned());
         let known = self.node.as_mut().map(|node| &mut node.safe_modes);
         for modes in known.into_iter().chain([&mut self.checker.guards.safe_modes]) {
             match (&name, until) {
@@ -241,7 +269,7 @@ impl Simulation {
     }
 
     /// An act is durable.
-    pub(super) fn acted(&mut self, act: OperatorAction, reply: Option<Reply>) {
+    pub(super) fn acted(&mut self, act: OperatorAction, reply: Option<SimReply>) {
         let Some(reply) = reply else { return };
         self.trace.note(self.now, "act", About::Nothing, 0);
         match (act, reply) {
@@ -259,27 +287,26 @@ impl Simulation {
                 self.set_paused(stop, false);
                 self.step(Input::Resume(self.target(stop)));
             }
-            (OperatorAction::Replay { newest }, Reply::Jobs(jobs)) => {
+            (OperatorAction::Replay { latest_config }, SimReply::Jobs(jobs)) => {
                 for _ in &jobs {
-                    self.coverage.fault(if newest { Fault::ReplayNewest } else { Fault::Replay });
+                    self.coverage.fault(if latest_config { Fault::ReplayLatestConfig } else { Fault::Replay });
                 }
-                self.revived(jobs);
+                self.requeued(jobs);
             }
-            (OperatorAction::Resolve { happened }, Reply::Jobs(jobs)) => {
+            (OperatorAction::Resolve { happened }, SimReply::Jobs(jobs)) => {
                 for _ in &jobs {
                     self.coverage.fault(if happened { Fault::ResolveHappened } else { Fault::ResolveDidNotHappen });
                 }
-                self.revived(jobs);
+                self.requeued(jobs);
             }
-            (OperatorAction::Drop, Reply::Jobs(jobs)) => jobs.iter().for_each(|_| self.coverage.fault(Fault::Drop)),
-            (OperatorAction::Decide { .. }, Reply::Guard(GuardReply::Decided(decided))) => {
-                self.answered_by_person(decided)
-            }
+            (OperatorAction::Drop, SimReply::Jobs(jobs)) => jobs.iter().for_each(|_| self.coverage.fault(Fault::Drop)),
+            (OperatorAction::Decide { .. }, SimReply::Decided(decided)) => self.decided(decided),
             (OperatorAction::SafeMode { worker, until }, _) => {
                 self.happened(if until.is_some() { Fault::SafeModeOn } else { Fault::SafeModeOff });
                 self.safe_mode_set(worker, until);
             }
-            (OperatorAction::Prune, Reply::Pruned { rows, .. }) if rows > 0 => self.happened(Fault::Prune),
+            (OperatorAction::Suppress { .. }, _) => self.happened(Fault::Suppressed),
+            (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),
             _ => {}
         }
     }
@@ -291,15 +318,16 @@ impl Simulation {
         }
     }
 
-    fn revived(&mut self, jobs: Vec<(JobId, Arc<str>)>) {
-        let mut firsts = std::collections::BTreeMap::<Arc<str>, JobId>::new();
-        for (id, worker) in jobs {
-            firsts.entry(worker).and_modify(|first| *first = (*first).min(id)).or_insert(id);
+    /// Decisions are durable; the jobs that waited for them are due.
+    fn decided(&mut self, decided: Vec<(ApprovalId, Decided)>) {
+        for (id, decided) in decided {
+            self.check_answer(id);
+            match decided {
+                Decided::Counts(job, worker) => self.due_now(job, &worker),
+                Decided::Conflict(_) => self.coverage.fault(Fault::DecidedTwice),
+                _ => {}
+            }
         }
-        for (worker, first) in firsts {
-            self.step(Input::Requeued { worker, first });
-        }
-        self.step(Input::Tick);
     }
 
     /// Upkeep comes by.
@@ -327,36 +355,5 @@ impl Simulation {
         for stop in open {
             self.act(OperatorAction::Resume(stop), vec![]);
         }
-    }
-
-    /// An answer that comes after the attempt was given up. A node does not listen any more.
-    pub(super) fn plan_late_answer(&mut self, job: JobId, n: u32, step: u32, after_ms: i64) {
-        if Mutant::LateResponseAccepted.is_on() {
-            let epoch = self.epoch;
-            self.plan_in(after_ms, SimEvent::LateAnswer { epoch, job: job.0, n, step });
-        }
-    }
-
-    pub(super) fn late_answer(&mut self, job: i64, n: u32, step: u32) {
-        let at = self.wall();
-        let Some(key) =
-            self.store.effect_states(JobId(job)).find(|effect| effect.step == step).map(|effect| effect.key)
-        else {
-            return;
-        };
-        let (state, result) = (EffectState::Applied, None);
-        let effect = EffectSettlement { key, step, state, result, absent_reads: 0, reads: 0 };
-        let next = JobUpdate {
-            state: JobState::Succeeded,
-            step: step + 1,
-            attempts: 0,
-            due_at: at,
-            verifying: false,
-            failure: None,
-            dead_letter_queue: None,
-            result: None,
-        };
-        let settlement = Settlement { job: JobId(job), n, effect: Some(effect), attempt: None, next, at };
-        self.submit(Op::Settle(Box::new(settlement)), Waiter::Nobody);
     }
 }

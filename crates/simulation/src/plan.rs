@@ -1,232 +1,398 @@
-//! The modelled configuration: workers, their steps, the destinations, and how it changes from one revision to the next.
+//! The simulated configuration: real workers, policies and queues, and how they change from one revision to the next.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+use sluice_domain::action::Action;
+use sluice_domain::config::{Config, Revision};
 use sluice_domain::destination::{BreakerSettings, GateSettings};
 use sluice_domain::outcome::EffectClass;
-use sluice_domain::policy::Cap;
+use sluice_domain::policy::{
+    Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, TimeOfDay, zone,
+};
 use sluice_domain::random::Random;
 use sluice_domain::retry::{Delay, Jitter, RetryBudget, RetryPhase, RetryPolicy};
+use sluice_domain::run::ConfigRevision;
+use sluice_domain::safe_mode::SafeMode;
+use sluice_domain::template::{Expression, Secrets, Template};
 use sluice_domain::unit;
-use sluice_domain::worker::{LaneOrder, Pace, label};
+use sluice_domain::verify::SecretValue;
+use sluice_domain::worker::{Foreach, LaneOrder, OnError, Pace, Queue, Step, Worker};
 
-/// How many workers there are.
-pub(super) const WORKERS: usize = 3;
-/// How many destinations there are.
+pub(super) const WORKERS: usize = 5;
 pub(super) const DESTINATIONS: usize = 6;
-/// Effects of one job, at the most: of its steps, and of their items.
-pub(super) const EFFECTS_MAX: usize = 5;
 /// Items of a step, at the most.
-const ITEMS_MAX: usize = 3;
-/// Who or what events are about.
+const ITEMS_MAX: u64 = 3;
+/// Entities that events are about.
 pub(super) const ENTITIES: u64 = 64;
-/// How long a key is remembered.
 pub(super) const KEY_LIFETIME: Duration = Duration::from_secs(1_800);
-/// How long jobs may wait in their queue.
+/// Retention of every queue.
 pub(super) const RETENTION: Duration = Duration::from_secs(12 * 3_600);
-/// How long an attempt may take.
+/// Time-out of an attempt.
 pub(super) const VISIBILITY_TIMEOUT_MS: i64 = 90_000;
-
-/// How long a mark counts.
-pub(super) const MARK_LIFETIME: Duration = Duration::from_secs(600);
-/// How many mails an entity may get.
+pub(super) const MARK_TTL: Duration = Duration::from_secs(600);
+/// Cap of mails to one entity.
 pub(super) const MAIL_CAP: Cap = Cap { max: 4, window: Duration::from_secs(1_200) };
+pub(super) const DEAD_LETTER_QUEUE: &str = "dead";
+/// The worker that requeues dead letters.
+pub(super) const SWEEP: usize = 4;
+pub(super) const CONSENT_PURPOSE: &str = "news";
 
-/// One step of a worker.
-#[derive(Clone, Debug)]
-pub(super) struct StepPlan {
-    pub id: Arc<str>,
-    /// What its effects are called: one, or one for each item.
-    pub labels: Vec<Arc<str>>,
-    /// Which of the worker's effects the first of them is, whatever the place of the step.
-    pub identity: usize,
-    pub destination: usize,
-    pub class: EffectClass,
-    pub repeat_allowed: bool,
-    pub order: LaneOrder,
-    /// Done for each item of a list, this far apart.
-    pub foreach: Option<Pace>,
-    /// Done only by the job that has set the mark of its entity.
-    pub marked: bool,
-    /// For some entities a person is asked before.
-    pub asks: bool,
-    /// No more than so many for an entity.
-    pub cap: Option<Cap>,
-}
+const CRM: usize = 0;
+const PAY: usize = 1;
+const TICKETS: usize = 2;
+const MAIL: usize = 3;
+const CHAT: usize = 4;
+const WAREHOUSE: usize = 5;
 
-impl StepPlan {
-    /// How many items there are for an entity, if it is done for items.
-    pub fn items(&self, entity: u64) -> Option<usize> {
-        self.foreach.map(|_| if entity.is_multiple_of(4) { 1 + (entity / 4) as usize % ITEMS_MAX } else { 0 })
-    }
-
-    /// Whether a person is asked about this entity.
-    pub fn asks_about(&self, entity: u64) -> bool {
-        self.asks && entity % 8 == 3
-    }
-}
-
-/// A worker in one revision.
-#[derive(Clone, Debug)]
-pub(super) struct WorkerPlan {
-    pub name: Arc<str>,
-    pub queue: Arc<str>,
-    pub dead_letter_queue: &'static str,
-    pub concurrency: u32,
-    pub policy: RetryPolicy,
-    pub steps: Vec<Arc<StepPlan>>,
-}
+const DESTINATION_NAMES: [&str; DESTINATIONS] = ["crm", "pay", "tickets", "mail", "chat", "warehouse"];
+pub(super) const WORKER_NAMES: [&str; WORKERS] = ["contacts", "billing", "notify", "preferences", "sweep"];
+const QUEUES: [&str; WORKERS] = ["leads", "orders", "chats", "consents", "sweeps"];
 
 /// One revision of the configuration.
 #[derive(Clone, Debug)]
-pub(super) struct Revision {
-    pub name: Arc<str>,
-    pub workers: [WorkerPlan; WORKERS],
+pub(super) struct SimRevision {
+    pub run: ConfigRevision,
     pub gates: [GateSettings; DESTINATIONS],
 }
 
-/// Every revision so far; the last one is in force.
+impl SimRevision {
+    pub fn worker(&self, index: usize) -> &Arc<Worker> {
+        &self.run.config.workers[WORKER_NAMES[index]]
+    }
+}
+
+/// What the checker knows of the external steps, by their ids. Ids are unique over all workers.
+#[derive(Clone, Debug)]
+pub(super) struct StepFacts {
+    pub destination: usize,
+    pub class: EffectClass,
+    pub order: LaneOrder,
+    pub resend_allowed: bool,
+    /// Whether it is done depends on the output of an internal step, or on a failure.
+    pub decided_inside: bool,
+    pub undo: bool,
+    pub continues: bool,
+}
+
+/// Every revision so far; the last one is active.
 #[derive(Debug)]
 pub(super) struct SimPlan {
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<SimRevision>,
     /// Of any worker in any revision.
     pub attempts_max: u32,
     pub destinations: [Arc<str>; DESTINATIONS],
-    /// The policy, the rule and the channel of caps.
-    pub cap_names: [Arc<str>; 3],
+    steps: BTreeMap<&'static str, StepFacts>,
 }
 
-const NATURAL: usize = 0;
-const KEYED: usize = 1;
-pub(super) const VERIFIABLE: usize = 2;
-const BLIND: usize = 3;
-const BLIND_REPEATED: usize = 4;
-const TRANSACTIONAL: usize = 5;
+#[derive(Debug)]
+struct NoSecrets;
+
+impl Secrets for NoSecrets {
+    fn secret(&self, _: &str) -> Option<&SecretValue> {
+        None
+    }
+}
 
 impl SimPlan {
     pub fn new(random: &mut Random) -> SimPlan {
-        let destinations = ["crm", "pay", "tickets", "mail", "chat", "warehouse"].map(Arc::from);
         let mut plan = SimPlan {
             revisions: Vec::new(),
             attempts_max: 0,
-            destinations,
-            cap_names: ["mails", "cap", "mail"].map(Arc::from),
+            destinations: DESTINATION_NAMES.map(Arc::from),
+            steps: step_facts(),
         };
         plan.revise(random);
         plan
     }
 
-    pub fn current(&self) -> &Revision {
+    pub fn active(&self) -> &SimRevision {
         self.revisions.last().expect("there is a first revision")
     }
 
-    /// Which revision has this name.
-    pub fn revision_number(&self, name: &str) -> usize {
-        name[1..].parse().expect("revisions are named by their numbers")
+    pub fn revision(&self, name: &str) -> Option<&SimRevision> {
+        self.revisions.get(name.strip_prefix('r')?.parse::<usize>().ok()?)
     }
 
-    /// Which worker has this name.
-    pub fn worker(&self, name: &str) -> usize {
-        self.current().workers.iter().position(|worker| *worker.name == *name).unwrap_or(0)
+    pub fn worker_index(name: &str) -> usize {
+        WORKER_NAMES.iter().position(|other| *other == name).unwrap_or(0)
     }
 
-    /// Which of its worker's effects has this name; names are not used twice.
-    pub fn effect_identity(&self, label: &str) -> Option<usize> {
-        let steps = self.current().workers.iter().flat_map(|worker| &worker.steps);
-        steps.into_iter().find_map(|step| {
-            let item = step.labels.iter().position(|other| **other == *label)?;
-            Some(step.identity + item)
-        })
+    pub fn destination_index(&self, name: &str) -> Option<usize> {
+        DESTINATION_NAMES.iter().position(|other| *other == name)
     }
 
-    /// Puts another revision in force: other limits, other policies, steps in another order.
+    /// The facts of the external step that an effect label belongs to; `None` for an internal step.
+    pub fn facts(&self, label: &str) -> Option<&StepFacts> {
+        self.steps.get(step_of(label))
+    }
+
+    /// Activates another revision: other limits, other policies, steps in another order.
     pub fn revise(&mut self, random: &mut Random) {
         let number = self.revisions.len();
-        let turned = number % 2 == 1;
-        let worker = |name: &str, queue: &str, random: &mut Random, steps: Vec<StepPlan>| WorkerPlan {
-            name: Arc::from(name),
-            queue: Arc::from(queue),
-            dead_letter_queue: "dead",
-            concurrency: 1 + random.below(12) as u32,
-            policy: policy(random),
-            steps: {
-                let steps = steps.into_iter().map(Arc::new);
-                if turned { steps.rev().collect() } else { steps.collect() }
-            },
+        let reversed = number % 2 == 1;
+        let workers: Vec<Arc<Worker>> =
+            (0..WORKERS).map(|index| Arc::new(worker(index, reversed, self, random))).collect();
+        self.attempts_max = workers.iter().map(|worker| worker.retry.max_attempts).fold(self.attempts_max, u32::max);
+        let config = Config {
+            revision: Revision(format!("r{number}")),
+            queues: QUEUES.iter().map(|name| ((*name).to_owned(), queue(name))).collect(),
+            workers: workers.into_iter().map(|worker| (worker.name.clone(), worker)).collect(),
+            policies: BTreeMap::from([("mails".to_owned(), Arc::new(policy()))]),
+            ..Config::default()
         };
-        let contacts = worker(
-            "contacts",
-            "leads",
-            random,
-            vec![
-                step("upsert", 0, NATURAL, EffectClass::Natural, LaneOrder::Fifo),
-                step("ticket", 1, VERIFIABLE, EffectClass::Verifiable, LaneOrder::Fifo),
-            ],
-        );
-        let apart = pace(random);
-        let billing = worker(
-            "billing",
-            "orders",
-            random,
-            vec![
-                step("charge", 0, KEYED, EffectClass::Keyed, LaneOrder::Fifo),
-                StepPlan {
-                    labels: (0..ITEMS_MAX).map(|item| Arc::from(label("lines", 0, Some(item)))).collect(),
-                    foreach: Some(apart),
-                    ..step("lines", 1, VERIFIABLE, EffectClass::Verifiable, LaneOrder::Fifo)
-                },
-                StepPlan { cap: Some(MAIL_CAP), ..step("mail", 4, BLIND, EffectClass::Blind, LaneOrder::None) },
-            ],
-        );
-        let notify = worker(
-            "notify",
-            "leads",
-            random,
-            vec![
-                StepPlan {
-                    repeat_allowed: true,
-                    marked: true,
-                    ..step("chat", 0, BLIND_REPEATED, EffectClass::Blind, LaneOrder::None)
-                },
-                StepPlan { asks: true, ..step("row", 1, TRANSACTIONAL, EffectClass::Transactional, LaneOrder::Fifo) },
-                step("note", 2, NATURAL, EffectClass::Natural, LaneOrder::Fifo),
-            ],
-        );
-        let gate = |concurrency_max: u32, rate: Option<&str>, random: &mut Random| GateSettings {
-            concurrency_max: concurrency_max + random.below(6) as u32,
-            rate: rate.and_then(|rate| unit::rate(rate).ok()),
-            burst: 1 + random.below(8) as u32,
-            breaker: BreakerSettings { failures_in_a_row: 4 + random.below(6) as u32, ..BreakerSettings::default() },
-        };
-        let gates = [
-            gate(6, Some("50/s"), random),
-            gate(4, None, random),
-            gate(4, None, random),
-            gate(4, Some("20/s"), random),
-            gate(2, None, random),
-            gate(8, None, random),
-        ];
-        let workers = [contacts, billing, notify];
-        self.attempts_max = workers.iter().map(|worker| worker.policy.max_attempts).fold(self.attempts_max, u32::max);
-        self.revisions.push(Revision { name: Arc::from(format!("r{number}")), workers, gates });
+        let name = Arc::from(config.revision.0.as_str());
+        let run = ConfigRevision { name, config: Arc::new(config), secrets: Arc::new(NoSecrets) };
+        self.revisions.push(SimRevision { run, gates: gates(random) });
     }
 }
 
-fn step(id: &str, identity: usize, destination: usize, class: EffectClass, order: LaneOrder) -> StepPlan {
-    StepPlan {
-        id: Arc::from(id),
-        labels: vec![Arc::from(label(id, 0, None))],
-        identity,
-        destination,
-        class,
-        repeat_allowed: false,
-        order,
-        foreach: None,
-        marked: false,
-        asks: false,
-        cap: None,
+impl SimPlan {
+    /// Activates the steps of an older revision again, as a revision of its own.
+    pub fn roll_back(&mut self, random: &mut Random) {
+        let older = random.below(self.revisions.len() as u64 - 1) as usize;
+        let number = self.revisions.len();
+        let mut revision = self.revisions[older].clone();
+        revision.run.name = Arc::from(format!("r{number}"));
+        self.revisions.push(revision);
     }
+}
+
+/// The id of the step that an effect label belongs to: without its round and its item.
+pub(super) fn step_of(label: &str) -> &str {
+    label.split(['@', '[']).next().unwrap_or(label)
+}
+
+/// The external steps as (id, worker, destination, class).
+const STEPS: [(&str, usize, usize, EffectClass); 10] = [
+    ("upsert", 0, CRM, EffectClass::Natural),
+    ("ticket", 0, TICKETS, EffectClass::Verifiable),
+    ("charge", 1, PAY, EffectClass::Keyed),
+    ("lines", 1, TICKETS, EffectClass::Verifiable),
+    ("mail", 1, MAIL, EffectClass::Blind),
+    ("refund", 1, PAY, EffectClass::Keyed),
+    ("chat", 2, CHAT, EffectClass::Blind),
+    ("row", 2, WAREHOUSE, EffectClass::Transactional),
+    ("note", 2, CRM, EffectClass::Natural),
+    ("sync", 3, CRM, EffectClass::Natural),
+];
+
+fn step_facts() -> BTreeMap<&'static str, StepFacts> {
+    let facts = |(id, _, destination, class): (&'static str, usize, usize, EffectClass)| {
+        let unordered = matches!(id, "mail" | "chat");
+        let facts = StepFacts {
+            destination,
+            class,
+            order: if unordered { LaneOrder::None } else { LaneOrder::Fifo },
+            resend_allowed: id == "chat",
+            decided_inside: matches!(id, "chat" | "sync" | "refund"),
+            undo: id == "refund",
+            continues: id == "note",
+        };
+        (id, facts)
+    };
+    STEPS.into_iter().map(facts).collect()
+}
+
+/// Whether the condition of a step holds for an entity: the same for all events about it.
+pub(super) fn condition_holds(id: &str, entity: u64) -> bool {
+    let index = STEPS.iter().position(|(other, ..)| *other == id).unwrap_or(0) as u64;
+    // The conditions of these read outputs of internal steps.
+    matches!(id, "refund" | "chat" | "sync") || !(entity * 7 + index * 3).is_multiple_of(11)
+}
+
+/// How many items the list of an entity has.
+pub(super) fn items(entity: u64) -> u64 {
+    if entity.is_multiple_of(4) { 1 + (entity / 4) % ITEMS_MAX } else { 0 }
+}
+
+/// Whether an approval is asked for this entity.
+pub(super) fn asks_about(entity: u64) -> bool {
+    entity % 8 == 3
+}
+
+/// The attributes of an event about an entity: what conditions, lists and templates read. Without a note, the step `note`
+/// cannot be rendered.
+pub(super) fn attributes(entity: u64, with_note: bool) -> Value {
+    let mut attributes = json!({
+        "items": (0..items(entity)).collect::<Vec<u64>>(),
+        "ask": asks_about(entity),
+        "who": format!("e{entity}@example.org"),
+        "granted": !entity.is_multiple_of(3),
+    });
+    for (id, ..) in STEPS {
+        attributes[id] = Value::Bool(condition_holds(id, entity));
+    }
+    if with_note {
+        attributes["text"] = json!("hello");
+    }
+    attributes
+}
+
+fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> Worker {
+    let external = |id: &str| external(id, plan);
+    let mut undo = Vec::new();
+    let mut steps = match index {
+        0 => vec![external("upsert"), external("ticket")],
+        1 => {
+            undo.push(Step { undoes: Some(if reversed { 2 } else { 0 }), condition: None, ..external("refund") });
+            let list = Foreach { list: expression("event.items"), pulled_by: None };
+            let mail = Step { policies: vec![Arc::from("mails")], ..external("mail") };
+            vec![external("charge"), Step { foreach: Some(list), pace: Some(pace(random)), ..external("lines") }, mail]
+        }
+        2 => {
+            let marked = Some(expression("steps.once.output.set"));
+            let note = Template::Map(vec![("text".to_owned(), text_template("{{ event.text }}"))]);
+            vec![
+                internal("once", Action::StoreSetnx, once_parameters(), None),
+                Step { resend_allowed: true, condition: marked, ..external("chat") },
+                internal("ask", Action::ApprovalRequest, ask_parameters(random), Some("event.ask")),
+                external("row"),
+                Step { on_error: OnError::Continue, with: note, ..external("note") },
+            ]
+        }
+        3 => {
+            let allowed = Some(expression("steps.may.output.allowed"));
+            let granted = Template::Map(vec![
+                ("granted".to_owned(), Template::Expression(expression("event.granted"))),
+                ("contact".to_owned(), Template::Expression(expression("event.who"))),
+                ("purpose".to_owned(), Template::Literal(json!(CONSENT_PURPOSE))),
+            ]);
+            vec![
+                internal("agree", Action::ConsentSet, granted, None),
+                internal("may", Action::PolicyCheck, Template::Literal(json!({ "policy": "mails" })), None),
+                Step { condition: allowed, ..external("sync") },
+            ]
+        }
+        _ => {
+            let pull = json!({ "from": DEAD_LETTER_QUEUE, "max_messages": 5, "max_replays": 2 });
+            let list = Foreach { list: expression("steps.pull.output.messages"), pulled_by: Some("pull".to_owned()) };
+            let requeue = Template::Map(vec![
+                ("name".to_owned(), Template::Literal(json!("leads"))),
+                ("body".to_owned(), Template::Expression(expression("event.attributes"))),
+            ]);
+            let requeue = internal("requeue", Action::Queue, requeue, None);
+            vec![
+                internal("pull", Action::QueuePull, Template::Literal(pull), None),
+                Step { foreach: Some(list), ..requeue },
+            ]
+        }
+    };
+    // Steps that read the outputs of others keep their order.
+    if reversed && index < 2 {
+        steps.reverse();
+    }
+    Worker {
+        name: WORKER_NAMES[index].to_owned(),
+        queue: QUEUES[index].to_owned(),
+        concurrency: 1 + random.below(12) as u32,
+        retry: retry_policy(random),
+        steps,
+        undo,
+        on: None,
+        schedule: None,
+        safe_mode: SafeMode { hold: true, ..SafeMode::default() },
+    }
+}
+
+fn external(id: &str, plan: &SimPlan) -> Step {
+    let facts = plan.facts(id).expect("every external step has its facts");
+    Step {
+        destination: plan.destinations[facts.destination].clone(),
+        class: facts.class,
+        order: facts.order,
+        ..internal(id, Action::HttpRequest, Template::Literal(Value::Null), Some(&format!("event.{id}")))
+    }
+}
+
+fn internal(id: &str, action: Action, with: Template, condition: Option<&str>) -> Step {
+    Step {
+        id: Arc::from(id),
+        condition: condition.map(expression),
+        action,
+        destination: Arc::from(""),
+        with,
+        class: EffectClass::Transactional,
+        resend_allowed: false,
+        retry: None,
+        order: LaneOrder::Fifo,
+        foreach: None,
+        pace: None,
+        on_error: OnError::Fail,
+        undoes: None,
+        policies: vec![],
+        announces: None,
+    }
+}
+
+fn once_parameters() -> Template {
+    Template::Map(vec![
+        ("store".to_owned(), Template::Literal(json!("chats"))),
+        ("key".to_owned(), Template::Expression(expression("event.who"))),
+        ("ttl_seconds".to_owned(), Template::Literal(json!(MARK_TTL.as_secs()))),
+    ])
+}
+
+fn ask_parameters(random: &mut Random) -> Template {
+    let default = if random.chance(0.5) { "approve" } else { "reject" };
+    let expires = format!("{}s", 20 + random.below(900));
+    Template::Literal(json!({ "title": "may it?", "expires": expires, "default": default }))
+}
+
+fn expression(source: &str) -> Expression {
+    Expression::parse(source).expect("the simulated configuration is valid")
+}
+
+fn text_template(text: &str) -> Template {
+    // One expression alone may be missing; within a text it must have a value.
+    Template::parse_text(&format!("{text}.")).expect("the simulated configuration is valid")
+}
+
+fn queue(name: &str) -> Queue {
+    Queue {
+        name: name.to_owned(),
+        visibility_timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
+        retention: RETENTION,
+        dead_letter_queue: Some(Arc::from(DEAD_LETTER_QUEUE)),
+    }
+}
+
+/// Every kind of rule.
+fn policy() -> Policy {
+    let quiet = QuietHours {
+        from: TimeOfDay(23 * 60),
+        to: TimeOfDay(60),
+        zone: None,
+        fallback: zone("UTC").expect("UTC is a time zone"),
+        action: QuietAction::Wait,
+    };
+    let consent =
+        RuleKind::Consent { from: ConsentSource::Table(Arc::from(CONSENT_PURPOSE)), default: ConsentDefault::Allow };
+    let rule = |name: &str, kind| Rule { name: Arc::from(name), kind };
+    Policy {
+        name: Arc::from("mails"),
+        contact: vec![expression("event.who")],
+        channel: Arc::from("mail"),
+        rules: vec![
+            rule("when", RuleKind::When(expression("event.mail"))),
+            rule("consent", consent),
+            rule("suppression", RuleKind::Suppression(Suppression::default())),
+            rule("quiet_hours", RuleKind::QuietHours(quiet)),
+            rule("cap", RuleKind::Cap(MAIL_CAP)),
+        ],
+    }
+}
+
+fn gates(random: &mut Random) -> [GateSettings; DESTINATIONS] {
+    let mut gate = |concurrency_max: u32, rate: Option<&str>| GateSettings {
+        concurrency_max: concurrency_max + random.below(6) as u32,
+        rate: rate.and_then(|rate| unit::rate(rate).ok()),
+        burst: 1 + random.below(8) as u32,
+        breaker: BreakerSettings { failures_in_a_row: 4 + random.below(6) as u32, ..BreakerSettings::default() },
+    };
+    [gate(6, Some("50/s")), gate(4, None), gate(4, None), gate(4, Some("20/s")), gate(2, None), gate(8, None)]
 }
 
 fn pace(random: &mut Random) -> Pace {
@@ -234,7 +400,7 @@ fn pace(random: &mut Random) -> Pace {
     Pace { rate: unit::rate(rate).expect("it is a rate"), jitter: (Duration::ZERO, Duration::from_secs(2)) }
 }
 
-fn policy(random: &mut Random) -> RetryPolicy {
+fn retry_policy(random: &mut Random) -> RetryPolicy {
     let budget = random.chance(0.5).then(|| RetryBudget {
         retries: 3 + random.below(8) as u32,
         window: Duration::from_secs(60 + random.below(1_800)),
@@ -253,9 +419,4 @@ fn policy(random: &mut Random) -> RetryPolicy {
         },
         _ => RetryPolicy { max_attempts: 5, retry_after_cap: Duration::from_secs(600), ..standard },
     }
-}
-
-/// Whether a step need not be done for an entity: the same for all events about it, so that they keep one path.
-pub(super) fn is_passed_over(entity: u64, worker: usize, step: &StepPlan) -> bool {
-    (entity * 7 + worker as u64 * 3 + step.identity as u64).is_multiple_of(11) || step.items(entity) == Some(0)
 }

@@ -1,12 +1,10 @@
 //! What was promised to senders, kept apart from the ledger, and whether the ledger keeps it.
 
 use sluice_domain::event::EventId;
-use sluice_domain::job::{EffectKey, JobState};
+use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
-use sluice_ledger::memory::{Op, Reply};
-use sluice_ledger::{AttemptKind, GuardOp, Settlement};
+use sluice_ledger::Acceptance;
 
-use super::guards::Drawn;
 use super::invariants::Invariant;
 use super::node::Waiter;
 use super::plan::KEY_LIFETIME;
@@ -51,21 +49,21 @@ impl PromiseLog {
 
 impl Simulation {
     /// An event was accepted, or recognised as a repeat, and that is durable.
-    pub(super) fn check_accept(&mut self, waiter: Waiter, received_at: Time, reply: &Reply) {
+    pub(super) fn check_accept(&mut self, waiter: Waiter, received_at: Time, acceptance: &Acceptance) {
         let index = match waiter {
             Waiter::Sender(index) => index,
             _ => return,
         };
         let key = self.senders.webhooks[index as usize].key;
-        let sight = self.books.keys[key as usize];
+        let sight = self.promises.keys[key as usize];
         let about = About::Key(key);
         let now = self.now;
-        match reply {
-            Reply::Accepted(accepted) => {
+        match acceptance {
+            Acceptance::Accepted(accepted) => {
                 self.trace.note(now, "accepted", about, accepted.seq as u64);
-                self.books.accepted += 1;
+                self.promises.accepted += 1;
                 let generation = self.store.event_head(accepted.seq).map_or(0, |event| {
-                    self.books.jobs += u64::from(event.jobs);
+                    self.promises.jobs += u64::from(event.jobs);
                     event.generation
                 });
                 if let Some((_, before, expires_at)) = sight.owner {
@@ -79,47 +77,48 @@ impl Simulation {
                         });
                     }
                 }
-                self.books.keys[key as usize].owner = Some((accepted.id, generation, received_at + KEY_LIFETIME));
+                self.promises.keys[key as usize].owner = Some((accepted.id, generation, received_at + KEY_LIFETIME));
             }
-            Reply::Duplicate(duplicate) => {
+            Acceptance::Duplicate(duplicate) => {
                 self.trace.note(now, "duplicate", about, u64::from(duplicate.clash));
-                self.books.duplicates += 1;
-                self.books.clashes += u64::from(duplicate.clash);
+                self.promises.duplicates += 1;
+                self.promises.clashes += u64::from(duplicate.clash);
                 if sight.owner.is_none_or(|(id, _, _)| id != duplicate.id) {
                     self.checker.fail(now, Invariant::SameAnswer, about, || {
                         format!("a repeat is answered with {}, which does not own the key", duplicate.id)
                     });
                 }
             }
-            _ => {}
+            // Simulated requests carry no one-time proof.
+            Acceptance::ProofUsed => {}
         }
     }
 
     /// Events were removed: what was promised about them has been kept for long enough.
     pub(super) fn note_pruned(&mut self, events: u64, jobs: u64) {
-        self.books.pruned_at = self.now;
-        self.books.pruned_events += events;
-        self.books.pruned_jobs += jobs;
+        self.promises.pruned_at = self.now;
+        self.promises.pruned_events += events;
+        self.promises.pruned_jobs += jobs;
         if events > 0 {
             self.forget_pruned();
         }
         // A key whose event is gone may begin again from its first generation.
-        for key in 0..self.books.keys.len() {
-            if let Some((id, _, expires_at)) = self.books.keys[key].owner
+        for key in 0..self.promises.keys.len() {
+            if let Some((id, _, expires_at)) = self.promises.keys[key].owner
                 && expires_at < self.wall()
                 && self.store.find(id).is_none()
             {
-                self.books.keys[key].owner = None;
-                self.books.keys[key].answered = None;
+                self.promises.keys[key].owner = None;
+                self.promises.keys[key].answered = None;
             }
         }
     }
 
     /// After a crash and at the end: every 202 is in the ledger, under the id that it named.
     pub(super) fn check_promises(&mut self) {
-        for (key, id, at) in std::mem::take(&mut self.books.promised) {
+        for (key, id, at) in std::mem::take(&mut self.promises.promised) {
             // It may have been pruned between its commit and its answer.
-            let forgiven = self.books.pruned_events > 0 && at < self.books.pruned_at + 60_000;
+            let forgiven = self.promises.pruned_events > 0 && at < self.promises.pruned_at + 60_000;
             if self.store.find(id).is_none() && !forgiven {
                 self.checker.fail(self.now, Invariant::AckMeansDurable, About::Key(key), || {
                     format!("202 was answered with {id}, and the ledger does not know it")
@@ -138,7 +137,7 @@ impl Simulation {
         for event in self.store.event_heads() {
             events += 1;
             jobs_of_events += u64::from(event.jobs);
-            let jobs = self.store.jobs_of(event.ord).filter(|job| job.seq == event.ord).count() as u32;
+            let jobs = self.store.jobs_of(event.seq).filter(|job| job.seq == event.seq).count() as u32;
             if jobs != event.jobs {
                 self.checker.fail(now, Invariant::AtomicAccept, About::Nothing, || {
                     format!("{} has {jobs} of its {} jobs", event.id, event.jobs)
@@ -153,20 +152,20 @@ impl Simulation {
         let counts = self.store.job_counts();
         let jobs: u64 = counts.iter().map(|(_, count)| count).sum();
         let explained: u64 = counts.iter().filter(|(state, _)| !state.is_live()).map(|(_, count)| count).sum();
-        let tallies = self.store.tallies("");
+        let tallies = self.store.source_day_counts("");
         let tallied: (u64, u64, u64) = tallies
             .iter()
             .fold((0, 0, 0), |sum, tally| (sum.0 + tally.accepted, sum.1 + tally.duplicates, sum.2 + tally.clashes));
-        let books = &self.books;
-        let counted = (books.accepted, books.duplicates, books.clashes);
+        let promises = &self.promises;
+        let counted = (promises.accepted, promises.duplicates, promises.clashes);
         let balanced = jobs == jobs_of_events
             && jobs == explained
-            && events + books.pruned_events == tallied.0
+            && events + promises.pruned_events == tallied.0
             && (counted.0 <= tallied.0 && counted.1 <= tallied.1 && counted.2 <= tallied.2);
         if !balanced {
             let detail = format!(
                 "{events} events and {} pruned, {jobs_of_events} jobs by event, {jobs} jobs, {explained} explained; tallied {tallied:?}, counted {counted:?}",
-                books.pruned_events
+                promises.pruned_events
             );
             self.checker.fail(now, Invariant::NothingDropped, About::Nothing, || detail);
         }
@@ -186,90 +185,6 @@ impl Simulation {
             self.checker.fail(self.now, Invariant::DeadLettersComplete, About::Job(id), || {
                 "a dead letter lacks its reason, its queue or its time".into()
             });
-        }
-    }
-}
-
-/// What is remembered of an operation while it is applied.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Mark {
-    Accept {
-        received_at: Time,
-    },
-    Begin {
-        job: i64,
-    },
-    Settle {
-        job: i64,
-        n: u32,
-        step: Option<usize>,
-        call: Option<&'static str>,
-        read: Option<&'static str>,
-        drawn: Option<Drawn>,
-    },
-    Set {
-        job: i64,
-        key: EffectKey,
-        at: Time,
-        expires_at: Time,
-    },
-    Capped {
-        job: i64,
-        key: EffectKey,
-        at: Time,
-    },
-    Jobs,
-    Inside {
-        job: i64,
-    },
-    Prune {
-        events: u64,
-        jobs: u64,
-        at: Time,
-    },
-    Other,
-}
-
-impl Mark {
-    pub fn of(op: &Op, world: &Simulation) -> Mark {
-        match op {
-            Op::Accept(event) => Mark::Accept { received_at: event.received_at },
-            Op::Begin(begin) => Mark::Begin { job: begin.job.0 },
-            Op::Settle(settlement) => Mark::settle(settlement, None, world),
-            Op::SettleWithBudget(within) => {
-                let (settlement, draw) = &**within;
-                let drawn = Drawn { retries: draw.retries, until: draw.until, at: settlement.at };
-                Mark::settle(settlement, Some(drawn), world)
-            }
-            Op::Replay(_) | Op::Resolve(_) | Op::Drop(_) => Mark::Jobs,
-            Op::Mark(mark) => {
-                Mark::Set { job: mark.note.job.0, key: mark.note.key, at: mark.note.at, expires_at: mark.expires_at }
-            }
-            Op::Note(note) => Mark::Inside { job: note.job.0 },
-            Op::Guard(GuardOp::BeginWithin(begin, _)) => {
-                Mark::Capped { job: begin.job.0, key: begin.key, at: begin.at }
-            }
-            Op::Guard(GuardOp::Ask(ask)) => Mark::Inside { job: ask.job.0 },
-            Op::Guard(GuardOp::Skip(skip)) => Mark::Inside { job: skip.job.0 },
-            Op::Prune(prune) => Mark::Prune {
-                at: prune.at,
-                events: world.store.event_count(),
-                jobs: world.store.job_counts().iter().map(|(_, n)| n).sum(),
-            },
-            _ => Mark::Other,
-        }
-    }
-
-    fn settle(settlement: &Settlement, drawn: Option<Drawn>, world: &Simulation) -> Mark {
-        let attempt = settlement.attempt.as_ref();
-        let of = |kind| attempt.filter(|attempt| attempt.kind == kind).map(|attempt| attempt.outcome);
-        Mark::Settle {
-            job: settlement.job.0,
-            n: settlement.n,
-            step: attempt.and_then(|attempt| world.plan.effect_identity(&attempt.step_id)),
-            call: of(AttemptKind::Call),
-            read: of(AttemptKind::Read),
-            drawn,
         }
     }
 }

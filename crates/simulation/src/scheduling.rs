@@ -1,85 +1,62 @@
-//! The thin loop around the scheduler: performs what it decides and tells it what came of it, as a node's does.
+//! The loop around the scheduler of a simulated node: performs its actions and reports their results, as in production.
 
 use std::sync::Arc;
 
-use sluice_domain::job::JobState;
+use sluice_domain::job::JobId;
 use sluice_domain::mutant::Mutant;
+use sluice_domain::record::JobRecord;
+use sluice_domain::run::{RunResult, StepRoute, reroute};
 use sluice_domain::schedule::gate::GateChange;
-use sluice_domain::schedule::{Input, PauseTarget, PendingJob, SchedulerAction};
+use sluice_domain::schedule::{Input, PendingJob, SchedulerAction};
 
-use super::coverage::Fault;
-use super::job::{Job, SimPlace};
-use super::node::{LOOK_AGAIN_MS, Load};
+use super::coverage::{Fault, GATE_CHANGES};
+use super::node::{Load, RELOAD_AFTER_MS, Waiter};
 use super::operators::{OperatorAction, Stop};
-use super::run::End;
+use super::ops::SimOp;
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
 impl Simulation {
-    /// Jobs have become durable: the scheduler hears of them.
-    pub(super) fn announce(&mut self, ords: &[i64]) {
-        if ords.is_empty() {
+    /// New jobs are durable: they are announced to the scheduler.
+    pub(super) fn announce(&mut self, events: &[i64]) {
+        if events.is_empty() || self.node.is_none() {
             return;
         }
-        let mut jobs = Vec::with_capacity(ords.len() * 2);
-        for ord in ords {
-            jobs.extend(self.store.jobs_of(*ord).map(|job| Job::of(job, &self.plan)));
-        }
-        let Some(node) = &self.node else { return };
-        jobs.retain(|job| !node.scheduler.defers_new(&self.plan.current().workers[job.worker].name));
-        if !jobs.is_empty() {
-            self.offer(jobs, Input::Accepted);
-        }
+        let jobs: Vec<JobRecord> =
+            events.iter().flat_map(|seq| self.store.jobs_of(*seq)).filter(|job| job.state.is_live()).cloned().collect();
+        let pending = jobs.iter().map(PendingJob::of).collect();
+        self.offer(jobs, Input::Accepted(pending));
     }
 
-    /// Puts jobs before the scheduler; memory keeps the records of those that it takes.
-    fn offer(&mut self, jobs: Vec<Job>, input: impl FnOnce(Vec<PendingJob>) -> Input) {
-        let pending = jobs.iter().map(|job| self.pending(job, job.place(&self.plan))).collect();
+    /// Gives jobs to the scheduler; memory keeps the records of those that it takes.
+    fn offer(&mut self, jobs: Vec<JobRecord>, input: Input) {
         let Some(node) = &mut self.node else { return };
-        for job in &jobs {
-            node.held.entry(job.id).or_insert((*job, job.place(&self.plan)));
-        }
-        self.step(input(pending));
-        let Some(node) = &mut self.node else { return };
-        self.trace.say(self.now, About::Nothing, || {
-            let held = jobs.iter().map(|job| job.id).filter(|id| node.scheduler.holds(*id));
-            format!("held {:?}", held.collect::<Vec<_>>())
-        });
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
         for job in jobs {
+            // A job that left memory may have changed since.
             if !node.scheduler.holds(job.id) {
-                node.held.remove(&job.id);
+                node.cache.insert(job.id, job);
+            }
+        }
+        self.step(input);
+        let Some(node) = &mut self.node else { return };
+        for id in ids {
+            if !node.scheduler.holds(id) {
+                node.cache.remove(&id);
             }
         }
     }
 
-    fn pending(&self, job: &Job, place: SimPlace) -> PendingJob {
-        let destination = place.destination.map_or_else(|| Arc::from(""), |at| self.plan.destinations[at].clone());
-        PendingJob {
-            id: job.id,
-            worker: self.plan.current().workers[job.worker].name.clone(),
-            destination,
-            order: place.order,
-            entity: job.entity,
-            due: PendingJob::due(job.state, job.due_at),
-        }
-    }
-
-    /// Lets the scheduler decide, and performs what it says.
+    /// Lets the scheduler decide, and performs its actions.
     pub(super) fn step(&mut self, input: Input) {
         let Some(node) = &mut self.node else { return };
         let now = node.steady(self.now);
         let mut actions = std::mem::take(&mut node.actions);
-        self.trace.say(self.now, About::Nothing, || match &input {
-            Input::Accepted(jobs) => format!("Accepted {:?}", jobs.iter().map(|job| job.id).collect::<Vec<_>>()),
-            Input::Loaded { worker, jobs, more } => {
-                format!("Loaded {worker} {:?} {more}", jobs.iter().map(|job| job.id).collect::<Vec<_>>())
-            }
-            other => format!("{other:?}"),
-        });
+        self.trace.say(self.now, About::Nothing, || format!("{input:?}"));
         node.scheduler.step(now, input, &mut actions);
         node.wake = None;
         for action in actions.drain(..) {
-            self.act_on(action);
+            self.perform_action(action);
         }
         let Some(node) = &mut self.node else { return };
         node.actions = actions;
@@ -93,19 +70,27 @@ impl Simulation {
         }
     }
 
-    fn act_on(&mut self, action: SchedulerAction) {
+    fn perform_action(&mut self, action: SchedulerAction) {
         let epoch = self.epoch;
         self.trace.say(self.now, About::Nothing, || format!("{action:?}"));
         match action {
-            SchedulerAction::Run(id) => self.start_run(id),
-            SchedulerAction::Load { worker, after, limit } => {
-                let worker = self.plan.worker(&worker);
+            SchedulerAction::Run(jobs) => jobs.into_iter().for_each(|job| self.start_run(job)),
+            SchedulerAction::Load(query) => {
                 let ms = 1 + self.some_ms(20);
                 let Some(node) = &mut self.node else { return };
-                node.loads.push(Some(Load::Wanted { worker, after, limit }));
+                node.loads.push(Some(Load::Wanted(query)));
                 let slot = (node.loads.len() - 1) as u32;
                 self.plan_in(ms, SimEvent::Load { epoch, slot });
             }
+            SchedulerAction::FindBacklogs => {
+                let ms = 1 + self.some_ms(20);
+                self.plan_in(ms, SimEvent::FindBacklogs { epoch });
+            }
+            SchedulerAction::Reload(job) => {
+                let ms = 1 + self.some_ms(20);
+                self.plan_in(ms, SimEvent::ReadAgain { epoch, job: job.0 });
+            }
+            SchedulerAction::Reroute(job) => self.reroute(&job),
             SchedulerAction::WakeAt(at) => {
                 if let Some(node) = &mut self.node {
                     node.wake = Some(at);
@@ -115,8 +100,59 @@ impl Simulation {
         }
     }
 
+    /// The backlogs that the ledger has.
+    pub(super) fn find_backlogs(&mut self) {
+        if self.random.chance(self.rates.load_fails) {
+            self.happened(Fault::ReadFails);
+            return self.step(Input::FindFailed);
+        }
+        let found = self.store.live_lanes().into_iter().map(|lane| (lane.worker, lane.destination)).collect();
+        self.step(Input::BacklogsFound(found));
+    }
+
+    /// Reads a job for the scheduler.
+    pub(super) fn read_again(&mut self, id: JobId) {
+        if self.random.chance(self.rates.load_fails) {
+            self.happened(Fault::ReadFails);
+            return self.step(Input::ReloadFailed(id));
+        }
+        let job = self.store.job(id).filter(|job| job.state.is_live()).cloned();
+        let found = job.as_ref().map(PendingJob::of);
+        if let Some(node) = &mut self.node {
+            match job {
+                Some(job) => drop(node.cache.insert(id, job)),
+                None => drop(node.cache.remove(&id)),
+            }
+        }
+        self.step(Input::Reloaded { job: id, found });
+        self.forget_unless_held(id);
+    }
+
+    /// Writes the route of a job that only memory has.
+    fn reroute(&mut self, pending: &PendingJob) {
+        let Some(job) = self.node.as_ref().and_then(|node| node.cache.get(&pending.id)) else { return };
+        let (id, worker) = (job.id, job.worker.clone());
+        let route = StepRoute { destination: pending.destination.clone(), order: pending.order };
+        let settle = Box::new(reroute(job, &route, self.run_context(&worker)));
+        self.coverage.fault(Fault::Rerouted);
+        self.submit(SimOp::Settle(settle), Waiter::Reroute(id));
+    }
+
+    /// The route of a job is durable, or was refused.
+    pub(super) fn rerouted(&mut self, id: JobId, written: bool) {
+        let term = self.node.as_ref().map(|node| node.term);
+        if let Some(node) = &mut self.node
+            && let Some(job) = node.cache.get_mut(&id)
+            && let (true, Some(term)) = (written, term)
+        {
+            job.term = term;
+        }
+        self.step(if written { Input::Rerouted(id) } else { Input::RerouteFailed(id) });
+        self.forget_unless_held(id);
+    }
+
     fn gate_changed(&mut self, name: &Arc<str>, change: &GateChange) {
-        let Some(destination) = self.plan.destinations.iter().position(|other| other == name) else { return };
+        let Some(destination) = self.plan.destination_index(name) else { return };
         let kind = match change {
             GateChange::Opened(_) => 0,
             GateChange::HalfOpen => 1,
@@ -124,13 +160,13 @@ impl Simulation {
             GateChange::AuthPaused => 3,
         };
         self.coverage.gate(kind);
-        self.trace.note(self.now, super::coverage::GATE_CHANGES[kind], About::Nothing, destination as u64);
+        self.trace.note(self.now, GATE_CHANGES[kind], About::Nothing, destination as u64);
         let shift = self.node.as_ref().map_or(0, |node| node.shift);
         self.checker.gates.changed(destination, change, shift);
         if kind == 3 {
             self.act(OperatorAction::NotePause(destination), vec![]);
             if self.is_healing() {
-                // A call from before the credentials were mended: whoever mended them looks once more.
+                // A call from before the credentials were fixed: the operator looks once more.
                 self.plan_in(30_000, SimEvent::Heal);
             }
         }
@@ -146,23 +182,20 @@ impl Simulation {
     /// Live jobs are read.
     pub(super) fn load(&mut self, slot: u32) {
         let epoch = self.epoch;
-        let Some(Load::Wanted { worker, after, limit }) =
-            self.node.as_mut().and_then(|node| node.loads[slot as usize].take())
-        else {
-            return;
-        };
-        let fails = self.random.chance(self.weather.load_fails);
-        let (load, ms) = if fails {
+        let wanted = self.node.as_mut().and_then(|node| node.loads[slot as usize].take());
+        let Some(Load::Wanted(query)) = wanted else { return };
+        let (load, ms) = if self.random.chance(self.rates.load_fails) {
             self.happened(Fault::ReadFails);
-            (Load::Failed { worker }, LOOK_AGAIN_MS)
+            (Load::Failed(query), RELOAD_AFTER_MS)
         } else {
-            let live = self.store.live_jobs(&self.plan.current().workers[worker].name, after, limit);
-            let mut jobs: Vec<Job> = live.map(|job| Job::of(job, &self.plan)).collect();
+            let mut page = self.store.backlog(&query);
             if Mutant::VerificationForgottenByRestart.is_on() {
-                jobs.iter_mut().for_each(|job| job.verifying = false);
+                page.queued.iter_mut().chain(&mut page.due).for_each(|job| job.verifying = false);
             }
-            let more = jobs.len() >= limit;
-            (Load::Read { worker, jobs, more }, 1 + self.some_ms(20))
+            if Mutant::RecoveryForgetsRunningJobs.is_on() {
+                page.queued.retain(|job| job.state != sluice_domain::job::JobState::Running);
+            }
+            (Load::Read(query, page), 1 + self.some_ms(20))
         };
         if let Some(node) = &mut self.node {
             node.loads[slot as usize] = Some(load);
@@ -170,69 +203,75 @@ impl Simulation {
         self.plan_in(ms, SimEvent::Loaded { epoch, slot });
     }
 
-    /// The scheduler hears of what was read.
+    /// The scheduler gets the jobs that were read.
     pub(super) fn loaded(&mut self, slot: u32) {
         match self.node.as_mut().and_then(|node| node.loads[slot as usize].take()) {
-            Some(Load::Read { worker, jobs, more }) => {
-                let worker = self.plan.current().workers[worker].name.clone();
-                self.offer(jobs, |jobs| Input::Loaded { worker, jobs, more });
+            Some(Load::Read(query, page)) => {
+                let pending = page.pending();
+                let jobs = page.queued.into_iter().chain(page.due).collect();
+                self.offer(jobs, Input::Loaded { query, page: pending });
             }
-            Some(Load::Failed { worker }) => {
-                let worker = self.plan.current().workers[worker].name.clone();
-                self.step(Input::LoadFailed(worker));
+            Some(Load::Failed(query)) => {
+                self.step(Input::LoadFailed { worker: query.worker, destination: query.destination });
             }
             _ => {}
         }
     }
 
-    /// The scheduler hears that a run has ended.
+    /// The scheduler gets the end of a run.
     pub(super) fn finished(&mut self, slot: u32) {
         let Some(run) = self.node.as_mut().and_then(|node| node.take_run(slot)) else { return };
-        let id = run.job.id;
-        let Some(end) = run.end else {
-            // Memory does not know how it ended: the job keeps its slot and its lane, and is read anew in a moment.
-            let epoch = self.epoch;
-            if let Some(node) = &mut self.node {
-                let run = node.keep_run(run);
-                self.plan_in(LOOK_AGAIN_MS, SimEvent::LookAgain { epoch, run });
-            }
-            return;
-        };
-        self.checker.gates.ended(self.now, run.slot, run.asked_ms, run.unauthorized);
-        let place = end.place.or(Some(SimPlace::NOWHERE)).filter(|_| run.job.state.is_live());
-        let again = place.map(|place| self.pending(&run.job, place));
-        if let Some(node) = &mut self.node {
-            match place {
-                Some(place) => drop(node.held.insert(id, (run.job, place))),
-                None => drop(node.held.remove(&id)),
+        let id = run.slot.job;
+        let Some(result) = &run.result else { return };
+        if !run.recovering {
+            // What the destination said is lost with the run.
+            let lost = matches!(result, RunResult::Reload);
+            let (asked_ms, unauthorized) = (run.asked_ms.filter(|_| !lost), run.unauthorized && !lost);
+            self.checker.gates.ended(self.now, run.slot, asked_ms, unauthorized);
+        }
+        let input = Input::of_run(id, result);
+        if let (Some(node), RunResult::Ended { job, route, .. }) = (&mut self.node, result) {
+            match job.state.is_live() {
+                true => drop(node.cache.insert(id, routed(job, route))),
+                false => drop(node.cache.remove(&id)),
             }
         }
-        self.step(Input::Settled { job: id, verdict: end.verdict, again });
+        self.step(input);
+        self.forget_unless_held(id);
+    }
+
+    fn forget_unless_held(&mut self, id: JobId) {
         if let Some(node) = &mut self.node
             && !node.scheduler.holds(id)
         {
-            node.held.remove(&id);
+            node.cache.remove(&id);
         }
     }
 
-    /// What the ledger knows of a job takes the place of what memory lost.
-    pub(super) fn look_again(&mut self, slot: u32) {
-        let Some(mut run) = self.node.as_mut().and_then(|node| node.take_run(slot)) else { return };
-        // What the destination said is lost with the run.
-        (run.asked_ms, run.unauthorized) = (None, false);
-        match self.store.job(run.job.id).cloned() {
-            Some(job) if job.state == JobState::Running => self.settle_interrupted(run, &job),
-            Some(job) => {
-                run.job = Job::of(&job, &self.plan);
-                run.end = Some(End { verdict: None, place: Some(run.job.place(&self.plan)) });
-                self.plan_finished(run);
-            }
-            None => {}
+    /// Jobs were requeued.
+    pub(super) fn requeued(&mut self, jobs: Vec<(JobId, Arc<str>)>) {
+        let mut firsts = std::collections::BTreeMap::<Arc<str>, JobId>::new();
+        for (id, worker) in jobs {
+            firsts.entry(worker).and_modify(|first| *first = (*first).min(id)).or_insert(id);
         }
+        for (worker, first) in firsts {
+            self.step(Input::Requeued { worker, first });
+        }
+        self.step(Input::Tick);
+    }
+
+    /// A waiting job is due now.
+    pub(super) fn due_now(&mut self, job: JobId, worker: &Arc<str>) {
+        self.step(Input::DueNow { job, worker: worker.clone() });
     }
 
     /// What the plan calls a destination or a worker, for the scheduler.
-    pub(super) fn target(&self, stop: Stop) -> PauseTarget {
+    pub(super) fn target(&self, stop: Stop) -> sluice_domain::schedule::PauseTarget {
         stop.target(&self.plan)
     }
+}
+
+/// The job as memory has it, with the route of its last run.
+fn routed(job: &JobRecord, route: &StepRoute) -> JobRecord {
+    JobRecord { destination: route.destination.clone(), order: route.order, ..job.clone() }
 }

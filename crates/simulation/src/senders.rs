@@ -1,18 +1,21 @@
 //! Senders: they repeat themselves, come late, come all at once, and do not always hear the answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluice_domain::event::EventId;
+use sluice_domain::event::{Audit, Event};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::random::Random;
-use sluice_ledger::memory::Op;
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob};
+use sluice_domain::record::{EventDraft, NewEvent, NewJob};
+use sluice_domain::run::first_route;
+use sluice_domain::template::Scope;
+use sluice_domain::time::Time;
 
 use super::coverage::Fault;
 use super::node::Waiter;
-use super::plan::{ENTITIES, KEY_LIFETIME};
+use super::ops::SimOp;
+use super::plan::{ENTITIES, KEY_LIFETIME, SWEEP, attributes};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
@@ -39,19 +42,15 @@ pub(super) struct Senders {
     gap_ms: u64,
     sources: [Arc<str>; 2],
     flow: Arc<str>,
-    body: Arc<EventBody>,
+    /// Events about each entity, with and without a note: everything but their keys and times.
+    drafts: Vec<[(NewEvent, Scope); 2]>,
 }
 
 impl Senders {
     pub fn new(random: &mut Random) -> Senders {
-        let body = EventBody::default();
-        Senders {
-            webhooks: Vec::new(),
-            gap_ms: 40 + random.below(1_500),
-            sources: ["website", "shop"].map(Arc::from),
-            flow: Arc::from("all"),
-            body: Arc::new(body),
-        }
+        let sources = ["website", "shop"].map(Arc::from);
+        let drafts = (0..ENTITIES).map(|entity| [true, false].map(|note| draft(&sources[0], entity, note))).collect();
+        Senders { webhooks: Vec::new(), gap_ms: 40 + random.below(1_500), sources, flow: Arc::from(FLOW), drafts }
     }
 
     /// How many different events there are so far.
@@ -82,7 +81,7 @@ impl Simulation {
             self.plan_in(rest, SimEvent::Heal);
             return;
         }
-        let burst = self.random.chance(self.weather.sender * 0.02);
+        let burst = self.random.chance(self.rates.sender * 0.02);
         let count = if burst { (10 + self.random.below(120) as u32).min(left) } else { 1 };
         if burst {
             self.happened(Fault::SenderBurst);
@@ -99,15 +98,15 @@ impl Simulation {
         let webhook = self.senders.made();
         let source = self.random.below(2) as usize;
         self.senders.webhooks.push(Webhook { key: webhook, entity, source, heard: false, sends: 0 });
-        self.books.new_key();
-        let delay = if self.random.chance(self.weather.sender * 0.2) {
+        self.promises.new_key();
+        let delay = if self.random.chance(self.rates.sender * 0.2) {
             self.coverage.fault(Fault::SenderReorders);
             self.some_ms(5_000)
         } else {
             0
         };
         self.plan_in(delay, SimEvent::Request { webhook, variant: false });
-        if self.random.chance(self.weather.sender) {
+        if self.random.chance(self.rates.sender) {
             for _ in 0..1 + self.random.below(4) {
                 let after = delay + if self.random.chance(0.5) { self.some_ms(5) } else { self.some_ms(120_000) };
                 let variant = self.random.chance(0.1);
@@ -124,7 +123,7 @@ impl Simulation {
 
     /// A request reaches the door.
     pub(super) fn request(&mut self, index: u32, variant: bool) {
-        self.books.requests += 1;
+        self.promises.requests += 1;
         let webhook = &mut self.senders.webhooks[index as usize];
         webhook.sends = webhook.sends.saturating_add(1);
         let Webhook { key, entity, source, .. } = *webhook;
@@ -140,13 +139,16 @@ impl Simulation {
             return;
         }
         let received_at = self.wall();
-        let revision = self.plan.current();
+        let (draft, scope) = &self.senders.drafts[entity as usize][usize::from(key % 97 == 0)];
+        let revision = self.plan.active();
         let job = |worker: usize| {
-            let worker = &revision.workers[worker];
-            NewJob::new(&worker.name, &worker.queue)
+            let worker = revision.worker(worker);
+            worker.new_job().routed(first_route(worker, scope))
         };
-        let jobs = match (source, key % 53, key % 3) {
+        let jobs: Vec<NewJob> = match (source, key % 53, key % 3) {
             (_, 0, _) => vec![],
+            (0, 1..=5, _) => vec![job(3)],
+            (_, 6, _) => vec![job(SWEEP)],
             (0, _, 0) => vec![job(0), job(1)],
             (0, _, _) => vec![job(0)],
             (_, _, 0) => vec![job(2), job(0)],
@@ -158,39 +160,28 @@ impl Simulation {
             key: senders.digest(key, received_at.0),
             key_text: senders.key_text(key, received_at.0),
             expires_at: received_at + KEY_LIFETIME,
-            flow: senders.flow.clone(),
             source: senders.sources[source].clone(),
-            event_type: String::new(),
-            entity,
             received_at,
-            occurred_at: None,
-            verified_by: None,
-            revision: revision.name.clone(),
-            trace: String::new(),
+            revision: revision.run.name.clone(),
             fingerprint: [u8::from(variant); 16],
-            body: senders.body.clone(),
             jobs,
-            adjacent_keys: vec![],
-            clash: ClashPolicy::Drop,
-            content_window: None::<Duration>,
-            quarantine: None,
-            contact: None,
+            ..draft.clone()
         };
         if Mutant::AckBeforeCommit.is_on() {
             let id = EventId::new(event.key, 0);
-            self.submit(Op::Accept(Box::new(event)), Waiter::Nobody);
+            self.submit(SimOp::Accept(Box::new(event)), Waiter::Nobody);
             self.answer_sender(index, id);
             return;
         }
-        self.submit(Op::Accept(Box::new(event)), Waiter::Sender(index));
+        self.submit(SimOp::Accept(Box::new(event)), Waiter::Sender(index));
     }
 
     /// The node has answered 202 with this id.
     pub(super) fn answer_sender(&mut self, index: u32, id: EventId) {
         let key = self.senders.webhooks[index as usize].key;
         self.trace.note(self.now, "answer", About::Key(key), u64::from(id.0[0]));
-        self.books.answered(self.now, key, id);
-        if self.random.chance(self.weather.sender * 0.05) {
+        self.promises.answered(self.now, key, id);
+        if self.random.chance(self.rates.sender * 0.05) {
             self.coverage.fault(Fault::SenderMissesAnswer);
             return;
         }
@@ -205,4 +196,38 @@ impl Simulation {
             self.plan_in(after, SimEvent::Request { webhook: index, variant: false });
         }
     }
+}
+
+const FLOW: &str = "all";
+
+/// An event about an entity, and what its expressions see.
+fn draft(source: &Arc<str>, entity: u64, with_note: bool) -> (NewEvent, Scope) {
+    let attributes = attributes(entity, with_note);
+    let event = Event {
+        schema_version: "1".into(),
+        event_id: String::new(),
+        event_type: "simulated".into(),
+        source: String::new(),
+        occurred_at: None,
+        idempotency_key: String::new(),
+        identity: serde_json::Map::new(),
+        attributes: attributes.as_object().cloned().unwrap_or_default(),
+        routing: serde_json::Map::new(),
+        audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: "1".into() },
+    };
+    let mut scope = Scope::new();
+    scope.set("event", event.to_scope());
+    let new = NewEvent::new(EventDraft {
+        flow: FLOW,
+        source,
+        expires_at: Time(0),
+        revision: &Arc::from(""),
+        trace: "",
+        fingerprint: [0; 16],
+        headers: "{}".to_owned(),
+        raw: b"{}".to_vec(),
+        event: &event,
+        jobs: vec![],
+    });
+    (NewEvent { entity, contact: None, ..new }, scope)
 }

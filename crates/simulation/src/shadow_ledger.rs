@@ -5,14 +5,16 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::time::Time;
-use sluice_ledger::memory::{Op, Reply, Store};
-use sluice_ledger::{Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
+use sluice_ledger::memory::Store;
+use sluice_ledger::{Acceptance, Error, Inspector, JobFilter, JobRecord, Ledger, NewRevision, RootKey};
 
 use super::invariants::Invariant;
+use super::ops::{SimOp, SimReply};
 
 /// Operations that gather before they are written at the latest.
 const GATHERED_MAX: usize = 512;
@@ -50,7 +52,7 @@ pub(super) struct ShadowLedger {
     runtime: tokio::runtime::Runtime,
     ledger: Option<Ledger>,
     clock: Arc<AtomicI64>,
-    gathered: Vec<(Op, Reply)>,
+    gathered: Vec<(SimOp, SimReply)>,
     at: Time,
     /// What events are called there: names are made with a key that only the ledger on disk has.
     names: BTreeMap<EventId, EventId>,
@@ -68,7 +70,7 @@ impl ShadowLedger {
         let ground = ground.map_err(|error| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        let mut twin = ShadowLedger {
+        let mut shadow = ShadowLedger {
             ground,
             runtime,
             ledger: None,
@@ -77,8 +79,8 @@ impl ShadowLedger {
             at: Time(0),
             names: BTreeMap::new(),
         };
-        twin.open()?;
-        Ok(twin)
+        shadow.open()?;
+        Ok(shadow)
     }
 
     fn open(&mut self) -> Result<Ledger, String> {
@@ -97,7 +99,7 @@ impl ShadowLedger {
     }
 
     /// An operation became durable at this time, and this was the answer.
-    pub fn wrote(&mut self, at: Time, op: Op, reply: &Reply) -> Result<(), String> {
+    pub fn wrote(&mut self, at: Time, op: SimOp, reply: &SimReply) -> Result<(), String> {
         if at != self.at || self.gathered.len() >= GATHERED_MAX {
             self.flush()?;
         }
@@ -114,10 +116,10 @@ impl ShadowLedger {
         let ledger = self.open()?;
         self.clock.store(self.at.0, Ordering::SeqCst);
         let gathered = std::mem::take(&mut self.gathered);
-        let replies = self.runtime.block_on(ledger.perform(gathered.iter().map(|(op, _)| op.clone()).collect()));
+        let replies = self.runtime.block_on(submit_all(&ledger, gathered.iter().map(|(op, _)| op.clone())));
         for ((op, expected), reply) in gathered.into_iter().zip(replies) {
             let found = reply.map_err(|error| format!("{op:?} failed: {error}"))?;
-            let ((wanted_name, wanted), (name, found)) = (unnamed(expected), unnamed(found));
+            let ((wanted_name, wanted), (name, found)) = (without_id(expected), without_id(found));
             let same_name = match (wanted_name, name) {
                 (Some(wanted), Some(name)) => *self.names.entry(wanted).or_insert(name) == name,
                 (wanted, name) => wanted == name,
@@ -160,24 +162,44 @@ impl ShadowLedger {
     }
 }
 
-/// An answer in words, and apart from it the name of the event that it is about. Entities too are others on disk: keyed digests.
-fn unnamed(mut reply: Reply) -> (Option<EventId>, String) {
-    let name = match &mut reply {
-        Reply::Accepted(accepted) => Some(std::mem::replace(&mut accepted.id, EventId([0; 16]))),
-        Reply::Duplicate(duplicate) => {
+/// A reply as text, and apart from it the id of its event. Entities differ too: on disk they are keyed digests.
+fn without_id(mut reply: SimReply) -> (Option<EventId>, String) {
+    let id = match &mut reply {
+        SimReply::Accepted(Acceptance::Accepted(accepted)) => {
+            Some(std::mem::replace(&mut accepted.id, EventId([0; 16])))
+        }
+        SimReply::Accepted(Acceptance::Duplicate(duplicate)) => {
             duplicate.jobs.iter_mut().for_each(|job| job.entity = 0);
             Some(std::mem::replace(&mut duplicate.id, EventId([0; 16])))
         }
         _ => None,
     };
-    (name, format!("{reply:?}"))
+    (id, format!("{reply:?}"))
+}
+
+/// Submits writes in their order, so that they are committed in it, and waits for all replies.
+async fn submit_all(ledger: &Ledger, ops: impl Iterator<Item = SimOp>) -> Vec<Result<SimReply, Error>> {
+    let mut pending: Vec<_> = ops.map(|op| Box::pin(op.submit(ledger))).map(Some).collect();
+    let mut replies: Vec<Option<Result<SimReply, Error>>> = pending.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, reply) in pending.iter_mut().zip(&mut replies) {
+            if let Some(waiting) = future
+                && let Poll::Ready(ready) = waiting.as_mut().poll(context)
+            {
+                (*future, *reply) = (None, Some(ready));
+            }
+        }
+        if pending.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    replies.into_iter().flatten().collect()
 }
 
 /// The simulation does not write revisions down; a node does.
 async fn keep(ledger: &Ledger, revisions: Vec<Arc<str>>) -> Result<(), Error> {
     for hash in revisions {
         let (files, actor, reason) = ("[]".to_owned(), "simulation".to_owned(), String::new());
-        ledger.keep_revision(NewRevision { hash, files, actor, reason, at: Time(0) }).await?;
+        ledger.activate_revision(NewRevision { hash, files, actor, reason, at: Time(0) }).await?;
     }
     Ok(())
 }

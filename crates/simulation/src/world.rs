@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
-use sluice_ledger::memory::{Op, Reply, Store};
+use sluice_ledger::memory::Store;
 
 use super::checker::Checker;
 use super::coverage::{Coverage, Fault};
@@ -14,6 +15,7 @@ use super::fault_rates::FaultRates;
 use super::invariants::Invariant;
 use super::node::SimNode;
 use super::operators::OperatorAction;
+use super::ops::{SimOp, SimReply};
 use super::plan::{DESTINATIONS, SimPlan};
 use super::promises::PromiseLog;
 use super::senders::Senders;
@@ -23,7 +25,7 @@ use super::{Options, Report, Violation};
 
 /// 2026-03-01: when every run begins.
 const START: i64 = 1_772_323_200_000;
-/// After the weather has cleared, everything must have come to an end within this.
+/// After the rates has cleared, everything must have come to an end within this.
 const CONVERGENCE_MS_MAX: i64 = 4 * 86_400_000;
 /// A bound on what one seed may do, against a simulation that chases its tail.
 const STEPS_PER_EVENT_MAX: u64 = 20_000;
@@ -55,7 +57,16 @@ pub(super) enum SimEvent {
         epoch: u32,
         slot: u32,
     },
-    /// And the scheduler hears of them.
+    /// The backlogs in the ledger are read.
+    FindBacklogs {
+        epoch: u32,
+    },
+    /// A job is read again for the scheduler.
+    ReadAgain {
+        epoch: u32,
+        job: i64,
+    },
+    /// And the scheduler gets them.
     Loaded {
         epoch: u32,
         slot: u32,
@@ -63,7 +74,12 @@ pub(super) enum SimEvent {
     Wake {
         epoch: u32,
     },
-    /// An attempt has ended, one way or another.
+    /// A call takes longer than its intent may stay unrecorded.
+    RecordSlow {
+        epoch: u32,
+        run: u32,
+    },
+    /// A call or a read-back has ended.
     Answered {
         epoch: u32,
         run: u32,
@@ -78,17 +94,9 @@ pub(super) enum SimEvent {
         epoch: u32,
         run: u32,
     },
-    /// A job that memory lost is looked for.
-    LookAgain {
-        epoch: u32,
-        run: u32,
-    },
-    /// An answer to an attempt that was given up.
-    LateAnswer {
-        epoch: u32,
-        job: i64,
-        n: u32,
-        step: u32,
+    /// A write of a process that has ended arrives.
+    LateWrite {
+        index: usize,
     },
     Operator,
     Disturb,
@@ -106,20 +114,22 @@ pub(super) struct Simulation {
     /// How far the wall clock is off.
     pub clock_error: i64,
     pub random: Random,
-    pub weather: FaultRates,
+    pub rates: FaultRates,
     pub plan: SimPlan,
     pub store: Store,
     /// The real ledger, when one runs beside.
-    twin: Option<Box<ShadowLedger>>,
+    shadow: Option<Box<ShadowLedger>>,
     pub node: Option<Box<SimNode>>,
     pub epoch: u32,
     pub crashes: u64,
     pub senders: Senders,
     pub destinations: Destinations,
+    /// Writes of processes that have ended.
+    pub late_writes: Vec<Option<SimOp>>,
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,
-    pub books: PromiseLog,
+    pub promises: PromiseLog,
     pub coverage: Coverage,
     pub trace: Trace,
     healing_since: Option<i64>,
@@ -130,7 +140,7 @@ pub(super) struct Simulation {
 impl Simulation {
     pub fn new(options: Options, keep_trace: bool) -> Simulation {
         let mut random = Random::seeded(options.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x051c_e000);
-        let weather = FaultRates::of(options.profile, &mut random);
+        let rates = FaultRates::of(options.profile, &mut random);
         let plan = SimPlan::new(&mut random);
         Simulation {
             options,
@@ -138,18 +148,19 @@ impl Simulation {
             clock_error: 0,
             senders: Senders::new(&mut random),
             random,
-            weather,
+            rates,
             plan,
             store: Store::new(),
-            twin: None,
+            shadow: None,
             node: None,
             epoch: 0,
             crashes: 0,
             destinations: Destinations::default(),
+            late_writes: Vec::new(),
             disk_full_until: 0,
             disk_full_for_all_until: 0,
             checker: Checker::default(),
-            books: PromiseLog::default(),
+            promises: PromiseLog::default(),
             coverage: Coverage::default(),
             trace: Trace::new(keep_trace),
             healing_since: None,
@@ -159,17 +170,17 @@ impl Simulation {
     }
 
     /// Gives everything that becomes durable to a real ledger as well.
-    pub fn bring_twin(&mut self, ground: std::io::Result<Box<dyn Ground>>) {
+    pub fn attach_shadow(&mut self, ground: std::io::Result<Box<dyn Ground>>) {
         match ShadowLedger::new(ground) {
-            Ok(twin) => self.twin = Some(Box::new(twin)),
+            Ok(shadow) => self.shadow = Some(Box::new(shadow)),
             Err(detail) => self.differs(Err(detail)),
         }
     }
 
     /// Does something with the real ledger, if there is one.
-    fn with_twin(&mut self, act: impl FnOnce(&mut ShadowLedger, &Store) -> Result<(), String>) {
-        let Some(twin) = &mut self.twin else { return };
-        let result = act(twin, &self.store);
+    fn with_shadow(&mut self, act: impl FnOnce(&mut ShadowLedger, &Store) -> Result<(), String>) {
+        let Some(shadow) = &mut self.shadow else { return };
+        let result = act(shadow, &self.store);
         self.differs(result);
     }
 
@@ -180,25 +191,25 @@ impl Simulation {
     }
 
     /// An operation becomes durable.
-    pub fn make_durable(&mut self, op: Op) -> Reply {
+    pub fn make_durable(&mut self, op: SimOp) -> SimReply {
         let at = self.wall();
-        let copy = self.twin.is_some().then(|| op.clone());
-        let reply = self.store.apply(at, op);
+        let copy = self.shadow.is_some().then(|| op.clone());
+        let reply = op.apply(&mut self.store, at);
         if let Some(copy) = copy {
-            self.with_twin(|twin, _| twin.wrote(at, copy, &reply));
+            self.with_shadow(|shadow, _| shadow.wrote(at, copy, &reply));
         }
         reply
     }
 
     /// The real ledger dies with the process.
-    pub fn crash_twin(&mut self) {
-        self.with_twin(|twin, _| twin.crash());
+    pub fn crash_shadow(&mut self) {
+        self.with_shadow(|shadow, _| shadow.crash());
     }
 
     /// In the end both hold the same.
-    pub fn compare_twin(&mut self) {
-        let revisions: Vec<_> = self.plan.revisions.iter().map(|revision| revision.name.clone()).collect();
-        self.with_twin(|twin, store| twin.compare(store, revisions));
+    pub fn compare_shadow(&mut self) {
+        let revisions: Vec<_> = self.plan.revisions.iter().map(|revision| revision.run.name.clone()).collect();
+        self.with_shadow(|shadow, store| shadow.compare(store, revisions));
     }
 
     /// Lets something happen later.
@@ -281,12 +292,14 @@ impl Simulation {
             SimEvent::Reply { epoch, slot } if epoch == self.epoch => self.reply(slot),
             SimEvent::Load { epoch, slot } if epoch == self.epoch => self.load(slot),
             SimEvent::Loaded { epoch, slot } if epoch == self.epoch => self.loaded(slot),
+            SimEvent::FindBacklogs { epoch } if epoch == self.epoch => self.find_backlogs(),
+            SimEvent::ReadAgain { epoch, job } if epoch == self.epoch => self.read_again(JobId(job)),
             SimEvent::Wake { epoch } if epoch == self.epoch => self.wake(),
             SimEvent::Answered { epoch, run } if epoch == self.epoch => self.answered(run),
             SimEvent::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
-            SimEvent::SettleAgain { epoch, run } if epoch == self.epoch => self.submit_settlement(run),
-            SimEvent::LookAgain { epoch, run } if epoch == self.epoch => self.look_again(run),
-            SimEvent::LateAnswer { epoch, job, n, step } if epoch == self.epoch => self.late_answer(job, n, step),
+            SimEvent::SettleAgain { epoch, run } if epoch == self.epoch => self.settle_again(run),
+            SimEvent::RecordSlow { epoch, run } if epoch == self.epoch => self.record_slow(run),
+            SimEvent::LateWrite { index } => self.late_write(index),
             SimEvent::Operator => self.operate(),
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),
@@ -297,7 +310,7 @@ impl Simulation {
         }
     }
 
-    /// About every minute of bad weather.
+    /// About every minute of bad rates.
     fn disturb(&mut self) {
         if self.is_healing() {
             return;
@@ -305,7 +318,7 @@ impl Simulation {
         let next = 20_000 + self.some_ms(80_000);
         self.plan_in(next, SimEvent::Disturb);
         let destination = self.random.below(DESTINATIONS as u64) as usize;
-        if self.random.chance(self.weather.outage) {
+        if self.random.chance(self.rates.outage) {
             let length = 1_000 + self.some_ms(600_000);
             let flaps = self.random.chance(0.3);
             self.happened(if flaps { Fault::Flapping } else { Fault::Outage });
@@ -316,11 +329,11 @@ impl Simulation {
             self.destinations.0[destination].down_until = 0;
             self.happened(Fault::OutageEnds);
         }
-        if self.random.chance(self.weather.unauthorized) {
+        if self.random.chance(self.rates.unauthorized) {
             self.destinations.0[destination].unauthorized = true;
             self.happened(Fault::CredentialsBroken);
         }
-        if self.random.chance(self.weather.disk_full) {
+        if self.random.chance(self.rates.disk_full) {
             self.disk_full_until = self.now + 1_000 + self.some_ms(30_000);
             self.happened(Fault::DiskFull);
             if self.random.chance(0.3) {
@@ -328,7 +341,7 @@ impl Simulation {
                 self.happened(Fault::DiskFullForAll);
             }
         }
-        if self.random.chance(self.weather.clock) {
+        if self.random.chance(self.rates.clock) {
             if self.random.chance(0.5) {
                 self.clock_error += 1_000 + self.some_ms(86_400_000);
                 self.happened(Fault::ClockForward);
@@ -337,7 +350,7 @@ impl Simulation {
                 self.happened(Fault::ClockBack);
             }
         }
-        if self.random.chance(self.weather.crash_idle) {
+        if self.random.chance(self.rates.crash_idle) {
             self.crash(Fault::CrashIdle);
         }
     }
@@ -345,7 +358,7 @@ impl Simulation {
     /// The sky clears: from here on everything must come to an end.
     fn heal(&mut self) {
         self.healing_since = Some(self.now);
-        self.weather = FaultRates::calm();
+        self.rates = FaultRates::calm();
         for destination in &mut self.destinations.0 {
             (destination.down_until, destination.flaps_until, destination.unauthorized) = (0, 0, false);
         }
@@ -358,14 +371,14 @@ impl Simulation {
     fn replay_everything(&mut self) {
         let finished = self.store.jobs().filter(|job| matches!(job.state.as_str(), "succeeded" | "noop"));
         let jobs = finished.map(|job| job.id).collect();
-        self.act(OperatorAction::Replay { newest: false }, jobs);
+        self.act(OperatorAction::Replay { latest_config: false }, jobs);
     }
 
     pub fn report(self, violation: Option<Violation>) -> Report {
         Report {
             seed: self.options.seed,
             events: u64::from(self.senders.made()),
-            requests: self.books.requests,
+            requests: self.promises.requests,
             calls: self.checker.calls,
             crashes: self.crashes,
             doubled_by_lies: self.checker.doubled_by_lies,

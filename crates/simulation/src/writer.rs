@@ -1,21 +1,26 @@
-//! The writer of a node: operations gather, become durable together, and are looked at; who asked hears of it a moment later.
+//! The writer of a simulated node: writes gather, become durable together, are observed, and are replied to a moment later.
 
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
-use sluice_ledger::memory::{Op, Reply};
+use sluice_domain::ops::ChargeResult;
+use sluice_domain::record::AttemptKind;
+use sluice_domain::run::Settle;
+use sluice_ledger::Acceptance;
 
 use super::checker::Attempt;
 use super::coverage::Fault;
 use super::gates::SimSlot;
-use super::node::{Waiter, slot};
-use super::promises::Mark;
+use super::node::{Waiter, slot_of};
+use super::ops::{SimOp, SimReply};
+use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
-/// Operations in one commit, at the most.
+/// Writes in one commit, at the most.
 const BATCH_OPS_MAX: usize = 512;
+
 impl Simulation {
-    /// Hands an operation to the writer.
-    pub(super) fn submit(&mut self, op: Op, waiter: Waiter) {
+    /// Submits a write.
+    pub(super) fn submit(&mut self, op: SimOp, waiter: Waiter) {
         let Some(node) = &mut self.node else { return };
         node.queue.push_back((op, waiter));
         if !std::mem::replace(&mut node.committing, true) {
@@ -25,7 +30,7 @@ impl Simulation {
 
     fn plan_commit(&mut self) {
         let epoch = self.epoch;
-        let flush = if self.random.chance(self.weather.commit_stalls) {
+        let flush = if self.random.chance(self.rates.commit_stalls) {
             self.happened(Fault::DiskStalls);
             1_000 + self.some_ms(30_000)
         } else {
@@ -34,7 +39,7 @@ impl Simulation {
         self.plan_in(flush, SimEvent::Commit { epoch });
     }
 
-    /// The writer commits what has gathered.
+    /// Commits the writes that have gathered.
     pub(super) fn commit(&mut self) {
         if self.crashes_at(Fault::CrashBeforeCommit) {
             return;
@@ -45,50 +50,35 @@ impl Simulation {
         if node.committing {
             self.plan_commit();
         }
-        if self.random.chance(self.weather.commit_fails) {
+        if self.random.chance(self.rates.commit_fails) {
             return self.fail_commit(take);
         }
-        let mut fresh = Vec::new();
+        let mut accepted = Vec::new();
         for _ in 0..take {
-            let Some((op, waiter)) = self.take_op() else { break };
+            let Some((op, waiter)) = self.node.as_mut().and_then(|node| node.queue.pop_front()) else { break };
             let is_full = self.now < self.disk_full_for_all_until
-                || (self.now < self.disk_full_until && matches!(op, Op::Accept(_)));
-            let reply = match (is_full, op, waiter) {
-                (false, op, _) => Some(self.apply(op, waiter)),
-                (true, Op::Settle(settlement), Waiter::Settle(run)) => {
-                    self.give_back(run, settlement);
-                    None
-                }
-                (true, Op::SettleWithBudget(within), Waiter::Settle(run)) => {
-                    self.give_back(run, Box::new(within.0));
-                    None
-                }
-                (true, ..) => None,
-            };
-            if let Some(Reply::Accepted(accepted)) = &reply {
-                fresh.push(accepted.seq);
+                || (self.now < self.disk_full_until && matches!(op, SimOp::Accept(_)));
+            let reply = (!is_full).then(|| self.apply(op, waiter));
+            if let Some(SimReply::Accepted(Acceptance::Accepted(event))) = &reply {
+                accepted.push(event.seq);
             }
             self.plan_reply(waiter, reply);
         }
-        self.announce(&fresh);
+        self.announce(&accepted);
         self.crashes_at(Fault::CrashAfterCommit);
     }
 
-    /// The first operation that waits for the writer.
-    fn take_op(&mut self) -> Option<(Op, Waiter)> {
-        self.node.as_mut()?.queue.pop_front()
-    }
-
-    /// Nobody knows whether a failed commit is on the disk: the process must end.
+    /// A failed commit may be on the disk or not: the process must end.
     fn fail_commit(&mut self, take: usize) {
         let Some(node) = &mut self.node else { return };
-        let batch: Vec<(Op, Waiter)> = node.queue.drain(..take).collect();
+        let batch: Vec<(SimOp, Waiter)> = node.queue.drain(..take).collect();
         let written = self.random.chance(0.5);
         let fault = if written { Fault::CommitInDoubt } else { Fault::CommitLost };
         if Mutant::FsyncErrorIgnored.is_on() {
             let before = self.store.clone();
             for (op, waiter) in batch {
-                let reply = self.store.apply(self.wall(), op);
+                let at = self.wall();
+                let reply = op.apply(&mut self.store, at);
                 self.plan_reply(waiter, Some(reply));
             }
             self.store = before;
@@ -102,12 +92,12 @@ impl Simulation {
         self.crash(fault);
     }
 
-    fn plan_reply(&mut self, waiter: Waiter, reply: Option<Reply>) {
+    fn plan_reply(&mut self, waiter: Waiter, reply: Option<SimReply>) {
         if matches!(waiter, Waiter::Nobody) {
             return;
         }
         let epoch = self.epoch;
-        // Acts of people hear of their commits in their order.
+        // Operators get their replies in the order of their commits.
         let after = if matches!(waiter, Waiter::Operator(_)) { 1 } else { self.some_ms(4) };
         let Some(node) = &mut self.node else { return };
         let slot = match node.free_replies.pop() {
@@ -123,76 +113,117 @@ impl Simulation {
         self.plan_in(after, SimEvent::Reply { epoch, slot });
     }
 
-    /// One operation becomes durable, and is looked at.
-    pub(super) fn apply(&mut self, op: Op, waiter: Waiter) -> Reply {
-        if matches!(op, Op::Prune(_)) {
+    /// One write becomes durable, and is observed.
+    pub(super) fn apply(&mut self, op: SimOp, waiter: Waiter) -> SimReply {
+        if matches!(op, SimOp::Prune(_)) {
             self.check_promises();
         }
-        let mark = Mark::of(&op, self);
+        let counts = matches!(op, SimOp::Prune(_)).then(|| (self.store.event_count(), self.job_count()));
+        let observed = op.clone();
         let mut reply = self.make_durable(op);
-        match mark {
-            Mark::Accept { received_at } => {
-                if Mutant::DuplicateAnsweredWithAnotherId.is_on()
-                    && let Reply::Duplicate(duplicate) = &mut reply
-                {
-                    duplicate.id.0[0] ^= 1;
-                }
-                self.check_accept(waiter, received_at, &reply);
-                if let Reply::Accepted(accepted) = &reply {
+        if Mutant::DuplicateAnsweredWithAnotherId.is_on()
+            && let SimReply::Accepted(Acceptance::Duplicate(duplicate)) = &mut reply
+        {
+            duplicate.id.0[0] ^= 1;
+        }
+        self.observe(&observed, waiter, &reply);
+        if let (SimOp::Prune(prune), Some((events, jobs))) = (&observed, counts) {
+            self.guards_pruned(prune.at);
+            self.note_pruned(events - self.store.event_count(), jobs - self.job_count());
+        }
+        reply
+    }
+
+    fn job_count(&self) -> u64 {
+        self.store.job_counts().iter().map(|(_, count)| count).sum()
+    }
+
+    fn observe(&mut self, op: &SimOp, waiter: Waiter, reply: &SimReply) {
+        match (op, reply) {
+            (SimOp::Accept(event), SimReply::Accepted(acceptance)) => {
+                self.check_accept(waiter, event.received_at, acceptance);
+                if let Acceptance::Accepted(accepted) = acceptance {
                     let jobs = self.store.event_head(accepted.seq).map_or(0, |event| i64::from(event.jobs));
                     let last = self.store.last_job().0;
                     (last - jobs + 1..=last).for_each(|job| self.look_at(JobId(job)));
                 }
             }
-            Mark::Begin { job } => self.look_at(JobId(job)),
-            Mark::Inside { job } => self.look_at(JobId(job)),
-            Mark::Set { job, key, at, expires_at } => {
-                self.check_mark(JobId(job), key, at, expires_at, &reply);
-                self.look_at(JobId(job));
-            }
-            Mark::Capped { job, key, at } => {
-                self.check_cap(JobId(job), key, at, &reply);
-                self.look_at(JobId(job));
-            }
-            Mark::Settle { job, n, step, call, read, drawn } => {
-                let settled = matches!(reply, Reply::Settled | Reply::Exhausted);
-                match (drawn, &reply) {
-                    (Some(drawn), Reply::Settled) => self.check_budget(JobId(job), drawn),
-                    (Some(_), Reply::Exhausted) => self.coverage.fault(Fault::BudgetUsedUp),
-                    _ => {}
+            (SimOp::Begin(begin, caps), reply) => {
+                if !caps.is_empty() {
+                    self.check_cap(begin.job, begin.key, begin.at, reply);
                 }
-                self.look_at_attempt(JobId(job), Attempt { n, step, call, read, settled });
-                self.look_at(JobId(job));
-                if let Some(slot) = self.running_slot(JobId(job)) {
-                    self.checker.gates.release_lane(slot);
-                }
+                self.look_at(begin.job);
             }
-            Mark::Jobs => {
-                if let Reply::Jobs(jobs) = &reply {
-                    for (job, _) in jobs {
-                        self.look_at(*job);
-                        if self.store.job(*job).is_some_and(|job| job.state == JobState::Dropped) {
-                            self.marks_dropped(*job);
-                        }
+            (SimOp::Settle(settle), SimReply::Settled(result)) => self.observe_settle(settle, *result),
+            (SimOp::SetMark(mark), reply) => {
+                self.check_mark(mark, reply);
+                self.look_at(mark.result.job);
+            }
+            (SimOp::RecordStep(result), _) => self.look_at(result.job),
+            (SimOp::Skip(skip), _) => self.look_at(skip.job),
+            (SimOp::RequestApproval(request), _) => self.look_at(request.job),
+            (SimOp::Replay(_) | SimOp::Resolve(_) | SimOp::Drop(_), SimReply::Jobs(jobs)) => {
+                for (job, _) in jobs {
+                    self.look_at(*job);
+                    if self.store.job(*job).is_some_and(|job| job.state == JobState::Dropped) {
+                        self.marks_dropped(*job);
                     }
                 }
             }
-            Mark::Prune { events, jobs, at } => {
-                self.guards_pruned(at);
-                let left: u64 = self.store.job_counts().iter().map(|(_, count)| count).sum();
-                self.note_pruned(events - self.store.event_count(), jobs - left);
-            }
-            Mark::Other => {}
+            _ => {}
         }
-        reply
+    }
+
+    fn observe_settle(&mut self, settle: &Settle, result: ChargeResult) {
+        let settlement = &settle.settlement;
+        let (job, attempt) = (settlement.job, settlement.attempt.as_ref());
+        match (&settle.charge, result) {
+            (Some(charge), ChargeResult::Settled) => self.check_budget(job, charge, settlement.at),
+            (Some(_), ChargeResult::Exhausted) => self.coverage.fault(Fault::BudgetUsedUp),
+            _ => {}
+        }
+        let of = |kind| attempt.filter(|attempt| attempt.kind == kind).map(|attempt| attempt.outcome);
+        let label = attempt.map(|attempt| attempt.step_id.clone());
+        let label = label.filter(|label| self.plan.facts(label).is_some());
+        let attempt = Attempt {
+            n: settlement.n,
+            label,
+            call: of(AttemptKind::Call),
+            read: of(AttemptKind::Read),
+            settled: result != ChargeResult::Stale,
+        };
+        self.look_at_attempt(job, attempt);
+        self.look_at(job);
+        self.note_settlement(settle);
+        if let Some(slot) = self.running_slot(job) {
+            self.checker.gates.release_lane(slot);
+        }
+    }
+
+    /// Coverage of what a settlement does, and the spread of retries.
+    fn note_settlement(&mut self, settle: &Settle) {
+        let next = &settle.settlement.next;
+        let label = settle.settlement.attempt.as_ref().map(|attempt| attempt.step_id.clone());
+        if let Some(facts) = label.as_ref().and_then(|label| self.plan.facts(label)) {
+            let (undo, continues) = (facts.undo, facts.continues);
+            if undo {
+                self.coverage.fault(Fault::Undoing);
+            }
+            if continues && next.state != JobState::Retrying && next.failure.is_none() {
+                self.coverage.fault(Fault::ContinuedAfterStep);
+            }
+        }
+        if label.is_some_and(|label| label.starts_with("lines")) && next.state == JobState::Queued {
+            self.coverage.fault(Fault::ItemFollows);
+        }
+        self.trace.note(self.now, "settle", About::Job(settle.settlement.job), u64::from(next.step));
     }
 
     fn running_slot(&self, id: JobId) -> Option<SimSlot> {
-        let (job, place) = self.node.as_ref()?.held.get(&id)?;
-        Some(slot(job, *place))
+        Some(slot_of(self.node.as_ref()?.cache.get(&id)?, &self.plan))
     }
 
-    /// Somebody hears from the writer. `None` means that there was no room.
+    /// A caller gets its reply; `None` means that the disk was full.
     pub(super) fn reply(&mut self, slot: u32) {
         let Some(node) = &mut self.node else { return };
         node.free_replies.push(slot);
@@ -200,13 +231,15 @@ impl Simulation {
         match waiter {
             Waiter::Nobody => {}
             Waiter::Sender(webhook) => match reply {
-                Some(Reply::Accepted(accepted)) => self.answer_sender(webhook, accepted.id),
-                Some(Reply::Duplicate(duplicate)) => self.answer_sender(webhook, duplicate.id),
+                Some(SimReply::Accepted(Acceptance::Accepted(accepted))) => self.answer_sender(webhook, accepted.id),
+                Some(SimReply::Accepted(Acceptance::Duplicate(first))) => self.answer_sender(webhook, first.id),
                 _ => self.coverage.fault(Fault::SenderTurnedAway),
             },
-            Waiter::Begin(run) => self.begun(run, reply),
-            Waiter::Settle(run) => self.settled(run, reply),
-            Waiter::Inside(run) => self.inside(run, reply),
+            Waiter::Run(run) => self.replied_to_run(run, reply),
+            Waiter::Reroute(job) => {
+                let written = matches!(reply, Some(SimReply::Settled(ChargeResult::Settled)));
+                self.rerouted(job, written);
+            }
             Waiter::Operator(act) => self.acted(act, reply),
         }
     }

@@ -34,7 +34,7 @@ impl Ground for Faulty {
         self.crashes += 1;
         self.disk.power_off();
         let image = self.disk.image(KEEPS[self.crashes as usize % KEEPS.len()], self.crashes);
-        self.disk = Disk::holding(&image);
+        self.disk = Disk::from_image(&image);
         self.disk.mount(self.directory.path());
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out a decision on one call, the same way for every simulated server.
+//! Applies the injector's decision to one call, identically for every simulated server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::reply::{FakeReply, Hangup, Payload};
 /// About 317 years.
 const ABSURD_SECONDS: &str = "9999999999";
 
-/// A refusal that each server puts in its own words.
+/// Refusal whose response each server formats in its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     TooManyRequests,
@@ -26,128 +26,128 @@ pub(crate) enum Refusal {
     InvalidSession,
 }
 
-/// What the caller came to know, and under which status.
+/// What the response tells the caller about the change, with its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyTruth {
-    /// The answer says what happened.
-    Truth(StatusCode),
-    /// The answer hides whether the change was made.
-    Untruth(StatusCode),
-    /// No whole answer.
-    Nothing,
+    /// Tells whether the change was made.
+    Accurate(StatusCode),
+    /// Does not tell whether the change was made.
+    Ambiguous(StatusCode),
+    /// No complete response.
+    NoReply,
 }
 
-/// One call as its server sees it.
+/// One call on a simulated server.
 pub(crate) trait FakeTarget: Send + 'static {
-    /// Makes the change and says what the honest answer is.
+    /// Makes the change and returns the accurate response.
     fn apply(&mut self) -> FakeReply;
     fn refuse(&mut self, refusal: Refusal) -> FakeReply;
-    /// The answer of a read that finds nothing.
+    /// Response of a read that finds nothing.
     fn absent(&mut self) -> FakeReply;
-    /// The address that was asked, for a redirect to itself.
+    /// URL of the request, for a redirect to itself.
     fn address(&self) -> String;
-    /// Called once, when the fate of the call is known and before any of the answer leaves.
-    fn settle(&mut self, told: ReplyTruth);
+    /// Called once, when the result of the call is known and before any of the response is sent.
+    fn settle(&mut self, reply: ReplyTruth);
 }
 
-/// Does one call under a decision. A call that must wait goes on when its caller has hung up, as it would in a server
-/// that does not notice; that is what makes a late write possible.
-pub(crate) async fn perform(decision: Decision, mut target: impl FakeTarget) -> Result<Response<Payload>, Hangup> {
+/// Runs one call under a decision. A delayed call continues after its caller has disconnected, as in a server that
+/// does not notice the disconnect; this makes late writes possible.
+pub(crate) async fn apply_fault(decision: Decision, mut target: impl FakeTarget) -> Result<Response<Payload>, Hangup> {
     match decision {
-        Decision { latency: Duration::ZERO, fault: None } => Ok(honest(&mut target).whole()),
-        // A task that panicked must not look like an answer.
-        decision => tokio::spawn(carry_out(decision, target)).await.map_err(|_| Hangup)?,
+        Decision { latency: Duration::ZERO, fault: None } => Ok(accurate(&mut target).complete()),
+        // A panicked task must not look like a response.
+        decision => tokio::spawn(apply_delayed(decision, target)).await.map_err(|_| Hangup)?,
     }
 }
 
-async fn carry_out(decision: Decision, mut target: impl FakeTarget) -> Result<Response<Payload>, Hangup> {
+async fn apply_delayed(decision: Decision, mut target: impl FakeTarget) -> Result<Response<Payload>, Hangup> {
     if !decision.latency.is_zero() {
         tokio::time::sleep(decision.latency).await;
     }
-    let Some(fault) = decision.fault else { return Ok(honest(&mut target).whole()) };
+    let Some(fault) = decision.fault else { return Ok(accurate(&mut target).complete()) };
     match fault {
         Fault::Latency(millis) => {
             tokio::time::sleep(Duration::from_millis(millis.max_ms)).await;
-            Ok(honest(&mut target).whole())
+            Ok(accurate(&mut target).complete())
         }
         Fault::TrickleBody { chunk_bytes, gap_ms } => {
-            Ok(honest(&mut target).trickle(chunk_bytes, Duration::from_millis(gap_ms)))
+            Ok(accurate(&mut target).trickle(chunk_bytes, Duration::from_millis(gap_ms)))
         }
         Fault::TimeoutBefore { hold_ms } => {
-            target.settle(ReplyTruth::Nothing);
-            hang_up_after(hold_ms).await
+            target.settle(ReplyTruth::NoReply);
+            close_after(hold_ms).await
         }
         Fault::TimeoutAfter { hold_ms } => {
             target.apply();
-            target.settle(ReplyTruth::Nothing);
-            hang_up_after(hold_ms).await
+            target.settle(ReplyTruth::NoReply);
+            close_after(hold_ms).await
         }
         Fault::DropBefore => {
-            target.settle(ReplyTruth::Nothing);
+            target.settle(ReplyTruth::NoReply);
             Err(Hangup)
         }
         Fault::DropAfter => {
             target.apply();
-            target.settle(ReplyTruth::Nothing);
+            target.settle(ReplyTruth::NoReply);
             Err(Hangup)
         }
         Fault::CutResponse => {
             let reply = target.apply();
-            target.settle(ReplyTruth::Nothing);
-            Ok(reply.cut())
+            target.settle(ReplyTruth::NoReply);
+            Ok(reply.truncated())
         }
         Fault::HugeBody { bytes } => {
             let reply = target.apply();
-            target.settle(ReplyTruth::Untruth(StatusCode::OK));
+            target.settle(ReplyTruth::Ambiguous(StatusCode::OK));
             Ok(reply.huge(bytes))
         }
-        answered => Ok(answer(answered, &mut target).whole()),
+        immediate => Ok(immediate_reply(immediate, &mut target).complete()),
     }
 }
 
-fn honest(target: &mut impl FakeTarget) -> FakeReply {
+fn accurate(target: &mut impl FakeTarget) -> FakeReply {
     let reply = target.apply();
-    target.settle(ReplyTruth::Truth(reply.status));
+    target.settle(ReplyTruth::Accurate(reply.status));
     reply
 }
 
-async fn hang_up_after(hold_ms: u64) -> Result<Response<Payload>, Hangup> {
+async fn close_after(hold_ms: u64) -> Result<Response<Payload>, Hangup> {
     tokio::time::sleep(Duration::from_millis(hold_ms)).await;
     Err(Hangup)
 }
 
-/// The faults that end in a whole answer at once.
-fn answer(fault: Fault, target: &mut impl FakeTarget) -> FakeReply {
-    let (reply, told): (FakeReply, fn(StatusCode) -> ReplyTruth) = match fault {
+/// Faults with an immediate and complete response.
+fn immediate_reply(fault: Fault, target: &mut impl FakeTarget) -> FakeReply {
+    let (reply, truth): (FakeReply, fn(StatusCode) -> ReplyTruth) = match fault {
         Fault::TooManyRequests { retry_after } => {
-            (with_retry_after(target.refuse(Refusal::TooManyRequests), retry_after), ReplyTruth::Truth)
+            (with_retry_after(target.refuse(Refusal::TooManyRequests), retry_after), ReplyTruth::Accurate)
         }
-        Fault::RequestLimitExceeded => (target.refuse(Refusal::RequestLimitExceeded), ReplyTruth::Truth),
-        Fault::ServerUnavailable => (target.refuse(Refusal::ServerUnavailable), ReplyTruth::Truth),
-        Fault::LockRow => (target.refuse(Refusal::LockRow), ReplyTruth::Truth),
-        Fault::DuplicateValue => (target.refuse(Refusal::DuplicateValue), ReplyTruth::Truth),
-        Fault::InvalidSession => (target.refuse(Refusal::InvalidSession), ReplyTruth::Truth),
-        Fault::ErrorBefore => (target.refuse(Refusal::ServerError), ReplyTruth::Untruth),
+        Fault::RequestLimitExceeded => (target.refuse(Refusal::RequestLimitExceeded), ReplyTruth::Accurate),
+        Fault::ServerUnavailable => (target.refuse(Refusal::ServerUnavailable), ReplyTruth::Accurate),
+        Fault::LockRow => (target.refuse(Refusal::LockRow), ReplyTruth::Accurate),
+        Fault::DuplicateValue => (target.refuse(Refusal::DuplicateValue), ReplyTruth::Accurate),
+        Fault::InvalidSession => (target.refuse(Refusal::InvalidSession), ReplyTruth::Accurate),
+        Fault::ErrorBefore => (target.refuse(Refusal::ServerError), ReplyTruth::Ambiguous),
         Fault::ErrorAfter => {
             target.apply();
-            (target.refuse(Refusal::ServerError), ReplyTruth::Untruth)
+            (target.refuse(Refusal::ServerError), ReplyTruth::Ambiguous)
         }
         Fault::Gateway { status, moment } => {
             apply_at(moment, target);
-            (gateway(status), ReplyTruth::Untruth)
+            (gateway(status), ReplyTruth::Ambiguous)
         }
         Fault::GarbageBody { moment } => {
             apply_at(moment, target);
-            (garbage(), ReplyTruth::Untruth)
+            (garbage(), ReplyTruth::Ambiguous)
         }
         Fault::RedirectLoop => {
             let address = target.address();
-            (FakeReply::empty(StatusCode::FOUND).with(LOCATION, &address), ReplyTruth::Truth)
+            (FakeReply::empty(StatusCode::FOUND).with(LOCATION, &address), ReplyTruth::Accurate)
         }
-        Fault::StaleRead => (target.absent(), ReplyTruth::Untruth),
+        Fault::StaleRead => (target.absent(), ReplyTruth::Ambiguous),
         Fault::Reply { code } => {
             let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (FakeReply::json(status, &serde_json::json!({"error": "on order"})), ReplyTruth::Truth)
+            (FakeReply::json(status, &serde_json::json!({"error": "injected"})), ReplyTruth::Accurate)
         }
         Fault::Latency(_)
         | Fault::TrickleBody { .. }
@@ -156,9 +156,9 @@ fn answer(fault: Fault, target: &mut impl FakeTarget) -> FakeReply {
         | Fault::DropBefore
         | Fault::DropAfter
         | Fault::CutResponse
-        | Fault::HugeBody { .. } => (target.apply(), ReplyTruth::Truth),
+        | Fault::HugeBody { .. } => (target.apply(), ReplyTruth::Accurate),
     };
-    target.settle(told(reply.status));
+    target.settle(truth(reply.status));
     reply
 }
 
@@ -178,10 +178,10 @@ fn with_retry_after(reply: FakeReply, retry_after: RetryAfter) -> FakeReply {
 }
 
 fn http_date(seconds_from_now: u32) -> String {
-    // A date has whole seconds; rounding up keeps it from lying in the past when it is read.
+    // HTTP dates have whole seconds; rounding up keeps the date in the future when it is parsed.
     let second = Timestamp::now().as_second() + i64::from(seconds_from_now) + 1;
     let when = Timestamp::from_second(second).unwrap_or(Timestamp::MAX);
-    DateTimePrinter::new().timestamp_to_rfc9110_string(&when).expect("a date of this era can be written for HTTP")
+    DateTimePrinter::new().timestamp_to_rfc9110_string(&when).expect("the date is valid in HTTP")
 }
 
 fn gateway(status: u16) -> FakeReply {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_dates_lie_ahead_and_parse_as_http_dates() {
+    fn retry_after_date_is_a_future_http_date() {
         let reply = with_retry_after(FakeReply::empty(StatusCode::TOO_MANY_REQUESTS), RetryAfter::HttpDate(30));
         let text = reply.headers[RETRY_AFTER].to_str().unwrap();
         assert!(text.ends_with(" GMT"), "{text}");

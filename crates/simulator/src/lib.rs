@@ -1,16 +1,16 @@
-//! Misbehaves on order.
+//! Simulated external systems with fault injection.
 //!
-//! Servers that look like the systems Sluice delivers to, fail in every way those systems fail, and keep the truth
-//! about what really happened; and senders that repeat, reorder and burst the way webhook senders do.
+//! Servers that behave like the systems Sluice delivers to, fail in the ways those systems fail, and record what
+//! really happened; and generators of webhook traffic with duplicates, reordering and bursts.
 //!
-//! - [`Salesforce`]: a Salesforce REST look-alike with records, tokens, limits and a log of every write.
-//! - [`Sink`]: a fast plain HTTP server that counts, stores and honours idempotency keys.
-//! - [`Postgres`]: a real PostgreSQL with a cluster of its own, and a wire to it that can be cut.
-//! - [`Slack`]: messages through the API and through an incoming webhook, and their history.
-//! - [`Smtp`]: a mail server that keeps what it takes and misbehaves at any word of the conversation.
-//! - [`faults`]: what goes wrong and when, as data; the same plan works on every server.
-//! - [`senders`]: seeded traffic, without an HTTP client.
-//! - [`load`]: senders that really send, to this machine only.
+//! - [`Salesforce`]: Salesforce REST API with records, tokens, limits and a log of every write.
+//! - [`Sink`]: fast plain HTTP server that counts and stores requests and honours idempotency keys.
+//! - [`Postgres`]: a real PostgreSQL cluster, and a relay that can drop its connections.
+//! - [`Slack`]: Web API, incoming webhook and message history.
+//! - [`Smtp`]: mail server that stores accepted mail and can fail at any step of a session.
+//! - [`faults`]: fault plans as data; the same plan works on every server.
+//! - [`traffic`]: seeded webhook traffic, without an HTTP client.
+//! - [`load`]: load generator over HTTP, restricted to loopback.
 //!
 //! ```
 //! use sluice_simulator::faults::Scripted;
@@ -18,12 +18,12 @@
 //!
 //! let faults = FaultPlan::scripted([Scripted::for_key("lead-7", Fault::DropAfter).times(1)]);
 //! let org = Salesforce::start(SalesforceSettings { faults, ..SalesforceSettings::default() })?;
-//! // … upsert leads at org.url(); the first answer for lead-7 is lost, though the record is there …
+//! // … upsert leads at org.url(); the first response for lead-7 is lost, but the record exists …
 //! assert_eq!(org.truth().object("Lead").created_again, 0);
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! Every server runs on a thread of its own, listens on `127.0.0.1` with a port of the system's choosing unless told
+//! Every server runs on its own thread, listens on `127.0.0.1` with a port chosen by the system unless configured
 //! otherwise, and stops when its handle is dropped.
 
 mod apply_fault;
@@ -46,10 +46,10 @@ pub use faults::{Everything, Fault, FaultPlan};
 pub use postgres::Postgres;
 pub use salesforce::{Salesforce, SalesforceSettings};
 pub use sink::{Sink, SinkSettings};
-pub use slack::{Press, Slack, SlackSettings};
+pub use slack::{ButtonClick, Slack, SlackSettings};
 pub use smtp::{Smtp, SmtpSettings};
 
-/// Locks even after a panic elsewhere: the truth of a simulator must stay readable when a test has failed.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Ignores poisoning: the recorded truth must stay readable after a test has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,6 @@
-//! Senders that really send: HTTP/1.1 over kept connections, one request after the other on each.
+//! Load generator: HTTP/1.1 over persistent connections, one request at a time on each.
 //!
-//! As little as possible is done for each request, so that what is measured is the other side. Only addresses of this
-//! machine are ever called.
+//! Does as little work as possible per request, so that the server is what is measured. Connects to loopback only.
 
 mod connection;
 mod counter;
@@ -17,24 +16,22 @@ use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use connection::{Answer, Connection};
+pub use connection::{Connection, LoadResponse};
 pub use counter::Counter;
 
-/// The slowest answer that is told apart from slower ones.
+/// Largest latency that the histogram distinguishes.
 const LATENCY_MICROS_MAX: u64 = 60_000_000;
-/// How long the last answers may take once no more is sent.
-const LAST_ANSWERS: Duration = Duration::from_secs(30);
+/// Time limit for the last responses after the last request.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much to send, and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadSettings {
-    /// Where to; an address of this machine.
+    /// A loopback address.
     pub target: SocketAddr,
-    /// Connections at once.
+    /// Number of parallel connections.
     pub connections: usize,
-    /// No more requests than this.
     pub requests_max: u64,
-    /// No new request after this time.
+    /// No new request is sent after this time.
     pub time_max: Duration,
     pub pace: Pace,
 }
@@ -42,45 +39,44 @@ pub struct LoadSettings {
 /// When a connection sends its next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// As soon as the one before is answered.
+    /// As soon as the previous response is received.
     Closed,
-    /// So many in a second over all connections, evenly spread. Latency counts from the moment at which a request was
-    /// due, so that a slow answer is not hidden by the requests that it held up.
+    /// Evenly spread requests per second over all connections. Latency counts from the time a request was due, so
+    /// that a slow response does not hide the delay of later requests (coordinated omission).
     PerSecond(u32),
 }
 
-/// Appends the request with this number, head and body, to an empty buffer.
+/// Appends head and body of the request with this number to an empty buffer.
 pub type WriteRequest = dyn Fn(u64, &mut Vec<u8>) + Send + Sync;
 
-/// What came of it.
 #[derive(Debug, Clone)]
 pub struct LoadResult {
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub unanswered: u64,
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub elapsed: Duration,
-    /// In microseconds, of every answer.
+    /// Latency of every response in microseconds.
     pub latency: Histogram<u64>,
 }
 
 impl Default for LoadResult {
     fn default() -> LoadResult {
-        let latency = Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("these bounds are in order");
+        let latency = Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("the bounds are valid");
         LoadResult { statuses: BTreeMap::new(), unanswered: 0, elapsed: Duration::ZERO, latency }
     }
 }
 
 impl LoadResult {
-    /// This and then the other, one after the other.
+    /// Combines two consecutive runs.
     pub fn then(mut self, other: &LoadResult) -> LoadResult {
         self.add(other);
         self.elapsed += other.elapsed;
         self
     }
 
-    fn note(&mut self, status: u16, took: Duration) {
+    fn record(&mut self, status: u16, took: Duration) {
         *self.statuses.entry(status).or_default() += 1;
         self.latency.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
@@ -90,25 +86,25 @@ impl LoadResult {
             *self.statuses.entry(*status).or_default() += count;
         }
         self.unanswered += other.unanswered;
-        self.latency.add(&other.latency).expect("every histogram has the same bounds");
+        self.latency.add(&other.latency).expect("all histograms have the same bounds");
     }
 
-    /// Answers of any status.
+    /// Responses of any status.
     pub fn answered(&self) -> u64 {
         self.statuses.values().sum()
     }
 
-    /// Answers with this status.
+    /// Responses with this status.
     pub fn with_status(&self, status: u16) -> u64 {
         self.statuses.get(&status).copied().unwrap_or(0)
     }
 
-    /// Answers a second.
+    /// Responses per second.
     pub fn per_second(&self) -> f64 {
         self.answered() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// The latency, in milliseconds, that this share of the answers stayed below.
+    /// Latency in milliseconds at this quantile.
     pub fn latency_ms(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1e3
     }
@@ -122,7 +118,7 @@ struct Run {
 }
 
 impl Run {
-    /// The number of the next request and when it is due; `None` when enough has been sent.
+    /// Number and due time of the next request; `None` once a limit is reached.
     fn take(&self) -> Option<(u64, Instant)> {
         let now = Instant::now();
         if now.duration_since(self.started) >= self.settings.time_max {
@@ -142,8 +138,8 @@ impl Run {
     }
 }
 
-/// Sends until the bounds are reached. A connection that breaks is opened again; one that cannot be opened is given up.
-/// Fails when not even the first connections can be opened.
+/// Sends until a limit is reached. A failed connection is opened again; one that cannot be opened is abandoned. Fails if
+/// the initial connections cannot be opened.
 pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Result<LoadResult> {
     let mut connections = Vec::with_capacity(settings.connections);
     for _ in 0..settings.connections.max(1) {
@@ -154,17 +150,17 @@ pub async fn load(settings: LoadSettings, write: Arc<WriteRequest>) -> io::Resul
     for connection in connections {
         senders.spawn(send(run.clone(), connection, write.clone()));
     }
-    let mut whole = LoadResult::default();
-    let end = run.started + settings.time_max + LAST_ANSWERS;
+    let mut total = LoadResult::default();
+    let end = run.started + settings.time_max + DRAIN_TIMEOUT;
     loop {
         match tokio::time::timeout_at(end, senders.join_next()).await {
-            Ok(Some(part)) => whole.add(&part.map_err(io::Error::other)?),
+            Ok(Some(part)) => total.add(&part.map_err(io::Error::other)?),
             Ok(None) => break,
-            Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the last answers did not come")),
+            Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the last responses did not arrive")),
         }
     }
-    whole.elapsed = run.started.elapsed();
-    Ok(whole)
+    total.elapsed = run.started.elapsed();
+    Ok(total)
 }
 
 async fn send(run: Arc<Run>, mut connection: Connection, write: Arc<WriteRequest>) -> LoadResult {
@@ -176,17 +172,17 @@ async fn send(run: Arc<Run>, mut connection: Connection, write: Arc<WriteRequest
         if run.settings.pace != Pace::Closed {
             tokio::time::sleep_until(due).await;
         }
-        let keep = match connection.send(&request).await {
-            Ok(answer) => {
-                part.note(answer.status, due.elapsed());
-                !answer.closes
+        let reusable = match connection.send(&request).await {
+            Ok(response) => {
+                part.record(response.status, due.elapsed());
+                !response.closes
             }
             Err(_) => {
                 part.unanswered += 1;
                 false
             }
         };
-        if !keep {
+        if !reusable {
             match Connection::open(run.settings.target).await {
                 Ok(opened) => connection = opened,
                 Err(_) => break,

@@ -1,4 +1,4 @@
-//! An answer before it meets its fault, and the bodies that faults are made of.
+//! Response of a simulated server before faults, and the faulty bodies.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 
 const HUGE_CHUNK: Bytes = Bytes::from_static(&[b' '; 64 * 1024]);
 
-/// A whole answer.
+/// Complete response.
 #[derive(Debug, Clone)]
 pub(crate) struct FakeReply {
     pub(crate) status: StatusCode,
@@ -27,7 +27,7 @@ impl FakeReply {
     }
 
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> FakeReply {
-        let body = serde_json::to_vec(value).expect("our own values have string keys and cannot fail to serialize");
+        let body = serde_json::to_vec(value).expect("values with string keys serialize");
         FakeReply::of(status, "application/json;charset=UTF-8", body)
     }
 
@@ -38,42 +38,42 @@ impl FakeReply {
     }
 
     pub(crate) fn with(mut self, name: HeaderName, value: &str) -> FakeReply {
-        // A value that is no header (a line break in a path) is left out rather than answered.
+        // An invalid header value (a line break in a path) is omitted.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
         }
         self
     }
 
-    pub(crate) fn whole(self) -> Response<Payload> {
+    pub(crate) fn complete(self) -> Response<Payload> {
         let body = self.body.clone();
-        self.carrying(Payload::Whole(body))
+        self.into_response(Payload::Complete(body))
     }
 
-    /// Announces all of the body and sends half of it.
-    pub(crate) fn cut(mut self) -> Response<Payload> {
+    /// Announces the full length and sends half of the body.
+    pub(crate) fn truncated(mut self) -> Response<Payload> {
         if self.body.is_empty() {
             self.status = StatusCode::OK;
             self.body = Bytes::from_static(b"{\"success\":true}");
         }
         let length = HeaderValue::from(self.body.len());
         let half = self.body.slice(..self.body.len() / 2);
-        let mut response = self.carrying(Payload::Cut(Cut::Sending(half)));
+        let mut response = self.into_response(Payload::Truncated(Truncated::Sending(half)));
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response
     }
 
     pub(crate) fn huge(mut self, bytes: u64) -> Response<Payload> {
         self.status = StatusCode::OK;
-        self.carrying(Payload::Huge { left: bytes })
+        self.into_response(Payload::Huge { remaining: bytes })
     }
 
     pub(crate) fn trickle(self, chunk_bytes: usize, gap: Duration) -> Response<Payload> {
         let body = self.body.clone();
-        self.carrying(Payload::Trickle { body, chunk_bytes, gap, pause: Box::pin(tokio::time::sleep(gap)) })
+        self.into_response(Payload::Trickle { body, chunk_bytes, gap, pause: Box::pin(tokio::time::sleep(gap)) })
     }
 
-    fn carrying(self, payload: Payload) -> Response<Payload> {
+    fn into_response(self, payload: Payload) -> Response<Payload> {
         let mut response = Response::new(payload);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
@@ -81,26 +81,25 @@ impl FakeReply {
     }
 }
 
-/// What is sent after the headers.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    Whole(Bytes),
-    Cut(Cut),
-    Huge { left: u64 },
+    Complete(Bytes),
+    Truncated(Truncated),
+    Huge { remaining: u64 },
     Trickle { body: Bytes, chunk_bytes: usize, gap: Duration, pause: Pin<Box<Sleep>> },
 }
 
 #[derive(Debug)]
-pub(crate) enum Cut {
+pub(crate) enum Truncated {
     Sending(Bytes),
-    /// Gives the connection one turn to flush what was sent; an error at once would swallow it.
+    /// Lets the connection flush the sent half; an immediate error would discard it.
     Flushing,
     Closing,
 }
 
-/// Ends the connection without (the rest of) an answer.
+/// Closes the connection without (the rest of) a response.
 #[derive(Debug, thiserror::Error)]
-#[error("the simulator hung up on order")]
+#[error("injected fault: connection closed")]
 pub(crate) struct Hangup;
 
 impl Body for Payload {
@@ -110,25 +109,25 @@ impl Body for Payload {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Hangup>>> {
         let frame = |bytes| Poll::Ready(Some(Ok(Frame::data(bytes))));
         match self.get_mut() {
-            Payload::Whole(body) if body.is_empty() => Poll::Ready(None),
-            Payload::Whole(body) => frame(std::mem::take(body)),
-            Payload::Cut(cut) => match cut {
-                Cut::Sending(half) => {
+            Payload::Complete(body) if body.is_empty() => Poll::Ready(None),
+            Payload::Complete(body) => frame(std::mem::take(body)),
+            Payload::Truncated(state) => match state {
+                Truncated::Sending(half) => {
                     let half = std::mem::take(half);
-                    *cut = Cut::Flushing;
+                    *state = Truncated::Flushing;
                     frame(half)
                 }
-                Cut::Flushing => {
-                    *cut = Cut::Closing;
+                Truncated::Flushing => {
+                    *state = Truncated::Closing;
                     context.waker().wake_by_ref();
                     Poll::Pending
                 }
-                Cut::Closing => Poll::Ready(Some(Err(Hangup))),
+                Truncated::Closing => Poll::Ready(Some(Err(Hangup))),
             },
-            Payload::Huge { left: 0 } => Poll::Ready(None),
-            Payload::Huge { left } => {
-                let size = (*left).min(HUGE_CHUNK.len() as u64);
-                *left -= size;
+            Payload::Huge { remaining: 0 } => Poll::Ready(None),
+            Payload::Huge { remaining } => {
+                let size = (*remaining).min(HUGE_CHUNK.len() as u64);
+                *remaining -= size;
                 frame(HUGE_CHUNK.slice(..size as usize))
             }
             Payload::Trickle { body, .. } if body.is_empty() => Poll::Ready(None),
@@ -145,16 +144,16 @@ impl Body for Payload {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Payload::Whole(body) | Payload::Trickle { body, .. } => body.is_empty(),
-            Payload::Huge { left } => *left == 0,
-            Payload::Cut(_) => false,
+            Payload::Complete(body) | Payload::Trickle { body, .. } => body.is_empty(),
+            Payload::Huge { remaining } => *remaining == 0,
+            Payload::Truncated(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Payload::Whole(body) | Payload::Trickle { body, .. } => SizeHint::with_exact(body.len() as u64),
-            Payload::Huge { .. } | Payload::Cut(_) => SizeHint::default(),
+            Payload::Complete(body) | Payload::Trickle { body, .. } => SizeHint::with_exact(body.len() as u64),
+            Payload::Huge { .. } | Payload::Truncated(_) => SizeHint::default(),
         }
     }
 }

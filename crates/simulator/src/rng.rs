@@ -1,8 +1,8 @@
-//! A small seeded source of numbers: the same seed gives the same numbers on every machine and release.
+//! Seeded pseudo-random numbers: the same seed yields the same numbers on every machine and release.
 
 use std::ops::RangeInclusive;
 
-/// SplitMix64. Not for secrets; its whole point is that anyone can reproduce it.
+/// SplitMix64. Reproducible, not for secrets.
 #[derive(Debug, Clone)]
 pub(crate) struct SeededRng(u64);
 
@@ -11,8 +11,7 @@ impl SeededRng {
         SeededRng(seed)
     }
 
-    /// An independent stream for the `index`-th thing under one seed, so that drawing more or fewer numbers for one
-    /// thing never shifts the numbers of the next.
+    /// Independent stream for item `index` under one seed: the number of draws for one item does not affect the others.
     pub(crate) fn stream(seed: u64, index: u64) -> SeededRng {
         let mut outer = SeededRng(seed ^ index.wrapping_mul(0xA24B_AED4_963E_E407));
         SeededRng(outer.next())
@@ -26,7 +25,7 @@ impl SeededRng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Number below `bound`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
@@ -36,7 +35,7 @@ impl SeededRng {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// A number in `0.0..1.0`.
+    /// Number in `0.0..1.0`.
     pub(crate) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -59,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers() {
+    fn same_seed_yields_the_same_numbers() {
         let draw = |seed| {
-            let mut dice = SeededRng::new(seed);
-            (0..50).map(|_| dice.next()).collect::<Vec<_>>()
+            let mut rng = SeededRng::new(seed);
+            (0..50).map(|_| rng.next()).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
@@ -70,17 +69,17 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_covered_and_never_left() {
-        let mut dice = SeededRng::new(1);
+    fn drawn_numbers_cover_their_range_and_stay_in_it() {
+        let mut rng = SeededRng::new(1);
         let mut seen = [false; 5];
         for _ in 0..1000 {
-            let drawn = dice.within(3..=7);
+            let drawn = rng.within(3..=7);
             assert!((3..=7).contains(&drawn));
             seen[(drawn - 3) as usize] = true;
-            assert!((0.0..1.0).contains(&dice.fraction()));
+            assert!((0.0..1.0).contains(&rng.fraction()));
         }
         assert_eq!(seen, [true; 5]);
-        assert_eq!(dice.within(4..=4), 4);
-        assert_eq!(dice.below(0), 0);
+        assert_eq!(rng.within(4..=4), 4);
+        assert_eq!(rng.below(0), 0);
     }
 }

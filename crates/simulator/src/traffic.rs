@@ -1,7 +1,7 @@
-//! Traffic the way webhook senders make it: repeated, out of order, in bursts. Pure and seeded; no HTTP client.
+//! Seeded webhook traffic with duplicates, reordering and bursts. Pure; no HTTP client.
 //!
-//! A [`Traffic`] is a plan. Each [`Delivery`] says which lead to post and when; the event id and the body come from
-//! the lead's number alone, so every repeat is the same to the byte and a plan of millions stays small.
+//! A [`Traffic`] is a plan. Each [`Delivery`] names a lead and its time; event id and body depend only on the lead's
+//! number, so duplicates are identical to the byte and a plan of millions stays small.
 
 use std::time::Duration;
 
@@ -136,28 +136,27 @@ const NOTES: [&str; 8] = [
     "Has used an earlier version for a year.",
 ];
 
-/// What traffic to plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrafficSettings {
-    /// The same settings give the same traffic.
+    /// The same settings yield the same traffic.
     pub seed: u64,
-    /// Different leads, and so different events.
+    /// Distinct leads, each with one event.
     pub leads: u32,
-    /// Every lead is delivered at least this often, …
+    /// Minimum deliveries of each lead.
     pub deliveries_min: u32,
-    /// … and at most this often.
+    /// Maximum deliveries of each lead.
     pub deliveries_max: u32,
-    /// The pace outside of bursts.
+    /// Rate outside bursts.
     pub deliveries_per_second: u32,
-    /// How far, in deliveries, one may be displaced from its place in the order of events; repeats come up to four
-    /// times as late.
+    /// Maximum displacement of a delivery from its position in event order, in deliveries; up to four times as much for
+    /// duplicates.
     pub displaced_max: u32,
-    /// The share of deliveries, in percent, that come in bursts.
+    /// Share of deliveries, in percent, sent in bursts.
     pub burst_percent: u32,
-    /// How many deliveries a burst sends at one moment.
+    /// Deliveries that a burst sends at once.
     pub burst_size: u32,
-    /// Bodies are filled up with notes to at least this size; without them a body has about 500 bytes.
+    /// Minimum body size, reached by adding notes; without notes a body has about 500 bytes.
     pub body_bytes: usize,
 }
 
@@ -177,18 +176,18 @@ impl Default for TrafficSettings {
     }
 }
 
-/// One posting of one lead.
+/// One delivery of one lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// The number of the lead, from 0.
+    /// Number of the lead, from 0.
     pub lead: u32,
-    /// 1 for the first delivery of this lead in the order of the plan, 2 for its first repeat, and so on.
+    /// 1 for the first delivery of this lead in plan order, 2 for its first duplicate, and so on.
     pub nth: u32,
-    /// When to post it, counted from the start of the run.
+    /// Time since the start of the run.
     pub offset: Duration,
 }
 
-/// A plan of deliveries in the order of their time.
+/// Deliveries ordered by time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
     settings: TrafficSettings,
@@ -196,61 +195,61 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Plans traffic. Settings that contradict themselves are read in the nearest sensible way: every lead is
-    /// delivered at least once, and no pace or burst is smaller than one.
+    /// Plans traffic. Inconsistent settings are clamped: every lead is delivered at least once, and rate and burst size
+    /// are at least one.
     pub fn plan(settings: TrafficSettings) -> Traffic {
-        let mut dice = SeededRng::new(settings.seed);
+        let mut rng = SeededRng::new(settings.seed);
         let least = settings.deliveries_min.max(1);
         let most = settings.deliveries_max.max(least);
         let displaced_max = u64::from(settings.displaced_max);
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         for lead in 0..settings.leads {
-            let deliveries = dice.within(u64::from(least)..=u64::from(most));
-            // Places are spread so that a lead and its repeats overlap with their neighbours.
-            let home = u64::from(lead) * u64::from(least + most) / 2;
+            let deliveries = rng.within(u64::from(least)..=u64::from(most));
+            // Positions are spaced so that duplicates of a lead interleave with those of its neighbours.
+            let base = u64::from(lead) * u64::from(least + most) / 2;
             for repeat in 0..deliveries {
-                let reach = if repeat == 0 { displaced_max } else { displaced_max * 4 };
-                places.push((home + dice.within(0..=reach), lead));
+                let displacement_max = if repeat == 0 { displaced_max } else { displaced_max * 4 };
+                positions.push((base + rng.within(0..=displacement_max), lead));
             }
         }
-        // Ties would otherwise keep the order of the leads.
-        dice.shuffle(&mut places);
-        places.sort_by_key(|(place, _)| *place);
+        // Shuffling randomizes the order of equal positions; the sort is stable.
+        rng.shuffle(&mut positions);
+        positions.sort_by_key(|(position, _)| *position);
 
-        let offsets = offsets(&settings, places.len(), &mut dice);
+        let offsets = offsets(&settings, positions.len(), &mut rng);
         let mut seen = vec![0; settings.leads as usize];
         let number = |((_, lead), offset): ((u64, u32), Duration)| {
             let nth: &mut u32 = &mut seen[lead as usize];
             *nth += 1;
             Delivery { lead, nth: *nth, offset }
         };
-        let deliveries = places.into_iter().zip(offsets).map(number).collect();
+        let deliveries = positions.into_iter().zip(offsets).map(number).collect();
         Traffic { settings, deliveries }
     }
 
-    /// Every delivery, in the order of their time.
+    /// All deliveries, ordered by time.
     pub fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
     }
 
-    /// How many leads there are; every number below is delivered at least once.
+    /// Number of leads; every number below is delivered at least once.
     pub fn leads(&self) -> u32 {
         self.settings.leads
     }
 
-    /// The id that every delivery of this lead carries.
+    /// Event id, the same in every delivery of this lead.
     pub fn event_id(&self, lead: u32) -> String {
-        let mark = SeededRng::stream(self.settings.seed ^ 0x5EED, u64::from(lead)).next();
-        format!("evt_{lead:08}_{mark:016x}")
+        let suffix = SeededRng::stream(self.settings.seed ^ 0x5EED, u64::from(lead)).next();
+        format!("evt_{lead:08}_{suffix:016x}")
     }
 
-    /// The lead behind a number.
+    /// Lead by its number.
     pub fn lead(&self, lead: u32) -> Lead {
-        let mut lead = Lead::drawn(self.event_id(lead), self.settings.seed, lead);
-        let mut dice = SeededRng::new(self.settings.seed ^ lead.score);
+        let mut lead = Lead::generate(self.event_id(lead), self.settings.seed, lead);
+        let mut rng = SeededRng::new(self.settings.seed ^ lead.score);
         let mut length = lead.to_json().len();
         while length < self.settings.body_bytes {
-            let note = dice.pick(&NOTES);
+            let note = rng.pick(&NOTES);
             let gap = if lead.notes.is_empty() { "" } else { " " };
             lead.notes.push_str(gap);
             lead.notes.push_str(note);
@@ -259,41 +258,41 @@ impl Traffic {
         lead
     }
 
-    /// The JSON body of this lead, the same in every delivery.
+    /// JSON body of this lead, the same in every delivery.
     pub fn body(&self, lead: u32) -> Bytes {
         Bytes::from(self.lead(lead).to_json())
     }
 }
 
-/// The moments of all deliveries: an even pace, broken by moments in which a whole burst is sent.
-fn offsets(settings: &TrafficSettings, count: usize, dice: &mut SeededRng) -> Vec<Duration> {
+/// Times of all deliveries: a constant rate interrupted by bursts.
+fn offsets(settings: &TrafficSettings, count: usize, rng: &mut SeededRng) -> Vec<Duration> {
     let gap = Duration::from_secs(1) / settings.deliveries_per_second.max(1);
     let burst_size = u64::from(settings.burst_size.max(1));
     let percent = f64::from(settings.burst_percent.min(100)) / 100.0;
-    // A burst starts so rarely that the deliveries within bursts come to the share that was asked for.
+    // Probability of a burst start that yields the requested share of deliveries in bursts.
     let start = percent / (burst_size as f64 * (1.0 - percent) + percent).max(f64::MIN_POSITIVE);
-    let (mut now, mut left_in_burst) = (Duration::ZERO, 0);
-    let mut moment = || {
-        if left_in_burst == 0 && dice.fraction() < start {
-            left_in_burst = burst_size;
+    let (mut now, mut burst_remaining) = (Duration::ZERO, 0);
+    let mut next_offset = || {
+        if burst_remaining == 0 && rng.fraction() < start {
+            burst_remaining = burst_size;
         }
         let at = now;
-        left_in_burst = u64::saturating_sub(left_in_burst, 1);
-        if left_in_burst == 0 {
+        burst_remaining = u64::saturating_sub(burst_remaining, 1);
+        if burst_remaining == 0 {
             now += gap;
         }
         at
     };
-    (0..count).map(|_| moment()).collect()
+    (0..count).map(|_| next_offset()).collect()
 }
 
-/// A lead as a web form would send it.
+/// Lead as sent by a web form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lead {
     pub event_id: String,
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Also usable as the external id of the CRM record; unique among the leads of a plan.
+    /// Usable as external id of the CRM record; unique within a plan.
     pub lead_id: String,
     pub occurred_at: jiff::Timestamp,
     pub first_name: String,
@@ -314,30 +313,30 @@ pub struct Lead {
 }
 
 impl Lead {
-    fn drawn(event_id: String, seed: u64, number: u32) -> Lead {
-        let mut dice = SeededRng::stream(seed, u64::from(number));
-        let first_name = *dice.pick(&FIRST_NAMES);
-        let last_name = *dice.pick(&LAST_NAMES);
-        let (city, country) = *dice.pick(&CITIES);
-        let campaign = *dice.pick(&CAMPAIGNS);
-        let mailbox = format!("{}.{}", plain(first_name), plain(last_name));
-        let second = 1_790_000_000 + i64::from(number) * 7 + dice.below(5) as i64;
+    fn generate(event_id: String, seed: u64, number: u32) -> Lead {
+        let mut rng = SeededRng::stream(seed, u64::from(number));
+        let first_name = *rng.pick(&FIRST_NAMES);
+        let last_name = *rng.pick(&LAST_NAMES);
+        let (city, country) = *rng.pick(&CITIES);
+        let campaign = *rng.pick(&CAMPAIGNS);
+        let mailbox = format!("{}.{}", ascii_name(first_name), ascii_name(last_name));
+        let second = 1_790_000_000 + i64::from(number) * 7 + rng.below(5) as i64;
         Lead {
             event_id,
             event_type: "lead.created".to_owned(),
-            lead_id: format!("L-{:04x}-{number:07}", dice.below(0x1_0000)),
-            occurred_at: jiff::Timestamp::from_second(second).expect("a second of this century is a timestamp"),
+            lead_id: format!("L-{:04x}-{number:07}", rng.below(0x1_0000)),
+            occurred_at: jiff::Timestamp::from_second(second).expect("the second is in range"),
             first_name: first_name.to_owned(),
             last_name: last_name.to_owned(),
-            email: format!("{mailbox}.{number}@{}", dice.pick(&MAIL_DOMAINS)),
-            phone: format!("+1-555-01{:02}", dice.below(100)),
-            company: format!("{} {}", dice.pick(&COMPANY_WORDS), dice.pick(&COMPANY_KINDS)),
-            title: (*dice.pick(&TITLES)).to_owned(),
+            email: format!("{mailbox}.{number}@{}", rng.pick(&MAIL_DOMAINS)),
+            phone: format!("+1-555-01{:02}", rng.below(100)),
+            company: format!("{} {}", rng.pick(&COMPANY_WORDS), rng.pick(&COMPANY_KINDS)),
+            title: (*rng.pick(&TITLES)).to_owned(),
             city: city.to_owned(),
             country: country.to_owned(),
-            employees: dice.within(1..=5_000),
-            score: dice.within(0..=100),
-            consent: dice.below(10) > 0,
+            employees: rng.within(1..=5_000),
+            score: rng.within(0..=100),
+            consent: rng.below(10) > 0,
             source: "web-form".to_owned(),
             campaign: campaign.to_owned(),
             page: format!("https://www.example.com/{campaign}?utm_source=mail&utm_campaign={campaign}"),
@@ -346,12 +345,12 @@ impl Lead {
     }
 
     fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a lead has string keys and plain values")
+        serde_json::to_vec(self).expect("a lead serializes")
     }
 }
 
-/// The letters and digits of a name in plain ASCII, for a mail address.
-fn plain(name: &str) -> String {
+/// ASCII letters and digits of a name, for an email address.
+fn ascii_name(name: &str) -> String {
     name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_settings_give_the_same_plan_and_another_seed_another() {
+    fn same_settings_yield_the_same_plan_and_another_seed_another_one() {
         assert_eq!(small(), small());
         let other = Traffic::plan(TrafficSettings { leads: 2_000, seed: 43, ..TrafficSettings::default() });
         assert_ne!(small().deliveries, other.deliveries);
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lead_is_delivered_one_to_five_times_and_all_five_occur() {
+    fn every_lead_is_delivered_one_to_five_times() {
         let traffic = small();
         let mut counts: HashMap<u32, u32> = HashMap::new();
         for delivery in traffic.deliveries() {
@@ -388,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_are_displaced_and_repeats_interleave_with_other_leads() {
+    fn deliveries_are_reordered_and_duplicates_interleave() {
         let traffic = small();
         let firsts = traffic.deliveries().iter().filter(|delivery| delivery.nth == 1);
         let order: Vec<u32> = firsts.map(|delivery| delivery.lead).collect();
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn times_never_go_back_and_bursts_make_up_their_share() {
+    fn offsets_are_sorted_and_bursts_have_the_requested_share() {
         let traffic = small();
         assert!(traffic.deliveries().is_sorted_by_key(|delivery| delivery.offset));
         let mut at: HashMap<Duration, usize> = HashMap::new();
@@ -409,13 +408,18 @@ mod tests {
         let share = in_bursts * 100 / traffic.deliveries().len();
         assert!((20..=40).contains(&share), "{share} % in bursts");
 
-        let calm = TrafficSettings { burst_percent: 0, leads: 100, ..TrafficSettings::default() };
-        let calm = Traffic::plan(calm);
-        assert!(calm.deliveries().windows(2).all(|pair| pair[1].offset - pair[0].offset == Duration::from_millis(5)));
+        let without_bursts = TrafficSettings { burst_percent: 0, leads: 100, ..TrafficSettings::default() };
+        let without_bursts = Traffic::plan(without_bursts);
+        assert!(
+            without_bursts
+                .deliveries()
+                .windows(2)
+                .all(|pair| pair[1].offset - pair[0].offset == Duration::from_millis(5))
+        );
     }
 
     #[test]
-    fn bodies_are_realistic_json_of_the_size_asked_for() {
+    fn bodies_are_json_of_the_requested_size() {
         let traffic = small();
         let mut ids = HashSet::new();
         for number in 0..traffic.leads() {

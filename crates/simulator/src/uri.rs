@@ -1,6 +1,6 @@
-//! The parts of addresses and forms that the simulated servers read.
+//! Decoding of percent-encoded URLs and forms.
 
-/// Undoes percent-encoding; a stray `%` stays as it is, and bytes that are no UTF-8 are replaced.
+/// Percent-decodes; keeps a stray `%`, and replaces invalid UTF-8.
 pub(crate) fn decode(segment: &str) -> String {
     let bytes = segment.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -17,7 +17,7 @@ pub(crate) fn decode(segment: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// The first value of `name` in a query string or form body.
+/// First value of `name` in a query string or form body.
 pub(crate) fn form_value(form: &str, name: &str) -> Option<String> {
     form.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_know_plus_from_percent() {
+    fn form_values_decode_plus_and_percent() {
         let form = "grant_type=client_credentials&client_secret=a+b%2Bc&empty&x=";
         assert_eq!(form_value(form, "client_secret").as_deref(), Some("a b+c"));
         assert_eq!(form_value(form, "empty").as_deref(), Some(""));

@@ -1,4 +1,4 @@
-//! The senders that really send, against servers whose count is the truth.
+//! The load generator against servers whose counts are exact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,34 +23,34 @@ fn write(number: u64, request: &mut Vec<u8>) {
 }
 
 #[tokio::test]
-async fn every_number_is_sent_once_and_every_answer_is_counted() {
+async fn every_request_is_sent_once_and_every_response_is_counted() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
-    let loaded = load(settings(&sink), Arc::new(write)).await.unwrap();
-    assert_eq!((loaded.answered(), loaded.with_status(201), loaded.unanswered), (500, 500, 0));
-    assert_eq!(loaded.latency.len(), 500);
+    let result = load(settings(&sink), Arc::new(write)).await.unwrap();
+    assert_eq!((result.answered(), result.with_status(201), result.unanswered), (500, 500, 0));
+    assert_eq!(result.latency.len(), 500);
     assert_eq!((sink.truth().applied, sink.truth().resources), (500, 500));
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_counted_and_opened_again() {
+async fn failed_connection_is_counted_and_reopened() {
     let faults = FaultPlan::scripted([Scripted::first(20, Fault::DropBefore)]);
     let sink = Sink::start(SinkSettings { faults, ..SinkSettings::default() }).unwrap();
-    let loaded = load(settings(&sink), Arc::new(write)).await.unwrap();
-    assert_eq!((loaded.answered(), loaded.unanswered), (480, 20));
+    let result = load(settings(&sink), Arc::new(write)).await.unwrap();
+    assert_eq!((result.answered(), result.unanswered), (480, 20));
     assert_eq!(sink.truth().applied, 480);
 }
 
 #[tokio::test]
-async fn a_pace_is_kept() {
+async fn requested_rate_is_kept() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
     let paced = LoadSettings { requests_max: 51, pace: Pace::PerSecond(100), ..settings(&sink) };
-    let loaded = load(paced, Arc::new(write)).await.unwrap();
-    assert_eq!(loaded.answered(), 51);
-    assert!(loaded.elapsed >= Duration::from_millis(500), "{:?}", loaded.elapsed);
+    let result = load(paced, Arc::new(write)).await.unwrap();
+    assert_eq!(result.answered(), 51);
+    assert!(result.elapsed >= Duration::from_millis(500), "{:?}", result.elapsed);
 }
 
 #[tokio::test]
-async fn nothing_but_this_machine_is_called() {
+async fn only_loopback_addresses_are_allowed() {
     let error = Connection::open("192.0.2.1:80".parse().unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
 }

@@ -1,11 +1,11 @@
-//! The Salesforce look-alike over real sockets, when nothing goes wrong on order.
+//! The simulated Salesforce over real sockets, without faults.
 
 mod support;
 
 use serde_json::{Value, json};
 use sluice_simulator::salesforce::{Truth, WriteKind};
 use sluice_simulator::{Salesforce, SalesforceSettings};
-use support::{Broken, Client, org, soon};
+use support::{Client, RequestError, org, soon};
 
 const LEAD: &str = "/services/data/v60.0/sobjects/Lead/External_Lead_Id__c";
 
@@ -13,13 +13,13 @@ fn lead() -> Value {
     json!({"LastName": "Nkosi", "Company": "Kraal"})
 }
 
-async fn token(org: &Salesforce, form: &str) -> support::Answer {
+async fn token(org: &Salesforce, form: &str) -> support::TestResponse {
     let client = Client::new(org.address()).with("Content-Type", "application/x-www-form-urlencoded");
-    client.send("POST", "/services/oauth2/token", form.as_bytes()).await.expect("an answer")
+    client.send("POST", "/services/oauth2/token", form.as_bytes()).await.expect("a response")
 }
 
 #[tokio::test]
-async fn a_token_opens_the_org_until_it_is_expired_on_order() {
+async fn token_is_valid_until_it_expires() {
     let org = Salesforce::start(SalesforceSettings::default()).unwrap();
     let refused = token(&org, "grant_type=client_credentials&client_id=sim-client&client_secret=wrong").await;
     assert_eq!((refused.status, refused.json()["error"].as_str()), (400, Some("invalid_client")));
@@ -33,8 +33,8 @@ async fn a_token_opens_the_org_until_it_is_expired_on_order() {
     let bearer = format!("Bearer {}", granted["access_token"].as_str().unwrap());
     let client = Client::new(org.address()).with("Authorization", &bearer);
     assert_eq!(client.json("PATCH", &format!("{LEAD}/a"), lead()).await.status, 201);
-    let stranger = Client::new(org.address()).json("PATCH", &format!("{LEAD}/b"), lead()).await;
-    assert_eq!((stranger.status, stranger.code().as_str()), (401, "INVALID_SESSION_ID"));
+    let unauthenticated = Client::new(org.address()).json("PATCH", &format!("{LEAD}/b"), lead()).await;
+    assert_eq!((unauthenticated.status, unauthenticated.code().as_str()), (401, "INVALID_SESSION_ID"));
     org.expire_tokens();
     let expired = client.json("PATCH", &format!("{LEAD}/a"), lead()).await;
     assert_eq!((expired.status, expired.code().as_str()), (401, "INVALID_SESSION_ID"));
@@ -48,7 +48,7 @@ async fn a_token_opens_the_org_until_it_is_expired_on_order() {
 }
 
 #[tokio::test]
-async fn an_upsert_creates_once_and_updates_after_that() {
+async fn upsert_creates_once_then_updates() {
     let (org, client) = org(SalesforceSettings::default());
     let created = client.json("PATCH", &format!("{LEAD}/a%2Fb%3F%25"), lead()).await;
     assert_eq!(created.status, 201);
@@ -72,7 +72,7 @@ async fn an_upsert_creates_once_and_updates_after_that() {
 }
 
 #[tokio::test]
-async fn simultaneous_upserts_of_one_key_make_one_record() {
+async fn concurrent_upserts_of_one_key_create_one_record() {
     let (org, client) = org(SalesforceSettings::default());
     let calls = (0..40).map(|_| {
         let client = client.clone();
@@ -88,7 +88,7 @@ async fn simultaneous_upserts_of_one_key_make_one_record() {
 }
 
 #[tokio::test]
-async fn upserts_that_cannot_be_done_change_nothing_and_say_why() {
+async fn invalid_upserts_change_nothing_and_report_the_error() {
     let (org, client) = org(SalesforceSettings::default());
     let cases = [
         ("Lead/External_Lead_Id__c/x?updateOnly=true", lead(), 404, "NOT_FOUND"),
@@ -101,8 +101,8 @@ async fn upserts_that_cannot_be_done_change_nothing_and_say_why() {
         ("Lead/External_Lead_Id__c/x", json!([1]), 400, "JSON_PARSER_ERROR"),
     ];
     for (path, body, status, code) in cases {
-        let answer = client.json("PATCH", &format!("/services/data/v60.0/sobjects/{path}"), body.clone()).await;
-        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{path} {body}");
+        let response = client.json("PATCH", &format!("/services/data/v60.0/sobjects/{path}"), body.clone()).await;
+        assert_eq!((response.status, response.code().as_str()), (status, code), "{path} {body}");
     }
     let field = client.json("PATCH", "/services/data/v60.0/sobjects/Lead/Nope__c/x", lead()).await.json();
     assert!(field[0]["message"].as_str().unwrap().starts_with("Provided external ID field does not exist"));
@@ -118,16 +118,16 @@ async fn upserts_that_cannot_be_done_change_nothing_and_say_why() {
 }
 
 #[tokio::test]
-async fn an_external_id_that_is_not_unique_can_come_to_name_several_records() {
+async fn non_unique_external_id_can_match_several_records() {
     let (org, client) = org(SalesforceSettings::default());
     for _ in 0..2 {
         let body = json!({"LastName": "n", "Company": "c", "Legacy_Id__c": "7"});
         assert_eq!(client.json("POST", "/services/data/v60.0/sobjects/Lead", body).await.status, 201);
     }
     let path = "/services/data/v60.0/sobjects/Lead/Legacy_Id__c/7";
-    let answer = client.json("PATCH", path, json!({"FirstName": "never"})).await;
-    assert_eq!(answer.status, 300);
-    let urls: Vec<String> = serde_json::from_slice(&answer.body).unwrap();
+    let response = client.json("PATCH", path, json!({"FirstName": "never"})).await;
+    assert_eq!(response.status, 300);
+    let urls: Vec<String> = serde_json::from_slice(&response.body).unwrap();
     let expected: Vec<String> =
         org.records("Lead").iter().map(|record| format!("/services/data/v60.0/sobjects/Lead/{}", record.id)).collect();
     assert_eq!(urls, expected);
@@ -151,19 +151,19 @@ async fn records_can_be_created_read_changed_and_deleted_by_id() {
     let part = client.get(&format!("{by_id}?fields=Title,Id")).await.json();
     assert_eq!(part.as_object().unwrap().len(), 3);
 
-    let taken = json!({"LastName": "n", "Company": "c", "External_Id__c": "e-1"});
-    let taken = client.json("POST", "/services/data/v60.0/sobjects/Lead", taken).await;
-    assert_eq!((taken.status, taken.code().as_str()), (400, "DUPLICATE_VALUE"));
-    assert!(taken.json()[0]["message"].as_str().unwrap().contains(id.as_str().unwrap()));
+    let duplicate = json!({"LastName": "n", "Company": "c", "External_Id__c": "e-1"});
+    let duplicate = client.json("POST", "/services/data/v60.0/sobjects/Lead", duplicate).await;
+    assert_eq!((duplicate.status, duplicate.code().as_str()), (400, "DUPLICATE_VALUE"));
+    assert!(duplicate.json()[0]["message"].as_str().unwrap().contains(id.as_str().unwrap()));
 
     assert_eq!(client.send("DELETE", by_key, b"").await.unwrap().status, 204);
-    let gone = client.get(&by_id).await;
-    assert_eq!((gone.status, gone.code().as_str()), (404, "ENTITY_IS_DELETED"));
+    let deleted = client.get(&by_id).await;
+    assert_eq!((deleted.status, deleted.code().as_str()), (404, "ENTITY_IS_DELETED"));
     assert_eq!(client.get(by_key).await.code(), "NOT_FOUND");
 }
 
 #[tokio::test]
-async fn a_collection_reports_each_record_and_all_or_none_takes_everything_back() {
+async fn collection_reports_each_record_and_all_or_none_rolls_back() {
     let (org, client) = org(SalesforceSettings::default());
     let path = "/services/data/v60.0/composite/sobjects/Lead/External_Lead_Id__c";
     let record = |key: &str, name: &str| json!({"attributes": {"type": "Lead"}, "External_Lead_Id__c": key, "LastName": name, "Company": "c"});
@@ -192,7 +192,7 @@ async fn a_collection_reports_each_record_and_all_or_none_takes_everything_back(
 }
 
 #[tokio::test]
-async fn queries_find_by_value_count_and_page() {
+async fn queries_filter_count_and_page() {
     let (_org, client) = org(SalesforceSettings::default());
     let path = "/services/data/v60.0/composite/sobjects/Lead/External_Lead_Id__c";
     for batch in 0..11 {
@@ -204,23 +204,23 @@ async fn queries_find_by_value_count_and_page() {
             .collect();
         assert_eq!(client.json("PATCH", path, json!({"records": records})).await.status, 200);
     }
-    let ask = async |soql: &str| {
+    let query = async |soql: &str| {
         let soql: String = soql.bytes().map(|byte| format!("%{byte:02X}")).collect();
         client.get(&format!("/services/data/v60.0/query/?q={soql}")).await
     };
-    let one = ask("SELECT Id, Company FROM Lead WHERE External_Lead_Id__c = '3-7' LIMIT 2").await.json();
+    let one = query("SELECT Id, Company FROM Lead WHERE External_Lead_Id__c = '3-7' LIMIT 2").await.json();
     assert_eq!((&one["totalSize"], &one["records"][0]["Company"]), (&json!(1), &json!("c3")));
     assert_eq!(
-        ask("SELECT COUNT() FROM Lead WHERE Company = 'C3' AND LastName = 'O\\'Hara'").await.json()["totalSize"],
+        query("SELECT COUNT() FROM Lead WHERE Company = 'C3' AND LastName = 'O\\'Hara'").await.json()["totalSize"],
         200
     );
     assert_eq!(
-        ask("SELECT COUNT() FROM Lead WHERE External_Lead_Id__c IN ('1-1', '1-2', 'no')").await.json()["totalSize"],
+        query("SELECT COUNT() FROM Lead WHERE External_Lead_Id__c IN ('1-1', '1-2', 'no')").await.json()["totalSize"],
         2
     );
-    assert_eq!(ask("SELECT COUNT() FROM Lead WHERE Email = null").await.json()["totalSize"], 2200);
+    assert_eq!(query("SELECT COUNT() FROM Lead WHERE Email = null").await.json()["totalSize"], 2200);
 
-    let first = ask("SELECT Id FROM Lead").await.json();
+    let first = query("SELECT Id FROM Lead").await.json();
     assert_eq!((&first["totalSize"], &first["done"]), (&json!(2200), &json!(false)));
     let rest = client.get(first["nextRecordsUrl"].as_str().unwrap()).await.json();
     assert_eq!((rest["records"].as_array().unwrap().len(), &rest["done"]), (200, &json!(true)));
@@ -230,13 +230,13 @@ async fn queries_find_by_value_count_and_page() {
         ("SELECT Id FROM Unicorn", "INVALID_TYPE"),
         ("SELECT Id FROM Lead WHERE LastName = 'O'Hara'", "MALFORMED_QUERY"),
     ] {
-        let refused = ask(soql).await;
+        let refused = query(soql).await;
         assert_eq!((refused.status, refused.code().as_str()), (400, code), "{soql}");
     }
 }
 
 #[tokio::test]
-async fn usage_is_shown_on_every_answer_and_ends_at_the_daily_limit() {
+async fn api_usage_is_reported_and_limited_per_day() {
     let settings = SalesforceSettings { daily_calls_max: 3, ..SalesforceSettings::default() };
     let (org, client) = org(settings);
     let first = client.json("PATCH", &format!("{LEAD}/a"), lead()).await;
@@ -258,60 +258,60 @@ async fn usage_is_shown_on_every_answer_and_ends_at_the_daily_limit() {
 }
 
 #[tokio::test]
-async fn the_truth_and_the_orders_are_open_over_http() {
+async fn truth_and_control_are_available_over_http() {
     let (org, client) = org(SalesforceSettings::default());
-    let outside = Client::new(org.address());
+    let control = Client::new(org.address());
     for key in ["a", "b", "a"] {
         client.json("PATCH", &format!("{LEAD}/{key}"), lead()).await;
     }
-    let truth: Truth = serde_json::from_slice(&outside.get("/sim/truth").await.body).unwrap();
+    let truth: Truth = serde_json::from_slice(&control.get("/sim/truth").await.body).unwrap();
     assert_eq!(truth, org.truth());
     assert_eq!((truth.object("Lead").records, truth.object("Lead").written_again), (2, 1));
-    let records = outside.get("/sim/records?object=Lead&limit=1").await.json();
+    let records = control.get("/sim/records?object=Lead&limit=1").await.json();
     assert_eq!(records.as_array().unwrap().len(), 1);
     let after = records[0]["id"].as_str().unwrap();
-    let next = outside.get(&format!("/sim/records?object=Lead&after={after}")).await.json();
+    let next = control.get(&format!("/sim/records?object=Lead&after={after}")).await.json();
     assert_eq!(next[0]["fields"]["External_Lead_Id__c"], "b");
-    assert_eq!(outside.get("/sim/writes?external_id=a").await.json().as_array().unwrap().len(), 2);
-    assert_eq!(outside.get("/sim/writes?after=2").await.json()[0]["number"], 3);
+    assert_eq!(control.get("/sim/writes?external_id=a").await.json().as_array().unwrap().len(), 2);
+    assert_eq!(control.get("/sim/writes?after=2").await.json()[0]["number"], 3);
     let traced = client.clone().with("traceparent", "00-trace-span-01");
     traced.json("PATCH", "/services/data/v60.0/sobjects/Nothing/x", lead()).await;
-    let calls = outside.get("/sim/calls?after=2").await.json();
+    let calls = control.get("/sim/calls?after=2").await.json();
     let third = json!({"number": 3, "method": "PATCH", "traceparent": null, "applied": true, "status": 200});
     let fourth =
         json!({"number": 4, "method": "PATCH", "traceparent": "00-trace-span-01", "applied": false, "status": 404});
     assert_eq!(calls, json!([third, fourth]));
-    let ids = outside.get("/sim/external-ids?object=Lead&field=External_Lead_Id__c").await.json();
+    let ids = control.get("/sim/external-ids?object=Lead&field=External_Lead_Id__c").await.json();
     assert_eq!(ids["a"], json!({"created": 1, "updated": 1, "deleted": 0}));
 
-    let nonsense = outside.json("POST", "/sim/faults", json!({"percent": 300})).await;
-    assert!(nonsense.status == 400 && nonsense.json()["error"].as_str().unwrap().contains("300"));
+    let invalid = control.json("POST", "/sim/faults", json!({"percent": 300})).await;
+    assert!(invalid.status == 400 && invalid.json()["error"].as_str().unwrap().contains("300"));
     let plan = json!({"script": [{"times": 1, "fault": {"kind": "lock_row"}}]});
-    assert_eq!(outside.json("POST", "/sim/faults", plan).await.status, 204);
+    assert_eq!(control.json("POST", "/sim/faults", plan).await.status, 204);
     assert_eq!(client.json("PATCH", &format!("{LEAD}/a"), lead()).await.code(), "UNABLE_TO_LOCK_ROW");
-    assert_eq!(outside.send("POST", "/sim/expire-tokens", b"").await.unwrap().status, 204);
+    assert_eq!(control.send("POST", "/sim/expire-tokens", b"").await.unwrap().status, 204);
     assert_eq!(client.json("PATCH", &format!("{LEAD}/a"), lead()).await.status, 401);
-    assert_eq!(outside.send("POST", "/sim/reset", b"").await.unwrap().status, 204);
+    assert_eq!(control.send("POST", "/sim/reset", b"").await.unwrap().status, 204);
     assert_eq!(org.truth(), Truth { api_limit: org.truth().api_limit, ..Truth::default() });
-    assert_eq!(outside.get("/sim/nothing").await.status, 404);
+    assert_eq!(control.get("/sim/nothing").await.status, 404);
 }
 
 #[tokio::test]
-async fn a_closed_door_refuses_connections_and_keeps_the_records() {
+async fn closed_listener_refuses_connections_and_keeps_records() {
     let (org, client) = org(SalesforceSettings::default());
     client.json("PATCH", &format!("{LEAD}/a"), lead()).await;
     org.refuse_connections().unwrap();
-    assert_eq!(client.send("GET", "/services/data", b"").await.unwrap_err(), Broken::Refused);
+    assert_eq!(client.send("GET", "/services/data", b"").await.unwrap_err(), RequestError::Refused);
     org.accept_connections().unwrap();
     assert_eq!(client.json("PATCH", &format!("{LEAD}/a"), lead()).await.status, 200);
     org.stop();
-    assert_eq!(client.send("GET", "/services/data", b"").await.unwrap_err(), Broken::Refused);
+    assert_eq!(client.send("GET", "/services/data", b"").await.unwrap_err(), RequestError::Refused);
     assert!(org.accept_connections().is_err());
     assert_eq!(org.truth().object("Lead").records, 1);
 }
 
 #[tokio::test]
-async fn a_waiting_test_wakes_when_the_writes_have_happened() {
+async fn wait_until_returns_when_the_condition_holds() {
     let (org, client) = org(SalesforceSettings::default());
     let writer = tokio::spawn(async move {
         for number in 0..20 {

@@ -5,20 +5,20 @@ mod support;
 use sluice_simulator::faults::Scripted;
 use sluice_simulator::sink::{KeyCounts, KeyPolicy, SinkTruth};
 use sluice_simulator::{Fault, FaultPlan, Sink, SinkSettings};
-use support::{Broken, Client, soon};
+use support::{Client, RequestError, soon};
 
 fn sink(settings: SinkSettings) -> (Sink, Client) {
-    let sink = Sink::start(settings).expect("a sink on a free port");
+    let sink = Sink::start(settings).expect("the sink starts");
     let client = Client::new(sink.address());
     (sink, client)
 }
 
 #[tokio::test]
-async fn anything_is_answered_and_counted() {
+async fn every_request_is_accepted_and_counted() {
     let (sink, client) = sink(SinkSettings::default());
     for _ in 0..3 {
-        let answer = client.clone().with("X-Trace", "t1").send("POST", "/hook?a=1", b"{\"n\":1}").await.unwrap();
-        assert_eq!((answer.status, answer.body.as_slice()), (200, b"{\"ok\":true}".as_slice()));
+        let response = client.clone().with("X-Trace", "t1").send("POST", "/hook?a=1", b"{\"n\":1}").await.unwrap();
+        assert_eq!((response.status, response.body.as_slice()), (200, b"{\"ok\":true}".as_slice()));
     }
     assert_eq!(client.get("/hook").await.status, 200);
     assert_eq!(sink.paths(), [("GET /hook".to_owned(), 1), ("POST /hook".to_owned(), 3)].into());
@@ -32,7 +32,7 @@ async fn anything_is_answered_and_counted() {
 }
 
 #[tokio::test]
-async fn a_resource_can_be_stored_read_back_and_deleted() {
+async fn resource_is_stored_read_back_and_deleted() {
     let (sink, client) = sink(SinkSettings { resources_max: 1, ..SinkSettings::default() });
     assert_eq!(client.get("/resource/a%2Fb").await.status, 404);
     assert_eq!(client.send("PUT", "/resource/a%2Fb", b"one").await.unwrap().status, 201);
@@ -48,13 +48,13 @@ async fn a_resource_can_be_stored_read_back_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_honoured_key_has_its_effect_once_even_when_the_first_answer_is_lost() {
+async fn honoured_key_is_applied_once_even_if_the_first_response_is_lost() {
     let faults = FaultPlan::scripted([Scripted::for_key("k", Fault::DropAfter).times(1)]);
     let (sink, client) = sink(SinkSettings { keys: KeyPolicy::Honour, faults, ..SinkSettings::default() });
     let keyed = client.with("Idempotency-Key", "\"k\"");
-    assert_eq!(keyed.send("POST", "/resource/r", b"body").await.unwrap_err(), Broken::NoAnswer);
-    let repeat = keyed.clone().with("Idempotency-Key", "k").send("POST", "/resource/r", b"body").await.unwrap();
-    assert_eq!(repeat.status, 201);
+    assert_eq!(keyed.send("POST", "/resource/r", b"body").await.unwrap_err(), RequestError::NoResponse);
+    let duplicate = keyed.clone().with("Idempotency-Key", "k").send("POST", "/resource/r", b"body").await.unwrap();
+    assert_eq!(duplicate.status, 201);
     assert_eq!(keyed.send("POST", "/resource/r", b"other").await.unwrap().status, 422);
     assert_eq!(keyed.send("POST", "/resource/elsewhere", b"body").await.unwrap().status, 422);
     assert_eq!(sink.keys(), [("k".to_owned(), KeyCounts { requests: 4, applied: 1 })].into());
@@ -63,7 +63,7 @@ async fn an_honoured_key_has_its_effect_once_even_when_the_first_answer_is_lost(
 }
 
 #[tokio::test]
-async fn a_sink_that_ignores_keys_shows_the_doubled_effect() {
+async fn ignored_key_counts_the_duplicate_effect() {
     let (sink, client) = sink(SinkSettings::default());
     for _ in 0..2 {
         client.clone().with("Idempotency-Key", "k").send("POST", "/charge", b"1").await.unwrap();
@@ -74,7 +74,7 @@ async fn a_sink_that_ignores_keys_shows_the_doubled_effect() {
 }
 
 #[tokio::test]
-async fn counting_only_keeps_no_trace_of_keys_paths_or_requests() {
+async fn counting_sink_records_no_keys_paths_or_requests() {
     let count_only = || SinkSettings { remembered_max: 0, requests_kept_max: 0, ..SinkSettings::default() };
     let (sink, client) = sink(count_only());
     for number in 0..10 {
@@ -88,7 +88,7 @@ async fn counting_only_keeps_no_trace_of_keys_paths_or_requests() {
 }
 
 #[tokio::test]
-async fn the_same_faults_strike_the_sink() {
+async fn fault_plans_apply_to_the_sink() {
     for (fault, status, applied) in [
         (Fault::LockRow, 423, 0),
         (Fault::DuplicateValue, 409, 0),
@@ -104,7 +104,7 @@ async fn the_same_faults_strike_the_sink() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused() {
+async fn body_over_the_limit_is_rejected() {
     let (sink, client) = sink(SinkSettings { body_bytes_max: 10, ..SinkSettings::default() });
     assert_eq!(client.send("POST", "/x", b"01234567890").await.unwrap().status, 413);
     assert_eq!(client.send("POST", "/x", b"0123456789").await.unwrap().status, 200);

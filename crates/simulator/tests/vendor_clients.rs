@@ -1,7 +1,7 @@
-//! The vendors' own clients, unchanged, succeed and fail on the simulator the way they do on the real thing.
+//! Unmodified vendor clients succeed and fail against the simulator as they do against Salesforce.
 //!
-//! They are installed once into `target/vendor-clients`. When that fails, this test fails: a simulator that no real
-//! client has tried is not known to look like anything.
+//! They are installed once into `target/vendor-clients`. A failed installation fails this test: without real clients
+//! the simulator's fidelity is unverified.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,27 +15,27 @@ fn scripts() -> PathBuf {
 }
 
 fn installed() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp lies in target");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp is in target");
     target.join("vendor-clients")
 }
 
 fn run(what: &str, command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{what}: {command:?} did not start: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("{what}: cannot start {command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, complained) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{what} failed ({})\n{said}\n{complained}", output.status);
-    said
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{what} failed ({})\n{stdout}\n{stderr}", output.status);
+    stdout
 }
 
-/// Runs `install` unless the folder already holds what `wanted` lists.
+/// Runs `install` unless the directory was already installed from the same list.
 fn once(folder: &Path, wanted: &str, install: impl FnOnce()) {
-    let mark = folder.join("installed");
-    if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
+    let marker = folder.join("installed");
+    if std::fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
         return;
     }
-    std::fs::create_dir_all(folder).expect("a folder in target");
+    std::fs::create_dir_all(folder).expect("target is writable");
     install();
-    std::fs::write(&mark, wanted).expect("a mark in target");
+    std::fs::write(&marker, wanted).expect("target is writable");
 }
 
 fn install_simple_salesforce() -> PathBuf {
@@ -56,62 +56,65 @@ fn install_jsforce() -> PathBuf {
     let folder = installed().join("node");
     let wanted = std::fs::read_to_string(scripts().join("package.json")).expect("the list of packages");
     once(&folder, &wanted, || {
-        std::fs::write(folder.join("package.json"), &wanted).expect("a copy in target");
+        std::fs::write(folder.join("package.json"), &wanted).expect("target is writable");
         let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
         run("installing jsforce from npm", Command::new("npm").args(install).current_dir(&folder));
     });
     folder
 }
 
-fn seen(said: &str) -> Value {
-    let last = said.lines().last().expect("the script prints what it saw");
-    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said}"))
+fn parse_results(stdout: &str) -> Value {
+    let last = stdout.lines().last().expect("the script prints its results");
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
 fn simple_salesforce() -> (Value, Truth) {
     let python = install_simple_salesforce();
-    let org = Salesforce::start(SalesforceSettings::default()).expect("an org on a free port");
+    let org = Salesforce::start(SalesforceSettings::default()).expect("the organisation starts");
     let mut command = Command::new(python);
     command.arg(scripts().join("simple_salesforce_client.py"));
     command.env("SIM_URL", org.url()).env("SIM_TOKEN", org.issue_token());
-    (seen(&run("simple-salesforce", &mut command)), org.truth())
+    (parse_results(&run("simple-salesforce", &mut command)), org.truth())
 }
 
 fn jsforce() -> (Value, Truth) {
     let folder = install_jsforce();
-    let org = Salesforce::start(SalesforceSettings::default()).expect("an org on a free port");
+    let org = Salesforce::start(SalesforceSettings::default()).expect("the organisation starts");
     let mut command = Command::new("node");
     command.arg(scripts().join("jsforce_client.mjs")).current_dir(folder).env("SIM_URL", org.url());
-    let seen = seen(&run("jsforce", &mut command));
-    assert_eq!(seen["instance_url"], org.url());
-    (seen, org.truth())
+    let results = parse_results(&run("jsforce", &mut command));
+    assert_eq!(results["instance_url"], org.url());
+    (results, org.truth())
 }
 
-/// What both scripts leave behind: the upserted lead and the two that share an id; the created one was deleted.
-fn assert_left_behind(truth: &Truth) {
+/// Records after both scripts: the upserted lead and the two that share an id; the created one is deleted.
+fn assert_final_records(truth: &Truth) {
     let lead = truth.object("Lead");
     assert_eq!((lead.records, lead.created, lead.deleted, lead.ambiguous), (3, 4, 1, 1), "{truth:?}");
     assert_eq!(truth.faults_total(), 1);
 }
 
 #[test]
-fn the_vendors_own_clients_see_what_they_know() {
+fn vendor_clients_behave_as_against_salesforce() {
     let python = std::thread::spawn(simple_salesforce);
     let (js, js_truth) = jsforce();
     let (py, py_truth) = python.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     check_simple_salesforce(&py);
-    assert_left_behind(&py_truth);
+    assert_final_records(&py_truth);
     check_jsforce(&js);
-    assert_left_behind(&js_truth);
+    assert_final_records(&js_truth);
 }
 
-fn check_simple_salesforce(seen: &Value) {
-    assert_eq!(seen["create"]["success"], true);
-    assert_eq!((&seen["upsert_new"], &seen["upsert_again"], &seen["update"]), (&json!(201), &json!(200), &json!(204)));
-    assert_eq!((&seen["read"]["FirstName"], &seen["read"]["LastName"]), (&json!("Lwazi"), &json!("Nkosi")));
-    assert_eq!(seen["query"]["records"][0]["Title"], "CTO");
-    assert!(seen["usage"]["api-usage"].to_string().contains("10000000"), "{}", seen["usage"]);
-    assert_eq!(seen["delete"], 204);
+fn check_simple_salesforce(results: &Value) {
+    assert_eq!(results["create"]["success"], true);
+    assert_eq!(
+        (&results["upsert_new"], &results["upsert_again"], &results["update"]),
+        (&json!(201), &json!(200), &json!(204))
+    );
+    assert_eq!((&results["read"]["FirstName"], &results["read"]["LastName"]), (&json!("Lwazi"), &json!("Nkosi")));
+    assert_eq!(results["query"]["records"][0]["Title"], "CTO");
+    assert!(results["usage"]["api-usage"].to_string().contains("10000000"), "{}", results["usage"]);
+    assert_eq!(results["delete"], 204);
     for (name, kind, status, code) in [
         ("update_only", "SalesforceResourceNotFound", 404, json!("NOT_FOUND")),
         ("unknown_field", "SalesforceMalformedRequest", 400, json!("INVALID_FIELD")),
@@ -119,30 +122,33 @@ fn check_simple_salesforce(seen: &Value) {
         ("lock", "SalesforceMalformedRequest", 400, json!("UNABLE_TO_LOCK_ROW")),
         ("expired", "SalesforceExpiredSession", 401, json!("INVALID_SESSION_ID")),
     ] {
-        let failure = &seen[name];
+        let failure = &results[name];
         assert_eq!(
             (&failure["type"], &failure["status"], &failure["code"]),
             (&json!(kind), &json!(status), &code),
             "{name}"
         );
     }
-    let several = seen["several"]["content"].as_array().expect("a list of addresses");
+    let several = results["several"]["content"].as_array().expect("a list of URLs");
     assert!(several.iter().all(|url| url.as_str().is_some_and(|url| url.contains("/sobjects/Lead/00Q"))));
 }
 
-fn check_jsforce(seen: &Value) {
-    assert_eq!(seen["refused"]["name"], "invalid_client");
+fn check_jsforce(results: &Value) {
+    assert_eq!(results["refused"]["name"], "invalid_client");
     assert_eq!(
-        (&seen["create"]["success"], &seen["update"]["success"], &seen["delete"]["success"]),
+        (&results["create"]["success"], &results["update"]["success"], &results["delete"]["success"]),
         (&json!(true), &json!(true), &json!(true))
     );
-    assert_eq!((&seen["upsert_new"]["created"], &seen["upsert_again"]["created"]), (&json!(true), &json!(false)));
-    assert_eq!(seen["upsert_new"]["id"], seen["upsert_again"]["id"]);
-    assert_eq!(seen["read"]["FirstName"], "Lwazi");
-    assert_eq!(seen["query"]["records"][0]["Title"], "CTO");
-    assert_eq!(seen["usage"]["apiUsage"]["limit"], 10_000_000);
-    assert_eq!(seen["versions"], 38);
-    assert_eq!((&seen["collection"][0]["success"], &seen["collection"][1]["success"]), (&json!(true), &json!(false)));
+    assert_eq!((&results["upsert_new"]["created"], &results["upsert_again"]["created"]), (&json!(true), &json!(false)));
+    assert_eq!(results["upsert_new"]["id"], results["upsert_again"]["id"]);
+    assert_eq!(results["read"]["FirstName"], "Lwazi");
+    assert_eq!(results["query"]["records"][0]["Title"], "CTO");
+    assert_eq!(results["usage"]["apiUsage"]["limit"], 10_000_000);
+    assert_eq!(results["versions"], 38);
+    assert_eq!(
+        (&results["collection"][0]["success"], &results["collection"][1]["success"]),
+        (&json!(true), &json!(false))
+    );
     for (name, code) in [
         ("update_only", "NOT_FOUND"),
         ("unknown_field", "INVALID_FIELD"),
@@ -150,6 +156,6 @@ fn check_jsforce(seen: &Value) {
         ("lock", "UNABLE_TO_LOCK_ROW"),
         ("expired", "INVALID_SESSION_ID"),
     ] {
-        assert_eq!(seen[name]["name"], code, "{name}: {}", seen[name]);
+        assert_eq!(results[name]["name"], code, "{name}: {}", results[name]);
     }
 }

@@ -1,4 +1,4 @@
-//! What senders post: JSON, forms, encodings, and the keys that are found in it.
+//! Targets for request bodies: JSON, forms, content encodings, and the keys derived from them.
 
 use std::sync::LazyLock;
 
@@ -16,14 +16,14 @@ use sluice_server::revisions::LoadedRevision;
 use crate::texts::Secrets;
 use crate::{choice, line};
 
-/// What is read once is read again from what it is written as, and the order of members is no part of a content.
+/// Serialized JSON parses to the same value, and the fingerprint does not depend on the order of members.
 pub(crate) fn json(input: &[u8]) {
     let _ = payload::parse_json(input, DuplicateKeys::Last);
     let Ok(value) = payload::parse_json(input, DuplicateKeys::Refuse) else { return };
     let written = value.to_string();
-    let again = payload::parse_json(written.as_bytes(), DuplicateKeys::Refuse).expect("what was written is JSON");
-    assert_eq!(again, value, "{written}");
-    assert_eq!(fingerprint(&value, &[]), fingerprint(&turned(&value), &[]), "{written}");
+    let reparsed = payload::parse_json(written.as_bytes(), DuplicateKeys::Refuse).expect("serialized JSON parses");
+    assert_eq!(reparsed, value, "{written}");
+    assert_eq!(fingerprint(&value, &[]), fingerprint(&reversed(&value), &[]), "{written}");
     for lists in [vec![], vec!["entry".to_owned()], vec!["entry".to_owned(), "changes".to_owned()]] {
         if let Ok(events) = payload::split(value.clone(), &lists) {
             assert!(events.len() <= payload::EVENTS_MAX);
@@ -31,25 +31,25 @@ pub(crate) fn json(input: &[u8]) {
     }
 }
 
-/// The same with the members of every object in the opposite order.
-fn turned(value: &Value) -> Value {
+/// The value with the members of every object in reverse order.
+fn reversed(value: &Value) -> Value {
     match value {
         Value::Object(members) => Value::Object(
-            members.iter().rev().map(|(name, value)| (name.clone(), turned(value))).collect::<Map<_, _>>(),
+            members.iter().rev().map(|(name, value)| (name.clone(), reversed(value))).collect::<Map<_, _>>(),
         ),
-        Value::Array(items) => Value::Array(items.iter().map(turned).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(reversed).collect()),
         other => other.clone(),
     }
 }
 
-/// A form is an object or refused.
+/// A form parses to an object or a list, or is rejected.
 pub(crate) fn form(input: &[u8]) {
     if let Ok(value) = payload::parse_form(input, DuplicateKeys::Refuse) {
         assert!(value.is_object() || value.is_array());
     }
 }
 
-/// The first line is the content type.
+/// The first line is the content type; the values are never longer than the body.
 pub(crate) fn multipart(input: &[u8]) {
     let (content_type, body) = line(input);
     let content_type = String::from_utf8_lossy(content_type);
@@ -84,25 +84,25 @@ steps: [{ queue: leads }]
 queues: [leads]
 "#;
 
-static LIVE: LazyLock<LoadedRevision> = LazyLock::new(|| {
+static REVISION: LazyLock<LoadedRevision> = LazyLock::new(|| {
     let mut compiled = compile(&Files::from_texts([("a.yml", FLOWS)]), &Secrets);
     let config = compiled.config.take().unwrap_or_else(|| panic!("{:?}", compiled.problems));
     LoadedRevision::new(config, compiled.secrets).expect("there are no destinations")
 });
 
 fn prepare(flow: usize, headers: &HeaderMap, body: &[u8]) {
-    let live = &*LIVE;
-    let flow = live.config.flows.values().nth(flow % live.config.flows.len()).expect("there are flows");
-    let arrival = RequestMeta { received_at: Time(1_790_000_000_000), verified_by: None, trace: "0" };
-    let first = prepare_all(live, flow, headers, body, arrival);
-    let again = prepare_all(live, flow, headers, body, arrival);
+    let revision = &*REVISION;
+    let flow = revision.config.flows.values().nth(flow % revision.config.flows.len()).expect("there are flows");
+    let meta = RequestMeta { received_at: Time(1_790_000_000_000), verified_by: None, trace: "0" };
+    let first = prepare_all(revision, flow, headers, body, meta);
+    let again = prepare_all(revision, flow, headers, body, meta);
     match (first, again) {
         (Ok(first), Ok(again)) => {
             for (one, other) in first.iter().zip(&again) {
                 assert_eq!(
                     (one.new.key, one.new.fingerprint),
                     (other.new.key, other.new.fingerprint),
-                    "the same twice"
+                    "not deterministic"
                 );
                 assert!(!one.key.text.is_empty());
             }
@@ -111,11 +111,11 @@ fn prepare(flow: usize, headers: &HeaderMap, body: &[u8]) {
             assert_eq!(first, again);
             assert!((400..500).contains(&first.status.as_u16()), "{first:?}");
         }
-        (first, again) => panic!("{first:?} and then {again:?}"),
+        (first, again) => panic!("not deterministic: {first:?}, then {again:?}"),
     }
 }
 
-/// The first byte chooses how the body is said to be encoded.
+/// The first byte selects the declared content encoding and type.
 pub(crate) fn encoding(input: &[u8]) {
     const ENCODINGS: [&str; 6] = ["gzip", "deflate", "br", "zstd", "identity", "gzip, br"];
     const TYPES: [&str; 5] = [
@@ -133,7 +133,7 @@ pub(crate) fn encoding(input: &[u8]) {
     prepare(chosen / 64, &headers, body);
 }
 
-/// The first byte chooses the flow, the first line is a header, the rest the body.
+/// The first byte selects the flow, the first line is a header, the rest is the body.
 pub(crate) fn key(input: &[u8]) {
     let (chosen, rest) = choice(input);
     let (header, body) = line(rest);

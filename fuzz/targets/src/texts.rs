@@ -1,4 +1,4 @@
-//! What people write: configuration, expressions, units, paths; and what is covered before they read it.
+//! Targets for operator input (configuration, expressions, units, paths) and for masking.
 
 use std::io;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use sluice_domain::verify::SecretValue;
 use sluice_domain::{mask, unit};
 use sluice_server::config::{Colours, Files, SecretSource, compile, render_all};
 
-/// Every secret is there.
+/// Secret source with a value for every name.
 #[derive(Debug)]
 pub(crate) struct Secrets;
 
@@ -25,7 +25,7 @@ impl SecretSource for Secrets {
     }
 }
 
-/// Read or refused, and every problem points into the text.
+/// Compiles or reports problems; every span lies within the text.
 pub(crate) fn configuration(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let files = Files::from_texts([("a.yml", text.as_ref())]);
@@ -45,12 +45,12 @@ static SCOPE: LazyLock<Scope> = LazyLock::new(|| {
     scope
 });
 
-/// Parsed or refused; what was parsed comes to a value or a problem within its fuel.
+/// Evaluation of a parsed expression is deterministic and bounded by its fuel.
 pub(crate) fn expression(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     if let Ok(expression) = Expression::parse(&text) {
         let first = expression.evaluate(&SCOPE);
-        assert_eq!(format!("{first:?}"), format!("{:?}", expression.evaluate(&SCOPE)), "the same twice");
+        assert_eq!(format!("{first:?}"), format!("{:?}", expression.evaluate(&SCOPE)), "not deterministic");
         let _ = expression.holds(&SCOPE);
         let _ = (expression.roots(), expression.steps(), expression.is_digest());
     }
@@ -60,7 +60,7 @@ pub(crate) fn expression(input: &[u8]) {
     }
 }
 
-/// What is read can be written and read again.
+/// A parsed value survives formatting and parsing.
 pub(crate) fn unit(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(duration) = unit::duration(text) {
@@ -78,21 +78,21 @@ pub(crate) fn unit(input: &[u8]) {
     }
 }
 
-/// A path leads somewhere or nowhere, and what it has removed it does not find.
+/// A key removed by a path is not found by it.
 pub(crate) fn path(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Some(path) = Path::parse(text) else { return };
     let mut value = json!({"a": {"b": [1, {"c": "d"}, [2]], "e f": null}, "$id": 1, "id": "x"});
     let before = value.clone();
     assert_eq!(path.remove(&mut value), value != before, "{text}");
-    // In a list the next item takes the place of the one that is gone.
+    // In a list the next item moves to the index of the removed one.
     if matches!(path.0.last(), Some(Segment::Key(_))) {
         assert!(path.find(&value).is_none(), "{text}");
     }
     let _ = path.split_root();
 }
 
-/// What is covered once is covered.
+/// Masking does not panic, and its output length is bounded.
 pub(crate) fn mask(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let masked = mask::text(&text).into_owned();

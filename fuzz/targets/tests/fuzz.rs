@@ -1,16 +1,16 @@
-//! Every target survives its kept corpus, and a bounded number of inputs that are made from it. The same ones each time.
+//! Runs every target on its corpus and on a fixed number of mutated inputs, with a fixed seed.
 
-use sluice_fuzz_targets::{TARGETS, drive};
+use sluice_fuzz_targets::{TARGETS, runner};
 
 const SEED: u64 = 7;
 
 fn bounded(name: &str) {
-    let target = sluice_fuzz_targets::target(name).expect("a target of this name");
-    let kept = drive::kept(target).expect("a corpus");
-    assert!(kept.len() >= 3, "{name} has {} kept inputs", kept.len());
+    let target = sluice_fuzz_targets::target(name).expect("the target exists");
+    let inputs = runner::corpus(target).expect("the corpus is readable");
+    assert!(inputs.len() >= 3, "{name} has {} inputs", inputs.len());
     let rounds = u64::from(target.rounds);
-    if let Err(crash) = drive::drive(target, &kept, SEED, &mut |done| done < rounds) {
-        panic!("{name}: {}\n{}", crash.said, crash.input.escape_ascii());
+    if let Err(crash) = runner::run(target, &inputs, SEED, &mut |done| done < rounds) {
+        panic!("{name}: {}\n{}", crash.message, crash.input.escape_ascii());
     }
 }
 
@@ -19,17 +19,17 @@ macro_rules! targets {
         $(#[test] fn $name() { bounded(stringify!($name)); })*
 
         #[test]
-        fn every_target_is_run_here_and_has_kept_inputs() {
-            let here = [$(stringify!($name)),*];
-            assert_eq!(here.to_vec(), TARGETS.iter().map(|target| target.name).collect::<Vec<_>>());
-            for name in here {
-                let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(name);
-                assert!(kept.read_dir().is_ok_and(|mut kept| kept.next().is_some()), "{} is empty", kept.display());
+        fn every_target_is_tested_and_has_a_corpus() {
+            let tested = [$(stringify!($name)),*];
+            assert_eq!(tested.to_vec(), TARGETS.iter().map(|target| target.name).collect::<Vec<_>>());
+            for name in tested {
+                let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(name);
+                assert!(corpus.read_dir().is_ok_and(|mut files| files.next().is_some()), "{} is empty", corpus.display());
             }
         }
     };
 }
 
 targets! {
-    configuration expression unit path mask json form multipart encoding key signature tampering retry_after smtp_reply answer
+    configuration expression unit path mask json form multipart encoding key signature tampering retry_after smtp_reply response
 }

@@ -1,4 +1,4 @@
-//! `email.send`: one mail, one conversation, one connection.
+//! `email.send`: one connection and one SMTP session per mail.
 
 mod request;
 pub(crate) mod response;
@@ -17,7 +17,7 @@ use sluice_domain::verify::SecretValue;
 use tokio::time::{Instant, timeout_at};
 
 use request::{Mail, build};
-use response::{SmtpPhase, broken, output, refused};
+use response::{SmtpPhase, no_reply, output, rejected};
 use session::SmtpError;
 use settings::{Settings, address};
 
@@ -25,7 +25,7 @@ use crate::text::{exposed, redact_outcome};
 use crate::tls::Tls;
 use crate::{Call, Preview, deadline};
 
-/// A mail server, prepared once.
+/// SMTP destination with parsed settings.
 #[derive(Debug)]
 pub(crate) struct Target {
     host: String,
@@ -33,13 +33,13 @@ pub(crate) struct Target {
     security: Security,
     login: Option<SmtpLogin>,
     from: Mailbox,
-    /// What we call ourselves.
+    /// Host name sent with EHLO.
     hello: String,
-    /// What must not appear in any text about this destination.
+    /// Redacted from every message about this destination.
     secrets: Vec<SecretValue>,
 }
 
-/// How the way to a mail server is protected, and whom we trust.
+/// Transport security and the trusted certificates.
 #[derive(Debug)]
 enum Security {
     None,
@@ -48,20 +48,20 @@ enum Security {
 }
 
 impl Target {
-    /// Prepares a destination, or says which of its keys is wrong. Nothing is connected yet.
+    /// Parses the settings; the error names the invalid key. Does not connect.
     pub(crate) fn new(destination: &SmtpDestination) -> Result<Target, String> {
         let from = address("from", &destination.from)
             .map_err(|_| "from: is not an address such as shop@example.com or Shop <shop@example.com>".to_owned())?;
         let certificate = destination.ca_certificate.as_ref().map(SecretValue::expose);
         let tls = || Tls::new(certificate).map_err(|problem| format!("ca_certificate: {problem}"));
         let security = match destination.tls {
-            // A machine without any certificates may still talk to itself.
+            // Does not load the system's roots, so it works on a machine without any.
             SmtpTls::None => Security::None,
             SmtpTls::StartTls => Security::StartTls(tls()?),
             SmtpTls::Tls => Security::Tls(tls()?),
         };
         if destination.host.is_empty() || destination.host.contains(|c: char| c.is_whitespace() || c == '/') {
-            return Err("host: must be the name or address of a mail server".to_owned());
+            return Err("host: must be a host name or an IP address".to_owned());
         }
         let mut secrets = Vec::new();
         if let Some(login) = &destination.login {
@@ -83,41 +83,43 @@ impl Target {
     }
 }
 
-/// Sends the mail.
-pub(crate) async fn call(target: &Target, longest: Duration, call: Call<'_>) -> Outcome {
+pub(crate) async fn call(target: &Target, timeout_max: Duration, call: Call<'_>) -> Outcome {
     let mail = match prepare(target, &call) {
         Ok(mail) => mail,
         Err(failure) => return Outcome::Reject { failure },
     };
-    let until = deadline([call.timeout, longest]);
+    let deadline_at = deadline([call.timeout, timeout_max]);
     let (started, mut phase) = (Instant::now(), SmtpPhase::Connect);
-    let sent = timeout_at(until, Box::pin(session::send(target, &mail, &mut phase))).await;
+    let result = timeout_at(deadline_at, Box::pin(session::send(target, &mail, &mut phase))).await;
     let host = &target.host;
-    let outcome = match sent {
+    let outcome = match result {
         Ok(Ok(reply)) => Outcome::Done { result: output(&mail, &reply) },
-        Ok(Err(SmtpError::Reply(reply))) => refused(host, phase, &reply),
-        Ok(Err(SmtpError::Unable(what))) => Outcome::Reject {
-            failure: Failure::new(FailureClass::Auth, "smtp-unable", format!("{host}: {what}; check the destination.")),
+        Ok(Err(SmtpError::Reply(reply))) => rejected(host, phase, &reply),
+        Ok(Err(SmtpError::Unsupported(what))) => Outcome::Reject {
+            failure: Failure::new(
+                FailureClass::Auth,
+                "smtp-unable",
+                format!("{host}: {what}. Check the destination's settings."),
+            ),
         },
-        Ok(Err(SmtpError::Garbled)) => broken(host, phase, "protocol", "it does not answer in SMTP"),
-        Ok(Err(SmtpError::Io(error))) => broken(host, phase, code(phase, &error), &error.to_string()),
-        Err(_) => broken(host, phase, "timeout", "there was no answer in time"),
+        Ok(Err(SmtpError::Malformed)) => no_reply(host, phase, "protocol", "the reply is not SMTP"),
+        Ok(Err(SmtpError::Io(error))) => no_reply(host, phase, code(phase, &error), &error.to_string()),
+        Err(_) => no_reply(host, phase, "timeout", "no reply before the timeout"),
     };
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    tracing::debug!(host, outcome = outcome.as_str(), ?phase, elapsed_ms, "answered");
+    tracing::debug!(host, outcome = outcome.as_str(), ?phase, elapsed_ms, "mail attempt ended");
     redact_outcome(outcome, exposed(&target.secrets))
 }
 
-/// Nobody can ask a mail server what it has taken.
+/// SMTP has no read-back.
 pub(crate) fn read_back() -> Readback {
     Readback::Unreadable(Failure::new(
         FailureClass::Unknown,
         "no-read-back",
-        "A mail server cannot be asked whether it has taken a mail; look for the Message-ID in its log.",
+        "SMTP cannot report whether a mail was accepted. Search the server's log for the Message-ID.",
     ))
 }
 
-/// What would be sent.
 pub(crate) fn preview(target: &Target, call: &Call<'_>) -> Result<Preview, Failure> {
     let settings = Settings::read(call.with)?;
     let mail = prepare(target, call)?;

@@ -1,4 +1,4 @@
-//! Settings become one mail, ready for the wire. Pure.
+//! Builds the mail from the step's settings. Pure.
 
 use lettre::message::header::{HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
@@ -9,8 +9,8 @@ use sluice_domain::time::Time;
 use super::settings::Settings;
 use crate::parameter::{kind, problem, scalar};
 
-/// Headers that are made of other parameters, or that say how the rest is to be read.
-const MADE: [&str; 12] = [
+/// Headers that other parameters set, or that define the encoding of the mail.
+const RESERVED_HEADERS: [&str; 12] = [
     "bcc",
     "cc",
     "content-transfer-encoding",
@@ -25,18 +25,18 @@ const MADE: [&str; 12] = [
     "to",
 ];
 
-/// A mail on its way.
+/// Encoded mail with its SMTP envelope.
 #[derive(Debug)]
 pub(crate) struct Mail {
     pub(crate) from: String,
     pub(crate) recipients: Vec<String>,
-    /// With its angle brackets.
+    /// With angle brackets.
     pub(crate) message_id: String,
-    /// Headers and body, lines ended with CRLF, dots not yet doubled.
+    /// Headers and body with CRLF line ends; not yet dot-stuffed.
     pub(crate) content: Vec<u8>,
 }
 
-/// Builds the mail. Everything in it but the date is the same in every attempt.
+/// Builds the mail. Every attempt yields the same mail except for its date.
 pub(crate) fn build(settings: &Settings<'_>, from: &Mailbox, effect_key: &str, now: Time) -> Result<Mail, Failure> {
     let from = settings.from.as_ref().unwrap_or(from);
     let message_id = message_id(effect_key, from.email.domain());
@@ -69,7 +69,7 @@ pub(crate) fn build(settings: &Settings<'_>, from: &Mailbox, effect_key: &str, n
         (None, html) => builder.singlepart(SinglePart::html(with_crlf(html.as_deref().unwrap_or_default()))),
     };
     let message = built.map_err(|error| {
-        Failure::new(FailureClass::Mapping, "invalid-mail", format!("The mail cannot be put together: {error}."))
+        Failure::new(FailureClass::Mapping, "invalid-mail", format!("Cannot build the mail: {error}."))
     })?;
     let mut recipients: Vec<String> = settings.recipients().map(|mailbox| mailbox.email.to_string()).collect();
     let mut seen = std::collections::HashSet::new();
@@ -77,24 +77,24 @@ pub(crate) fn build(settings: &Settings<'_>, from: &Mailbox, effect_key: &str, n
     Ok(Mail { from: from.email.to_string(), recipients, message_id, content: message.formatted() })
 }
 
-/// Lines that end as mail wants it. `lettre` would do it too, moving the rest of the text for each line.
+/// Converts line ends to CRLF. `lettre` does so too, but in quadratic time: it shifts the rest of the text per line.
 fn with_crlf(text: &str) -> String {
-    let mut whole = String::with_capacity(text.len() + text.len() / 32);
+    let mut converted = String::with_capacity(text.len() + text.len() / 32);
     for (index, line) in text.split('\n').enumerate() {
         if index > 0 {
-            whole.push_str("\r\n");
+            converted.push_str("\r\n");
         }
-        whole.push_str(line.strip_suffix('\r').unwrap_or(line));
+        converted.push_str(line.strip_suffix('\r').unwrap_or(line));
     }
-    whole
+    converted
 }
 
-/// The same for an effect whenever it is made, in the sender's own domain.
+/// The same in every attempt of an effect; uses the sender's domain.
 pub(crate) fn message_id(effect_key: &str, domain: &str) -> String {
     format!("<{}@{domain}>", safe(effect_key))
 }
 
-/// Effect keys are plain; whatever else comes must not end the header.
+/// Replaces characters that could end the header.
 fn safe(effect_key: &str) -> String {
     effect_key.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' }).collect()
 }
@@ -104,17 +104,17 @@ fn header(name: &str, value: &Value) -> Result<Option<HeaderValue>, Failure> {
     if value.is_null() {
         return Ok(None);
     }
-    if MADE.contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(problem(&parameter, "is made of other parameters and cannot be set"));
+    if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(problem(&parameter, "is set from other parameters and cannot be set here"));
     }
     let plain = name.chars().all(|c| c.is_ascii_graphic() && c != ':');
     let header_name = HeaderName::new_from_ascii(name.to_owned()).ok().filter(|_| plain && !name.is_empty());
-    let header_name = header_name.ok_or_else(|| problem(&parameter, "is not the name of a header"))?;
+    let header_name = header_name.ok_or_else(|| problem(&parameter, "is not a valid header name"))?;
     let text = scalar(value).ok_or_else(|| problem(&parameter, format_args!("must be text; it is {}", kind(value))))?;
     Ok(Some(HeaderValue::new(header_name, line(&parameter, &text)?)))
 }
 
-/// Text for a header: a line break in it would begin another one.
+/// Header text without control characters: a line break would start another header.
 fn line(parameter: &str, text: &str) -> Result<String, Failure> {
     if text.contains(|c: char| c.is_control()) {
         return Err(problem(parameter, "has a line break or another control character"));
@@ -122,9 +122,9 @@ fn line(parameter: &str, text: &str) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-/// The content as it goes over the wire, without its end: every line ends with CRLF and a dot at its beginning is
-/// doubled. A bare CR or LF is made a line break: some servers take it for one, and could be made to see an end there.
-pub(crate) fn stuffed(content: &[u8]) -> Vec<u8> {
+/// Dot-stuffed content without the final dot: lines end with CRLF, a leading dot is doubled. A bare CR or LF becomes
+/// CRLF: some servers treat it as a line end, which would allow SMTP smuggling.
+pub(crate) fn dot_stuffed(content: &[u8]) -> Vec<u8> {
     let mut wire = Vec::with_capacity(content.len() + content.len() / 40 + 2);
     let mut start_of_line = true;
     let mut bytes = content.iter().copied().peekable();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_is_its_parameters_and_nothing_else() {
+    fn mail_contains_exactly_its_parameters() {
         let mail = mail(json!({
             "to": "Ada <ada@example.com>", "cc": "c@example.com", "bcc": "d@example.com, Ada@example.com",
             "reply_to": "help@example.com", "subject": "Grüße", "text": "Hello\n.\nbye", "html": "<p>Hello</p>",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_comes_out_of_an_event_begins_another_header() {
+    fn event_values_cannot_inject_headers() {
         let with = |name: &str, value: Value| {
             let mut with = json!({"to": "a@example.com", "subject": "s", "text": "t"});
             with[name] = value;
@@ -209,8 +209,8 @@ mod tests {
         for (with, expected) in [
             (with("subject", json!("a\r\nBcc: b@example.com")), "`with.subject` has a line break"),
             (with("headers", json!({"X-A": "a\nBcc: b@example.com"})), "`with.headers.X-A` has a line break"),
-            (with("headers", json!({"X-A: b\r\nBcc": "x"})), "is not the name of a header"),
-            (with("headers", json!({"Message-Id": "x"})), "`with.headers.Message-Id` is made of other parameters"),
+            (with("headers", json!({"X-A: b\r\nBcc": "x"})), "is not a valid header name"),
+            (with("headers", json!({"Message-Id": "x"})), "`with.headers.Message-Id` is set from other parameters"),
             (with("headers", json!({"X-A": ["x"]})), "`with.headers.X-A` must be text"),
         ] {
             let failure = mail(with).unwrap_err();
@@ -220,21 +220,21 @@ mod tests {
     }
 
     #[test]
-    fn no_line_of_the_content_can_end_it() {
+    fn leading_dots_are_doubled_and_line_ends_are_crlf() {
         for (content, expected) in [
             (&b"a\r\n.\r\nb"[..], &b"a\r\n..\r\nb\r\n"[..]),
             (b".", b"..\r\n"),
             (b"a\n.\nb\r.\r", b"a\r\n..\r\nb\r\n..\r\n"),
             (b"", b""),
         ] {
-            assert_eq!(stuffed(content), expected);
+            assert_eq!(dot_stuffed(content), expected);
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_it_holds_the_content_has_no_end_in_it(content in proptest::collection::vec(proptest::sample::select(b"a.\r\n".to_vec()), 0..60)) {
-            let wire = stuffed(&content);
+        fn arbitrary_content_never_contains_the_end_of_data(content in proptest::collection::vec(proptest::sample::select(b"a.\r\n".to_vec()), 0..60)) {
+            let wire = dot_stuffed(&content);
             proptest::prop_assert!(!wire.windows(5).any(|window| window == b"\r\n.\r\n") && !wire.starts_with(b".\r\n"));
             proptest::prop_assert!(wire.is_empty() || wire.ends_with(b"\r\n"));
         }

@@ -1,4 +1,4 @@
-//! What a mail server's replies mean, and what silence means, by how far the conversation had come. Pure.
+//! Outcomes of SMTP replies and of missing replies, by session phase. Pure.
 
 use serde_json::{Value, json};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome};
@@ -6,8 +6,8 @@ use sluice_domain::outcome::{Failure, FailureClass, Outcome};
 use super::request::Mail;
 use crate::text::excerpt;
 
-/// How far a conversation has come. Up to and including [`Phase::Content`] the server has no mail, whatever happens: it
-/// may not take one whose end it has not seen.
+/// Progress of an SMTP session. Up to and including [`SmtpPhase::Content`] the server has not accepted the mail:
+/// it must not accept one without the end of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmtpPhase {
     Connect,
@@ -19,7 +19,7 @@ pub(crate) enum SmtpPhase {
     Recipient,
     Data,
     Content,
-    /// The final dot may have left.
+    /// The end of data (final dot) may have been sent.
     Dot,
 }
 
@@ -40,66 +40,65 @@ impl SmtpPhase {
     }
 }
 
-/// One reply, its lines joined.
+/// One reply, its lines joined with newlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SmtpReply {
     pub(crate) code: u16,
     pub(crate) text: String,
 }
 
-/// What an attempt comes to that the server said no to. A reply is sure, also after the final dot.
-pub(crate) fn refused(host: &str, phase: SmtpPhase, reply: &SmtpReply) -> Outcome {
+/// Outcome of an error reply. A reply is definite, also after the end of data.
+pub(crate) fn rejected(host: &str, phase: SmtpPhase, reply: &SmtpReply) -> Outcome {
     let failure = |class, advice: &str| {
-        let said = excerpt(reply.text.as_bytes());
-        let message = format!("{host} answered {} to {}: {advice}: {said}", reply.code, phase.describe());
+        let quoted = excerpt(reply.text.as_bytes());
+        let message = format!("{host} replied {} to {}: {advice}: {quoted}", reply.code, phase.describe());
         Failure::new(class, format!("smtp-{}", reply.code), message)
     };
     match (reply.code, phase) {
-        (454, SmtpPhase::StartTls | SmtpPhase::Auth) | (400..=499, _) => Outcome::Retry {
-            failure: failure(FailureClass::Retryable, "it does not take the mail for now"),
-            after: None,
-        },
+        (454, SmtpPhase::StartTls | SmtpPhase::Auth) | (400..=499, _) => {
+            Outcome::Retry { failure: failure(FailureClass::Retryable, "it temporarily rejects the mail"), after: None }
+        }
         (500..=599, SmtpPhase::Auth) | (530 | 534 | 535 | 538, _) => Outcome::Reject {
-            failure: failure(FailureClass::Auth, "it refuses who we are; check the destination's user and password"),
+            failure: failure(FailureClass::Auth, "authentication failed; check the destination's user and password"),
         },
         (500..=599, SmtpPhase::Connect | SmtpPhase::Greeting | SmtpPhase::Hello | SmtpPhase::StartTls) => {
             Outcome::Reject {
                 failure: failure(
                     FailureClass::Auth,
-                    "it does not serve us; check the destination's host, port and tls",
+                    "it refuses the session; check the destination's host, port and tls",
                 ),
             }
         }
         (500..=599, SmtpPhase::Recipient) => Outcome::Reject {
-            failure: failure(FailureClass::Permanent, "it refuses a recipient, so nobody gets the mail"),
+            failure: failure(FailureClass::Permanent, "it rejects a recipient, so the mail was sent to no recipient"),
         },
-        (500..=599, _) => Outcome::Reject { failure: failure(FailureClass::Permanent, "it refuses the mail") },
-        _ => broken(host, phase, "protocol", &format!("it answered {} to {}", reply.code, phase.describe())),
+        (500..=599, _) => Outcome::Reject { failure: failure(FailureClass::Permanent, "it rejects the mail") },
+        _ => no_reply(host, phase, "protocol", &format!("unexpected reply {} to {}", reply.code, phase.describe())),
     }
 }
 
-/// What an attempt comes to that was not answered, or not in SMTP.
-pub(crate) fn broken(host: &str, phase: SmtpPhase, code: &'static str, reason: &str) -> Outcome {
+/// Outcome of an attempt without a valid reply.
+pub(crate) fn no_reply(host: &str, phase: SmtpPhase, code: &'static str, reason: &str) -> Outcome {
     match phase {
         SmtpPhase::Dot => Outcome::Unsure {
             failure: Failure::new(
                 FailureClass::Retryable,
                 code,
-                format!("{host}: {reason}. The whole mail had left; the server may have taken it."),
+                format!("{host}: {reason}. The mail was sent completely; the server may have accepted it."),
             ),
         },
         phase => Outcome::Retry {
             failure: Failure::new(
                 FailureClass::Retryable,
                 code,
-                format!("{host}: {reason}, at {}. The mail was not sent.", phase.describe()),
+                format!("{host}: {reason} (at {}). The mail was not sent.", phase.describe()),
             ),
             after: None,
         },
     }
 }
 
-/// The step's output.
+/// Output of the step.
 pub(crate) fn output(mail: &Mail, reply: &SmtpReply) -> Value {
     json!({
         "message_id": mail.message_id,
@@ -130,19 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn only_silence_after_the_final_dot_leaves_a_doubt() {
+    fn missing_reply_is_unsure_only_after_the_final_dot() {
         for phase in ALL {
             let expected = if phase == SmtpPhase::Dot { "unsure retryable" } else { "retry retryable" };
-            assert_eq!(brief(&broken("mx", phase, "reset", "gone")), expected, "{phase:?}");
+            assert_eq!(brief(&no_reply("mx", phase, "reset", "gone")), expected, "{phase:?}");
         }
     }
 
     #[test]
-    fn every_reply_comes_to_what_it_means() {
-        let refused = |phase, code| brief(&refused("mx", phase, &SmtpReply { code, text: "no".into() }));
+    fn error_replies_map_to_outcomes_by_phase() {
+        let rejected = |phase, code| brief(&rejected("mx", phase, &SmtpReply { code, text: "no".into() }));
         for phase in ALL {
             for code in [421, 450, 451, 452] {
-                assert_eq!(refused(phase, code), "retry retryable", "{phase:?} {code}");
+                assert_eq!(rejected(phase, code), "retry retryable", "{phase:?} {code}");
             }
         }
         for (phase, code, expected) in [
@@ -158,7 +157,7 @@ mod tests {
             (SmtpPhase::Data, 250, "retry retryable"),
             (SmtpPhase::Dot, 354, "unsure retryable"),
         ] {
-            assert_eq!(refused(phase, code), expected, "{phase:?} {code}");
+            assert_eq!(rejected(phase, code), expected, "{phase:?} {code}");
         }
     }
 }

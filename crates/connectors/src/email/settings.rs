@@ -1,4 +1,4 @@
-//! What a step of `email.send` asks for, typed.
+//! Parameters of an `email.send` step.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use sluice_domain::outcome::{Failure, FailureClass};
 
 use crate::parameter::{kind, map, problem, required, scalar, text, value};
 
-/// How many addresses one mail may have. Servers take a hundred and more.
+/// Maximum recipients of one mail. Servers accept at least 100 (RFC 5321).
 const ADDRESSES_MAX: usize = 100;
 
-/// A rendered `with:`, read. Borrows from it.
+/// Parsed `with:`.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) to: Vec<Mailbox>,
@@ -26,20 +26,19 @@ pub(crate) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Reads a rendered `with:`.
     pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
         let to = addresses(with, "to")?;
         if to.is_empty() {
             return Err(Failure::new(
                 FailureClass::Identity,
                 "no-identity",
-                "`with.to` is empty: the event does not say whom to write to.",
+                "`with.to` is empty: the event has no recipient address.",
             ));
         }
         let from = text(with, "from")?.map(|text| address("from", &text)).transpose()?;
         let (text, html) = (text(with, "text")?, text(with, "html")?);
         if text.is_none() && html.is_none() {
-            return Err(problem("text", "is missing, and so is `with.html`"));
+            return Err(problem("text", "and `with.html` are missing; set at least one"));
         }
         let settings = Settings {
             to,
@@ -53,34 +52,37 @@ impl<'a> Settings<'a> {
             headers: map(with, "headers")?,
         };
         if settings.recipients().count() > ADDRESSES_MAX {
-            return Err(problem("to", format_args!("and its companions have more than {ADDRESSES_MAX} addresses")));
+            return Err(problem(
+                "to",
+                format_args!("has, together with cc and bcc, more than {ADDRESSES_MAX} addresses"),
+            ));
         }
         Ok(settings)
     }
 
-    /// Everybody who gets it.
+    /// To, cc and bcc.
     pub(crate) fn recipients(&self) -> impl Iterator<Item = &Mailbox> {
         self.to.iter().chain(&self.cc).chain(&self.bcc)
     }
 }
 
-/// Addresses: a text with one or more of them, or a list of texts.
+/// A text with one or more addresses, or a list of texts.
 fn addresses(with: &Value, name: &str) -> Result<Vec<Mailbox>, Failure> {
     let Some(given) = value(with, name) else { return Ok(Vec::new()) };
     let items = given.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(given));
-    let mut found = Vec::with_capacity(items.len());
+    let mut mailboxes = Vec::with_capacity(items.len());
     for item in items.iter().filter(|item| !item.is_null()) {
         let text = scalar(item).ok_or_else(|| {
             problem(name, format_args!("must be an address or a list of them; it holds {}", kind(item)))
         })?;
         for part in split(&text) {
-            found.push(address(name, part)?);
+            mailboxes.push(address(name, part)?);
         }
     }
-    Ok(found)
+    Ok(mailboxes)
 }
 
-/// Parts between commas that are not inside quotes or angle brackets.
+/// Splits at commas outside quotes and angle brackets.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut angled) = (false, false);
     text.split(move |c| {
@@ -96,16 +98,14 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     .filter(|part| !part.is_empty())
 }
 
-/// One address. It is not quoted in the failure: it may be somebody's.
+/// Parses one address. The failure does not quote it: it is personal data.
 pub(crate) fn address(name: &str, text: &str) -> Result<Mailbox, Failure> {
-    let mailbox: Mailbox = text
-        .trim()
-        .parse()
-        .map_err(|_| problem(name, "holds something that is not an address such as ada@example.com"))?;
+    let mailbox: Mailbox =
+        text.trim().parse().map_err(|_| problem(name, "has an invalid address; write it like ada@example.com"))?;
     let ascii = mailbox.email.to_string();
-    // Servers without SMTPUTF8 would change or refuse it, each in its own way.
+    // Servers without SMTPUTF8 would change or reject it.
     if !ascii.is_ascii() || ascii.contains(|c: char| c.is_control() || c == ' ') {
-        return Err(problem(name, "holds an address with characters outside of ASCII; write its domain in punycode"));
+        return Err(problem(name, "has an address with non-ASCII characters; write its domain in Punycode"));
     }
     Ok(mailbox)
 }
@@ -116,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn addresses_come_alone_together_and_in_lists() {
+    fn addresses_parse_from_text_and_lists() {
         let read = |to: Value| -> Vec<String> {
             addresses(&json!({"to": to}), "to").unwrap().iter().map(|mailbox| mailbox.email.to_string()).collect()
         };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_names_its_parameter_and_no_address() {
+    fn problems_name_the_parameter_and_quote_no_address() {
         let good = json!({"to": "a@b.example", "subject": "s", "text": "t"});
         let with = |name: &str, value: Value| {
             let mut with = good.clone();
@@ -135,15 +135,15 @@ mod tests {
             with
         };
         for (with, expected) in [
-            (with("to", json!("nobody")), "`with.to` holds something that is not an address"),
-            (with("to", json!("a@b.example\r\nBcc: c@d.example")), "`with.to` holds"),
-            (with("to", json!("ä@b.example")), "`with.to` holds"),
+            (with("to", json!("nobody")), "`with.to` has an invalid address"),
+            (with("to", json!("a@b.example\r\nBcc: c@d.example")), "`with.to` has"),
+            (with("to", json!("ä@b.example")), "`with.to` has"),
             (with("cc", json!([{}])), "`with.cc` must be an address"),
-            (with("from", json!("me")), "`with.from` holds"),
+            (with("from", json!("me")), "`with.from` has"),
             (with("subject", json!("")), "`with.subject` is empty"),
-            (with("text", json!(null)), "`with.text` is missing, and so is"),
+            (with("text", json!(null)), "`with.text` and `with.html` are missing"),
             (with("headers", json!("x")), "`with.headers` must be a map"),
-            (with("bcc", json!(vec!["a@b.example"; 100])), "`with.to` and its companions"),
+            (with("bcc", json!(vec!["a@b.example"; 100])), "`with.to` has, together with cc and bcc"),
         ] {
             let failure = Settings::read(&with).unwrap_err();
             assert!(failure.message.starts_with(expected), "{}", failure.message);

@@ -1,4 +1,4 @@
-//! `http.request`: sends one request, reads one answer.
+//! `http.request`: sends one request and reads its response.
 
 mod request;
 pub(crate) mod response;
@@ -19,10 +19,9 @@ use crate::outbound::{Outbound, Request};
 use crate::text::{exposed, redact, redact_outcome};
 use crate::{Call, deadline};
 
-/// Sends the effect.
-pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Outcome {
+pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Duration, call: Call<'_>) -> Outcome {
     let prepared = Settings::read(call.with).and_then(|settings| {
-        let request = build(&settings, target, effect_marks(&call))?;
+        let request = build(&settings, target, effect_context(&call))?;
         Ok((settings, request))
     });
     let (settings, request) = match prepared {
@@ -30,40 +29,44 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration
         Err(failure) => return redact_outcome(Outcome::Reject { failure }, exposed(&target.secrets)),
     };
     let host = request.url.host_str().unwrap_or_default().to_owned();
-    let sent = Sent::of(&request);
-    let until = deadline([call.timeout, longest, settings.timeout.unwrap_or(Duration::MAX)]);
-    let outcome = match outbound.send(request, until).await {
-        Ok(answer) => {
-            let reading = ResponseContext {
+    let sent = SentCredentials::of(&request);
+    let deadline_at = deadline([call.timeout, timeout_max, settings.timeout.unwrap_or(Duration::MAX)]);
+    let outcome = match outbound.send(request, deadline_at).await {
+        Ok(response) => {
+            let context = ResponseContext {
                 host: &host,
                 class: settings.class,
                 accept_status: &settings.accept_status,
                 now: call.now,
             };
-            outcome(&answer, reading)
+            outcome(&response, context)
         }
-        Err(fault) => fault.into_outcome(),
+        Err(error) => error.into_outcome(),
     };
     redact_outcome(outcome, exposed(&target.secrets).chain(sent.secrets()))
 }
 
-/// Asks whether the effect is there.
-pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Readback {
+/// Sends the `verify:` request.
+pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max: Duration, call: Call<'_>) -> Readback {
     let prepared = Settings::read_verify(call.with).and_then(|settings| {
         let settings = settings.ok_or_else(|| {
-            Failure::new(FailureClass::Mapping, "no-verify", "`with.verify` is missing, so nothing can be read back.")
+            Failure::new(
+                FailureClass::Mapping,
+                "no-verify",
+                "`with.verify` is missing: the effect cannot be read back.",
+            )
         })?;
         build(&settings, target, EffectContext { effect_key: None, traceparent: call.traceparent })
     });
     let request = match prepared {
         Ok(request) => request,
-        Err(failure) => return unreadable(failure, target, &Sent::default()),
+        Err(failure) => return unreadable(failure, target, &SentCredentials::default()),
     };
     let host = request.url.host_str().unwrap_or_default().to_owned();
-    let sent = Sent::of(&request);
-    let found = match outbound.send(request, deadline([call.timeout, longest])).await {
-        Ok(answer) => readback(&answer, &host),
-        Err(fault) => Readback::Unreadable(fault.into_failure()),
+    let sent = SentCredentials::of(&request);
+    let found = match outbound.send(request, deadline([call.timeout, timeout_max])).await {
+        Ok(response) => readback(&response, &host),
+        Err(error) => Readback::Unreadable(error.into_failure()),
     };
     match found {
         Readback::Unreadable(failure) => unreadable(failure, target, &sent),
@@ -71,32 +74,31 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Dur
     }
 }
 
-/// Builds the request without sending it.
 pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failure> {
-    build(&Settings::read(call.with)?, target, effect_marks(call))
+    build(&Settings::read(call.with)?, target, effect_context(call))
 }
 
-fn effect_marks<'a>(call: &Call<'a>) -> EffectContext<'a> {
+fn effect_context<'a>(call: &Call<'a>) -> EffectContext<'a> {
     EffectContext { effect_key: Some(call.effect_key), traceparent: call.traceparent }
 }
 
-fn unreadable(failure: Failure, target: &Target, sent: &Sent) -> Readback {
+fn unreadable(failure: Failure, target: &Target, sent: &SentCredentials) -> Readback {
     let message = redact(failure.message, exposed(&target.secrets).chain(sent.secrets()));
     Readback::Unreadable(Failure { message, ..failure })
 }
 
-/// The credentials among the headers that were sent, some of which may be the step's own.
+/// Credentials among the sent headers, including those set by the step.
 #[derive(Default)]
-struct Sent(HeaderMap);
+struct SentCredentials(HeaderMap);
 
-impl Sent {
-    fn of(request: &Request) -> Sent {
-        Sent(
+impl SentCredentials {
+    fn of(request: &Request) -> SentCredentials {
+        SentCredentials(
             request
                 .headers
                 .iter()
                 .filter(|(_, value)| value.is_sensitive())
-                .map(|(n, v)| (n.clone(), v.clone()))
+                .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
         )
     }

@@ -1,4 +1,4 @@
-//! Settings and a destination become a request. Pure.
+//! Builds the request from the step's settings and the destination. Pure.
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -14,10 +14,10 @@ use crate::text::percent_encode;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What may stand unescaped in a query or a form.
+/// Bytes beside letters and digits that a query or form value keeps unescaped (RFC 3986 unreserved).
 pub(super) const UNRESERVED: &[u8] = b"-._~";
 
-/// Headers that frame the request: set by hand they would let one request look like two.
+/// Connection and framing headers: setting them would allow request smuggling.
 const FRAMING: [&str; 9] = [
     "connection",
     "content-length",
@@ -30,7 +30,6 @@ const FRAMING: [&str; 9] = [
     "upgrade",
 ];
 
-/// What is the same in every attempt of one effect, and the trace it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EffectContext<'a> {
     /// `None` for a read, which has no effect.
@@ -38,9 +37,8 @@ pub(crate) struct EffectContext<'a> {
     pub(crate) traceparent: Option<&'a str>,
 }
 
-/// Builds the request.
-pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: EffectContext<'_>) -> Result<Request, Failure> {
-    let (url, reach) = target.locate(&settings.url, settings.query)?;
+pub(crate) fn build(settings: &Settings<'_>, target: &Target, context: EffectContext<'_>) -> Result<Request, Failure> {
+    let (url, scope) = target.locate(&settings.url, settings.query)?;
     let mut headers = target.headers.clone();
     for (name, value) in settings.headers.into_iter().flatten() {
         if value.is_null() {
@@ -50,7 +48,7 @@ pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: EffectConte
         let text = scalar(value)
             .ok_or_else(|| problem(&format!("headers.{name}"), format_args!("must be text; it is {}", kind(value))))?;
         let mut value = header_value(&format!("headers.{name}"), &text)?;
-        value.set_sensitive(names_a_secret(parsed.as_str()));
+        value.set_sensitive(is_credential_header(parsed.as_str()));
         headers.insert(parsed, value);
     }
 
@@ -58,12 +56,12 @@ pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: EffectConte
     if let Some(content_type) = content_type {
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
     }
-    if let Some(key) = marks.effect_key {
+    if let Some(key) = context.effect_key {
         let key = HeaderValue::from_str(key).map_err(|_| {
             Failure::new(
                 FailureClass::Mapping,
                 "invalid-key",
-                "The effect's key has a character that no header may have.",
+                "The effect key has a character that is not allowed in a header.",
             )
         })?;
         if let Some(name) = &settings.idempotency_header {
@@ -72,17 +70,17 @@ pub(crate) fn build(settings: &Settings<'_>, target: &Target, marks: EffectConte
         }
         headers.entry(IDEMPOTENCY_KEY).or_insert(key);
     }
-    if let Some(traceparent) = marks.traceparent.and_then(|text| HeaderValue::from_str(text).ok()) {
+    if let Some(traceparent) = context.traceparent.and_then(|text| HeaderValue::from_str(text).ok()) {
         headers.entry(TRACEPARENT).or_insert(traceparent);
     }
-    Ok(Request { method: settings.method.clone(), url, headers, body, reach })
+    Ok(Request { method: settings.method.clone(), url, headers, body, scope })
 }
 
 fn encode(body: &Body<'_>) -> Result<(Bytes, Option<&'static str>), Failure> {
     Ok(match body {
         Body::None => (Bytes::new(), None),
         Body::Json(value) => {
-            let text = serde_json::to_vec(value).expect("a JSON value is written as JSON");
+            let text = serde_json::to_vec(value).expect("a JSON value serializes");
             (text.into(), Some("application/json"))
         }
         Body::Form(form) => {
@@ -101,7 +99,7 @@ fn encode(body: &Body<'_>) -> Result<(Bytes, Option<&'static str>), Failure> {
     })
 }
 
-/// Hands out names and values; a list is its name repeated, `null` is left out.
+/// Calls `each` for every name and value: a list repeats its name, null is skipped.
 pub(super) fn pairs(
     map: &Map<String, Value>,
     parameter: &str,
@@ -113,7 +111,7 @@ pub(super) fn pairs(
             let text = scalar(value).ok_or_else(|| {
                 problem(
                     &format!("{parameter}.{name}"),
-                    format_args!("must be text or a list of texts; it holds {}", kind(value)),
+                    format_args!("must be text or a list of texts; it contains {}", kind(value)),
                 )
             })?;
             each(name, &text);
@@ -125,20 +123,20 @@ pub(super) fn pairs(
 pub(super) fn header_name(name: &str) -> Result<HeaderName, &'static str> {
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "is not a header name")?;
     if FRAMING.contains(&name.as_str()) {
-        return Err("frames the request and cannot be set");
+        return Err("is set by the HTTP client and cannot be set here");
     }
     Ok(name)
 }
 
 fn header_value(parameter: &str, text: &str) -> Result<HeaderValue, Failure> {
     HeaderValue::from_str(text)
-        .map_err(|_| problem(parameter, "has a character that no header may have, such as a line break"))
+        .map_err(|_| problem(parameter, "has a character that is not allowed in a header, such as a line break"))
 }
 
-/// Whether the value under such a name is likely to be a credential.
-fn names_a_secret(name: &str) -> bool {
-    const MARKS: [&str; 8] = ["auth", "token", "secret", "password", "cookie", "api-key", "apikey", "signature"];
-    MARKS.iter().any(|mark| name.contains(mark))
+/// True if a header of this name probably holds a credential.
+fn is_credential_header(name: &str) -> bool {
+    const PARTS: [&str; 8] = ["auth", "token", "secret", "password", "cookie", "api-key", "apikey", "signature"];
+    PARTS.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -149,7 +147,8 @@ mod tests {
     use serde_json::json;
     use sluice_domain::destination::{HttpAuth, HttpDestination};
 
-    const MARKS: EffectContext<'static> = EffectContext { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
+    const CONTEXT: EffectContext<'static> =
+        EffectContext { effect_key: Some("key-1"), traceparent: Some("00-ab-cd-01") };
 
     fn target(base_url: Option<&str>) -> Target {
         Target::new(&HttpDestination { base_url: base_url.map(str::to_owned), ..HttpDestination::default() }).unwrap()
@@ -166,10 +165,10 @@ mod tests {
     }
 
     fn built(with: Value, target: &Target) -> Result<Request, Failure> {
-        build(&Settings::read(&with)?, target, MARKS)
+        build(&Settings::read(&with)?, target, CONTEXT)
     }
 
-    /// A request as a few lines, headers in the order of their names.
+    /// Request as text, headers sorted by name.
     fn shown(request: &Request) -> String {
         let mut headers: Vec<String> =
             request.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_what_destination_and_step_say() {
+    fn request_combines_destination_and_step() {
         let with = json!({
             "url": "/contacts?x=1", "method": "PATCH",
             "headers": {"X-Tenant": "other", "X-Number": 7, "X-Absent": null},
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_url_of_the_last_request_stands_for_no_other() {
+    fn cached_url_is_used_only_for_the_same_text() {
         let target = with_credentials();
         let url = |url: &str| built(json!({ "url": url }), &target).map(|request| request.url.to_string());
         for _ in 0..2 {
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_and_texts_carry_their_type_unless_the_step_says_another() {
+    fn content_type_follows_the_body_unless_the_step_sets_it() {
         let form = json!({"url": "http://x.example/", "form": {"name": "Jo & Co", "n": [1, 2], "ok": true}});
         let request = built(form, &target(None)).unwrap();
         assert_eq!(request.body, "name=Jo%20%26%20Co&n=1&n=2&ok=true");
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_urls_are_appended_and_cannot_leave_the_host() {
+    fn relative_urls_stay_on_the_base_host() {
         let table = [
             ("https://a.example", "x", "https://a.example/x"),
             ("https://a.example/v1", "/x", "https://a.example/v1/x"),
@@ -237,29 +236,29 @@ mod tests {
         for (base, url, expected) in table {
             let request = built(json!({"url": url}), &target(Some(base))).unwrap();
             assert_eq!(request.url.as_str(), expected);
-            assert_eq!(request.reach, AddressScope::Anywhere, "the operator named this host");
+            assert_eq!(request.scope, AddressScope::Anywhere, "the operator configured this host");
         }
     }
 
     #[test]
-    fn only_the_named_origin_may_be_private() {
+    fn private_addresses_are_allowed_only_for_the_base_origin() {
         let target = target(Some("http://10.0.0.5:8080"));
-        let reach = |url: &str| built(json!({"url": url}), &target).unwrap().reach;
-        assert_eq!(reach("/x"), AddressScope::Anywhere);
-        assert_eq!(reach("http://10.0.0.5:8080/x"), AddressScope::Anywhere);
-        assert_eq!(reach("http://10.0.0.5:9200/x"), AddressScope::Public);
-        assert_eq!(reach("https://10.0.0.5:8080/x"), AddressScope::Public);
+        let scope = |url: &str| built(json!({"url": url}), &target).unwrap().scope;
+        assert_eq!(scope("/x"), AddressScope::Anywhere);
+        assert_eq!(scope("http://10.0.0.5:8080/x"), AddressScope::Anywhere);
+        assert_eq!(scope("http://10.0.0.5:9200/x"), AddressScope::Public);
+        assert_eq!(scope("https://10.0.0.5:8080/x"), AddressScope::Public);
     }
 
     #[test]
-    fn credentials_go_to_their_own_origin_only() {
+    fn credentials_are_sent_only_to_the_base_origin() {
         let failure = built(json!({"url": "https://evil.example/x"}), &with_credentials()).unwrap_err();
         assert_eq!((failure.code.as_str(), failure.class), ("other-origin", FailureClass::Permanent));
         assert!(built(json!({"url": "https://evil.example/x"}), &target(Some("https://a.example"))).is_ok());
     }
 
     #[test]
-    fn the_key_is_sent_under_every_name_that_was_asked_for() {
+    fn effect_key_is_sent_in_every_configured_header() {
         let base = target(Some("https://a.example"));
         let request = built(json!({"url": "/x", "idempotency_header": "X-Request-Key"}), &base).unwrap();
         assert_eq!(request.headers["x-request-key"], "key-1");
@@ -269,15 +268,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused_by_name() {
+    fn invalid_parameters_are_rejected_by_name() {
         let table = [
             (json!({"url": "/x"}), "`with.url` is relative"),
             (json!({"url": "ftp://a.example/"}), "`with.url` is relative"),
             (json!({"url": "http://"}), "`with.url` is not a URL"),
-            (json!({"url": "http://u:p@a.example/"}), "`with.url` holds a user"),
+            (json!({"url": "http://u:p@a.example/"}), "`with.url` has a user"),
             (
                 json!({"url": "http://a.example", "headers": {"Content-Length": "3"}}),
-                "`with.headers.Content-Length` frames",
+                "`with.headers.Content-Length` is set by the HTTP client",
             ),
             (json!({"url": "http://a.example", "headers": {"a b": "3"}}), "`with.headers.a b` is not a header name"),
             (json!({"url": "http://a.example", "headers": {"X": "a\r\nY: b"}}), "`with.headers.X` has a character"),
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_cannot_work_is_refused_at_the_start() {
+    fn invalid_destination_settings_are_rejected_by_key() {
         let refused = |destination: HttpDestination| Target::new(&destination).unwrap_err();
         for base in ["api.example.com", "ftp://a.example", "https://u:p@a.example", "https://a.example?x=1"] {
             let problem = refused(HttpDestination { base_url: Some(base.into()), ..HttpDestination::default() });

@@ -1,4 +1,4 @@
-//! What a step of `http.request` asks for, typed.
+//! Parameters of an `http.request` step.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sluice_domain::unit;
 
 use crate::parameter::{kind, map, problem, required, text, value};
 
-/// A rendered `with:`, read. Borrows from it.
+/// Parsed `with:`.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) method: Method,
@@ -25,7 +25,6 @@ pub(crate) struct Settings<'a> {
     pub(crate) class: EffectClass,
 }
 
-/// What a request carries.
 #[derive(Debug)]
 pub(crate) enum Body<'a> {
     None,
@@ -35,7 +34,6 @@ pub(crate) enum Body<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Reads a rendered `with:`.
     pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
         let method = match text(with, "method")?.as_deref() {
             None | Some("POST") => Method::POST,
@@ -67,7 +65,7 @@ impl<'a> Settings<'a> {
         })
     }
 
-    /// Reads the GET that tells whether the effect is there, when `with:` has one.
+    /// Parameters of the `verify:` request, if configured.
     pub(crate) fn read_verify(with: &'a Value) -> Result<Option<Settings<'a>>, Failure> {
         let Some(verify) = map(with, "verify")? else { return Ok(None) };
         let url = verify.get("url").and_then(Value::as_str).filter(|url| !url.trim().is_empty());
@@ -94,7 +92,7 @@ impl<'a> Settings<'a> {
 
 impl<'a> Body<'a> {
     fn read(with: &'a Value) -> Result<Body<'a>, Failure> {
-        // `json: null` is a body like any other; only a missing key is none.
+        // `json: null` is a body; only a missing key means no body.
         let given = [
             ("json", with.get("json").map(Body::Json)),
             ("form", map(with, "form")?.map(Body::Form)),
@@ -104,10 +102,7 @@ impl<'a> Body<'a> {
         for (name, found) in given {
             let Some(found) = found else { continue };
             if !body.0.is_empty() {
-                return Err(problem(
-                    name,
-                    format_args!("and `with.{}` are both there; a request has one body", body.0),
-                ));
+                return Err(problem(name, format_args!("and `with.{}` are both set; a request has one body", body.0)));
             }
             body = (name, found);
         }
@@ -135,7 +130,7 @@ mod tests {
     use sluice_domain::outcome::FailureClass;
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn absent_parameters_have_defaults() {
         let with = json!({"url": "/x", "headers": null, "timeout": null});
         let settings = Settings::read(&with).unwrap();
         assert_eq!(settings.method, Method::POST);
@@ -146,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_names_its_parameter() {
+    fn problems_name_the_parameter() {
         let table = [
             (json!({}), "`with.url` is missing."),
             (json!({"url": "  "}), "`with.url` is empty."),
@@ -154,7 +149,7 @@ mod tests {
             (json!({"url": "/x", "method": "HEAD"}), "`with.method` must be GET"),
             (json!({"url": "/x", "headers": "a"}), "`with.headers` must be a map"),
             (json!({"url": "/x", "query": [1]}), "`with.query` must be a map"),
-            (json!({"url": "/x", "json": 1, "text": "a"}), "`with.text` and `with.json` are both there"),
+            (json!({"url": "/x", "json": 1, "text": "a"}), "`with.text` and `with.json` are both set"),
             (json!({"url": "/x", "timeout": "soon"}), "`with.timeout` `soon` is not a duration"),
             (json!({"url": "/x", "accept_status": [404, "x"]}), "`with.accept_status` must be a list"),
             (json!({"url": "/x", "accept_status": [70_000]}), "`with.accept_status` must be a list"),

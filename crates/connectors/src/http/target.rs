@@ -1,4 +1,4 @@
-//! A destination of `http.request`, and where a step's URL leads there.
+//! HTTP destination with parsed settings, and resolution of a step's URL against it.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -16,27 +16,26 @@ use crate::outbound::{AddressScope, sensitive};
 use crate::parameter::problem;
 use crate::text::percent_encode;
 
-/// A plain HTTP destination, prepared once.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
     base: Option<Base>,
-    /// Headers for every request, credentials included; all of them are masked when shown.
+    /// Headers of every request, including credentials; all are masked in previews.
     pub(super) headers: HeaderMap,
     allow_private_addresses: bool,
-    /// What must not appear in any text about this destination.
+    /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
-    /// Where the last request went: most steps always mean one URL.
+    /// Last parsed URL: most steps always use the same one.
     last: Mutex<Option<Located>>,
 }
 
-/// A URL as a step gave it, and what was found of it.
+/// A step's URL text and its parsed form.
 struct Located {
     text: String,
     url: Url,
-    reach: AddressScope,
+    scope: AddressScope,
 }
 
-/// What it carries is not shown: secrets and personal data may be rendered into it.
+/// Omits the fields: secrets and personal data may be rendered into them.
 impl fmt::Debug for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Located").finish_non_exhaustive()
@@ -45,21 +44,22 @@ impl fmt::Debug for Located {
 
 #[derive(Debug)]
 struct Base {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     text: String,
     url: Url,
 }
 
 impl Target {
-    /// Prepares a destination, or says which of its keys is wrong.
+    /// Parses the settings; the error names the invalid key.
     pub(crate) fn new(destination: &HttpDestination) -> Result<Target, String> {
         let base = destination.base_url.as_deref().map(Base::parse).transpose()?;
         let mut headers = HeaderMap::with_capacity(destination.headers.len() + 1);
         let mut secrets = Vec::new();
         for (name, value) in &destination.headers {
             let parsed = header_name(name).map_err(|what| format!("headers: `{name}` {what}"))?;
-            let value_parsed = sensitive(value.expose())
-                .ok_or_else(|| format!("headers: the value of `{name}` has a character that no header may have"))?;
+            let value_parsed = sensitive(value.expose()).ok_or_else(|| {
+                format!("headers: the value of `{name}` has a character that is not allowed in a header")
+            })?;
             headers.append(parsed, value_parsed);
             secrets.push(value.clone());
         }
@@ -78,7 +78,7 @@ impl Target {
         };
         if let Some(authorization) = authorization {
             let value = sensitive(&authorization)
-                .ok_or("auth: the secret has a character that no header may have, such as a line break")?;
+                .ok_or("auth: the secret has a character that is not allowed in a header, such as a line break")?;
             headers.insert(AUTHORIZATION, value);
         }
         Ok(Target {
@@ -90,7 +90,7 @@ impl Target {
         })
     }
 
-    /// The URL that a step means, and how far it may reach.
+    /// Resolves a step's URL; returns it with the addresses it may use.
     pub(super) fn locate(&self, url: &str, query: Option<&Map<String, Value>>) -> Result<(Url, AddressScope), Failure> {
         let url = url.trim();
         let mut text = if is_absolute(url) {
@@ -120,26 +120,27 @@ impl Target {
         if let Some(located) = &*last()
             && located.text == text
         {
-            return Ok((located.url.clone(), located.reach));
+            return Ok((located.url.clone(), located.scope));
         }
         let url = Url::parse(&text).map_err(|error| problem("url", format_args!("is not a URL: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(problem("url", "holds a user or a password; these belong in the destination's auth"));
+            return Err(problem("url", "has a user or a password; set them in the destination's auth"));
         }
-        let home = self.base.as_ref().is_some_and(|base| base.url.origin() == url.origin());
-        if !home && self.base.is_some() && !self.headers.is_empty() {
+        let same_origin = self.base.as_ref().is_some_and(|base| base.url.origin() == url.origin());
+        if !same_origin && self.base.is_some() && !self.headers.is_empty() {
             return Err(Failure::new(
                 FailureClass::Permanent,
                 "other-origin",
                 format!(
-                    "`with.url` leads to {}, which is not the destination's base_url, so its credentials stay here. Use a destination of its own for that host.",
+                    "`with.url` has the host {}, which differs from the destination's base_url, so its credentials are not sent. Configure a separate destination for that host.",
                     url.host_str().unwrap_or_default()
                 ),
             ));
         }
-        let reach = if home || self.allow_private_addresses { AddressScope::Anywhere } else { AddressScope::Public };
-        *last() = Some(Located { text, url: url.clone(), reach });
-        Ok((url, reach))
+        let scope =
+            if same_origin || self.allow_private_addresses { AddressScope::Anywhere } else { AddressScope::Public };
+        *last() = Some(Located { text, url: url.clone(), scope });
+        Ok((url, scope))
     }
 }
 

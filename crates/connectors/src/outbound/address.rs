@@ -1,5 +1,5 @@
-//! Which addresses may be called. Checked on what the resolver answers, so that a name which
-//! changes its mind between check and connection gains nothing.
+//! Address restrictions. Checked on the resolved address of the connection itself, so a DNS name that
+//! changes between check and connect (DNS rebinding) cannot bypass them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,32 +9,31 @@ use std::task::{Context, Poll};
 use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
-/// How far a request may reach.
+/// Addresses a request may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AddressScope {
-    /// Only addresses of the public internet.
+    /// Public internet addresses only.
     Public,
-    /// Any address: the operator named the host, or allowed private ones.
+    /// Any address: the operator configured the host or allowed private addresses.
     Anywhere,
 }
 
-/// A host that leads to where this request may not go.
+/// The host resolves to an address that this request must not use.
 #[derive(Debug, thiserror::Error)]
-#[error("it leads to {0}, which is not a public address")]
+#[error("it resolves to {0}, which is not a public address")]
 pub(super) struct AddressRefused(pub(super) IpAddr);
 
-/// Why a name leads nowhere.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unresolved {
-    /// Every address of it is out of reach.
+    /// The scope allows none of its addresses.
     #[error(transparent)]
     Refused(AddressRefused),
-    /// Nobody knows it, or nobody could be asked.
+    /// The name is unknown or the resolver failed.
     #[error(transparent)]
     Unknown(io::Error),
 }
 
-/// Resolves names, and drops addresses that are out of reach.
+/// Resolves names and drops addresses outside the scope.
 #[derive(Clone, Debug)]
 pub(super) struct Resolver(pub(super) AddressScope);
 
@@ -48,37 +47,36 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let reach = self.0;
+        let scope = self.0;
         Box::pin(async move {
-            let found: Vec<SocketAddr> =
+            let mut resolved: Vec<SocketAddr> =
                 tokio::net::lookup_host((name.as_str(), 0)).await.map_err(Unresolved::Unknown)?.collect();
-            let refused = found.iter().map(SocketAddr::ip).find(|address| !within(reach, *address));
-            let mut kept = found;
-            kept.retain(|address| within(reach, address.ip()));
+            let refused = resolved.iter().map(SocketAddr::ip).find(|address| !within(scope, *address));
+            resolved.retain(|address| within(scope, address.ip()));
             match refused {
-                Some(address) if kept.is_empty() => Err(Unresolved::Refused(AddressRefused(address))),
-                _ => Ok(kept.into_iter()),
+                Some(address) if resolved.is_empty() => Err(Unresolved::Refused(AddressRefused(address))),
+                _ => Ok(resolved.into_iter()),
             }
         })
     }
 }
 
-/// The refused address, when the host is a literal one without its brackets; the connector asks no resolver for those.
-pub(super) fn refused_literal(reach: AddressScope, host: &str) -> Option<AddressRefused> {
+/// The refused address if the host is an IP literal (without brackets): literals do not pass the resolver.
+pub(super) fn refused_literal(scope: AddressScope, host: &str) -> Option<AddressRefused> {
     let address: IpAddr = host.parse().ok()?;
-    (!within(reach, address)).then_some(AddressRefused(address))
+    (!within(scope, address)).then_some(AddressRefused(address))
 }
 
-fn within(reach: AddressScope, address: IpAddr) -> bool {
-    match (reach, address) {
+fn within(scope: AddressScope, address: IpAddr) -> bool {
+    match (scope, address) {
         (AddressScope::Anywhere, _) => true,
         (AddressScope::Public, IpAddr::V4(address)) => is_public_v4(address),
         (AddressScope::Public, IpAddr::V6(address)) => is_public_v6(address),
     }
 }
 
-/// Everything that the IANA special-purpose registry does not keep back, but for one: the address
-/// under which Azure hands machine credentials to its guests is an ordinary public one.
+/// Excludes the IANA special-purpose registry, and the Azure wire server: it serves machine credentials
+/// to guests under a public address.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     const AZURE_WIRE_SERVER: [u8; 4] = [168, 63, 129, 16];
     let octets = address.octets();
@@ -98,8 +96,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         )
 }
 
-/// Global unicast only, without its documentation and tunnel ranges. Mapped IPv4 is refused as it
-/// is; behind a NAT64 prefix the IPv4 address decides.
+/// Global unicast without documentation and tunnel ranges. IPv4-mapped addresses are refused; for the
+/// NAT64 prefix the embedded IPv4 address decides.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low))),
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_within_reach() {
+    fn public_scope_refuses_special_purpose_addresses() {
         for refused in [
             "127.0.0.1",
             "127.8.8.8",
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn literal_hosts_are_read_with_and_without_brackets() {
+    fn literal_hosts_outside_the_scope_are_refused() {
         assert!(refused_literal(AddressScope::Public, "::1").is_some());
         assert!(refused_literal(AddressScope::Public, "127.0.0.1").is_some());
         assert!(refused_literal(AddressScope::Public, "8.8.8.8").is_none());

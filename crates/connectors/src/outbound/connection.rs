@@ -1,6 +1,7 @@
-//! One HTTP/1.1 connection, driven by whoever waits for its answer.
+//! One HTTP/1.1 connection, polled by the task that awaits the response.
 //!
-//! Nobody else touches it meanwhile: when its owner gives up, nothing more is sent, and what has left until then is known.
+//! No background task writes to it: when the caller drops the future, nothing more is sent, and the bytes
+//! sent so far are known.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -17,56 +18,56 @@ use super::counting_stream::{CountingStream, Stream, Written};
 
 type Driver = http1::Connection<TokioIo<CountingStream>, Full<Bytes>>;
 
-/// A connection on which one request follows the other.
+/// Keep-alive connection with one request in flight at a time.
 #[derive(Debug)]
 pub(super) struct Connection {
     requests: SendRequest<Full<Bytes>>,
-    /// What moves the bytes; `None` once the connection is over.
+    /// `None` once the connection is closed.
     driver: Option<Pin<Box<Driver>>>,
     written: Written,
-    /// What had been written when the last request began.
-    before: u64,
+    /// Value of `written` at the start of the last request.
+    written_before: u64,
 }
 
 impl Connection {
-    /// Speaks HTTP on a stream from here on.
+    /// Starts HTTP/1.1 on an open stream.
     pub async fn over(stream: Stream, headers_max: usize) -> hyper::Result<Connection> {
-        let (wire, written) = CountingStream::new(stream);
-        let (requests, driver) = http1::Builder::new().max_headers(headers_max).handshake(TokioIo::new(wire)).await?;
-        Ok(Connection { requests, driver: Some(Box::pin(driver)), written, before: 0 })
+        let (stream, written) = CountingStream::new(stream);
+        let (requests, driver) = http1::Builder::new().max_headers(headers_max).handshake(TokioIo::new(stream)).await?;
+        Ok(Connection { requests, driver: Some(Box::pin(driver)), written, written_before: 0 })
     }
 
-    /// Whether it can take another request, as far as is known without waiting.
+    /// True if the connection can take another request, as far as is known without waiting.
     pub fn is_usable(&mut self) -> bool {
         drive(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && self.requests.is_ready()
     }
 
-    /// Whether nothing of the last request has left.
-    pub fn is_untouched(&self) -> bool {
-        self.written.bytes() == self.before
+    /// True if no byte of the last request was written.
+    pub fn nothing_sent(&self) -> bool {
+        self.written.bytes() == self.written_before
     }
 
-    /// Sends a request. Answers when the head of its answer is there.
+    /// Sends a request; returns once the response head is received.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
-        self.before = self.written.bytes();
+        self.written_before = self.written.bytes();
         let Connection { requests, driver, .. } = self;
         poll_fn(|cx| {
             drive(driver, cx);
             requests.poll_ready(cx)
         })
         .await?;
-        let mut answer = pin!(requests.send_request(request));
+        let mut response = pin!(requests.send_request(request));
         poll_fn(|cx| {
             drive(driver, cx);
-            answer.as_mut().poll(cx)
+            response.as_mut().poll(cx)
         })
         .await
     }
 
-    /// The body of an answer, and whether that is all of it. No more than so many bytes are kept.
+    /// Reads at most `bytes_max` bytes of a body; returns them and whether the body is complete.
     pub async fn read(&mut self, mut body: Incoming, bytes_max: usize) -> hyper::Result<(Bytes, bool)> {
-        // Most answers come in one piece, which is kept without copying it.
+        // Most bodies arrive in one frame, which is returned without a copy.
         let Some(mut whole) = self.next(&mut body).await.transpose()? else { return Ok((Bytes::new(), true)) };
         if whole.len() <= bytes_max
             && let Some(second) = self.next(&mut body).await.transpose()?
@@ -106,7 +107,7 @@ impl Connection {
     }
 }
 
-/// Moves what can be moved. Whoever waits for something learns of an end from what it waits for.
+/// Polls the connection. Its errors are not lost: the pending response or body reports them.
 fn drive(driver: &mut Option<Pin<Box<Driver>>>, cx: &mut Context<'_>) {
     if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
         *driver = None;

@@ -1,4 +1,4 @@
-//! The bytes of one connection, plain or through TLS, with a count of what has left.
+//! TCP or TLS stream that counts the bytes written to it.
 
 use std::io;
 use std::pin::Pin;
@@ -10,14 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// A connection's two ways.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// How many bytes were handed to a connection. What TLS holds back counts too: it may leave at any moment.
+/// Bytes written to a connection, including those buffered by TLS: these may be sent at any moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written(Arc<AtomicU64>);
 
@@ -27,7 +26,6 @@ impl Written {
     }
 }
 
-/// A stream that counts what is written to it.
 #[derive(Debug)]
 pub(super) struct CountingStream {
     stream: Stream,
@@ -40,11 +38,11 @@ impl CountingStream {
         (CountingStream { stream, written: written.clone() }, written)
     }
 
-    fn count(&self, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes)) = &wrote {
+    fn count(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &result {
             self.written.0.fetch_add(*bytes as u64, Ordering::Relaxed);
         }
-        wrote
+        result
     }
 }
 
@@ -59,11 +57,11 @@ impl AsyncRead for CountingStream {
 
 impl AsyncWrite for CountingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let wrote = match &mut self.stream {
+        let result = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         };
-        self.count(wrote)
+        self.count(result)
     }
 
     fn poll_write_vectored(
@@ -71,11 +69,11 @@ impl AsyncWrite for CountingStream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wrote = match &mut self.stream {
+        let result = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         };
-        self.count(wrote)
+        self.count(result)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-//! How a connection comes to stand: the name, the address, TLS.
+//! Opens connections: DNS, TCP, TLS.
 
 use std::error::Error;
 use std::io;
@@ -11,22 +11,21 @@ use tower_service::Service;
 use super::address::{AddressRefused, AddressScope, Resolver, Unresolved};
 use super::connection::Connection;
 use super::counting_stream::Stream;
-use super::innermost;
 use super::pool::Origin;
+use super::root_cause;
 use crate::tls::Tls;
 
-/// Why no connection stands. Nothing was sent.
+/// The connection could not be opened; nothing was sent.
 #[derive(Debug)]
 pub(super) enum ConnectError {
-    /// The name leads to where the request may not go.
+    /// The address scope of the request excludes every resolved address.
     Refused(AddressRefused),
-    /// The name leads nowhere.
+    /// The name cannot be resolved.
     Unknown(String),
-    /// It took too long.
     Slow,
-    /// Nobody is there, or nobody can be reached.
+    /// TCP connect failed.
     Network(String),
-    /// Somebody is there whom we do not trust, or who does not speak TLS.
+    /// The certificate is not trusted, or the TLS handshake failed.
     Tls(String),
 }
 
@@ -41,10 +40,10 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// No connection may take longer than this to stand, TLS included.
+    /// `timeout` covers DNS, TCP and TLS together.
     pub fn new(tls: Tls, timeout: Duration, headers_max: usize) -> Dialer {
-        let connector = |reach| {
-            let mut connector = HttpConnector::new_with_resolver(Resolver(reach));
+        let connector = |scope| {
+            let mut connector = HttpConnector::new_with_resolver(Resolver(scope));
             connector.enforce_http(false);
             connector.set_nodelay(true);
             connector.set_connect_timeout(Some(timeout));
@@ -54,45 +53,45 @@ impl Dialer {
         Dialer { public, anywhere, tls, timeout, headers_max }
     }
 
-    /// A connection to an origin, whose scheme, host and port are these.
+    /// Connects to `origin`; `authority` is its URL up to the port.
     pub async fn open(&self, origin: &Origin, authority: &str) -> Result<Connection, ConnectError> {
         let opening = tokio::time::timeout(self.timeout, self.stream(origin, authority));
         let stream = opening.await.map_err(|_| ConnectError::Slow)??;
-        Connection::over(stream, self.headers_max).await.map_err(|error| ConnectError::Network(innermost(&error)))
+        Connection::over(stream, self.headers_max).await.map_err(|error| ConnectError::Network(root_cause(&error)))
     }
 
     async fn stream(&self, origin: &Origin, authority: &str) -> Result<Stream, ConnectError> {
         let uri = Uri::try_from(authority).map_err(|error| ConnectError::Unknown(error.to_string()))?;
-        let mut connector = match origin.reach {
+        let mut connector = match origin.scope {
             AddressScope::Public => self.public.clone(),
             AddressScope::Anywhere => self.anywhere.clone(),
         };
-        let stream = connector.call(uri).await.map_err(|error| not_connected(&error))?.into_inner();
+        let stream = connector.call(uri).await.map_err(|error| classify(&error))?.into_inner();
         if !origin.https {
             return Ok(Stream::Plain(stream));
         }
         match self.tls.connect(&origin.host, stream).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
-            Err(error) if is_network(error.kind()) => Err(ConnectError::Network(innermost(&error))),
-            Err(error) => Err(ConnectError::Tls(innermost(&error))),
+            Err(error) if is_network(error.kind()) => Err(ConnectError::Network(root_cause(&error))),
+            Err(error) => Err(ConnectError::Tls(root_cause(&error))),
         }
     }
 }
 
-fn not_connected(error: &(dyn Error + 'static)) -> ConnectError {
+fn classify(error: &(dyn Error + 'static)) -> ConnectError {
     let mut chain = std::iter::successors(Some(error), |error| (*error).source());
     let found = chain.find_map(|error| match (error.downcast_ref(), error.downcast_ref::<io::Error>()) {
         (Some(Unresolved::Refused(AddressRefused(address))), _) => {
             Some(ConnectError::Refused(AddressRefused(*address)))
         }
-        (Some(Unresolved::Unknown(error)), _) => Some(ConnectError::Unknown(innermost(error))),
+        (Some(Unresolved::Unknown(error)), _) => Some(ConnectError::Unknown(root_cause(error))),
         (None, Some(error)) if error.kind() == io::ErrorKind::TimedOut => Some(ConnectError::Slow),
         _ => None,
     });
-    found.unwrap_or_else(|| ConnectError::Network(innermost(error)))
+    found.unwrap_or_else(|| ConnectError::Network(root_cause(error)))
 }
 
-/// Whether the network said this, rather than TLS on top of it.
+/// True if the error comes from the network and not from TLS.
 fn is_network(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{
         AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut,

@@ -1,4 +1,4 @@
-//! Connections that wait for their next request.
+//! Pool of idle connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,18 +9,18 @@ use tokio::time::Instant;
 use super::address::AddressScope;
 use super::connection::Connection;
 
-/// Where a connection leads. How far it may reach is part of it: one that was opened to a private address for an operator
-/// must not serve a URL that came out of an event.
+/// Pool key. The address scope is part of it: a connection opened to a private address for a configured
+/// host must not serve a URL that comes from an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub https: bool,
     /// Without the brackets of an IPv6 address.
     pub host: Box<str>,
     pub port: u16,
-    pub reach: AddressScope,
+    pub scope: AddressScope,
 }
 
-/// The connections at rest. Cheap to clone.
+/// Idle connections by origin. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     idle: Arc<Mutex<Idle>>,
@@ -31,8 +31,8 @@ pub(super) struct Pool {
 #[derive(Debug, Default)]
 struct Idle {
     connections: HashMap<Origin, Vec<(Instant, Connection)>>,
-    /// Whether somebody comes by to hang up.
-    watched: bool,
+    /// The task that closes expired connections is running.
+    reaper_running: bool,
 }
 
 impl Pool {
@@ -44,7 +44,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that the other side has not closed, as far as is known. The last one that came back comes first.
+    /// Most recently used connection that is still open, as far as is known without waiting.
     pub fn take(&self, origin: &Origin) -> Option<Connection> {
         loop {
             let (since, mut connection) = self.idle().connections.get_mut(origin)?.pop()?;
@@ -54,35 +54,35 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection for the next call. It is closed if that does not come in time.
-    pub fn give_back(&self, origin: &Origin, mut connection: Connection) {
+    /// Pools a connection; it is closed after the idle timeout.
+    pub fn put(&self, origin: &Origin, mut connection: Connection) {
         if !connection.is_usable() {
             return;
         }
         let mut idle = self.idle();
-        let kept = match idle.connections.get_mut(origin) {
-            Some(kept) => kept,
+        let connections = match idle.connections.get_mut(origin) {
+            Some(connections) => connections,
             None => idle.connections.entry(origin.clone()).or_default(),
         };
-        if kept.len() < self.per_origin_max {
-            kept.push((Instant::now(), connection));
+        if connections.len() < self.per_origin_max {
+            connections.push((Instant::now(), connection));
         }
-        if !std::mem::replace(&mut idle.watched, true) {
-            tokio::spawn(self.clone().hang_up());
+        if !std::mem::replace(&mut idle.reaper_running, true) {
+            tokio::spawn(self.clone().close_expired());
         }
     }
 
-    /// Closes what has waited for too long, until nothing waits any more.
-    async fn hang_up(self) {
+    /// Closes expired connections; ends when the pool is empty.
+    async fn close_expired(self) {
         loop {
             tokio::time::sleep(self.timeout).await;
             let mut idle = self.idle();
-            idle.connections.retain(|_, kept| {
-                kept.retain(|(since, _)| since.elapsed() < self.timeout);
-                !kept.is_empty()
+            idle.connections.retain(|_, connections| {
+                connections.retain(|(since, _)| since.elapsed() < self.timeout);
+                !connections.is_empty()
             });
             if idle.connections.is_empty() {
-                idle.watched = false;
+                idle.reaper_running = false;
                 return;
             }
         }

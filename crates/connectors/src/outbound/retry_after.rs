@@ -1,28 +1,28 @@
-//! `Retry-After`, in both of its forms.
+//! Parser of `Retry-After`: seconds or an HTTP date.
 
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use sluice_domain::time::Time;
 
-/// The three spellings of a date that HTTP has had; a recipient must know them all.
-const DATE_FORMS: [&str; 3] = ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+/// Date formats that RFC 9110 requires recipients to accept.
+const DATE_FORMATS: [&str; 3] = ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
-/// More than a century is all the same, and added to a clock it must not overflow.
+/// Upper bound, more than a century; keeps additions to a timestamp from overflowing.
 const LONGEST_SECONDS: u64 = u32::MAX as u64;
 
-/// How long the destination asks to wait. A date in the past means no wait; a number that is
-/// absurdly large stays large, for the retry policy to cap; anything else is no answer at all.
+/// Requested wait. A date in the past yields zero; a larger number is capped at [`LONGEST_SECONDS`], and the
+/// retry policy caps it further; anything else yields `None`.
 pub(crate) fn parse(value: &str, now: Time) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         let seconds = value.parse().unwrap_or(LONGEST_SECONDS);
         return Some(Duration::from_secs(seconds.min(LONGEST_SECONDS)));
     }
-    DATE_FORMS.into_iter().find_map(|form| {
-        let date = jiff::civil::DateTime::strptime(form, value).ok()?;
+    DATE_FORMATS.into_iter().find_map(|format| {
+        let date = jiff::civil::DateTime::strptime(format, value).ok()?;
         let longest = Duration::from_secs(LONGEST_SECONDS);
-        // The last day of year 9999 is a date, but lies beyond what a calendar counts.
+        // 9999-12-31 parses but is outside the range of a timestamp.
         let wait = date.to_zoned(TimeZone::UTC).map_or(longest, |at| Time::from(at.timestamp()).since(now));
         Some(wait.min(longest))
     })
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_and_dates_are_read_and_nonsense_is_not() {
+    fn seconds_and_http_dates_parse_and_other_values_do_not() {
         let now = Time::parse("1994-11-06T08:49:00Z").unwrap();
         let seconds = |value: &str| parse(value, now).map(|wait| wait.as_secs());
         let table = [
@@ -60,7 +60,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_value_makes_it_panic(value in ".{0,60}", now: i64) {
+        fn arbitrary_values_do_not_panic(value in ".{0,60}", now: i64) {
             let _ = parse(&value, Time(now));
         }
     }

@@ -1,4 +1,4 @@
-//! Settings and the columns of a table become one statement and its values. Pure.
+//! Builds the statement from the step's settings and the table's columns. Pure.
 
 use std::collections::HashMap;
 
@@ -8,56 +8,54 @@ use sluice_domain::outcome::{Failure, FailureClass};
 use super::settings::{Settings, quoted};
 use crate::parameter::{kind, problem, scalar};
 
-/// The table of effects: who has it in its transaction has the effect.
+/// Effects table: a row in it proves that the effect's transaction committed.
 pub(crate) const CREATE_EFFECTS: &str = "CREATE TABLE IF NOT EXISTS sluice_effects (\
     effect_key text PRIMARY KEY, effect_type text NOT NULL, ref jsonb, created_at timestamptz NOT NULL DEFAULT now())";
 
-/// Takes the effect's key. A rival with the same key waits here until this transaction has ended.
-pub(crate) const MARK: &str = "INSERT INTO sluice_effects (effect_key, effect_type) VALUES ($1, $2) ON CONFLICT (effect_key) DO NOTHING RETURNING 1";
+/// Claims the effect key. A concurrent transaction with the same key waits here until this one ends.
+pub(crate) const INSERT_EFFECT: &str = "INSERT INTO sluice_effects (effect_key, effect_type) VALUES ($1, $2) ON CONFLICT (effect_key) DO NOTHING RETURNING 1";
 
-/// Notes what the effect left.
-pub(crate) const REFER: &str = "UPDATE sluice_effects SET ref = $2::text::jsonb WHERE effect_key = $1";
+/// Stores the output of the effect.
+pub(crate) const UPDATE_EFFECT: &str = "UPDATE sluice_effects SET ref = $2::text::jsonb WHERE effect_key = $1";
 
-/// What an effect left that was done before.
-pub(crate) const MARKED: &str = "SELECT ref::text FROM sluice_effects WHERE effect_key = $1";
+/// Output of a committed effect.
+pub(crate) const SELECT_EFFECT: &str = "SELECT ref::text FROM sluice_effects WHERE effect_key = $1";
 
-/// The columns of a table with the names of their types, as a cast writes them. `-1` keeps lengths out of them: a cast to
-/// varchar(3) would cut a text that an assignment refuses.
+/// Columns of a table with their type names for a cast. Type modifier `-1` omits lengths: a cast to varchar(3)
+/// would truncate a text that an assignment rejects.
 pub(crate) const COLUMNS: &str = "SELECT a.attname::text, format_type(a.atttypid, -1), t.typcategory::text \
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
     WHERE a.attrelid = to_regclass($1)::oid AND a.attnum > 0 AND NOT a.attisdropped";
 
-/// A column of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// The name of its type, quoted by the server where that is needed.
+    /// Quoted by the server where needed.
     pub(crate) type_name: String,
     pub(crate) is_list: bool,
 }
 
-/// One statement. Every value goes as text and is read by the server as its column's type.
+/// Upsert statement. Every value is sent as text and cast to the type of its column.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub(crate) sql: String,
     pub(crate) values: Vec<Option<String>>,
 }
 
-/// Builds the upsert.
 pub(crate) fn build(settings: &Settings<'_>, columns: &HashMap<String, Column>) -> Result<Statement, Failure> {
     let table = &settings.table;
     let column = |name: &str| {
         columns.get(name).ok_or_else(|| {
             let message =
-                format!("The table {table} has no column {}; correct the mapping, then replay the job.", quoted(name));
+                format!("Table {table} has no column {}. Correct the mapping, then replay the job.", quoted(name));
             Failure::new(FailureClass::Permanent, "42703", message)
         })
     };
-    let (mut names, mut places, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut names, mut placeholders, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (name, value) in settings.values {
         let column = column(name)?;
         values.push(text(name, value, column)?);
         names.push(quoted(name));
-        places.push(format!("${}::text::{}", values.len(), column.type_name));
+        placeholders.push(format!("${}::text::{}", values.len(), column.type_name));
     }
     let is_key = |name: &str| settings.key.iter().any(|key| key == name);
     let mut changes: Vec<String> = settings
@@ -67,7 +65,7 @@ pub(crate) fn build(settings: &Settings<'_>, columns: &HashMap<String, Column>) 
         .map(|name| format!("{0} = EXCLUDED.{0}", quoted(name)))
         .collect();
     let key: Vec<String> = settings.key.iter().map(|name| quoted(name)).collect();
-    // A row that is only its key must still be returned, which `DO NOTHING` would not do.
+    // A row of only key columns must still be returned, which `DO NOTHING` does not do.
     changes.extend(changes.is_empty().then(|| format!("{0} = EXCLUDED.{0}", key[0])));
     let mut returned = Vec::with_capacity(settings.returning.len());
     for name in &settings.returning {
@@ -78,7 +76,7 @@ pub(crate) fn build(settings: &Settings<'_>, columns: &HashMap<String, Column>) 
         "WITH changed AS (INSERT INTO {table} ({}) VALUES ({}) ON CONFLICT ({}) DO UPDATE SET {} RETURNING {}) \
          SELECT to_jsonb(changed)::text FROM changed",
         names.join(", "),
-        places.join(", "),
+        placeholders.join(", "),
         key.join(", "),
         changes.join(", "),
         returned.join(", ")
@@ -86,14 +84,14 @@ pub(crate) fn build(settings: &Settings<'_>, columns: &HashMap<String, Column>) 
     Ok(Statement { sql, values })
 }
 
-/// A value as the server reads it; `None` for null.
+/// Value in PostgreSQL's text format; `None` for null.
 fn text(name: &str, value: &Value, column: &Column) -> Result<Option<String>, Failure> {
     if column.type_name == "json" || column.type_name == "jsonb" {
         return Ok((!value.is_null()).then(|| value.to_string()));
     }
-    let wrong = |value: &Value| {
-        let about = format!("must fit a column of type {}; it is {}", column.type_name, kind(value));
-        problem(&format!("values.{name}"), about)
+    let mismatch = |value: &Value| {
+        let what = format!("must fit a column of type {}; it is {}", column.type_name, kind(value));
+        problem(&format!("values.{name}"), what)
     };
     match value {
         Value::Null => Ok(None),
@@ -106,7 +104,7 @@ fn text(name: &str, value: &Value, column: &Column) -> Result<Option<String>, Fa
                 match item {
                     Value::Null => list.push_str("NULL"),
                     item => {
-                        let text = scalar(item).ok_or_else(|| wrong(item))?;
+                        let text = scalar(item).ok_or_else(|| mismatch(item))?;
                         list.push('"');
                         list.push_str(&text.replace('\\', "\\\\").replace('"', "\\\""));
                         list.push('"');
@@ -117,9 +115,9 @@ fn text(name: &str, value: &Value, column: &Column) -> Result<Option<String>, Fa
             Ok(Some(list))
         }
         value => {
-            let text = scalar(value).ok_or_else(|| wrong(value))?;
+            let text = scalar(value).ok_or_else(|| mismatch(value))?;
             if text.contains('\0') {
-                return Err(problem(&format!("values.{name}"), "holds a character that PostgreSQL cannot keep"));
+                return Err(problem(&format!("values.{name}"), "has a NUL character, which PostgreSQL cannot store"));
             }
             Ok(Some(text.into_owned()))
         }
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn values_go_as_parameters_of_their_columns_types() {
+    fn values_are_parameters_cast_to_their_column_types() {
         let statement = built(json!({
             "table": "crm.contacts", "key": ["tenant", "email"], "returning": "id",
             "values": {"tenant": "acme", "email": "a@b.c", "score": 7, "tags": ["x", "a\"b\\", null], "extra": {"a": "é"}},
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_only_its_key_is_returned_too() {
+    fn row_of_only_key_columns_is_returned() {
         let statement = built(json!({"table": "t", "key": "email", "values": {"email": "a"}})).unwrap();
         assert!(
             statement.sql.contains("DO UPDATE SET \"email\" = EXCLUDED.\"email\" RETURNING \"email\""),
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_before_anything_is_asked() {
+    fn values_that_do_not_fit_are_rejected_before_sending() {
         let with =
             |values: Value, more: &str| json!({"table": "t", "key": "email", "values": values, "returning": more});
         for (with, expected) in [
@@ -198,7 +196,7 @@ mod tests {
             ),
             (with(json!({"email": ["a"]}), "id"), "it is a list."),
             (with(json!({"email": "a", "tags": [["x"]]}), "id"), "`with.values.tags` must fit"),
-            (with(json!({"email": "a\0b"}), "id"), "cannot keep"),
+            (with(json!({"email": "a\0b"}), "id"), "cannot store"),
         ] {
             let failure = built(with).unwrap_err();
             assert!(failure.message.contains(expected), "{}", failure.message);

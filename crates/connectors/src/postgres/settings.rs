@@ -1,4 +1,4 @@
-//! What a step of `postgres.upsert` asks for, and where, typed.
+//! Parameters of a `postgres.upsert` step, and the parsed database URL.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,21 +9,21 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::parameter::{kind, map, problem, required, scalar, value};
 
-/// How many columns one row may set.
+/// Maximum columns of one row.
 const COLUMNS_MAX: usize = 500;
 
-/// A rendered `with:`, read. Borrows from it.
+/// Parsed `with:`.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) table: Table,
-    /// The columns of the unique index.
+    /// Columns of the unique index.
     pub(crate) key: Vec<Cow<'a, str>>,
     pub(crate) values: &'a Map<String, Value>,
-    /// The columns of the output.
+    /// Columns of the output.
     pub(crate) returning: Vec<Cow<'a, str>>,
 }
 
-/// The name of a table, in parts that are not quoted.
+/// Table name in unquoted parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Table {
     pub(crate) schema: Option<String>,
@@ -36,16 +36,16 @@ impl Table {
         let (schema, name) = match parts.as_slice() {
             [name] => (None, *name),
             [schema, name] => (Some((*schema).to_owned()), *name),
-            _ => return Err(problem("table", "must be a table or schema.table")),
+            _ => return Err(problem("table", "must be `table` or `schema.table`")),
         };
         if name.is_empty() || schema.as_deref() == Some("") || text.contains('\0') {
-            return Err(problem("table", "must be a table or schema.table"));
+            return Err(problem("table", "must be `table` or `schema.table`"));
         }
         Ok(Table { schema, name: name.to_owned() })
     }
 }
 
-/// As it stands in a statement.
+/// Quoted for use in SQL.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(schema) = &self.schema {
@@ -55,13 +55,12 @@ impl fmt::Display for Table {
     }
 }
 
-/// An identifier that can be nothing else.
+/// Quoted SQL identifier.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl<'a> Settings<'a> {
-    /// Reads a rendered `with:`.
     pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
         let table = Table::parse(&required(with, "table")?)?;
         let key = columns(with, "key")?.ok_or_else(|| problem("key", "is missing"))?;
@@ -70,7 +69,7 @@ impl<'a> Settings<'a> {
             return Err(problem("values", format_args!("has more than {COLUMNS_MAX} columns")));
         }
         if values.keys().any(|name| name.is_empty() || name.contains('\0')) {
-            return Err(problem("values", "has a column without a usable name"));
+            return Err(problem("values", "has a column name that is empty or has a NUL character"));
         }
         for column in &key {
             let empty = match values.get(column.as_ref()) {
@@ -82,7 +81,7 @@ impl<'a> Settings<'a> {
                 return Err(Failure::new(
                     FailureClass::Identity,
                     "no-identity",
-                    format!("`with.values.{column}` is empty, and `with.key` says that it tells rows apart."),
+                    format!("`with.values.{column}` is empty, but `with.key` lists it as a key column."),
                 ));
             }
         }
@@ -91,14 +90,14 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// One name, or a list of them.
+/// A column name or a list of column names.
 fn columns<'a>(with: &'a Value, name: &str) -> Result<Option<Vec<Cow<'a, str>>>, Failure> {
     let Some(given) = value(with, name) else { return Ok(None) };
     let items = given.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(given));
     let mut columns: Vec<Cow<'a, str>> = Vec::with_capacity(items.len());
     for item in items {
         let text = scalar(item).filter(|text| !text.trim().is_empty() && !text.contains('\0')).ok_or_else(|| {
-            problem(name, format_args!("must be the name of a column or a list of them; it holds {}", kind(item)))
+            problem(name, format_args!("must be a column name or a list of column names; it contains {}", kind(item)))
         })?;
         if !columns.contains(&text) {
             columns.push(text);
@@ -110,17 +109,17 @@ fn columns<'a>(with: &'a Value, name: &str) -> Result<Option<Vec<Cow<'a, str>>>,
     Ok(Some(columns))
 }
 
-/// A database URL, read. `Err` says what is wrong without showing it: it holds a password.
+/// Parses a database URL. The error does not quote it: it holds a password.
 pub(crate) fn parse_url(url: &str) -> Result<tokio_postgres::Config, String> {
     if ["verify-full", "verify-ca"].iter().any(|mode| url.contains(mode)) {
-        return Err("url: write sslmode=require; the server's certificate and name are always checked".to_owned());
+        return Err("url: use sslmode=require; the server's certificate and host name are always verified".to_owned());
     }
     let mut config: tokio_postgres::Config =
         url.parse().map_err(|_| "url: is not postgres://user:password@host/database".to_owned())?;
     if config.get_hosts().is_empty() {
         return Err("url: names no host".to_owned());
     }
-    // What may be read on the way is read: nothing but this machine itself is spoken to in the clear unless asked to.
+    // TLS is the default for every host except loopback and Unix sockets.
     let local = config.get_hosts().iter().all(is_local);
     config.ssl_mode(match config.get_ssl_mode() {
         SslMode::Prefer if local => SslMode::Disable,
@@ -141,8 +140,8 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-/// Where the database is, for messages: never with a user or a password.
-pub(crate) fn place(config: &tokio_postgres::Config) -> String {
+/// Host and database for messages, without user and password.
+pub(crate) fn location(config: &tokio_postgres::Config) -> String {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),
         #[cfg(unix)]
@@ -161,7 +160,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn identifiers_are_quoted_whatever_they_hold() {
+    fn identifiers_are_always_quoted() {
         let table = |text: &str| Table::parse(text).map(|table| table.to_string());
         assert_eq!(table("contacts").unwrap(), "\"contacts\"");
         assert_eq!(table("crm.contacts").unwrap(), "\"crm\".\"contacts\"");
@@ -172,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_names_its_parameter() {
+    fn problems_name_the_parameter() {
         let table = [
             (json!({}), "`with.table` is missing."),
             (json!({"table": "a", "values": {}}), "`with.key` is missing."),
             (json!({"table": "a", "key": []}), "`with.key` names no column."),
-            (json!({"table": "a", "key": [[1]]}), "`with.key` must be the name of a column"),
+            (json!({"table": "a", "key": [[1]]}), "`with.key` must be a column name"),
             (json!({"table": "a", "key": "id"}), "`with.values` is missing."),
             (json!({"table": "a", "key": "id", "values": [1]}), "`with.values` must be a map"),
             (json!({"table": "a", "key": "id", "values": {"id": 1}, "returning": {}}), "`with.returning` must be"),
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_spoken_to_in_the_clear_unless_asked_to() {
+    fn tls_is_the_default_except_on_loopback() {
         let mode = |url: &str| parse_url(url).unwrap().get_ssl_mode();
         assert_eq!(mode("postgres://u:p@127.0.0.1/d"), SslMode::Disable);
         assert_eq!(mode("postgres://u:p@localhost/d"), SslMode::Disable);
@@ -205,6 +204,6 @@ mod tests {
             let problem = parse_url(wrong).unwrap_err();
             assert!(problem.starts_with("url: ") && !problem.contains("hunter2"), "{problem}");
         }
-        assert_eq!(place(&parse_url("postgres://u:p@db.example/crm").unwrap()), "db.example/crm");
+        assert_eq!(location(&parse_url("postgres://u:p@db.example/crm").unwrap()), "db.example/crm");
     }
 }

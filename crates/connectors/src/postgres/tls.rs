@@ -1,4 +1,4 @@
-//! TLS as `tokio-postgres` wants it.
+//! TLS adapter for `tokio-postgres`.
 
 use std::io;
 use std::pin::Pin;
@@ -11,43 +11,41 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use crate::tls::Tls;
 
 impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Encrypted;
-    type TlsConnect = Handshake;
+    type Stream = EncryptedStream;
+    type TlsConnect = TlsHandshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, io::Error> {
-        Ok(Handshake { tls: self.clone(), host: host.to_owned() })
+    fn make_tls_connect(&mut self, host: &str) -> Result<TlsHandshake, io::Error> {
+        Ok(TlsHandshake { tls: self.clone(), host: host.to_owned() })
     }
 }
 
-/// A handshake that is about to begin.
 #[derive(Debug)]
-pub(crate) struct Handshake {
+pub(crate) struct TlsHandshake {
     tls: Tls,
     host: String,
 }
 
-impl TlsConnect<Socket> for Handshake {
-    type Stream = Encrypted;
+impl TlsConnect<Socket> for TlsHandshake {
+    type Stream = EncryptedStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream>> + Send>>;
 
     fn connect(self, stream: Socket) -> Self::Future {
-        Box::pin(async move { Ok(Encrypted(Box::new(self.tls.connect(&self.host, stream).await?))) })
+        Box::pin(async move { Ok(EncryptedStream(Box::new(self.tls.connect(&self.host, stream).await?))) })
     }
 }
 
-/// A connection that nobody can read on the way.
 #[derive(Debug)]
-pub(crate) struct Encrypted(Box<tokio_rustls::client::TlsStream<Socket>>);
+pub(crate) struct EncryptedStream(Box<tokio_rustls::client::TlsStream<Socket>>);
 
-impl TlsStream for Encrypted {
+impl TlsStream for EncryptedStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -57,7 +55,7 @@ impl AsyncRead for Encrypted {
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }

@@ -1,88 +1,96 @@
-//! What Salesforce's refusals mean, as data. The error code decides before the status, since the
-//! same code comes with different statuses from different parts of Salesforce.
+//! Rules that map Salesforce errors to actions. The error code decides before the status: different
+//! Salesforce subsystems return the same code with different statuses.
 
 use std::time::Duration;
 
 use sluice_domain::outcome::FailureClass;
 
-/// What follows from a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorAction {
-    /// Hold everything back for so long.
+    /// Pause the destination for this long.
     Wait(Duration),
-    /// Try again.
     Retry,
-    /// Try a few times, then leave it to a person.
-    Maybe,
-    /// Never as it stands.
+    /// Retry a few times, then leave it to an operator.
+    Conflict,
+    /// Do not retry.
     Reject(FailureClass),
-    /// The record is not there.
+    /// The record does not exist.
     Absent,
-    /// The token is no good; a new one may be.
+    /// The token is invalid; fetch a new one.
     Refresh,
 }
 
-/// One line of the table. What is empty or zero fits everything.
+/// One rule. An empty code or text matches everything.
 #[derive(Debug)]
 pub(crate) struct ErrorRule {
-    /// The `errorCode`; with a star at its end, how it starts.
+    /// `errorCode`; a trailing `*` matches a prefix.
     code: &'static str,
-    /// The HTTP status, between these two.
+    /// HTTP statuses, inclusive.
     status: (u16, u16),
-    /// What the message contains.
-    says: &'static str,
-    pub(crate) verdict: ErrorAction,
-    /// What a person should know or do.
+    /// Text that the message contains.
+    contains: &'static str,
+    pub(crate) action: ErrorAction,
+    /// Cause or remedy, for the operator.
     pub(crate) advice: &'static str,
 }
 
-const fn code(code: &'static str, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
-    ErrorRule { code, status: (0, u16::MAX), says: "", verdict, advice }
+const fn code(code: &'static str, action: ErrorAction, advice: &'static str) -> ErrorRule {
+    ErrorRule { code, status: (0, u16::MAX), contains: "", action, advice }
 }
 
-const fn saying(code: &'static str, says: &'static str, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
-    ErrorRule { code, status: (0, u16::MAX), says, verdict, advice }
+const fn code_and_text(
+    code: &'static str,
+    contains: &'static str,
+    action: ErrorAction,
+    advice: &'static str,
+) -> ErrorRule {
+    ErrorRule { code, status: (0, u16::MAX), contains, action, advice }
 }
 
-const fn status(from: u16, to: u16, verdict: ErrorAction, advice: &'static str) -> ErrorRule {
-    ErrorRule { code: "", status: (from, to), says: "", verdict, advice }
+const fn status(from: u16, to: u16, action: ErrorAction, advice: &'static str) -> ErrorRule {
+    ErrorRule { code: "", status: (from, to), contains: "", action, advice }
 }
 
 const PERMANENT: ErrorAction = ErrorAction::Reject(FailureClass::Permanent);
 const AUTH: ErrorAction = ErrorAction::Reject(FailureClass::Auth);
 
 const CONCURRENT_LIMIT: ErrorAction = ErrorAction::Wait(Duration::from_secs(30));
-/// The daily limit is a rolling one: a little of it comes back all the time, but no deadline is told.
+/// The limit is a rolling 24 hours: capacity returns gradually, and Salesforce reports no reset time.
 const DAILY_LIMIT: ErrorAction = ErrorAction::Wait(Duration::from_secs(15 * 60));
 const LOGIN_LIMIT: ErrorAction = ErrorAction::Wait(Duration::from_secs(60));
 
-const LOCKED: &str = "another change holds the record or its parent";
+const LOCKED: &str = "another transaction has locked the record or its parent";
 const BAD_DATA: &str = "correct the mapping or the data, then replay the job";
-const GONE: &str = "the record it refers to is gone or converted; a person decides";
-const RIGHTS: &str = "check the rights of the integration user";
-const APP: &str = "check the connected app, its client_id and client_secret, and its run-as user";
+const GONE: &str = "the record or a referenced record is deleted or converted; decide by hand";
+const PERMISSIONS: &str = "check the permissions of the integration user";
+const CONNECTED_APP: &str = "check the connected app, its client_id and client_secret, and its run-as user";
 
-/// Answers to a record request, the first that fits.
-static ROWS: &[ErrorRule] = &[
+/// Rules for record requests; the first match applies.
+static RULES: &[ErrorRule] = &[
     code("INVALID_SESSION_ID", ErrorAction::Refresh, "the token is expired or revoked"),
     code("INVALID_AUTH_HEADER", ErrorAction::Refresh, "the token is not accepted"),
-    saying("REQUEST_LIMIT_EXCEEDED", "ConcurrentRequests", CONCURRENT_LIMIT, "too many long requests run at once"),
-    code("REQUEST_LIMIT_EXCEEDED", DAILY_LIMIT, "the organisation's calls for 24 hours are used up"),
+    code_and_text(
+        "REQUEST_LIMIT_EXCEEDED",
+        "ConcurrentRequests",
+        CONCURRENT_LIMIT,
+        "too many long-running concurrent requests",
+    ),
+    code("REQUEST_LIMIT_EXCEEDED", DAILY_LIMIT, "the organisation's 24-hour API request limit is exhausted"),
     code(
         "INSUFFICIENT_ACCESS_ON_CROSS_REFERENCE_ENTITY",
         PERMANENT,
-        "it refers to a record that the integration user may not use",
+        "the integration user has no access to a referenced record",
     ),
-    code("INSUFFICIENT_ACCESS*", AUTH, RIGHTS),
+    code("INSUFFICIENT_ACCESS*", AUTH, PERMISSIONS),
     code("API_DISABLED_FOR_ORG", AUTH, "the organisation has no API access"),
     code("UNABLE_TO_LOCK_ROW", ErrorAction::Retry, LOCKED),
-    code("DUPLICATES_DETECTED", PERMANENT, "a duplicate rule matched; a person decides, or set allow_duplicates"),
+    code("DUPLICATES_DETECTED", PERMANENT, "a duplicate rule matched; resolve the duplicate, or set allow_duplicates"),
     code(
         "DUPLICATE_VALUE",
-        ErrorAction::Maybe,
-        "a unique value is taken; if it is this external id, the next try updates that record",
+        ErrorAction::Conflict,
+        "a unique value exists already; if it is this external id, the next attempt updates that record",
     ),
-    saying("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "UNABLE_TO_LOCK_ROW", ErrorAction::Retry, LOCKED),
+    code_and_text("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "UNABLE_TO_LOCK_ROW", ErrorAction::Retry, LOCKED),
     code("CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", PERMANENT, "a trigger or flow in Salesforce failed"),
     code("REQUIRED_FIELD_MISSING", PERMANENT, BAD_DATA),
     code("STRING_TOO_LONG", PERMANENT, BAD_DATA),
@@ -99,70 +107,70 @@ static ROWS: &[ErrorRule] = &[
     code("INVALID_CROSS_REFERENCE_KEY", PERMANENT, GONE),
     code("ENTITY_IS_DELETED", PERMANENT, GONE),
     code("CANNOT_UPDATE_CONVERTED_LEAD", PERMANENT, GONE),
-    code("QUERY_TIMEOUT", ErrorAction::Retry, "it ran into a time limit"),
-    code("REQUEST_RUNNING_TOO_LONG", ErrorAction::Retry, "it ran into a time limit"),
-    code("STORAGE_LIMIT_EXCEEDED", PERMANENT, "the organisation is full; a person has to make room"),
-    saying(
+    code("QUERY_TIMEOUT", ErrorAction::Retry, "the request exceeded a time limit"),
+    code("REQUEST_RUNNING_TOO_LONG", ErrorAction::Retry, "the request exceeded a time limit"),
+    code("STORAGE_LIMIT_EXCEEDED", PERMANENT, "the organisation's storage is full; free some of it"),
+    code_and_text(
         "NOT_FOUND",
         "external ID field",
         PERMANENT,
-        "the object has no such external id field, or the integration user cannot see it",
+        "the object has no such external id field, or the integration user has no access to it",
     ),
-    code("NOT_FOUND", ErrorAction::Absent, "there is no such record or object"),
-    code("UNKNOWN_EXCEPTION", ErrorAction::Retry, "Salesforce failed"),
+    code("NOT_FOUND", ErrorAction::Absent, "the record or object does not exist"),
+    code("UNKNOWN_EXCEPTION", ErrorAction::Retry, "Salesforce had an internal error"),
     code("SERVER_UNAVAILABLE", ErrorAction::Retry, "Salesforce is overloaded or under maintenance"),
-    status(300, 300, PERMANENT, "several records share this external id; merge them and make the field unique"),
+    status(300, 300, PERMANENT, "several records have this external id; merge them and make the field unique"),
     status(301, 399, PERMANENT, "redirects are not followed; use the organisation's My Domain as instance_url"),
     status(401, 401, ErrorAction::Refresh, "the token is not accepted"),
-    status(403, 403, AUTH, RIGHTS),
-    status(404, 404, ErrorAction::Absent, "there is no such record or object"),
-    status(408, 408, ErrorAction::Retry, "it ran into a time limit"),
-    status(409, 409, ErrorAction::Maybe, "it conflicts with another change"),
-    status(410, 410, PERMANENT, "this api_version was retired"),
-    status(412, 412, ErrorAction::Maybe, "the record changed meanwhile"),
-    status(420, 420, ErrorAction::Maybe, "the organisation is deleted or expired"),
-    status(423, 425, ErrorAction::Maybe, "it conflicts with another change"),
-    status(429, 429, CONCURRENT_LIMIT, "it asks to slow down"),
+    status(403, 403, AUTH, PERMISSIONS),
+    status(404, 404, ErrorAction::Absent, "the record or object does not exist"),
+    status(408, 408, ErrorAction::Retry, "the request exceeded a time limit"),
+    status(409, 409, ErrorAction::Conflict, "the change conflicts with another one"),
+    status(410, 410, PERMANENT, "this api_version is retired; configure a newer one"),
+    status(412, 412, ErrorAction::Conflict, "the record changed in the meantime"),
+    status(420, 420, ErrorAction::Conflict, "the organisation is deleted or expired"),
+    status(423, 425, ErrorAction::Conflict, "the change conflicts with another one"),
+    status(429, 429, CONCURRENT_LIMIT, "Salesforce limits the rate of requests"),
     status(400, 499, PERMANENT, BAD_DATA),
-    status(500, 599, ErrorAction::Retry, "Salesforce failed"),
+    status(500, 599, ErrorAction::Retry, "Salesforce had an internal error"),
 ];
 
-/// Answers to a request for a token, the first that fits. The effect itself was not sent.
-static TOKEN_ROWS: &[ErrorRule] = &[
-    saying("", "login rate exceeded", LOGIN_LIMIT, "too many logins"),
+/// Rules for token requests; the first match applies. The effect itself was not sent.
+static TOKEN_RULES: &[ErrorRule] = &[
+    code_and_text("", "login rate exceeded", LOGIN_LIMIT, "too many logins"),
     code("rate_limit*", LOGIN_LIMIT, "too many logins"),
-    code("server_error", ErrorAction::Retry, "Salesforce failed"),
-    code("temporarily_unavailable", ErrorAction::Retry, "Salesforce is away for now"),
-    code("unknown_error", ErrorAction::Retry, "Salesforce failed"),
-    status(408, 408, ErrorAction::Retry, "it ran into a time limit"),
+    code("server_error", ErrorAction::Retry, "Salesforce had an internal error"),
+    code("temporarily_unavailable", ErrorAction::Retry, "Salesforce is temporarily unavailable"),
+    code("unknown_error", ErrorAction::Retry, "Salesforce had an internal error"),
+    status(408, 408, ErrorAction::Retry, "the request exceeded a time limit"),
     status(429, 429, LOGIN_LIMIT, "too many logins"),
-    status(500, 599, ErrorAction::Retry, "Salesforce failed"),
+    status(500, 599, ErrorAction::Retry, "Salesforce had an internal error"),
     status(300, 399, AUTH, "redirects are not followed; use the organisation's My Domain as instance_url"),
-    status(400, 499, AUTH, APP),
+    status(400, 499, AUTH, CONNECTED_APP),
 ];
 
-/// What an answer is not, that fits no row.
-static STRANGE: ErrorRule =
-    code("", ErrorAction::Maybe, "this does not look like an answer of Salesforce; check instance_url");
+/// Applies if no other rule matches.
+static UNKNOWN_RESPONSE: ErrorRule =
+    code("", ErrorAction::Conflict, "the response is not from Salesforce; check instance_url");
 
 impl ErrorRule {
-    fn fits(&self, status: u16, code: &str, message: &str) -> bool {
-        let code_fits = match self.code.strip_suffix('*') {
+    fn matches(&self, status: u16, code: &str, message: &str) -> bool {
+        let code_matches = match self.code.strip_suffix('*') {
             Some(start) => code.starts_with(start),
             None => self.code.is_empty() || self.code == code,
         };
-        code_fits && (self.status.0..=self.status.1).contains(&status) && message.contains(self.says)
+        code_matches && (self.status.0..=self.status.1).contains(&status) && message.contains(self.contains)
     }
 }
 
-/// What an answer to a record request means.
+/// Rule for an error response to a record request.
 pub(crate) fn classify(status: u16, code: &str, message: &str) -> &'static ErrorRule {
-    ROWS.iter().find(|row| row.fits(status, code, message)).unwrap_or(&STRANGE)
+    RULES.iter().find(|rule| rule.matches(status, code, message)).unwrap_or(&UNKNOWN_RESPONSE)
 }
 
-/// What an answer to a token request means that brought no token.
+/// Rule for a response to a token request that holds no token.
 pub(crate) fn classify_token(status: u16, code: &str, message: &str) -> &'static ErrorRule {
-    TOKEN_ROWS.iter().find(|row| row.fits(status, code, message)).unwrap_or(&STRANGE)
+    TOKEN_RULES.iter().find(|rule| rule.matches(status, code, message)).unwrap_or(&UNKNOWN_RESPONSE)
 }
 
 #[cfg(test)]
@@ -170,23 +178,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_row_hides_behind_an_earlier_one() {
-        for rows in [ROWS, TOKEN_ROWS] {
-            for (index, row) in rows.iter().enumerate() {
-                let sample = row.code.replace('*', "_X");
-                let met = rows.iter().position(|other| {
-                    (row.status.0..=row.status.1.min(600)).all(|status| other.fits(status, &sample, row.says))
+    fn no_rule_is_shadowed_by_an_earlier_one() {
+        for rules in [RULES, TOKEN_RULES] {
+            for (index, rule) in rules.iter().enumerate() {
+                let sample = rule.code.replace('*', "_X");
+                let matched = rules.iter().position(|other| {
+                    (rule.status.0..=rule.status.1.min(600)).all(|status| other.matches(status, &sample, rule.contains))
                 });
-                assert_eq!(met, Some(index), "{row:?}");
+                assert_eq!(matched, Some(index), "{rule:?}");
             }
         }
     }
 
     #[test]
-    fn the_code_decides_before_the_status() {
-        assert_eq!(classify(500, "UNABLE_TO_LOCK_ROW", "").verdict, ErrorAction::Retry);
-        assert_eq!(classify(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.").verdict, DAILY_LIMIT);
-        assert_eq!(classify(503, "REQUIRED_FIELD_MISSING", "").verdict, PERMANENT);
-        assert_eq!(classify(200, "", "<html>").verdict, ErrorAction::Maybe);
+    fn error_code_takes_precedence_over_status() {
+        assert_eq!(classify(500, "UNABLE_TO_LOCK_ROW", "").action, ErrorAction::Retry);
+        assert_eq!(classify(403, "REQUEST_LIMIT_EXCEEDED", "TotalRequests Limit exceeded.").action, DAILY_LIMIT);
+        assert_eq!(classify(503, "REQUIRED_FIELD_MISSING", "").action, PERMANENT);
+        assert_eq!(classify(200, "", "<html>").action, ErrorAction::Conflict);
     }
 }

@@ -1,4 +1,4 @@
-//! `salesforce.upsert`: sends one record, reads one answer.
+//! `salesforce.upsert`: sends one record and reads the response.
 
 mod failures;
 mod request;
@@ -19,15 +19,14 @@ use crate::outbound::{HttpResponse, Outbound, Request};
 use crate::text::{MASK, exposed, redact, redact_outcome};
 use crate::{Call, deadline};
 
-/// Sends the record.
-pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Outcome {
+pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Duration, call: Call<'_>) -> Outcome {
     let settings = match Settings::read(call.with) {
         Ok(settings) => settings,
         Err(failure) => return Outcome::Reject { failure },
     };
     let build = |authorization| request::upsert(&settings, target, authorization, call.traceparent);
-    let outcome = match exchange(outbound, target, longest, &call, build).await {
-        Ok(answer) => response::outcome(&answer, reading(target, &settings, &call)),
+    let outcome = match exchange(outbound, target, timeout_max, &call, build).await {
+        Ok(response) => response::outcome(&response, context(target, &settings, &call)),
         Err(outcome) => outcome,
     };
     if outcome.failure().is_none() {
@@ -36,20 +35,22 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, longest: Duration
     redact_outcome(outcome, exposed(&target.secrets).chain(target.tokens.text().as_deref()))
 }
 
-/// Reads whether the record is there.
-pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Duration, call: Call<'_>) -> Readback {
+/// Reads the record by its external id.
+pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max: Duration, call: Call<'_>) -> Readback {
     let settings = match Settings::read(call.with) {
         Ok(settings) => settings,
         Err(failure) => return Readback::Unreadable(failure),
     };
     let build = |authorization| request::read(&settings, target, authorization, call.traceparent);
-    let found =
-        match exchange(outbound, target, longest, &call, build).await {
-            Ok(answer) => response::readback(&answer, reading(target, &settings, &call)),
-            Err(outcome) => Readback::Unreadable(outcome.failure().cloned().unwrap_or_else(|| {
-                Failure::new(FailureClass::Retryable, "unreadable", "The record could not be read.")
-            })),
-        };
+    let found = match exchange(outbound, target, timeout_max, &call, build).await {
+        Ok(response) => response::readback(&response, context(target, &settings, &call)),
+        Err(outcome) => Readback::Unreadable(
+            outcome
+                .failure()
+                .cloned()
+                .unwrap_or_else(|| Failure::new(FailureClass::Retryable, "unreadable", "Cannot read the record.")),
+        ),
+    };
     match found {
         Readback::Unreadable(failure) => {
             let token = target.tokens.text();
@@ -60,35 +61,35 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, longest: Dur
     }
 }
 
-/// Builds the request without sending it, and without a token.
+/// Builds the request with a masked token.
 pub(crate) fn prepare(target: &Target, call: &Call<'_>) -> Result<Request, Failure> {
     let authorization = request::bearer(MASK).expect("a mask is a valid header value");
     request::upsert(&Settings::read(call.with)?, target, authorization, call.traceparent)
 }
 
-/// Sends with the token in use and, if that one is refused, exactly once more with a new one: a
-/// client that renewed on every refusal would go on for ever where the new one is refused as well.
+/// Sends with the current token and, if it is refused, once more with a new one. Only once: renewing on every
+/// refusal would loop if the new token is refused too.
 async fn exchange(
     outbound: &Outbound,
     target: &Target,
-    longest: Duration,
+    timeout_max: Duration,
     call: &Call<'_>,
     build: impl Fn(HeaderValue) -> Result<Request, Failure>,
 ) -> Result<HttpResponse, Outcome> {
-    let until = deadline([call.timeout, longest]);
+    let deadline_at = deadline([call.timeout, timeout_max]);
     let mut refused = None;
     loop {
-        let token = target.tokens.get(outbound, refused.as_ref(), until, call.now).await?;
+        let token = target.tokens.get(outbound, refused.as_ref(), deadline_at, call.now).await?;
         let request = build(token.authorization.clone()).map_err(|failure| Outcome::Reject { failure })?;
-        let answer = outbound.send(request, until).await.map_err(|fault| fault.into_outcome())?;
-        if refused.is_none() && target.tokens.renewable() && response::refuses_token(&answer) {
+        let response = outbound.send(request, deadline_at).await.map_err(|error| error.into_outcome())?;
+        if refused.is_none() && target.tokens.renewable() && response::is_token_refusal(&response) {
             refused = Some(token);
             continue;
         }
-        return Ok(answer);
+        return Ok(response);
     }
 }
 
-fn reading<'a>(target: &'a Target, settings: &'a Settings<'_>, call: &Call<'_>) -> ResponseContext<'a> {
+fn context<'a>(target: &'a Target, settings: &'a Settings<'_>, call: &Call<'_>) -> ResponseContext<'a> {
     ResponseContext { host: &target.host, object: &settings.object, mode: settings.mode, now: call.now }
 }

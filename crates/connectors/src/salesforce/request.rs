@@ -1,4 +1,4 @@
-//! Settings and a destination become a request. Pure.
+//! Builds the requests from the step's settings and the destination. Pure.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -18,24 +18,24 @@ use crate::text::percent_encode;
 const DUPLICATE_RULES: HeaderName = HeaderName::from_static("sforce-duplicate-rule-header");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What may stand unescaped in an external id. A dot may not: Salesforce takes what follows the
-/// last one for the name of a format.
-const KEPT_IN_ID: &[u8] = b"-_~";
+/// Bytes that an external id keeps unescaped. Not the dot: Salesforce parses the text after the last dot as a
+/// response format.
+const UNESCAPED_IN_ID: &[u8] = b"-_~";
 
-/// A Salesforce organisation, prepared once.
+/// Salesforce organisation with parsed settings.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// Up to and with the slash in front of the object.
+    /// URL prefix of records, up to the slash before the object name.
     records_url: String,
     headers: HeaderMap,
     pub(crate) host: String,
     pub(crate) tokens: Tokens,
-    /// What must not appear in any text about this destination.
+    /// Redacted from every message about this destination.
     pub(crate) secrets: Vec<SecretValue>,
 }
 
 impl Target {
-    /// Prepares a destination, or says which of its keys is wrong.
+    /// Parses the settings; the error names the invalid key.
     pub(crate) fn new(destination: &SalesforceDestination) -> Result<Target, String> {
         let instance = destination.instance_url.trim_end_matches('/');
         let url = Url::parse(instance).map_err(|error| format!("instance_url: is not a URL: {error}"))?;
@@ -74,10 +74,10 @@ impl Target {
         text.push('/');
         text.push_str(&settings.external_id_field);
         text.push('/');
-        percent_encode(&settings.external_id, KEPT_IN_ID, &mut text);
+        percent_encode(&settings.external_id, UNESCAPED_IN_ID, &mut text);
         text.push_str(query);
         Url::parse(&text).map_err(|error| {
-            Failure::new(FailureClass::Mapping, "invalid-request", format!("The record has no valid URL: {error}."))
+            Failure::new(FailureClass::Mapping, "invalid-request", format!("Cannot build the record URL: {error}."))
         })
     }
 
@@ -91,7 +91,6 @@ impl Target {
     }
 }
 
-/// The upsert.
 pub(crate) fn upsert(
     settings: &Settings<'_>,
     target: &Target,
@@ -109,11 +108,11 @@ pub(crate) fn upsert(
         url: target.record_url(settings, query)?,
         headers,
         body: body(settings.fields, &settings.external_id_field),
-        reach: AddressScope::Anywhere,
+        scope: AddressScope::Anywhere,
     })
 }
 
-/// Reads the record's id by its external id.
+/// Request for the record id by external id.
 pub(crate) fn read(
     settings: &Settings<'_>,
     target: &Target,
@@ -125,21 +124,21 @@ pub(crate) fn read(
         url: target.record_url(settings, "?fields=Id")?,
         headers: target.headers(authorization, traceparent),
         body: Bytes::new(),
-        reach: AddressScope::Anywhere,
+        scope: AddressScope::Anywhere,
     })
 }
 
-/// The header that carries a token.
+/// `Authorization` header value; `None` if the token is not valid in a header.
 pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
     sensitive(&format!("Bearer {token}"))
 }
 
-/// The fields without the one that stands in the URL, which Salesforce refuses to see twice.
-/// Names of fields have no case there.
+/// JSON of the fields without the external id field: Salesforce rejects it in both URL and body. Field names are
+/// case-insensitive.
 fn body(fields: &Map<String, Value>, external_id_field: &str) -> Bytes {
     let mut text = Vec::with_capacity(256);
     let kept = fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(external_id_field));
-    serde_json::Serializer::new(&mut text).collect_map(kept).expect("JSON values are written as JSON");
+    serde_json::Serializer::new(&mut text).collect_map(kept).expect("JSON values serialize");
     text.into()
 }
 
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upsert_addresses_the_record_and_leaves_the_id_out_of_the_body() {
+    fn upsert_addresses_the_record_and_omits_the_id_from_the_body() {
         let with = json!({
             "object": "Lead", "external_id_field": "Ext__c", "external_id": "a.b/c?d#e%f@ü x",
             "fields": {"LastName": "Ö", "ext__C": "a", "Phone": null, "Account": {"Ext__c": "7"}},
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn update_only_and_duplicate_rules_are_said() {
+    fn update_only_and_duplicate_rules_are_requested() {
         let with = json!({
             "object": "Contact", "external_id_field": "E__c", "external_id": "1", "fields": {}, "mode": "update_only",
         });
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_cannot_work_is_refused_at_the_start() {
+    fn invalid_destination_settings_are_rejected_by_key() {
         for (instance_url, api_version, expected) in [
             ("acme.my.salesforce.com", "v60.0", "instance_url:"),
             ("https://u:p@acme.my.salesforce.com", "v60.0", "instance_url:"),
@@ -220,7 +219,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_identity_leaves_its_segment(id in "\\PC{1,40}") {
+        fn external_id_stays_in_its_path_segment(id in "\\PC{1,40}") {
             let with = json!({"object": "Lead", "external_id_field": "E__c", "external_id": id, "fields": {}});
             if let Ok(settings) = Settings::read(&with) {
                 let request = upsert(&settings, &target(false), bearer("t").unwrap(), None).unwrap();

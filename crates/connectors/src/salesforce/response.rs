@@ -1,4 +1,4 @@
-//! An answer becomes an outcome. Pure.
+//! Maps responses to outcomes. Pure.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,34 +10,33 @@ use super::settings::Mode;
 use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
-/// More record URLs than this are not named in a message.
+/// Maximum record URLs in a message.
 const RECORDS_NAMED_MAX: usize = 5;
 
-/// What decides how an answer is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseContext<'a> {
-    /// Who answered, for messages.
+    /// For messages.
     pub(crate) host: &'a str,
     pub(crate) object: &'a str,
     pub(crate) mode: Mode,
     pub(crate) now: Time,
 }
 
-/// One error, in any of the shapes that Salesforce has for it.
+/// One error, in any of Salesforce's formats.
 #[derive(Debug, Default)]
-struct Complaint {
+struct ApiError {
     code: String,
     message: String,
     fields: Vec<String>,
 }
 
-impl Complaint {
-    fn read(value: &Value) -> Complaint {
+impl ApiError {
+    fn read(value: &Value) -> ApiError {
         let text = |names: &[&str]| {
             names.iter().find_map(|name| value.get(name).and_then(Value::as_str)).unwrap_or_default().to_owned()
         };
         let fields = value.get("fields").and_then(Value::as_array).into_iter().flatten();
-        Complaint {
+        ApiError {
             code: text(&["errorCode", "statusCode", "error"]),
             message: text(&["message", "error_description"]),
             fields: fields.filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -45,7 +44,7 @@ impl Complaint {
     }
 }
 
-/// What a write or a read brings when it succeeds.
+/// Body of a successful write or read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Record {
@@ -56,150 +55,157 @@ struct Record {
     errors: Vec<Value>,
 }
 
-/// What an upsert came to that was answered like this.
-pub(crate) fn outcome(answer: &HttpResponse, reading: ResponseContext<'_>) -> Outcome {
-    if answer.cut && answer.status < 300 {
+/// Outcome of an upsert with this response.
+pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
+    if response.truncated && response.status < 300 {
         let message =
-            format!("{} answered more than is read; the upsert is sent again, which does no harm.", reading.host);
-        let failure = Failure::new(FailureClass::Retryable, "too-large", message).with_status(answer.status);
+            format!("The response of {} is too large. The upsert is idempotent and is sent again.", context.host);
+        let failure = Failure::new(FailureClass::Retryable, "too-large", message).with_status(response.status);
         return Outcome::Retry { failure, after: None };
     }
-    let complaint = match (answer.status, answer.body.trim_ascii()) {
-        (200 | 201 | 204, b"") => return done(answer, Record::default()),
+    let api_error = match (response.status, response.body.trim_ascii()) {
+        (200 | 201 | 204, b"") => return done(response, Record::default()),
         (200..300, body) => match serde_json::from_slice::<Record>(body) {
-            Ok(record) if record.id.is_some() && record.success != Some(false) => return done(answer, record),
-            Ok(record) => record.errors.first().map(Complaint::read).unwrap_or_else(|| raw(body)),
-            Err(_) => complaint(body),
+            Ok(record) if record.id.is_some() && record.success != Some(false) => return done(response, record),
+            Ok(record) => record.errors.first().map(ApiError::read).unwrap_or_else(|| raw(body)),
+            Err(_) => api_error(body),
         },
-        (_, body) => complaint(body),
+        (_, body) => api_error(body),
     };
-    let row = classify(answer.status, &complaint.code, &complaint.message);
-    let failure = |class| failure(answer, reading.host, &complaint, row, class);
-    let asked = answer.retry_after(reading.now);
-    match row.verdict {
+    let rule = classify(response.status, &api_error.code, &api_error.message);
+    let failure = |class| failure(response, context.host, &api_error, rule, class);
+    let requested_wait = response.retry_after(context.now);
+    match rule.action {
         ErrorAction::Wait(wait) => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) }
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait.or(Some(wait)) }
         }
-        ErrorAction::Retry if answer.status == 503 && asked.is_some() => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked }
+        ErrorAction::Retry if response.status == 503 && requested_wait.is_some() => {
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait }
         }
-        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
-        ErrorAction::Maybe => Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked },
+        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait },
+        ErrorAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: requested_wait },
         ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
-        // A server that fails knows nothing about what is there.
-        ErrorAction::Absent if answer.status >= 500 => {
-            Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked }
+        // A server error does not tell whether the record exists.
+        ErrorAction::Absent if response.status >= 500 => {
+            Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait }
         }
-        ErrorAction::Absent if reading.mode == Mode::UpdateOnly => Outcome::Noop {
-            reason: format!("There is no {} with this external id, and update_only never creates one.", reading.object),
+        ErrorAction::Absent if context.mode == Mode::UpdateOnly => Outcome::Noop {
+            reason: format!("No {} has this external id, and update_only does not create one.", context.object),
         },
         ErrorAction::Absent => Outcome::Reject { failure: failure(FailureClass::Permanent) },
         ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
     }
 }
 
-/// Whether an answer refuses the token, and not what was asked with it.
-pub(crate) fn refuses_token(answer: &HttpResponse) -> bool {
-    if (200..300).contains(&answer.status) {
+/// True if the response refuses the token rather than the request.
+pub(crate) fn is_token_refusal(response: &HttpResponse) -> bool {
+    if (200..300).contains(&response.status) {
         return false;
     }
-    let complaint = complaint(answer.body.trim_ascii());
-    classify(answer.status, &complaint.code, &complaint.message).verdict == ErrorAction::Refresh
+    let api_error = api_error(response.body.trim_ascii());
+    classify(response.status, &api_error.code, &api_error.message).action == ErrorAction::Refresh
 }
 
-/// What a read by external id found.
-pub(crate) fn readback(answer: &HttpResponse, reading: ResponseContext<'_>) -> Readback {
-    let body = answer.body.trim_ascii();
-    if answer.status == 200
+/// Result of a read by external id.
+pub(crate) fn readback(response: &HttpResponse, context: ResponseContext<'_>) -> Readback {
+    let body = response.body.trim_ascii();
+    if response.status == 200
         && let Ok(Record { id: Some(id), .. }) = serde_json::from_slice(body)
     {
         return Readback::Present(json!({"id": id, "created": false}));
     }
-    let complaint = complaint(body);
-    let row = classify(answer.status, &complaint.code, &complaint.message);
-    let failure = |class| failure(answer, reading.host, &complaint, row, class);
-    match row.verdict {
-        ErrorAction::Absent if answer.status < 500 => Readback::Absent,
+    let api_error = api_error(body);
+    let rule = classify(response.status, &api_error.code, &api_error.message);
+    let failure = |class| failure(response, context.host, &api_error, rule, class);
+    match rule.action {
+        ErrorAction::Absent if response.status < 500 => Readback::Absent,
         ErrorAction::Absent | ErrorAction::Wait(_) | ErrorAction::Retry => {
             Readback::Unreadable(failure(FailureClass::Retryable))
         }
-        ErrorAction::Maybe => Readback::Unreadable(failure(FailureClass::Conflict)),
+        ErrorAction::Conflict => Readback::Unreadable(failure(FailureClass::Conflict)),
         ErrorAction::Reject(class) => Readback::Unreadable(failure(class)),
         ErrorAction::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),
     }
 }
 
-/// The token that an answer brings, or what its absence means for the effect, which was not sent.
-pub(crate) fn token(answer: &HttpResponse, host: &str, now: Time) -> Result<String, Outcome> {
+/// Access token of the response; the error is the outcome of the effect, which was not sent.
+pub(crate) fn token(response: &HttpResponse, host: &str, now: Time) -> Result<String, Outcome> {
     #[derive(Deserialize)]
-    struct Granted {
+    struct TokenGrant {
         access_token: String,
     }
-    if answer.status == 200
-        && let Ok(granted) = serde_json::from_slice::<Granted>(&answer.body)
+    if response.status == 200
+        && let Ok(granted) = serde_json::from_slice::<TokenGrant>(&response.body)
     {
         return Ok(granted.access_token);
     }
-    // What does not refuse may hold a token in a shape we do not know: it is not quoted.
-    let complaint = if answer.status < 300 { Complaint::default() } else { complaint(answer.body.trim_ascii()) };
-    let row = classify_token(answer.status, &complaint.code, &complaint.message);
-    let asked = answer.retry_after(now);
+    // A 2xx body may hold a token in an unknown format: it is not quoted.
+    let api_error = if response.status < 300 { ApiError::default() } else { api_error(response.body.trim_ascii()) };
+    let rule = classify_token(response.status, &api_error.code, &api_error.message);
+    let requested_wait = response.retry_after(now);
     let failure = |class| {
-        let failure = failure(answer, host, &complaint, row, class);
+        let failure = failure(response, host, &api_error, rule, class);
         Failure { message: format!("No token: {}", failure.message), ..failure }
     };
-    Err(match row.verdict {
+    Err(match rule.action {
         ErrorAction::Wait(wait) => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: asked.or(Some(wait)) }
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait.or(Some(wait)) }
         }
-        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: asked },
-        ErrorAction::Maybe | ErrorAction::Absent => {
-            Outcome::Retry { failure: failure(FailureClass::Conflict), after: asked }
+        ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait },
+        ErrorAction::Conflict | ErrorAction::Absent => {
+            Outcome::Retry { failure: failure(FailureClass::Conflict), after: requested_wait }
         }
         ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
         ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
     })
 }
 
-fn done(answer: &HttpResponse, record: Record) -> Outcome {
-    let created = record.created.unwrap_or(answer.status == 201);
+fn done(response: &HttpResponse, record: Record) -> Outcome {
+    let created = record.created.unwrap_or(response.status == 201);
     Outcome::Done { result: json!({"id": record.id, "created": created}) }
 }
 
-/// The first error in a body. One that has no known shape is its own message.
-fn complaint(body: &[u8]) -> Complaint {
+/// First error in a body; a body of unknown format becomes the message.
+fn api_error(body: &[u8]) -> ApiError {
     let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let found = match &parsed {
-        Value::Array(items) if items.first().is_some_and(Value::is_string) => return several(items),
+        Value::Array(items) if items.first().is_some_and(Value::is_string) => return ambiguous(items),
         Value::Array(items) => items.first(),
         other => Some(other),
     };
     found
-        .map(Complaint::read)
-        .filter(|complaint| !complaint.code.is_empty() || !complaint.message.is_empty())
+        .map(ApiError::read)
+        .filter(|api_error| !api_error.code.is_empty() || !api_error.message.is_empty())
         .unwrap_or_else(|| raw(body))
 }
 
-fn raw(body: &[u8]) -> Complaint {
-    Complaint { message: String::from_utf8_lossy(body).into_owned(), ..Complaint::default() }
+fn raw(body: &[u8]) -> ApiError {
+    ApiError { message: String::from_utf8_lossy(body).into_owned(), ..ApiError::default() }
 }
 
-/// The records that share an external id.
-fn several(urls: &[Value]) -> Complaint {
+/// Records that share an external id.
+fn ambiguous(urls: &[Value]) -> ApiError {
     let named: Vec<&str> = urls.iter().filter_map(Value::as_str).take(RECORDS_NAMED_MAX).collect();
     let more = urls.len().saturating_sub(named.len());
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Complaint { message: format!("{}{more}", named.join(" ")), ..Complaint::default() }
+    ApiError { message: format!("{}{more}", named.join(" ")), ..ApiError::default() }
 }
 
-fn failure(answer: &HttpResponse, host: &str, complaint: &Complaint, row: &ErrorRule, class: FailureClass) -> Failure {
-    let code = if complaint.code.is_empty() { format!("http-{}", answer.status) } else { complaint.code.clone() };
-    let said = excerpt(complaint.message.as_bytes());
-    let colon = if said.is_empty() { "." } else { ": " };
+fn failure(
+    response: &HttpResponse,
+    host: &str,
+    api_error: &ApiError,
+    rule: &ErrorRule,
+    class: FailureClass,
+) -> Failure {
+    let code = if api_error.code.is_empty() { format!("http-{}", response.status) } else { api_error.code.clone() };
+    let quoted = excerpt(api_error.message.as_bytes());
+    let separator = if quoted.is_empty() { "." } else { ": " };
     let fields =
-        if complaint.fields.is_empty() { String::new() } else { format!(", fields {}", complaint.fields.join(" ")) };
-    let message = format!("{host} answered {code} (status {}{fields}): {}{colon}{said}", answer.status, row.advice);
-    Failure::new(class, code, message).with_status(answer.status)
+        if api_error.fields.is_empty() { String::new() } else { format!(", fields {}", api_error.fields.join(" ")) };
+    let message =
+        format!("{host} returned {code} (status {}{fields}): {}{separator}{quoted}", response.status, rule.advice);
+    Failure::new(class, code, message).with_status(response.status)
 }
 
 #[cfg(test)]
@@ -207,7 +213,7 @@ mod tests {
     use super::*;
     use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-    /// Recorded answers and what each comes to, one a line.
+    /// Recorded responses with the expected outcome, one per line.
     const UPSERTS: &str = include_str!("../../tests/data/salesforce_upsert.jsonl");
     const READS: &str = include_str!("../../tests/data/salesforce_read.jsonl");
     const TOKENS: &str = include_str!("../../tests/data/salesforce_token.jsonl");
@@ -241,17 +247,17 @@ mod tests {
                     .iter()
                     .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap()))
                     .collect();
-                let answer = HttpResponse { status: recorded.status, headers, body: body.into(), cut: false };
-                (recorded, answer)
+                let response = HttpResponse { status: recorded.status, headers, body: body.into(), truncated: false };
+                (recorded, response)
             })
             .collect()
     }
 
-    fn reading(mode: Mode) -> ResponseContext<'static> {
+    fn context(mode: Mode) -> ResponseContext<'static> {
         ResponseContext { host: "acme", object: "Lead", mode, now: Time::parse("2026-03-01T12:00:00Z").unwrap() }
     }
 
-    /// `outcome`, class, code, seconds to wait.
+    /// Outcome, class, code, wait in seconds.
     fn brief(outcome: &Outcome) -> String {
         let after = match outcome {
             Outcome::Done { result } => return format!("done {result}"),
@@ -273,20 +279,20 @@ mod tests {
     }
 
     #[test]
-    fn every_recorded_upsert_comes_to_what_it_means() {
-        for (recorded, answer) in recorded(UPSERTS) {
+    fn recorded_upserts_map_to_outcomes() {
+        for (recorded, response) in recorded(UPSERTS) {
             let mode = if recorded.update_only { Mode::UpdateOnly } else { Mode::Upsert };
-            let outcome = outcome(&answer, reading(mode));
-            let refresh = if refuses_token(&answer) { "refresh, then " } else { "" };
+            let outcome = outcome(&response, context(mode));
+            let refresh = if is_token_refusal(&response) { "refresh, then " } else { "" };
             let message = outcome.failure().map_or("", |failure| &failure.message);
             check(&recorded, &format!("{refresh}{}", brief(&outcome)), message);
         }
     }
 
     #[test]
-    fn every_recorded_read_comes_to_what_it_means() {
-        for (recorded, answer) in recorded(READS) {
-            let found = match readback(&answer, reading(Mode::Upsert)) {
+    fn recorded_reads_map_to_read_backs() {
+        for (recorded, response) in recorded(READS) {
+            let found = match readback(&response, context(Mode::Upsert)) {
                 Readback::Present(value) => format!("present {value}"),
                 Readback::Absent => "absent".to_owned(),
                 Readback::Unreadable(failure) => format!("unreadable {} {}", failure.class.as_str(), failure.code),
@@ -296,9 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn every_recorded_token_answer_comes_to_what_it_means() {
-        for (recorded, answer) in recorded(TOKENS) {
-            match token(&answer, "acme", reading(Mode::Upsert).now) {
+    fn recorded_token_responses_map_to_outcomes() {
+        for (recorded, response) in recorded(TOKENS) {
+            match token(&response, "acme", context(Mode::Upsert).now) {
                 Ok(token) => check(&recorded, &format!("token {token}"), ""),
                 Err(outcome) => check(&recorded, &brief(&outcome), &outcome.failure().unwrap().message),
             }

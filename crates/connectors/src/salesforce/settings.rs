@@ -1,4 +1,4 @@
-//! What a step of `salesforce.upsert` asks for, typed.
+//! Parameters of a `salesforce.upsert` step.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use sluice_domain::outcome::{Failure, FailureClass};
 
 use crate::parameter::{map, problem, required, text};
 
-/// A rendered `with:`, read. Borrows from it.
+/// Parsed `with:`.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) object: Cow<'a, str>,
@@ -17,7 +17,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) mode: Mode,
 }
 
-/// Whether an absent record is created.
+/// Whether a missing record is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Upsert,
@@ -25,7 +25,6 @@ pub(crate) enum Mode {
 }
 
 impl<'a> Settings<'a> {
-    /// Reads a rendered `with:`.
     pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
         let mode = match text(with, "mode")?.as_deref() {
             None | Some("upsert") => Mode::Upsert,
@@ -37,14 +36,14 @@ impl<'a> Settings<'a> {
         Ok(Settings {
             object: api_name(with, "object")?,
             external_id_field: api_name(with, "external_id_field")?,
-            external_id: identity(with)?,
+            external_id: external_id(with)?,
             fields: map(with, "fields")?.ok_or_else(|| problem("fields", "is missing"))?,
             mode,
         })
     }
 }
 
-/// A name as Salesforce allows it, so that it stays one segment of a path.
+/// Valid Salesforce API name, so it stays one path segment.
 fn api_name<'a>(with: &'a Value, parameter: &str) -> Result<Cow<'a, str>, Failure> {
     let name = required(with, parameter)?;
     let mut bytes = name.bytes();
@@ -60,12 +59,12 @@ fn api_name<'a>(with: &'a Value, parameter: &str) -> Result<Cow<'a, str>, Failur
     }
 }
 
-fn identity(with: &Value) -> Result<Cow<'_, str>, Failure> {
+fn external_id(with: &Value) -> Result<Cow<'_, str>, Failure> {
     let id = text(with, "external_id")?.unwrap_or_default();
     let what = match id.trim() {
-        "" => "is empty: the event does not say who it is about",
-        // A URL cannot hold these as a segment, however they are escaped.
-        "." | ".." => "is `.` or `..`, by which no record can be addressed",
+        "" => "is empty: the event does not identify a record",
+        // Not valid as a path segment, even escaped.
+        "." | ".." => "is `.` or `..`, which cannot address a record",
         _ => return Ok(id),
     };
     Err(Failure::new(FailureClass::Identity, "no-identity", format!("`with.external_id` {what}.")))
@@ -85,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_may_be_an_identity() {
+    fn number_is_a_valid_external_id() {
         assert_eq!(Settings::read(&with(json!({"external_id": 42}))).unwrap().external_id, "42");
         assert_eq!(Settings::read(&with(json!({"mode": "update_only"}))).unwrap().mode, Mode::UpdateOnly);
     }
 
     #[test]
-    fn every_problem_names_its_parameter_and_a_missing_identity_is_its_own_class() {
+    fn problems_name_the_parameter_and_a_missing_id_has_class_identity() {
         let table = [
             (json!({"object": null}), "`with.object` is missing", FailureClass::Mapping),
             (json!({"object": "Lead/../User"}), "`with.object` is not a Salesforce API name", FailureClass::Mapping),

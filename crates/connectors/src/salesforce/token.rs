@@ -1,4 +1,4 @@
-//! The token of one organisation: fetched when first needed, kept until it is refused.
+//! OAuth token of one organisation: fetched on first use, cached until refused.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,40 +18,40 @@ use super::response;
 use crate::outbound::{AddressScope, Outbound, Request, SendProgress};
 use crate::text::percent_encode;
 
-/// A token, as a header.
+/// Access token as a header value.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) authorization: HeaderValue,
-    /// Which one this is, so that only the first who sees it refused fetches another.
-    number: u64,
+    /// Generation; only the first caller whose token of this generation is refused fetches a new one.
+    generation: u64,
 }
 
-/// Where tokens come from, and the one in use.
+/// Token source and the current token.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     source: Source,
     current: RwLock<Option<Token>>,
-    /// Held by the one caller that fetches. Remembers how the last fetch failed, for those who were
-    /// waiting on it: they share its failure as they would have shared its token.
+    /// Held by the caller that fetches. Stores the failure of the last fetch: callers that waited for the lock
+    /// share it, as they share a fetched token.
     fetching: Mutex<Option<Outcome>>,
-    /// Fetches that ended, either way.
-    fetched: AtomicU64,
+    /// Number of completed fetches, successful or not.
+    fetch_count: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Source {
-    Given,
+    Static,
     ClientCredentials { url: Url, client_id: String, client_secret: SecretValue },
 }
 
 impl Tokens {
-    /// For an organisation, or says which key of it is wrong.
+    /// The error names the invalid key.
     pub(super) fn new(instance_url: &str, auth: &SalesforceAuth) -> Result<Tokens, String> {
         let (source, current) = match auth {
             SalesforceAuth::Token(token) => {
                 let authorization = bearer(token.expose())
-                    .ok_or("auth: the token has a character that no header may have, such as a line break")?;
-                (Source::Given, Some(Token { authorization, number: 0 }))
+                    .ok_or("auth: the token has a character that is not allowed in a header, such as a line break")?;
+                (Source::Static, Some(Token { authorization, generation: 0 }))
             }
             SalesforceAuth::ClientCredentials { client_id, client_secret } => {
                 let url = Url::parse(&format!("{instance_url}/services/oauth2/token"))
@@ -60,22 +60,22 @@ impl Tokens {
                 (Source::ClientCredentials { url, client_id, client_secret }, None)
             }
         };
-        Ok(Tokens { source, current: RwLock::new(current), fetching: Mutex::new(None), fetched: AtomicU64::new(0) })
+        Ok(Tokens { source, current: RwLock::new(current), fetching: Mutex::new(None), fetch_count: AtomicU64::new(0) })
     }
 
-    /// Whether a refused token can be replaced by a better one.
+    /// True if a refused token can be renewed.
     pub(super) fn renewable(&self) -> bool {
         matches!(self.source, Source::ClientCredentials { .. })
     }
 
-    /// The token in use, to keep it out of messages.
+    /// Current token in plain text, for redaction.
     pub(super) fn text(&self) -> Option<String> {
         let token = self.usable(None)?;
         token.authorization.to_str().ok()?.strip_prefix("Bearer ").map(str::to_owned)
     }
 
-    /// A token other than `refused`, fetched unless there is one. However many ask at once, one
-    /// fetches and all share what it got. The error is what it means for the effect: not sent.
+    /// A token other than `refused`. Concurrent callers share one fetch and its result. The error is the outcome
+    /// of the effect, which was not sent.
     pub(super) async fn get(
         &self,
         outbound: &Outbound,
@@ -86,57 +86,63 @@ impl Tokens {
         if let Some(token) = self.usable(refused) {
             return Ok(token);
         }
-        let seen = self.fetched.load(Ordering::Acquire);
+        let fetches_before = self.fetch_count.load(Ordering::Acquire);
         let Ok(mut last_failure) = timeout_at(deadline, self.fetching.lock()).await else {
-            let message = "No token within this call's time; nothing was sent.";
+            let message = "No access token before the timeout. Nothing was sent.";
             let failure = Failure::new(FailureClass::Retryable, "timeout", message);
             return Err(Outcome::Retry { failure, after: None });
         };
         if let Some(token) = self.usable(refused) {
             return Ok(token);
         }
-        let number = self.fetched.load(Ordering::Acquire);
-        if number > seen
+        let fetches = self.fetch_count.load(Ordering::Acquire);
+        if fetches > fetches_before
             && let Some(failed) = last_failure.as_ref()
         {
             return Err(failed.clone());
         }
-        let fetched = self.fetch(outbound, number + 1, deadline, now).await;
+        let fetched = self.fetch(outbound, fetches + 1, deadline, now).await;
         *last_failure = fetched.as_ref().err().cloned();
         if let Ok(token) = &fetched {
-            *self.current.write().expect("nobody panics while holding it") = Some(token.clone());
+            *self.current.write().expect("no holder of this lock panics") = Some(token.clone());
         }
-        self.fetched.store(number + 1, Ordering::Release);
+        self.fetch_count.store(fetches + 1, Ordering::Release);
         fetched
     }
 
     fn usable(&self, refused: Option<&Token>) -> Option<Token> {
-        let current = self.current.read().expect("nobody panics while holding it");
-        current.as_ref().filter(|token| refused.is_none_or(|refused| refused.number != token.number)).cloned()
+        let current = self.current.read().expect("no holder of this lock panics");
+        current.as_ref().filter(|token| refused.is_none_or(|refused| refused.generation != token.generation)).cloned()
     }
 
-    async fn fetch(&self, outbound: &Outbound, number: u64, deadline: Instant, now: Time) -> Result<Token, Outcome> {
+    async fn fetch(
+        &self,
+        outbound: &Outbound,
+        generation: u64,
+        deadline: Instant,
+        now: Time,
+    ) -> Result<Token, Outcome> {
         let Source::ClientCredentials { url, client_id, client_secret } = &self.source else {
-            let message = "The configured token is refused; replace it.";
+            let message = "Salesforce refuses the configured token. Replace it.";
             return Err(Outcome::Reject { failure: Failure::new(FailureClass::Auth, "INVALID_SESSION_ID", message) });
         };
         let host = url.host_str().unwrap_or_default();
-        let answer = outbound.send(request(url, client_id, client_secret), deadline).await.map_err(|fault| {
-            let boundary = fault.boundary;
-            let failure = fault.into_failure();
+        let response = outbound.send(request(url, client_id, client_secret), deadline).await.map_err(|error| {
+            let progress = error.progress;
+            let failure = error.into_failure();
             let failure = Failure { message: format!("No token: {}", failure.message), ..failure };
-            match boundary {
+            match progress {
                 SendProgress::Refused => Outcome::Reject { failure },
-                // Whether or not the request for a token arrived: the effect was not sent.
+                // Even if the token request arrived, the effect was not sent.
                 SendProgress::NotSent | SendProgress::Sent => Outcome::Retry { failure, after: None },
             }
         })?;
-        let text = response::token(&answer, host, now)?;
+        let text = response::token(&response, host, now)?;
         let authorization = bearer(&text).ok_or_else(|| {
-            let message = "No token: Salesforce answered one that cannot be sent.";
+            let message = "No token: Salesforce returned a token that is not valid in a header.";
             Outcome::Retry { failure: Failure::new(FailureClass::Conflict, "invalid-token", message), after: None }
         })?;
-        Ok(Token { authorization, number })
+        Ok(Token { authorization, generation })
     }
 }
 
@@ -149,7 +155,7 @@ fn request(url: &Url, client_id: &str, client_secret: &SecretValue) -> Request {
     let mut headers = HeaderMap::with_capacity(2);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    Request { method: Method::POST, url: url.clone(), headers, body: body.into(), reach: AddressScope::Anywhere }
+    Request { method: Method::POST, url: url.clone(), headers, body: body.into(), scope: AddressScope::Anywhere }
 }
 
 #[cfg(test)]
@@ -157,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_request_is_a_form_and_shows_no_secret_around_it() {
+    fn token_request_is_a_form_and_debug_output_omits_the_secret() {
         let auth = SalesforceAuth::ClientCredentials { client_id: "3MVG9.x".into(), client_secret: "s&c=r e".into() };
         let tokens = Tokens::new("https://acme.my.salesforce.com", &auth).unwrap();
         let Source::ClientCredentials { url, client_id, client_secret } = &tokens.source else { panic!("{tokens:?}") };

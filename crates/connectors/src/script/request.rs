@@ -1,4 +1,4 @@
-//! Settings become a command line and an environment. Pure.
+//! Builds the command line and environment from the step's settings. Pure.
 
 use sluice_domain::outcome::Failure;
 use sluice_domain::script::Runtime;
@@ -7,31 +7,30 @@ use super::runtime::{Version, node_flag};
 use super::settings::{Program, Settings};
 use crate::parameter::problem;
 
-/// What a single variable may hold: the kernel's own limit is 128 KiB with its name and its end.
+/// Size limit of one variable: the kernel's limit is 128 KiB including name and terminator.
 const VARIABLE_BYTES_MAX: usize = 120 * 1024;
 
-/// Before an inline script, on its first line, so that the numbers of lines stay right. A body that was too large for
-/// the environment is put there now, and it is noted whether the script ever waited for something.
-const NODE_BEFORE: &str = "import{readFileSync as sluiceReadFile}from'node:fs';\
+/// Prepended to an inline script on its first line, so line numbers stay correct. Loads a body too large for the
+/// environment, and records whether the script yielded to the event loop.
+const NODE_PROLOGUE: &str = "import{readFileSync as sluiceReadFile}from'node:fs';\
     if(process.env.BODY_FILE)process.env.BODY=sluiceReadFile(process.env.BODY_FILE,'utf8');\
     process.nextTick(()=>{globalThis[Symbol.for('sluice.waited')]=true});";
 
-/// After an inline script. One that awaits has done its work when its last line is done; an idle connection in a pool
-/// would keep the process for many seconds more. One that does not await goes on until nothing is left to do.
-const NODE_AFTER: &str = "\n;if(globalThis[Symbol.for('sluice.waited')])process.exit();\n";
+/// Appended to an inline script. A script with top-level await has finished at its last line; without the exit, an
+/// idle pooled connection would keep the process alive for seconds. One without await runs until its event loop is empty.
+const NODE_EPILOGUE: &str = "\n;if(globalThis[Symbol.for('sluice.waited')])process.exit();\n";
 
-/// A process to be started.
+/// Process to start.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
-    /// Without what is handed on of our own environment.
+    /// In addition to the inherited variables.
     pub(crate) env: Vec<(String, String)>,
-    /// A body that does not fit the environment, for the file that BODY_FILE names.
+    /// Body too large for the environment, to be written to the file named by BODY_FILE.
     pub(crate) large_body: Option<String>,
 }
 
-/// What is the same in every attempt of one effect, and the trace it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EffectContext<'a> {
     pub(crate) effect_key: &'a str,
@@ -39,10 +38,10 @@ pub(crate) struct EffectContext<'a> {
     pub(crate) traceparent: Option<&'a str>,
 }
 
-/// Builds the command line and the environment. `node` is the version of the node on this machine, where it is known.
+/// `node` is the installed version of Node.js, if known.
 pub(crate) fn build(
     settings: &Settings<'_>,
-    marks: EffectContext<'_>,
+    context: EffectContext<'_>,
     node: Option<Version>,
 ) -> Result<Process, Failure> {
     let (program, arguments) = match &settings.program {
@@ -52,7 +51,7 @@ pub(crate) fn build(
                 Runtime::Node(_) => {
                     let mut arguments = vec!["--input-type=module".to_owned()];
                     arguments.extend(node.and_then(node_flag).map(str::to_owned));
-                    arguments.extend(["--eval".to_owned(), format!("{NODE_BEFORE}{script}{NODE_AFTER}")]);
+                    arguments.extend(["--eval".to_owned(), format!("{NODE_PROLOGUE}{script}{NODE_EPILOGUE}")]);
                     arguments
                 }
                 Runtime::Python(_) => vec!["-c".to_owned(), script.to_string()],
@@ -64,17 +63,20 @@ pub(crate) fn build(
     let mut env: Vec<(String, String)> = Vec::with_capacity(settings.env.len() + 5);
     for (name, value) in &settings.env {
         if value.len() > VARIABLE_BYTES_MAX {
-            return Err(problem(&format!("env.{name}"), "is too large for an environment"));
+            return Err(problem(&format!("env.{name}"), "is too large for an environment variable"));
         }
         env.push(((*name).to_owned(), value.to_string()));
     }
     if settings.event.len() > VARIABLE_BYTES_MAX {
-        return Err(problem("event", "is too large for an environment; hand on only what the script needs"));
+        return Err(problem(
+            "event",
+            "is too large for an environment variable; pass only the fields that the script needs",
+        ));
     }
     env.push(("EVENT".to_owned(), settings.event.clone()));
-    env.push(("IDEMPOTENCY_KEY".to_owned(), marks.message_key.unwrap_or(marks.effect_key).to_owned()));
-    env.push(("EFFECT_KEY".to_owned(), marks.effect_key.to_owned()));
-    env.extend(marks.traceparent.map(|trace| ("TRACEPARENT".to_owned(), trace.to_owned())));
+    env.push(("IDEMPOTENCY_KEY".to_owned(), context.message_key.unwrap_or(context.effect_key).to_owned()));
+    env.push(("EFFECT_KEY".to_owned(), context.effect_key.to_owned()));
+    env.extend(context.traceparent.map(|trace| ("TRACEPARENT".to_owned(), trace.to_owned())));
     let large_body = (settings.body.len() > VARIABLE_BYTES_MAX).then(|| settings.body.clone());
     if large_body.is_none() {
         env.push(("BODY".to_owned(), settings.body.clone()));
@@ -87,20 +89,20 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const MARKS: EffectContext<'static> =
+    const CONTEXT: EffectContext<'static> =
         EffectContext { effect_key: "eff_01", message_key: Some("key-1"), traceparent: None };
 
     fn built(with: Value) -> Process {
-        build(&Settings::read(&with).unwrap(), MARKS, Some(Version(20, 11))).unwrap()
+        build(&Settings::read(&with).unwrap(), CONTEXT, Some(Version(20, 11))).unwrap()
     }
 
     #[test]
-    fn a_runtime_is_given_the_script_as_it_stands() {
+    fn inline_script_is_passed_unchanged_to_its_runtime() {
         let node = built(json!({"runtime": "node:18", "script": "import './a.js';\n`${1}`"}));
         assert_eq!(node.program, "node");
         assert_eq!(node.arguments[..3], ["--input-type=module", "--experimental-default-type=module", "--eval"]);
         assert!(node.arguments[3].contains(";import './a.js';\n`${1}`\n;"), "{}", node.arguments[3]);
-        assert_eq!(node.arguments[3].lines().count(), 3, "the first line of the script is the first line");
+        assert_eq!(node.arguments[3].lines().count(), 3, "the script starts on line 1");
         let python = built(json!({"runtime": "python:3", "script": "print(1)"}));
         assert_eq!((python.program.as_str(), python.arguments[..].join(" ")), ("python3", "-c print(1)".to_owned()));
         let bash = built(json!({"runtime": "bash", "script": "echo $BODY"}));
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn body_event_and_key_are_in_the_environment() {
+    fn environment_holds_body_event_and_keys() {
         let process = built(json!({"command": "x", "env": {"A": "b"}, "body": {"n": 1}, "event": {"id": "e"}}));
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
@@ -127,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_body_goes_into_a_file_and_nothing_else_may_be_large() {
+    fn large_body_goes_to_a_file_and_other_large_values_are_rejected() {
         let large = "x".repeat(VARIABLE_BYTES_MAX);
         let process = built(json!({"command": "x", "body": large}));
         assert!(process.large_body.is_some() && process.env.iter().all(|(name, _)| name != "BODY"));
         for with in
             [json!({"command": "x", "event": large}), json!({"command": "x", "env": {"A": large.clone() + "y"}})]
         {
-            assert!(build(&Settings::read(&with).unwrap(), MARKS, None).is_err());
+            assert!(build(&Settings::read(&with).unwrap(), CONTEXT, None).is_err());
         }
     }
 }

@@ -1,38 +1,38 @@
-//! Which runtimes this machine has, and how each is started with a program in its hand.
+//! Detects the installed script runtimes and their versions.
 
 use std::process::{Command, Stdio};
 
 use sluice_domain::script::Runtime;
 
-/// A version, as far as it matters.
+/// Major and minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(pub(crate) u32, pub(crate) u32);
 
-/// Whether this machine has the runtime, in a version that will do. The message is for the author of the script.
+/// Checks that the runtime is installed in a sufficient version. The message is for the author of the script.
 pub fn find_runtime(runtime: Runtime) -> Result<(), String> {
     let Version(major, minor) = version(runtime)?;
     if major < runtime.version_min() {
         let program = runtime.program();
-        return Err(format!("{runtime} is needed, and the `{program}` of this machine is version {major}.{minor}"));
+        return Err(format!("{runtime} is required, but the installed `{program}` has version {major}.{minor}"));
     }
     Ok(())
 }
 
-/// The version of the program that is found on the path.
+/// Version of the program found on PATH.
 pub(crate) fn version(runtime: Runtime) -> Result<Version, String> {
     let program = runtime.program();
-    let missing = |why: String| format!("{runtime} is needed, and {why}");
+    let missing = |reason: String| format!("{runtime} is required, but {reason}");
     let output =
         Command::new(program).arg("--version").stdin(Stdio::null()).output().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => missing(format!("there is no `{program}` on this machine")),
-            _ => missing(format!("`{program}` cannot be started: {error}")),
+            std::io::ErrorKind::NotFound => missing(format!("`{program}` is not installed on this machine")),
+            _ => missing(format!("`{program}` cannot start: {error}")),
         })?;
     let text = [output.stdout, output.stderr].concat();
     parse_version(&String::from_utf8_lossy(&text))
-        .ok_or_else(|| missing(format!("`{program} --version` does not tell its version")))
+        .ok_or_else(|| missing(format!("`{program} --version` prints no version")))
 }
 
-/// The first two numbers with a dot between them: `v20.11.1`, `Python 3.11.2`, `GNU bash, version 5.2.15(1)`.
+/// First two numbers joined by a dot: `v20.11.1`, `Python 3.11.2`, `GNU bash, version 5.2.15(1)`.
 fn parse_version(text: &str) -> Option<Version> {
     text.split(|c: char| !(c.is_ascii_digit() || c == '.')).find_map(|word| {
         let mut parts = word.split('.');
@@ -41,13 +41,13 @@ fn parse_version(text: &str) -> Option<Version> {
     })
 }
 
-/// What node needs to be told so that a `.js` file beside the configuration may use `import` without a package.json.
-/// Later versions look at the file itself.
+/// Flag that lets a `.js` file beside the configuration use `import` without a package.json. Later versions detect
+/// the module type from the file.
 pub(crate) fn node_flag(version: Version) -> Option<&'static str> {
-    let told = |from, to| version >= from && version < to;
-    let needed = told(Version(18, 19), Version(19, 0))
-        || told(Version(20, 10), Version(20, 19))
-        || told(Version(21, 0), Version(22, 7));
+    let within = |from, to| version >= from && version < to;
+    let needed = within(Version(18, 19), Version(19, 0))
+        || within(Version(20, 10), Version(20, 19))
+        || within(Version(21, 0), Version(22, 7));
     needed.then_some("--experimental-default-type=module")
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_programs_tell_them() {
+    fn version_output_of_each_runtime_parses() {
         for (text, expected) in [
             ("v20.11.1\n", Some(Version(20, 11))),
             ("Python 3.11.2\n", Some(Version(3, 11))),
@@ -68,8 +68,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_versions_between_need_to_be_told() {
-        for (version, told) in [
+    fn module_flag_is_set_only_for_versions_that_need_it() {
+        for (version, needed) in [
             (Version(18, 18), false),
             (Version(18, 19), true),
             (Version(20, 9), false),
@@ -79,14 +79,14 @@ mod tests {
             (Version(22, 7), false),
             (Version(24, 0), false),
         ] {
-            assert_eq!(node_flag(version).is_some(), told, "{version:?}");
+            assert_eq!(node_flag(version).is_some(), needed, "{version:?}");
         }
     }
 
     #[test]
-    fn a_runtime_that_is_not_there_is_named() {
+    fn missing_runtime_is_named() {
         let problem = find_runtime(Runtime::Node(999)).unwrap_err();
-        assert!(problem.starts_with("node:999 is needed, and"), "{problem}");
+        assert!(problem.starts_with("node:999 is required, but"), "{problem}");
         assert_eq!(find_runtime(Runtime::Bash), Ok(()));
     }
 }

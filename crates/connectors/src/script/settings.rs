@@ -1,4 +1,4 @@
-//! What a step of `script` asks for, typed.
+//! Parameters of a `script` step.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,39 +11,37 @@ use sluice_domain::unit;
 
 use crate::parameter::{kind, map, problem, required, scalar, text, value};
 
-/// When a script is killed that says nothing about it.
+/// Default time limit.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A rendered `with:`, read. Borrows from it.
+/// Parsed `with:`.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) program: Program<'a>,
-    /// More of its environment; `null` is left out.
+    /// Additional environment variables; null values are skipped.
     pub(crate) env: Vec<(&'a str, Cow<'a, str>)>,
-    /// What BODY and EVENT hold.
+    /// JSON for the variables BODY and EVENT.
     pub(crate) body: String,
     pub(crate) event: String,
     pub(crate) timeout: Duration,
     pub(crate) class: EffectClass,
 }
 
-/// What is run.
 #[derive(Debug)]
 pub(crate) enum Program<'a> {
-    /// A text that a runtime runs.
+    /// Source text and its runtime.
     Inline(Runtime, Cow<'a, str>),
-    /// A program and its arguments.
+    /// Program and its arguments.
     Command(Vec<Cow<'a, str>>),
 }
 
 impl<'a> Settings<'a> {
-    /// Reads a rendered `with:`.
     pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
         let program = match value(with, "command") {
             Some(command) => Program::Command(words(command)?),
             None => {
-                let named = required(with, "runtime")?;
-                let runtime = Runtime::parse(&named)
+                let name = required(with, "runtime")?;
+                let runtime = Runtime::parse(&name)
                     .ok_or_else(|| problem("runtime", "must be node:18, python:3 or bash, or a later version"))?;
                 Program::Inline(runtime, required(with, "script")?)
             }
@@ -54,7 +52,10 @@ impl<'a> Settings<'a> {
             let text = scalar(value)
                 .ok_or_else(|| problem(&parameter, format_args!("must be text; it is {}", kind(value))))?;
             if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
-                return Err(problem(&parameter, "cannot stand in an environment"));
+                return Err(problem(
+                    &parameter,
+                    "is not a valid environment variable: no `=` in the name, no NUL character",
+                ));
             }
             env.push((name.as_str(), text));
         }
@@ -86,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn absent_parameters_have_defaults() {
         let with = json!({"runtime": "node:18", "script": "1", "env": {"A": 1, "B": null}, "body": {"a": 1}});
         let settings = Settings::read(&with).unwrap();
         assert!(matches!(settings.program, Program::Inline(Runtime::Node(18), _)));
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_names_its_parameter() {
+    fn problems_name_the_parameter() {
         for (with, expected) in [
             (json!({"script": "1"}), "`with.runtime` is missing."),
             (json!({"runtime": "ruby:3", "script": "1"}), "`with.runtime` must be"),
@@ -104,7 +105,7 @@ mod tests {
             (json!({"command": []}), "`with.command` must be"),
             (json!({"command": [" "]}), "`with.command` must be"),
             (json!({"command": ["a", {}]}), "`with.command` must be"),
-            (json!({"command": "a", "env": {"A=B": "x"}}), "`with.env.A=B` cannot"),
+            (json!({"command": "a", "env": {"A=B": "x"}}), "`with.env.A=B` is not a valid environment variable"),
             (json!({"command": "a", "env": {"A": ["x"]}}), "`with.env.A` must be text"),
             (json!({"command": "a", "timeout": "soon"}), "`with.timeout` `soon` is not a duration"),
         ] {

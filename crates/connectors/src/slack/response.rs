@@ -1,4 +1,4 @@
-//! What Slack's answers mean, as data. Pure.
+//! Maps Slack responses to outcomes, by error name and status. Pure.
 
 use std::time::Duration;
 
@@ -11,19 +11,17 @@ use super::settings::Channel;
 use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
-/// Who is asked to slow down without being told for how long waits so long.
-const SLOW_DOWN: Duration = Duration::from_secs(1);
+/// Wait after a rate limit response without `Retry-After`.
+const RATE_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
-/// What follows from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorAction {
-    /// Hold everything back.
+    /// Pause the destination.
     Wait,
-    /// Try again.
     Retry,
-    /// Slack says of these that a part of it may have been done.
+    /// Slack documents that the request may have been applied in part.
     Unsure,
-    /// Never as it stands.
+    /// Do not retry.
     Reject(FailureClass),
 }
 
@@ -34,16 +32,16 @@ const WEBHOOK: &str = "check the webhook_url";
 const CHANNEL: &str = "check the channel's id, and that the bot is a member of it";
 const CONTENT: &str = "correct the message, then replay the job";
 
-/// Errors by name; what is not here is refused for good.
+/// Known errors by name; any other error is rejected permanently.
 static ERRORS: &[(&str, ErrorAction, &str)] = &[
-    ("ratelimited", ErrorAction::Wait, "it asks to slow down"),
-    ("rate_limited", ErrorAction::Wait, "it asks to slow down"),
+    ("ratelimited", ErrorAction::Wait, "Slack limits the rate of requests"),
+    ("rate_limited", ErrorAction::Wait, "Slack limits the rate of requests"),
     ("message_limit_exceeded", ErrorAction::Wait, "too many messages were sent in this workspace"),
-    ("service_unavailable", ErrorAction::Retry, "it is away for now"),
-    ("request_timeout", ErrorAction::Retry, "the request did not arrive as a whole"),
+    ("service_unavailable", ErrorAction::Retry, "Slack is unavailable"),
+    ("request_timeout", ErrorAction::Retry, "the request did not arrive completely"),
     ("team_added_to_org", ErrorAction::Retry, "the workspace is being moved"),
-    ("internal_error", ErrorAction::Unsure, "it failed, and the message may be there"),
-    ("fatal_error", ErrorAction::Unsure, "it failed, and the message may be there"),
+    ("internal_error", ErrorAction::Unsure, "Slack had an internal error; the message may have been posted"),
+    ("fatal_error", ErrorAction::Unsure, "Slack had an internal error; the message may have been posted"),
     ("invalid_auth", AUTH, TOKEN),
     ("not_authed", AUTH, TOKEN),
     ("account_inactive", AUTH, TOKEN),
@@ -68,55 +66,56 @@ static ERRORS: &[(&str, ErrorAction, &str)] = &[
     ("posting_to_general_channel_denied", PERMANENT, CHANNEL),
 ];
 
-/// What decides how an answer is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseContext<'a> {
-    /// Who answered, for messages.
+    /// For messages.
     pub(crate) host: &'a str,
     pub(crate) channel: Channel,
     pub(crate) now: Time,
 }
 
-/// What an attempt came to that was answered like this.
-pub(crate) fn outcome(answer: &HttpResponse, reading: ResponseContext<'_>) -> Outcome {
-    let parsed: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let good = (200..300).contains(&answer.status);
-    match reading.channel {
-        Channel::Fixed if good => Outcome::Done { result: json!({"status": answer.status}) },
-        Channel::Needed if good && parsed["ok"] == true => {
+/// Outcome of an attempt with this response.
+pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
+    let parsed: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    let is_success = (200..300).contains(&response.status);
+    match context.channel {
+        Channel::Fixed if is_success => Outcome::Done { result: json!({"status": response.status}) },
+        Channel::Required if is_success && parsed["ok"] == true => {
             Outcome::Done { result: json!({"ts": parsed["ts"], "channel": parsed["channel"]}) }
         }
-        _ => refused(answer, &parsed, reading),
+        _ => rejected(response, &parsed, context),
     }
 }
 
-fn refused(answer: &HttpResponse, parsed: &Value, reading: ResponseContext<'_>) -> Outcome {
-    let status = answer.status;
-    let said = String::from_utf8_lossy(&answer.body);
+fn rejected(response: &HttpResponse, parsed: &Value, context: ResponseContext<'_>) -> Outcome {
+    let status = response.status;
+    let body_text = String::from_utf8_lossy(&response.body);
     let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let error = parsed["error"].as_str().or(Some(said.trim()).filter(is_word));
-    let named = error.and_then(|error| ERRORS.iter().find(|(name, ..)| *name == error));
-    let (verdict, advice) = match (named, status) {
-        (_, 429) => (ErrorAction::Wait, "it asks to slow down"),
-        (Some((_, verdict, advice)), _) => (*verdict, *advice),
-        (None, 503) => (ErrorAction::Retry, "it is away for now"),
-        (None, 500..=599) => (ErrorAction::Unsure, "it failed, and the message may be there"),
-        (None, 401 | 403) => (AUTH, if reading.channel == Channel::Fixed { WEBHOOK } else { TOKEN }),
-        // Success in other words than Slack's is no success, and no refusal either.
-        (None, 200..=299) if error.is_none() => (ErrorAction::Unsure, "this does not look like an answer of Slack"),
+    let error = parsed["error"].as_str().or(Some(body_text.trim()).filter(is_word));
+    let known = error.and_then(|error| ERRORS.iter().find(|(name, ..)| *name == error));
+    let (action, advice) = match (known, status) {
+        (_, 429) => (ErrorAction::Wait, "Slack limits the rate of requests"),
+        (Some((_, action, advice)), _) => (*action, *advice),
+        (None, 503) => (ErrorAction::Retry, "Slack is unavailable"),
+        (None, 500..=599) => (ErrorAction::Unsure, "Slack had an internal error; the message may have been posted"),
+        (None, 401 | 403) => (AUTH, if context.channel == Channel::Fixed { WEBHOOK } else { TOKEN }),
+        // A 2xx response in another format is neither a success nor a refusal.
+        (None, 200..=299) if error.is_none() => {
+            (ErrorAction::Unsure, "the response is not from Slack; check the destination's base_url")
+        }
         (None, 300..=399) => (PERMANENT, "redirects are not followed"),
         (None, _) => (PERMANENT, CONTENT),
     };
     let code = error.map_or_else(|| format!("http-{status}"), str::to_owned);
     let failure = |class| {
         let message =
-            format!("{} answered {code} (status {status}): {advice}: {}", reading.host, excerpt(&answer.body));
+            format!("{} returned {code} (status {status}): {advice}: {}", context.host, excerpt(&response.body));
         Failure::new(class, code.clone(), message).with_status(status)
     };
-    let after = answer.retry_after(reading.now);
-    match verdict {
+    let after = response.retry_after(context.now);
+    match action {
         ErrorAction::Wait => {
-            Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(SLOW_DOWN)) }
+            Outcome::Wait { failure: failure(FailureClass::Retryable), after: after.or(Some(RATE_LIMIT_WAIT)) }
         }
         ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after },
         ErrorAction::Unsure => Outcome::Unsure { failure: failure(FailureClass::Retryable) },
@@ -124,23 +123,24 @@ fn refused(answer: &HttpResponse, parsed: &Value, reading: ResponseContext<'_>) 
     }
 }
 
-/// What one page of a read-back says.
+/// Result of one page of a read-back.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Page {
-    /// The message is there, or it cannot be told.
+    /// The message was found, or the page cannot be read.
     Final(Readback),
-    /// It is not on this page, and this is the next one.
+    /// Not on this page; continue with this cursor.
     Next(String),
-    /// It is not on this page, which is the last.
+    /// Not on this page, and no page follows.
     End,
 }
 
-/// Looks for the effect's message.
-pub(crate) fn page(answer: &HttpResponse, key: &str, channel: &str, reading: ResponseContext<'_>) -> Page {
-    let parsed: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    if parsed["ok"] != true || !(200..300).contains(&answer.status) || answer.cut {
-        let failure = refused(answer, &parsed, reading).failure().cloned();
-        let failure = failure.unwrap_or_else(|| Failure::new(FailureClass::Retryable, "read", "it cannot be read"));
+/// Searches a page for the message with this effect key.
+pub(crate) fn page(response: &HttpResponse, key: &str, channel: &str, context: ResponseContext<'_>) -> Page {
+    let parsed: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    if parsed["ok"] != true || !(200..300).contains(&response.status) || response.truncated {
+        let failure = rejected(response, &parsed, context).failure().cloned();
+        let failure = failure
+            .unwrap_or_else(|| Failure::new(FailureClass::Retryable, "read", "The page of messages cannot be read."));
         return Page::Final(Readback::Unreadable(failure));
     }
     let messages = parsed["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -152,7 +152,7 @@ pub(crate) fn page(answer: &HttpResponse, key: &str, channel: &str, reading: Res
         None if parsed["has_more"] == true => Page::Final(Readback::Unreadable(Failure::new(
             FailureClass::Retryable,
             "read",
-            "Slack has more messages and does not say where.",
+            "Slack reports more messages but returns no cursor.",
         ))),
         None => Page::End,
     }
@@ -163,11 +163,11 @@ mod tests {
     use super::*;
     use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 
-    fn answer(status: u16, body: &str) -> HttpResponse {
-        HttpResponse { status, headers: HeaderMap::new(), body: body.to_owned().into(), cut: false }
+    fn response(status: u16, body: &str) -> HttpResponse {
+        HttpResponse { status, headers: HeaderMap::new(), body: body.to_owned().into(), truncated: false }
     }
 
-    fn reading(channel: Channel) -> ResponseContext<'static> {
+    fn context(channel: Channel) -> ResponseContext<'static> {
         ResponseContext { host: "slack.com", channel, now: Time(0) }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_of_the_api_comes_to_what_it_means() {
+    fn api_responses_map_to_outcomes() {
         for (status, body, expected) in [
             (200, r#"{"ok":true,"ts":"1.2","channel":"C1"}"#, "done"),
             (200, r#"{"ok":false,"error":"ratelimited"}"#, "wait retryable ratelimited"),
@@ -201,16 +201,22 @@ mod tests {
             (403, "", "reject auth http-403"),
             (302, "", "reject permanent http-302"),
         ] {
-            assert_eq!(brief(&outcome(&answer(status, body), reading(Channel::Needed))), expected, "{status} {body}");
+            assert_eq!(
+                brief(&outcome(&response(status, body), context(Channel::Required))),
+                expected,
+                "{status} {body}"
+            );
         }
-        let mut slow = answer(429, "");
-        slow.headers.insert(RETRY_AFTER, HeaderValue::from_static("30"));
-        let Outcome::Wait { after, .. } = outcome(&slow, reading(Channel::Needed)) else { panic!("it waits") };
+        let mut limited = response(429, "");
+        limited.headers.insert(RETRY_AFTER, HeaderValue::from_static("30"));
+        let Outcome::Wait { after, .. } = outcome(&limited, context(Channel::Required)) else {
+            panic!("expected wait")
+        };
         assert_eq!(after, Some(Duration::from_secs(30)));
     }
 
     #[test]
-    fn every_answer_of_a_webhook_comes_to_what_it_means() {
+    fn webhook_responses_map_to_outcomes() {
         for (status, body, expected) in [
             (200, "ok", "done"),
             (400, "invalid_payload", "reject permanent invalid_payload"),
@@ -222,13 +228,13 @@ mod tests {
             (500, "rollup_error", "unsure retryable rollup_error"),
             (500, "", "unsure retryable http-500"),
         ] {
-            assert_eq!(brief(&outcome(&answer(status, body), reading(Channel::Fixed))), expected, "{status} {body}");
+            assert_eq!(brief(&outcome(&response(status, body), context(Channel::Fixed))), expected, "{status} {body}");
         }
     }
 
     #[test]
-    fn a_message_is_known_by_its_key_and_absence_needs_every_page() {
-        let read = |body: &str| page(&answer(200, body), "eff_1", "C1", reading(Channel::Needed));
+    fn message_is_matched_by_effect_key_and_absence_needs_every_page() {
+        let read = |body: &str| page(&response(200, body), "eff_1", "C1", context(Channel::Required));
         let ours = r#"{"ts":"5.6","metadata":{"event_type":"sluice_effect","event_payload":{"effect_key":"eff_1"}}}"#;
         let other =
             r#"{"ts":"5.6","text":"eff_1","metadata":{"event_type":"other","event_payload":{"effect_key":"eff_1"}}}"#;

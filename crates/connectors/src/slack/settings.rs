@@ -1,4 +1,4 @@
-//! What a step of `slack.post` asks for, typed.
+//! Parameters of a `slack.post` step.
 
 use std::borrow::Cow;
 
@@ -7,31 +7,30 @@ use sluice_domain::outcome::Failure;
 
 use crate::parameter::{kind, problem, required, text, value};
 
-/// A rendered `with:`, read. Borrows from it.
+/// Parsed `with:`.
 #[derive(Debug)]
 pub(crate) struct Settings<'a> {
-    /// Empty behind a webhook, which has a channel of its own.
+    /// Empty for a webhook, which posts to its own channel.
     pub(crate) channel: Cow<'a, str>,
     pub(crate) text: Option<Cow<'a, str>>,
     pub(crate) blocks: Option<&'a Value>,
     pub(crate) thread_ts: Option<Cow<'a, str>>,
 }
 
-/// Whether the destination needs to be told a channel.
+/// Whether a step must name a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
-    Needed,
-    /// An incoming webhook belongs to one channel.
+    Required,
+    /// An incoming webhook posts to one channel.
     Fixed,
 }
 
 impl<'a> Settings<'a> {
-    /// Reads a rendered `with:`.
     pub(crate) fn read(with: &'a Value, channel: Channel) -> Result<Settings<'a>, Failure> {
         let channel = match channel {
-            Channel::Needed => required(with, "channel")?,
+            Channel::Required => required(with, "channel")?,
             Channel::Fixed if value(with, "channel").is_some() => {
-                return Err(problem("channel", "has no use here: an incoming webhook posts to its own channel"));
+                return Err(problem("channel", "is not allowed: an incoming webhook posts to its own channel"));
             }
             Channel::Fixed => Cow::Borrowed(""),
         };
@@ -41,7 +40,7 @@ impl<'a> Settings<'a> {
         }
         let text = text(with, "text")?.filter(|text| !text.trim().is_empty());
         if text.is_none() && blocks.is_none() {
-            return Err(problem("text", "is missing, and so is `with.blocks`"));
+            return Err(problem("text", "and `with.blocks` are missing; set at least one"));
         }
         Ok(Settings { channel, text, blocks, thread_ts: crate::parameter::text(with, "thread_ts")? })
     }
@@ -53,12 +52,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_problem_names_its_parameter() {
+    fn problems_name_the_parameter() {
         for (with, channel, expected) in [
-            (json!({"text": "x"}), Channel::Needed, "`with.channel` is missing."),
-            (json!({"text": "x", "channel": "C1"}), Channel::Fixed, "`with.channel` has no use here"),
-            (json!({"channel": "C1"}), Channel::Needed, "`with.text` is missing, and so is"),
-            (json!({"channel": "C1", "text": " "}), Channel::Needed, "`with.text` is missing"),
+            (json!({"text": "x"}), Channel::Required, "`with.channel` is missing."),
+            (json!({"text": "x", "channel": "C1"}), Channel::Fixed, "`with.channel` is not allowed"),
+            (json!({"channel": "C1"}), Channel::Required, "`with.text` and `with.blocks` are missing"),
+            (json!({"channel": "C1", "text": " "}), Channel::Required, "`with.text` and `with.blocks` are missing"),
             (json!({"blocks": {}}), Channel::Fixed, "`with.blocks` must be a list"),
         ] {
             let failure = Settings::read(&with, channel).unwrap_err();

@@ -6,7 +6,7 @@ use sluice_domain::outcome::{Outcome, Readback};
 use sluice_simulator::faults::{Moment, RetryAfter, Scripted};
 use sluice_simulator::{Fault, FaultPlan, Sink, SinkSettings};
 
-use crate::raw::{Raw, refusing};
+use crate::raw::{RawServer, unused_address};
 use crate::{PATIENT, SHORT, brief, request, to_http};
 
 fn sink(fault: Fault) -> Sink {
@@ -15,7 +15,7 @@ fn sink(fault: Fault) -> Sink {
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_meant() {
+async fn request_arrives_with_all_its_parts() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
     let connectors = to_http(&sink.url());
     let with = json!({"url": "/hook", "query": {"q": "a b"}, "headers": {"X-A": "1"}, "json": {"name": "Ö"}});
@@ -36,7 +36,7 @@ async fn a_request_arrives_as_it_was_meant() {
 }
 
 #[tokio::test]
-async fn every_way_of_the_sink_to_fail_has_its_outcome() {
+async fn every_fault_of_the_sink_has_its_outcome() {
     let hold = 60_000;
     let table = [
         (Fault::TimeoutBefore { hold_ms: hold }, "unsure retryable timeout", 0),
@@ -49,8 +49,8 @@ async fn every_way_of_the_sink_to_fail_has_its_outcome() {
         (Fault::Gateway { status: 502, moment: Moment::AfterApplying }, "unsure retryable http-502", 1),
         (Fault::Gateway { status: 504, moment: Moment::BeforeApplying }, "unsure retryable http-504", 0),
         (Fault::ServerUnavailable, "retry retryable http-503", 0),
-        (Fault::LockRow, "retry maybe http-423", 0),
-        (Fault::DuplicateValue, "retry maybe http-409", 0),
+        (Fault::LockRow, "retry conflict http-423", 0),
+        (Fault::DuplicateValue, "retry conflict http-409", 0),
         (Fault::InvalidSession, "reject auth http-401", 0),
         (Fault::RequestLimitExceeded, "reject auth http-403", 0),
         (Fault::TooManyRequests { retry_after: RetryAfter::Absent }, "wait retryable http-429", 0),
@@ -66,12 +66,12 @@ async fn every_way_of_the_sink_to_fail_has_its_outcome() {
         let outcome = connectors.call(request(&with, timeout)).await;
         assert_eq!(brief(&outcome), expected, "{fault:?} {outcome:?}");
         let truth = sink.truth();
-        assert_eq!((truth.requests, truth.applied), (1, applied), "{fault:?}: sent once, never again by itself");
+        assert_eq!((truth.requests, truth.applied), (1, applied), "{fault:?}: sent exactly once");
     }
 }
 
 #[tokio::test]
-async fn the_wait_that_is_asked_for_is_handed_on() {
+async fn retry_after_is_passed_on() {
     let table = [
         (RetryAfter::Seconds(7), Some(7..=7)),
         (RetryAfter::HttpDate(90), Some(85..=91)),
@@ -91,7 +91,7 @@ async fn the_wait_that_is_asked_for_is_handed_on() {
 }
 
 #[tokio::test]
-async fn every_attempt_carries_the_same_key() {
+async fn every_attempt_sends_the_same_key() {
     let plan = FaultPlan::scripted([Scripted::first(1, Fault::DropAfter), Scripted::first(1, Fault::ErrorBefore)]);
     let sink = Sink::start(SinkSettings {
         faults: plan,
@@ -114,17 +114,17 @@ async fn every_attempt_carries_the_same_key() {
 }
 
 #[tokio::test]
-async fn verify_tells_present_from_absent_from_neither() {
+async fn verify_distinguishes_present_absent_and_unreadable() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
-    let there = Raw::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
-    let absent = Raw::answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
-    let broken = Raw::answering("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n").await;
-    let refused = format!("http://{}", refusing().await);
+    let present = RawServer::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+    let absent = RawServer::responding("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+    let broken = RawServer::responding("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n").await;
+    let refused = format!("http://{}", unused_address().await);
     let read = async |base: &str| {
         let with = json!({"url": "/hook", "json": {}, "verify": {"url": "/seen/1", "headers": {"X-A": "1"}}});
         to_http(base).read_back(request(&with, PATIENT)).await
     };
-    assert!(matches!(read(&there.url()).await, Readback::Present(value) if value["body"] == json!({})));
+    assert!(matches!(read(&present.url()).await, Readback::Present(value) if value["body"] == json!({})));
     assert_eq!(read(&absent.url()).await, Readback::Absent);
     assert!(matches!(read(&broken.url()).await, Readback::Unreadable(failure) if failure.code == "http-500"));
     assert!(matches!(read(&refused).await, Readback::Unreadable(failure) if failure.code == "connect"));
@@ -133,21 +133,21 @@ async fn verify_tells_present_from_absent_from_neither() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_prepared_is_rejected_without_a_call() {
+async fn invalid_calls_are_rejected_without_a_request() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
     let connectors = to_http(&sink.url());
     let mapping = connectors.call(request(&json!({"method": "GET"}), PATIENT)).await;
     assert_eq!(brief(&mapping), "reject mapping invalid-parameter");
     let with = json!({"url": "/"});
-    let nowhere = connectors.call(Call { destination: "nowhere", ..request(&with, PATIENT) }).await;
-    assert_eq!(brief(&nowhere), "reject mapping no-destination");
+    let missing = connectors.call(Call { destination: "nowhere", ..request(&with, PATIENT) }).await;
+    assert_eq!(brief(&missing), "reject mapping no-destination");
     let wrong = connectors.call(crate::call(sluice_domain::action::Action::SalesforceUpsert, &with, PATIENT)).await;
     assert_eq!(brief(&wrong), "reject mapping wrong-destination");
     assert_eq!(sink.truth().requests, 0);
 }
 
 #[tokio::test]
-async fn sixty_four_calls_at_once_are_all_done() {
+async fn sixty_four_concurrent_calls_succeed() {
     let sink = Sink::start(SinkSettings::default()).unwrap();
     let connectors = to_http(&sink.url());
     for _ in 0..3 {

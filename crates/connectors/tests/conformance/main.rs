@@ -1,4 +1,4 @@
-//! The connectors against real sockets: simulated systems, and servers that misbehave byte by byte.
+//! Connectors over real sockets: simulated systems, and servers that misbehave at the byte level.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,9 +23,9 @@ use sluice_domain::destination::{
 use sluice_domain::outcome::Outcome;
 use sluice_domain::time::Time;
 
-/// Long enough for a loaded machine; no test waits for it.
+/// Long enough for a loaded machine; no test waits this long.
 const PATIENT: Duration = Duration::from_secs(20);
-/// What a test waits for where a server never answers.
+/// Timeout for tests with a server that never responds.
 const SHORT: Duration = Duration::from_millis(60);
 
 fn destination(name: &str, kind: DestinationKind) -> Destination {
@@ -54,7 +54,7 @@ fn connectors(kinds: impl IntoIterator<Item = (&'static str, DestinationKind)>) 
     Connectors::new(&destinations, &OutboundSettings::default()).unwrap()
 }
 
-/// One HTTP destination, named `there`.
+/// Connectors with one HTTP destination, named `there`.
 fn to_http(base_url: &str) -> Connectors {
     connectors([("there", DestinationKind::Http(http_at(base_url)))])
 }
@@ -77,7 +77,7 @@ fn request<'a>(with: &'a Value, timeout: Duration) -> Call<'a> {
     call(Action::HttpRequest, with, timeout)
 }
 
-/// `outcome code`, or `done`.
+/// Outcome, class and code of the failure, or `done`.
 fn brief(outcome: &Outcome) -> String {
     match outcome.failure() {
         Some(failure) => format!("{} {} {}", outcome.as_str(), failure.class.as_str(), failure.code),

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::{PATIENT, SHORT, brief, destination};
 
-/// One cluster for all tests; it ends with this process.
+/// One cluster for all tests; stops with this process.
 fn cluster() -> &'static Postgres {
     static CLUSTER: OnceLock<Postgres> = OnceLock::new();
     CLUSTER.get_or_init(|| Postgres::start().unwrap())
@@ -33,8 +33,8 @@ const TABLES: &str = "
     CREATE TRIGGER touched AFTER INSERT OR UPDATE ON contacts FOR EACH ROW EXECUTE FUNCTION touch();
 ";
 
-/// A database of its own.
-struct Base {
+/// One database per test.
+struct Database {
     name: String,
     client: Client,
 }
@@ -45,30 +45,30 @@ async fn client(database: &str) -> Client {
     client
 }
 
-impl Base {
-    async fn new() -> Base {
+impl Database {
+    async fn new() -> Database {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("base{}", NUMBER.fetch_add(1, Ordering::SeqCst));
         client("postgres").await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
         let client = client(&name).await;
         client.batch_execute(TABLES).await.unwrap();
-        Base { name, client }
+        Database { name, client }
     }
 
     fn url(&self) -> String {
         cluster().url(&self.name)
     }
 
-    async fn number(&self, sql: &str) -> i64 {
+    async fn count(&self, sql: &str) -> i64 {
         self.client.query_one(sql, &[]).await.unwrap().get(0)
     }
 
-    /// How often a row was written, effects noted, rows there.
+    /// Row writes, effect rows, rows.
     async fn counts(&self) -> (i64, i64, i64) {
         (
-            self.number("SELECT count(*) FROM touches").await,
-            self.number("SELECT count(*) FROM sluice_effects").await,
-            self.number("SELECT count(*) FROM contacts").await,
+            self.count("SELECT count(*) FROM touches").await,
+            self.count("SELECT count(*) FROM sluice_effects").await,
+            self.count("SELECT count(*) FROM contacts").await,
         )
     }
 }
@@ -93,34 +93,34 @@ fn ada(values: Value) -> Value {
 }
 
 #[tokio::test]
-async fn one_effect_writes_one_row_once_and_a_second_run_finds_its_note() {
-    let base = Base::new().await;
-    let there = at(&base.url());
+async fn effect_writes_its_row_once_and_a_second_call_finds_its_effect_row() {
+    let database = Database::new().await;
+    let connectors = at(&database.url());
     let with = ada(json!({"score": 7}));
-    let first = there.call(upsert(&with)).await;
+    let first = connectors.call(upsert(&with)).await;
     let Outcome::Done { result } = &first else { panic!("{first:?}") };
     assert_eq!(*result, json!({"id": 1, "email": "ada@example.com"}));
-    assert_eq!(there.call(upsert(&with)).await, first);
-    // The same effect with other values: what was done stays.
+    assert_eq!(connectors.call(upsert(&with)).await, first);
+    // The same effect with other values changes nothing.
     let changed = ada(json!({"score": 9}));
-    assert_eq!(there.call(upsert(&changed)).await, first);
-    assert_eq!(base.counts().await, (1, 1, 1));
-    assert_eq!(there.read_back(upsert(&with)).await, Readback::Present(result.clone()));
+    assert_eq!(connectors.call(upsert(&changed)).await, first);
+    assert_eq!(database.counts().await, (1, 1, 1));
+    assert_eq!(connectors.read_back(upsert(&with)).await, Readback::Present(result.clone()));
     // Another effect updates the same row.
-    let again = there.call(Call { effect_key: "effect-2", ..upsert(&changed) }).await;
+    let again = connectors.call(Call { effect_key: "effect-2", ..upsert(&changed) }).await;
     assert_eq!(again, first);
-    assert_eq!(base.counts().await, (2, 2, 1));
-    assert_eq!(base.number("SELECT score::bigint FROM contacts").await, 9);
-    let noted: String =
-        base.client.query_one("SELECT effect_type FROM sluice_effects LIMIT 1", &[]).await.unwrap().get(0);
-    assert_eq!(noted, "postgres.upsert");
+    assert_eq!(database.counts().await, (2, 2, 1));
+    assert_eq!(database.count("SELECT score::bigint FROM contacts").await, 9);
+    let effect_type: String =
+        database.client.query_one("SELECT effect_type FROM sluice_effects LIMIT 1", &[]).await.unwrap().get(0);
+    assert_eq!(effect_type, "postgres.upsert");
 }
 
 #[tokio::test]
-async fn many_at_once_with_one_key_write_once() {
-    let base = Base::new().await;
+async fn concurrent_calls_with_one_key_write_once() {
+    let database = Database::new().await;
     let with = ada(json!({}));
-    let nodes = [at(&base.url()), at(&base.url())];
+    let nodes = [at(&database.url()), at(&database.url())];
     let mut running = tokio::task::JoinSet::new();
     for n in 0..20 {
         let (node, with) = (nodes[n % 2].clone(), with.clone());
@@ -129,21 +129,21 @@ async fn many_at_once_with_one_key_write_once() {
     for outcome in running.join_all().await {
         assert_eq!(outcome.as_str(), "done", "{outcome:?}");
     }
-    assert_eq!(base.counts().await, (1, 1, 1));
+    assert_eq!(database.counts().await, (1, 1, 1));
 }
 
 #[tokio::test]
-async fn values_are_read_as_their_columns_types() {
-    let base = Base::new().await;
-    let there = at(&base.url());
+async fn values_are_cast_to_their_column_types() {
+    let database = Database::new().await;
+    let connectors = at(&database.url());
     let with = ada(json!({
         "score": "12", "stage": "won", "tags": ["a", "b \"c\"", "{d}"], "extra": {"n": [1, null]}, "born": "2001-02-03",
         "seen": "2026-11-15T12:00:00Z", "price": 12.5, "ok": true, "code": "ab",
     }));
-    let outcome = there.call(upsert(&with)).await;
+    let outcome = connectors.call(upsert(&with)).await;
     assert_eq!(brief(&outcome), "done", "{outcome:?}");
     let text: String =
-        base.client.query_one("SELECT (to_jsonb(c) - 'seen')::text FROM contacts c", &[]).await.unwrap().get(0);
+        database.client.query_one("SELECT (to_jsonb(c) - 'seen')::text FROM contacts c", &[]).await.unwrap().get(0);
     assert_eq!(
         serde_json::from_str::<Value>(&text).unwrap(),
         json!({
@@ -154,9 +154,9 @@ async fn values_are_read_as_their_columns_types() {
 }
 
 #[tokio::test]
-async fn what_the_table_refuses_is_refused_with_its_state_and_leaves_no_note() {
-    let base = Base::new().await;
-    let there = at(&base.url());
+async fn rejected_row_reports_its_sqlstate_and_leaves_no_effect_row() {
+    let database = Database::new().await;
+    let connectors = at(&database.url());
     let good = json!({"tenant": "acme", "email": "a"});
     let long = "x".repeat(41);
     for (with, expected) in [
@@ -173,108 +173,109 @@ async fn what_the_table_refuses_is_refused_with_its_state_and_leaves_no_note() {
         ),
         (ada(json!({"tenant": null})), "reject identity no-identity"),
     ] {
-        assert_eq!(brief(&there.call(upsert(&with)).await), expected);
+        assert_eq!(brief(&connectors.call(upsert(&with)).await), expected);
     }
-    assert_eq!(base.counts().await, (0, 0, 0));
-    assert_eq!(there.read_back(upsert(&ada(json!({})))).await, Readback::Absent);
+    assert_eq!(database.counts().await, (0, 0, 0));
+    assert_eq!(connectors.read_back(upsert(&ada(json!({})))).await, Readback::Absent);
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_is_lost_is_done_once() {
+async fn lost_commit_response_applies_the_effect_once() {
     for (loss, touches) in [(CommitLoss::AfterCommitting, 1), (CommitLoss::BeforeCommitting, 0)] {
-        let base = Base::new().await;
+        let database = Database::new().await;
         let relay = cluster().relay().unwrap();
-        let url = base.url().replace(&format!(":{}/", cluster().port()), &format!(":{}/", relay.port()));
-        let there = at(&url);
+        let url = database.url().replace(&format!(":{}/", cluster().port()), &format!(":{}/", relay.port()));
+        let connectors = at(&url);
         let with = ada(json!({}));
-        // The table of effects is made with a COMMIT of its own, which is not the one to lose.
-        there.call(Call { effect_key: "warm-up", ..upsert(&with) }).await;
+        // Creating the effects table has its own COMMIT, which must not be the lost one.
+        connectors.call(Call { effect_key: "warm-up", ..upsert(&with) }).await;
         relay.lose_next_commit(loss);
-        let outcome = there.call(upsert(&with)).await;
+        let outcome = connectors.call(upsert(&with)).await;
         assert_eq!(outcome.as_str(), "unsure", "{loss:?} {outcome:?}");
-        let (before, _, _) = base.counts().await;
+        let (before, _, _) = database.counts().await;
         assert_eq!(before, 1 + touches, "{loss:?}");
-        let there_is = there.read_back(upsert(&with)).await;
-        assert_eq!(matches!(there_is, Readback::Present(_)), touches == 1, "{loss:?} {there_is:?}");
-        assert_eq!(there.call(upsert(&with)).await.as_str(), "done");
-        assert_eq!(base.counts().await, (2, 2, 1), "{loss:?}");
+        let read_back = connectors.read_back(upsert(&with)).await;
+        assert_eq!(matches!(read_back, Readback::Present(_)), touches == 1, "{loss:?} {read_back:?}");
+        assert_eq!(connectors.call(upsert(&with)).await.as_str(), "done");
+        assert_eq!(database.counts().await, (2, 2, 1), "{loss:?}");
     }
 }
 
 #[tokio::test]
-async fn what_was_not_committed_is_tried_again() {
-    let base = Base::new().await;
+async fn uncommitted_transaction_is_retried() {
+    let database = Database::new().await;
     let relay = cluster().relay().unwrap();
-    let url = base.url().replace(&format!(":{}/", cluster().port()), &format!(":{}/", relay.port()));
-    let there = at(&url);
+    let url = database.url().replace(&format!(":{}/", cluster().port()), &format!(":{}/", relay.port()));
+    let connectors = at(&url);
     let with = ada(json!({}));
     relay.refuse_connections().unwrap();
-    assert_eq!(brief(&there.call(upsert(&with)).await), "retry retryable connect");
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "retry retryable connect");
     relay.accept_connections().unwrap();
-    assert_eq!(there.call(upsert(&with)).await.as_str(), "done");
+    assert_eq!(connectors.call(upsert(&with)).await.as_str(), "done");
 
-    // A row that somebody else holds.
-    base.client.batch_execute("BEGIN; LOCK TABLE contacts").await.unwrap();
+    // A table locked by another session.
+    database.client.batch_execute("BEGIN; LOCK TABLE contacts").await.unwrap();
     let impatient = at_with(&url, Duration::from_millis(50));
     let other = Call { effect_key: "effect-2", ..upsert(&with) };
     assert_eq!(brief(&impatient.call(other).await), "retry retryable 57014");
-    let given_up = there.call(Call { timeout: SHORT, ..other }).await;
-    assert_eq!(brief(&given_up), "retry retryable timeout");
-    base.client.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(there.call(other).await.as_str(), "done");
-    assert_eq!(base.counts().await, (2, 2, 1));
+    let timed_out = connectors.call(Call { timeout: SHORT, ..other }).await;
+    assert_eq!(brief(&timed_out), "retry retryable timeout");
+    database.client.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(connectors.call(other).await.as_str(), "done");
+    assert_eq!(database.counts().await, (2, 2, 1));
 
-    // The table of effects is gone, and made again.
-    base.client.batch_execute("DROP TABLE sluice_effects").await.unwrap();
+    // A dropped effects table is created again.
+    database.client.batch_execute("DROP TABLE sluice_effects").await.unwrap();
     let third = Call { effect_key: "effect-3", ..upsert(&with) };
-    assert_eq!(brief(&there.call(third).await), "retry retryable 42P01");
-    assert_eq!(there.call(third).await.as_str(), "done");
+    assert_eq!(brief(&connectors.call(third).await), "retry retryable 42P01");
+    assert_eq!(connectors.call(third).await.as_str(), "done");
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so_and_no_secret_is_shown() {
-    let base = Base::new().await;
+async fn missing_privileges_are_reported_without_secrets() {
+    let database = Database::new().await;
     let with = ada(json!({}));
-    let wrong = at(&base.url().replace(PASSWORD, "hunter2-wrong"));
+    let wrong = at(&database.url().replace(PASSWORD, "hunter2-wrong"));
     let outcome = wrong.call(upsert(&with)).await;
     assert_eq!(brief(&outcome), "reject auth 28P01");
-    let missing = at(&base.url().replace(&format!(":{PASSWORD}"), ""));
+    let missing = at(&database.url().replace(&format!(":{PASSWORD}"), ""));
     assert_eq!(missing.call(upsert(&with)).await.failure().unwrap().class.as_str(), "auth");
     let preview = wrong.preview(&upsert(&with)).unwrap();
     let shown = format!("{wrong:?} {outcome:?} {preview:?} {:?}", wrong.read_back(upsert(&with)).await);
     assert!(!shown.contains("hunter2") && !shown.contains(PASSWORD), "{shown}");
     assert_eq!(
         (preview.method.as_str(), preview.url.as_str()),
-        ("UPSERT", &*format!("postgres://127.0.0.1/{}", base.name))
+        ("UPSERT", &*format!("postgres://127.0.0.1/{}", database.name))
     );
 
-    base.client
+    database
+        .client
         .batch_execute("CREATE ROLE guest LOGIN PASSWORD 'guest-secret'; GRANT ALL ON contacts, touches TO guest")
         .await
         .unwrap();
-    let guest = at(&base.url().replace("sluice:", "guest:").replace(PASSWORD, "guest-secret"));
+    let guest = at(&database.url().replace("sluice:", "guest:").replace(PASSWORD, "guest-secret"));
     let refused = guest.call(upsert(&with)).await;
     assert_eq!(brief(&refused), "reject auth 42501");
     assert!(refused.failure().unwrap().message.contains("sluice_effects"), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_not_spoken_to_when_tls_is_asked_for() {
-    let base = Base::new().await;
-    let there = at(&format!("{}?sslmode=require", base.url()));
-    let outcome = there.call(upsert(&ada(json!({})))).await;
+async fn required_tls_rejects_a_server_without_tls() {
+    let database = Database::new().await;
+    let connectors = at(&format!("{}?sslmode=require", database.url()));
+    let outcome = connectors.call(upsert(&ada(json!({})))).await;
     assert_eq!(brief(&outcome), "reject auth connect", "{outcome:?}");
     assert!(outcome.failure().unwrap().message.contains("TLS"), "{outcome:?}");
 }
 
 #[test]
-fn a_url_that_is_none_is_refused_before_it_is_used() {
+fn invalid_url_is_rejected_when_built() {
     let settings = PostgresDestination {
         url: "mysql://u:hunter2@db/d".into(),
         statement_timeout: Duration::from_secs(1),
         ca_certificate: Some("not a certificate".into()),
     };
-    let there: Destination = destination("there", DestinationKind::Postgres(settings));
-    let problem = Connectors::new([&there], &OutboundSettings::default()).unwrap_err().to_string();
+    let invalid: Destination = destination("there", DestinationKind::Postgres(settings));
+    let problem = Connectors::new([&invalid], &OutboundSettings::default()).unwrap_err().to_string();
     assert!(problem.contains("url") && !problem.contains("hunter2"), "{problem}");
 }

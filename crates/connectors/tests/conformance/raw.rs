@@ -1,4 +1,4 @@
-//! A server that misbehaves byte by byte.
+//! TCP server with a scripted response per connection.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A listening server; it stops when dropped.
-pub struct Raw {
+/// Stops when dropped.
+pub struct RawServer {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-impl Raw {
-    /// Does the same to every connection.
-    pub async fn start<F>(each: impl Fn(TcpStream) -> F + Send + 'static) -> Raw
+impl RawServer {
+    /// Runs `each` for every connection.
+    pub async fn start<F>(each: impl Fn(TcpStream) -> F + Send + 'static) -> RawServer
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -32,13 +32,13 @@ impl Raw {
                 tokio::spawn(each(stream));
             }
         });
-        Raw { address, connections, task }
+        RawServer { address, connections, task }
     }
 
-    /// Answers every connection's first request with these bytes, then closes.
-    pub async fn answering(bytes: impl Into<Vec<u8>>) -> Raw {
+    /// Responds to the first request of every connection with these bytes, then closes.
+    pub async fn responding(bytes: impl Into<Vec<u8>>) -> RawServer {
         let bytes: Arc<[u8]> = bytes.into().into();
-        Raw::start(move |mut stream| {
+        RawServer::start(move |mut stream| {
             let bytes = bytes.clone();
             async move {
                 read_request(&mut stream).await;
@@ -62,18 +62,18 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// An address at which nothing listens.
-pub async fn refusing() -> SocketAddr {
+/// Address without a listener.
+pub async fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-/// Reads a request with its whole body.
+/// Reads one request with its body.
 pub async fn read_request(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];

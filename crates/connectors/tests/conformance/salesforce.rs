@@ -31,7 +31,7 @@ fn upsert(with: &Value) -> Call<'_> {
 }
 
 #[tokio::test]
-async fn an_upsert_creates_then_updates_one_record() {
+async fn upsert_creates_then_updates_one_record() {
     let org = org([]);
     let connectors = to_org(&org.url(), client_credentials("sim-secret"));
     let with = lead("a.b/c?d#e%f@ü x");
@@ -62,7 +62,7 @@ async fn update_only_never_creates() {
 }
 
 #[tokio::test]
-async fn no_identity_and_bad_data_are_rejected() {
+async fn missing_id_and_invalid_fields_are_rejected() {
     let org = org([]);
     let connectors = to_org(&org.url(), client_credentials("sim-secret"));
     assert_eq!(brief(&connectors.call(upsert(&lead(""))).await), "reject identity no-identity");
@@ -77,7 +77,7 @@ async fn no_identity_and_bad_data_are_rejected() {
 }
 
 #[tokio::test]
-async fn every_way_of_salesforce_to_fail_has_its_outcome() {
+async fn every_fault_of_salesforce_has_its_outcome() {
     let hold = 60_000;
     let table = [
         (Fault::TimeoutBefore { hold_ms: hold }, "unsure retryable timeout"),
@@ -92,8 +92,8 @@ async fn every_way_of_salesforce_to_fail_has_its_outcome() {
         (Fault::Gateway { status: 502, moment: Moment::AfterApplying }, "retry retryable http-502"),
         (Fault::ServerUnavailable, "retry retryable SERVER_UNAVAILABLE"),
         (Fault::LockRow, "retry retryable UNABLE_TO_LOCK_ROW"),
-        (Fault::DuplicateValue, "retry maybe DUPLICATE_VALUE"),
-        (Fault::GarbageBody { moment: Moment::AfterApplying }, "retry maybe http-200"),
+        (Fault::DuplicateValue, "retry conflict DUPLICATE_VALUE"),
+        (Fault::GarbageBody { moment: Moment::AfterApplying }, "retry conflict http-200"),
         (Fault::HugeBody { bytes: 1 << 30 }, "retry retryable too-large"),
         (Fault::RedirectLoop, "reject permanent http-302"),
     ];
@@ -103,7 +103,11 @@ async fn every_way_of_salesforce_to_fail_has_its_outcome() {
         let connectors = to_org(&org.url(), client_credentials("sim-secret"));
         let timeout = if expected.ends_with("timeout") { SHORT } else { PATIENT };
         if expected.ends_with("timeout") {
-            assert_eq!(connectors.read_back(upsert(&with)).await, Readback::Absent, "fetches the token in peace");
+            assert_eq!(
+                connectors.read_back(upsert(&with)).await,
+                Readback::Absent,
+                "fetches the token before the short timeout"
+            );
         }
         let outcome = connectors.call(Call { timeout, ..upsert(&with) }).await;
         assert_eq!(brief(&outcome), expected, "{fault:?} {outcome:?}");
@@ -115,7 +119,7 @@ async fn every_way_of_salesforce_to_fail_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_an_organisation_that_refuses_connections() {
+async fn refused_connection_sends_nothing() {
     let org = org([]);
     let with = lead("a");
     let connectors = to_org(&org.url(), client_credentials("sim-secret"));
@@ -126,7 +130,7 @@ async fn nothing_is_sent_to_an_organisation_that_refuses_connections() {
 }
 
 #[tokio::test]
-async fn an_expired_token_is_renewed_once_and_for_all() {
+async fn expired_token_is_renewed_once_for_all_calls() {
     let org = org([]);
     let connectors = to_org(&org.url(), client_credentials("sim-secret"));
     assert_eq!(brief(&connectors.call(upsert(&lead("a"))).await), "done");
@@ -142,7 +146,7 @@ async fn an_expired_token_is_renewed_once_and_for_all() {
 }
 
 #[tokio::test]
-async fn a_session_that_stays_refused_is_renewed_once_then_rejected() {
+async fn repeatedly_refused_token_is_renewed_once_then_rejected() {
     let org = org([Scripted { times: None, ..Scripted::first(1, Fault::InvalidSession) }]);
     let connectors = to_org(&org.url(), client_credentials("sim-secret"));
     let with = lead("a");
@@ -155,7 +159,7 @@ async fn a_session_that_stays_refused_is_renewed_once_then_rejected() {
 }
 
 #[tokio::test]
-async fn a_given_token_is_used_and_cannot_be_renewed() {
+async fn configured_token_is_not_renewed() {
     let org = org([]);
     let connectors = to_org(&org.url(), SalesforceAuth::Token(org.issue_token().into()));
     let with = lead("a");
@@ -185,7 +189,7 @@ async fn concurrent_calls_share_one_token_and_one_failure() {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_had_leaves_the_effect_unsent() {
+async fn failed_token_request_leaves_the_effect_unsent() {
     let table = [
         (Fault::ErrorBefore, "retry retryable"),
         (Fault::Gateway { status: 503, moment: Moment::BeforeApplying }, "retry retryable"),
@@ -193,7 +197,7 @@ async fn a_token_that_cannot_be_had_leaves_the_effect_unsent() {
         (Fault::TimeoutBefore { hold_ms: 60_000 }, "retry retryable timeout"),
         (Fault::CutResponse, "retry retryable truncated"),
         (Fault::TooManyRequests { retry_after: RetryAfter::Seconds(3) }, "wait retryable"),
-        (Fault::GarbageBody { moment: Moment::BeforeApplying }, "retry maybe"),
+        (Fault::GarbageBody { moment: Moment::BeforeApplying }, "retry conflict"),
     ];
     let with = lead("a");
     for (fault, expected) in table {

@@ -1,4 +1,4 @@
-//! `script` with real processes: node, python, bash and programs that misbehave.
+//! `script` with real processes: Node.js, Python, Bash and other programs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use sluice_domain::outcome::Outcome;
 
 use crate::{PATIENT, brief, destination};
 
-fn within(directory: &Path) -> Connectors {
-    let there = DestinationKind::Script(ScriptDestination { directory: directory.to_owned() });
-    Connectors::new([&destination("there", there)], &OutboundSettings::default()).unwrap()
+fn connectors_in(directory: &Path) -> Connectors {
+    let kind = DestinationKind::Script(ScriptDestination { directory: directory.to_owned() });
+    Connectors::new([&destination("there", kind)], &OutboundSettings::default()).unwrap()
 }
 
 fn run(with: &Value) -> Call<'_> {
@@ -21,7 +21,7 @@ fn run(with: &Value) -> Call<'_> {
 }
 
 async fn outcome(directory: &Path, with: Value) -> Outcome {
-    within(directory).call(run(&with)).await
+    connectors_in(directory).call(run(&with)).await
 }
 
 fn directory() -> tempfile::TempDir {
@@ -42,7 +42,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn a_node_script_imports_what_lies_beside_the_configuration() {
+async fn node_script_imports_modules_beside_the_configuration() {
     let directory = directory();
     let with = json!({
         "runtime": "node:18",
@@ -56,19 +56,19 @@ async fn a_node_script_imports_what_lies_beside_the_configuration() {
     let done = outcome(directory.path(), with).await;
     let expected = json!({"said": "HELLO ADA", "key": "effect-1", "event": "evt_1", "db": "postgres://hunter2"});
     assert_eq!(done, Outcome::Done { result: expected });
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is written there");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is written to the directory");
 }
 
 #[tokio::test]
-async fn a_node_script_ends_with_its_last_await_or_when_nothing_is_left_to_do() {
+async fn node_script_ends_at_its_last_await_or_with_an_empty_event_loop() {
     let directory = directory();
     let started = Instant::now();
-    // An idle connection in a pool, which nobody closes.
+    // Stands for an idle pooled connection that is never closed.
     let pool = json!({"runtime": "node:18", "script":
         "setInterval(() => {}, 60_000);\nawait new Promise((done) => setTimeout(done, 5));\nconsole.log(1);"});
     assert_eq!(outcome(directory.path(), pool).await, Outcome::Done { result: json!(1) });
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
-    // Work that is not awaited, in the way that most scripts are written.
+    // A main function that is not awaited, as most scripts have.
     let unawaited = |end: &str| {
         json!({"runtime": "node:18", "script": format!(
             "async function main() {{ await new Promise((done) => setTimeout(done, 200)); {end} }}\n\
@@ -78,13 +78,13 @@ async fn a_node_script_ends_with_its_last_await_or_when_nothing_is_left_to_do() 
     let failed = outcome(directory.path(), unawaited("throw new TypeError('late')")).await;
     assert_eq!(brief(&failed), "retry retryable exit-1");
     assert!(failed.failure().unwrap().message.contains("TypeError: late"), "{failed:?}");
-    // The script's own exit code is the one that counts.
+    // The exit code set by the script is used.
     let code = json!({"runtime": "node:18", "script": "await new Promise((done) => setTimeout(done, 5)); process.exitCode = 75;"});
     assert_eq!(brief(&outcome(directory.path(), code).await), "retry retryable exit-75");
 }
 
 #[tokio::test]
-async fn the_exit_code_says_what_to_do() {
+async fn exit_code_decides_the_outcome() {
     let directory = directory();
     let bash = |script: &str, class: &str| json!({"runtime": "bash", "script": script, "class": class});
     for (script, class, expected) in [
@@ -107,7 +107,7 @@ async fn the_exit_code_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn python_and_programs_run_too() {
+async fn python_and_commands_run() {
     let directory = directory();
     let python = json!({"runtime": "python:3", "body": {"name": "ada"}, "script":
         "import json, os\nfrom lib.people import greet\nprint(json.dumps({'said': greet(json.loads(os.environ['BODY'])['name'])}))"});
@@ -121,7 +121,7 @@ async fn python_and_programs_run_too() {
 }
 
 #[tokio::test]
-async fn nothing_of_our_own_environment_is_handed_on_but_the_little_that_is_needed() {
+async fn only_listed_environment_variables_are_inherited() {
     let directory = directory();
     let done = outcome(directory.path(), json!({"runtime": "bash", "script": "env | cut -d= -f1 | sort | tr '\\n' ' ' | jq -R . 2>/dev/null || env -0 | tr '\\n\\0' ' \\n' | sed 's/=.*//' | sort | tr '\\n' ' ' | sed 's/.*/\"&\"/'"})).await;
     let Outcome::Done { result: Value::String(names) } = done else { panic!("{done:?}") };
@@ -147,7 +147,7 @@ async fn nothing_of_our_own_environment_is_handed_on_but_the_little_that_is_need
 }
 
 #[tokio::test]
-async fn a_script_that_takes_too_long_is_killed_with_all_that_it_started() {
+async fn script_over_its_time_limit_is_killed_with_its_descendants() {
     let directory = directory();
     let started = Instant::now();
     let with =
@@ -158,17 +158,17 @@ async fn a_script_that_takes_too_long_is_killed_with_all_that_it_started() {
     assert!(started.elapsed() < Duration::from_secs(10));
     assert!(is_gone(&read(directory.path(), "child")).await);
 
-    // An attempt that is given up from outside ends its processes too.
+    // Dropping the attempt kills its processes.
     let with = json!({"runtime": "bash", "script": "sleep 300 & echo $! > given-up; wait"});
-    let there = within(directory.path());
+    let connectors = connectors_in(directory.path());
     let path = directory.path().join("given-up");
     tokio::select! {
-        outcome = there.call(run(&with)) => panic!("{outcome:?}"),
+        outcome = connectors.call(run(&with)) => panic!("{outcome:?}"),
         () = async { while std::fs::read_to_string(&path).unwrap_or_default().is_empty() { tokio::task::yield_now().await } } => {}
     }
     assert!(is_gone(&read(directory.path(), "given-up")).await);
 
-    // What is left behind by a script that has ended neither lives on nor holds the attempt.
+    // A background process of a script that has exited is killed and does not delay the attempt.
     let with = json!({"runtime": "bash", "script": "sleep 300 & echo $! > left; echo 1"});
     assert_eq!(outcome(directory.path(), with).await, Outcome::Done { result: json!(1) });
     assert!(is_gone(&read(directory.path(), "left")).await);
@@ -178,7 +178,7 @@ fn read(directory: &Path, name: &str) -> String {
     std::fs::read_to_string(directory.join(name)).unwrap().trim().to_owned()
 }
 
-/// Waits until a process is dead. One that nobody has waited for yet is dead too.
+/// Waits until a process has exited. A zombie counts as exited.
 async fn is_gone(id: &str) -> bool {
     for _ in 0..2_000 {
         match std::fs::read_to_string(format!("/proc/{id}/stat")) {
@@ -192,7 +192,7 @@ async fn is_gone(id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn much_output_and_a_large_body_are_no_trouble() {
+async fn large_output_and_large_body_are_handled() {
     let directory = directory();
     let much =
         json!({"runtime": "bash", "script": "head -c 20000000 /dev/zero | tr '\\0' 'x'; echo; echo '{\"n\": 1}'"});
@@ -206,10 +206,10 @@ async fn much_output_and_a_large_body_are_no_trouble() {
 }
 
 #[test]
-fn a_preview_shows_the_script_and_none_of_its_secrets() {
+fn preview_shows_the_script_without_its_secrets() {
     let directory = directory();
     let with = json!({"runtime": "bash", "script": "echo", "env": {"DB_URL": "hunter2"}, "body": 1, "event": 2});
-    let preview = within(directory.path()).preview(&run(&with)).unwrap();
+    let preview = connectors_in(directory.path()).preview(&run(&with)).unwrap();
     assert!(!format!("{preview:?}").contains("hunter2"), "{preview:?}");
     assert_eq!(preview.body, json!({"runtime": "bash", "script": "echo"}));
     assert!(preview.headers.contains(&("DB_URL".into(), "***".into())), "{preview:?}");

@@ -1,4 +1,4 @@
-//! No secret in a log, a message, a preview or anything's `Debug`.
+//! Logs, messages, previews and `Debug` output contain no secrets.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use sluice_domain::destination::{DestinationKind, HttpAuth, HttpDestination, Sal
 use tokio::io::AsyncWriteExt;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::raw::{Raw, read_request};
+use crate::raw::{RawServer, read_request};
 use crate::{PATIENT, client_credentials, connectors, http_at, request, salesforce_at};
 
 const SECRETS: [&str; 6] =
@@ -30,18 +30,18 @@ impl Write for Log {
     }
 }
 
-/// Quotes the whole request in a refusal, credentials included.
-async fn echo(status: u16) -> Raw {
-    Raw::start(move |mut stream| async move {
+/// Responds with an error that quotes the request, including its credentials.
+async fn echo(status: u16) -> RawServer {
+    RawServer::start(move |mut stream| async move {
         let request = read_request(&mut stream).await;
         let body = format!("no: {}", request.replace("\r\n", " "));
-        let answer = format!("HTTP/1.1 {status} No\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        let _ = stream.write_all(answer.as_bytes()).await;
+        let response = format!("HTTP/1.1 {status} No\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let _ = stream.write_all(response.as_bytes()).await;
     })
     .await
 }
 
-fn everywhere(url: &str) -> Connectors {
+fn all_destinations(url: &str) -> Connectors {
     let bearer = HttpDestination {
         auth: HttpAuth::Bearer("hunter2-bearer".into()),
         headers: vec![("X-Secret".into(), "hunter2-header".into())],
@@ -71,7 +71,7 @@ fn calls<'a>(http: &'a Value, salesforce: &'a Value) -> [Call<'a>; 4] {
     ]
 }
 
-fn refuse_secrets(text: &str) {
+fn assert_no_secrets(text: &str) {
     let basic = "YW5uOmh1bnRlcjItcGFzc3dvcmQ="; // ann:hunter2-password
     for secret in SECRETS.into_iter().chain([basic]) {
         assert!(!text.contains(secret), "{secret} is in: {text}");
@@ -79,7 +79,7 @@ fn refuse_secrets(text: &str) {
 }
 
 #[tokio::test]
-async fn a_destination_that_quotes_our_credentials_does_not_get_them_printed() {
+async fn quoted_credentials_are_redacted() {
     let log = Log::default();
     let written = log.clone();
     let subscriber = tracing_subscriber::registry()
@@ -91,30 +91,30 @@ async fn a_destination_that_quotes_our_credentials_does_not_get_them_printed() {
     });
     let salesforce = json!({"object": "Lead", "external_id_field": "E__c", "external_id": "a", "fields": {}});
     for status in [400, 401, 409, 429, 500, 503] {
-        // A log line that another test's thread met first counts as unwanted until the next look.
+        // A call site first hit by a test without a subscriber is cached as disabled.
         tracing::callsite::rebuild_interest_cache();
         let server = echo(status).await;
-        let connectors = everywhere(&server.url());
-        refuse_secrets(&format!("{connectors:?} {connectors:#?}"));
+        let connectors = all_destinations(&server.url());
+        assert_no_secrets(&format!("{connectors:?} {connectors:#?}"));
         for call in calls(&http, &salesforce) {
             let outcome = connectors.call(call).await;
             let failure = outcome.failure().expect("every status here is a failure");
-            assert!(failure.message.contains("no: "), "the answer is quoted: {}", failure.message);
-            refuse_secrets(&format!("{outcome:?} {} {call:?}", serde_json::to_string(&outcome).unwrap()));
-            refuse_secrets(&format!("{:?}", connectors.read_back(call).await));
+            assert!(failure.message.contains("no: "), "the response is quoted: {}", failure.message);
+            assert_no_secrets(&format!("{outcome:?} {} {call:?}", serde_json::to_string(&outcome).unwrap()));
+            assert_no_secrets(&format!("{:?}", connectors.read_back(call).await));
             let preview = connectors.preview(&call).unwrap();
-            refuse_secrets(&format!("{preview:?} {}", serde_json::to_string(&preview).unwrap()));
+            assert_no_secrets(&format!("{preview:?} {}", serde_json::to_string(&preview).unwrap()));
         }
     }
     drop(guard);
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(log.contains("answered"), "the log has our lines: {log}");
-    refuse_secrets(&log);
+    assert!(log.contains("response received"), "the log is captured: {log}");
+    assert_no_secrets(&log);
 }
 
 #[test]
-fn a_preview_is_the_request_with_its_secrets_masked() {
-    let connectors = everywhere("https://api.example.com");
+fn preview_masks_secrets() {
+    let connectors = all_destinations("https://api.example.com");
     let http = json!({"url": "/x?a=1", "method": "PUT", "json": {"a": 1}, "headers": {"X-Api-Key": "hunter2-step"}});
     let salesforce = json!({"object": "Lead", "external_id_field": "E__c", "external_id": "a b", "fields": {"Name": "x", "E__c": "a b"}});
     let [bearer, basic, client, _] = calls(&http, &salesforce).map(|call| connectors.preview(&call).unwrap());

@@ -1,4 +1,4 @@
-//! `slack.post` against a Slack look-alike.
+//! `slack.post` against the simulated Slack.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn with_token(slack: &Slack, token: &str) -> Connectors {
     let way = SlackTransport::Token(token.into());
     connectors([(
         "there",
-        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
+        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), transport: way, signing_secret: None }),
     )])
 }
 
@@ -26,7 +26,7 @@ fn behind_webhook(slack: &Slack) -> Connectors {
     let way = SlackTransport::Webhook(slack.webhook_url().into());
     connectors([(
         "there",
-        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), way, signing_secret: None }),
+        DestinationKind::Slack(SlackDestination { base_url: slack.api_url(), transport: way, signing_secret: None }),
     )])
 }
 
@@ -36,39 +36,39 @@ fn post(with: &Value) -> Call<'_> {
 
 fn start(settings: SlackSettings) -> (Slack, Connectors) {
     let slack = Slack::start(settings).unwrap();
-    let there = with_token(&slack, "xoxb-simulator");
-    (slack, there)
+    let connectors = with_token(&slack, "xoxb-simulator");
+    (slack, connectors)
 }
 
 #[tokio::test]
-async fn a_message_is_posted_and_can_be_read_back_by_its_key() {
-    let (slack, there) = start(SlackSettings { page_max: 2, ..SlackSettings::default() });
+async fn posted_message_is_read_back_by_its_effect_key() {
+    let (slack, connectors) = start(SlackSettings { page_max: 2, ..SlackSettings::default() });
     let with = json!({"channel": CHANNEL, "text": "hello", "blocks": [{"type": "divider"}]});
-    assert_eq!(there.read_back(post(&with)).await, Readback::Absent);
-    let outcome = there.call(post(&with)).await;
+    assert_eq!(connectors.read_back(post(&with)).await, Readback::Absent);
+    let outcome = connectors.call(post(&with)).await;
     let Outcome::Done { result } = outcome else { panic!("{outcome:?}") };
     assert_eq!(result["channel"], CHANNEL);
     let message = &slack.messages()[0];
     assert_eq!((message.text.as_str(), &message.blocks), ("hello", &json!([{"type": "divider"}])));
     assert_eq!(result["ts"], message.ts.as_str());
-    // Five more on top of it: it is found on the third page.
+    // With five newer messages it is on the third page.
     for n in 0..5 {
         let key = format!("other-{n}");
-        there.call(Call { effect_key: &key, ..post(&with) }).await;
+        connectors.call(Call { effect_key: &key, ..post(&with) }).await;
     }
-    assert_eq!(there.read_back(post(&with)).await, Readback::Present(result.clone()));
+    assert_eq!(connectors.read_back(post(&with)).await, Readback::Present(result.clone()));
     assert_eq!(slack.truth().calls["conversations.history"], 1 + 3);
-    // An answer in a thread is found in its thread, and is not in the channel's own history.
+    // A reply is found in its thread only, not in the channel history.
     let reply = json!({"channel": CHANNEL, "text": "yes", "thread_ts": result["ts"]});
-    let there_is = Call { effect_key: "reply", ..post(&reply) };
-    there.call(there_is).await;
-    assert!(matches!(there.read_back(there_is).await, Readback::Present(_)));
-    assert_eq!(there.read_back(Call { with: &with, ..there_is }).await, Readback::Absent);
+    let reply_call = Call { effect_key: "reply", ..post(&reply) };
+    connectors.call(reply_call).await;
+    assert!(matches!(connectors.read_back(reply_call).await, Readback::Present(_)));
+    assert_eq!(connectors.read_back(Call { with: &with, ..reply_call }).await, Readback::Absent);
 }
 
 #[tokio::test]
-async fn every_way_of_slack_to_fail_has_its_outcome() {
-    let (slack, there) = start(SlackSettings::default());
+async fn every_fault_of_slack_has_its_outcome() {
+    let (slack, connectors) = start(SlackSettings::default());
     let with = json!({"channel": CHANNEL, "text": "hello"});
     let mut posted = 0;
     for (fault, expected, applied) in [
@@ -88,14 +88,14 @@ async fn every_way_of_slack_to_fail_has_its_outcome() {
         let timeout = if expected.ends_with("timeout") { Duration::from_millis(200) } else { PATIENT };
         let key = format!("{fault:?}");
         let call = Call { timeout, effect_key: &key, ..post(&with) };
-        let outcome = there.call(call).await;
+        let outcome = connectors.call(call).await;
         assert_eq!(brief(&outcome), expected, "{fault:?}");
         if let Outcome::Wait { after, .. } = outcome {
             assert_eq!(after, Some(Duration::from_secs(7)));
         }
         posted += u64::from(applied);
         assert_eq!(slack.truth().messages, posted, "{fault:?}");
-        let read = there.read_back(Call { timeout: PATIENT, ..call }).await;
+        let read = connectors.read_back(Call { timeout: PATIENT, ..call }).await;
         assert_eq!(matches!(read, Readback::Present(_)), applied, "{fault:?} {read:?}");
     }
     slack.set_faults(FaultPlan::none()).unwrap();
@@ -106,30 +106,30 @@ async fn every_way_of_slack_to_fail_has_its_outcome() {
         ("token_revoked", "reject auth token_revoked"),
     ] {
         slack.refuse_next([error]);
-        assert_eq!(brief(&there.call(post(&with)).await), expected);
+        assert_eq!(brief(&connectors.call(post(&with)).await), expected);
     }
     slack.refuse_next(["missing_scope"]);
-    assert!(matches!(there.read_back(post(&with)).await, Readback::Unreadable(_)));
+    assert!(matches!(connectors.read_back(post(&with)).await, Readback::Unreadable(_)));
     slack.refuse_connections().unwrap();
-    let fresh = with_token(&slack, "xoxb-simulator");
-    assert_eq!(brief(&fresh.call(post(&with)).await), "retry retryable connect");
+    let reconnecting = with_token(&slack, "xoxb-simulator");
+    assert_eq!(brief(&reconnecting.call(post(&with)).await), "retry retryable connect");
 }
 
 #[tokio::test]
-async fn a_webhook_takes_a_message_and_says_nothing_more() {
+async fn webhook_posts_a_message_and_has_no_read_back() {
     let slack = Slack::start(SlackSettings::default()).unwrap();
-    let there = behind_webhook(&slack);
+    let connectors = behind_webhook(&slack);
     let with = json!({"text": "hello"});
-    assert_eq!(there.call(post(&with)).await.as_str(), "done");
+    assert_eq!(connectors.call(post(&with)).await.as_str(), "done");
     assert_eq!(slack.messages()[0].text, "hello");
-    assert!(matches!(there.read_back(post(&with)).await, Readback::Unreadable(_)));
+    assert!(matches!(connectors.read_back(post(&with)).await, Readback::Unreadable(_)));
     slack.set_faults(FaultPlan::always(Fault::DropAfter)).unwrap();
-    assert_eq!(brief(&there.call(post(&with)).await), "unsure retryable reset");
+    assert_eq!(brief(&connectors.call(post(&with)).await), "unsure retryable reset");
     assert_eq!(slack.truth().unseen, 1);
 }
 
 #[tokio::test]
-async fn neither_a_token_nor_a_webhook_is_shown() {
+async fn token_and_webhook_url_are_not_shown() {
     let slack = Slack::start(SlackSettings { webhook: "T9/B9/hunter2".into(), ..SlackSettings::default() }).unwrap();
     let with = json!({"channel": CHANNEL, "text": "hello"});
     let wrong = with_token(&slack, "xoxb-hunter2");

@@ -1,10 +1,10 @@
-//! Actions that reach out: each needs a destination, and what it does is an effect.
+//! External actions: each needs a destination and has an effect.
 
 use super::{ParameterType, Spec, parameter};
 
 pub(super) static HTTP_REQUEST: Spec = Spec {
     name: "http.request",
-    about: "Sends one HTTP request. Any 2xx is success; the answer is the step's output.",
+    about: "Sends one HTTP request. Any 2xx is success; the response is the step's output.",
     destination: "http",
     destination_required: false,
     parameters: &[
@@ -12,11 +12,11 @@ pub(super) static HTTP_REQUEST: Spec = Spec {
             "method",
             ParameterType::OneOf(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
             false,
-            "The method; POST when left out.",
+            "The method; default POST.",
         ),
         parameter("url", ParameterType::Text, true, "Absolute, or relative to the destination's base_url."),
-        parameter("headers", ParameterType::Map, false, "More request headers."),
-        parameter("query", ParameterType::Map, false, "Query parameters, percent-encoded for you."),
+        parameter("headers", ParameterType::Map, false, "Additional request headers."),
+        parameter("query", ParameterType::Map, false, "Query parameters; they are percent-encoded."),
         parameter("json", ParameterType::Any, false, "The body as JSON."),
         parameter("form", ParameterType::Map, false, "The body as a form."),
         parameter("text", ParameterType::Text, false, "The body as plain text."),
@@ -24,28 +24,28 @@ pub(super) static HTTP_REQUEST: Spec = Spec {
             "idempotency_header",
             ParameterType::Text,
             false,
-            "Says that the destination recognises a repeated key in this header; the effect's key is sent in it. Makes the effect keyed.",
+            "Header in which the destination expects an idempotency key; the effect key is sent in it. Makes the effect keyed.",
         ),
         parameter(
             "verify",
             ParameterType::Map,
             false,
-            "A GET (url, headers) that answers 2xx when the effect is there and 404 when it is not. Makes the effect verifiable.",
+            "A GET request (url, headers) that returns 2xx if the effect was applied and 404 if not. Makes the effect verifiable.",
         ),
         parameter(
             "class",
             ParameterType::OneOf(&["natural", "keyed", "verifiable", "blind"]),
             false,
-            "What the destination does with a repeat, when the method does not say it: natural means that a repeat changes nothing.",
+            "Effect class, if the method does not imply it: natural means that sending it again changes nothing.",
         ),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
-            "allowed: an unknown outcome is sent again, so the effect may happen twice.",
+            "allowed: an effect with an unknown outcome is sent again and may be applied twice.",
         ),
-        parameter("accept_status", ParameterType::Numbers, false, "More statuses that count as success."),
-        parameter("timeout", ParameterType::Duration, false, "Shorter than the destination's own."),
+        parameter("accept_status", ParameterType::Numbers, false, "Additional statuses that count as success."),
+        parameter("timeout", ParameterType::Duration, false, "Timeout of the request; shorter than the destination's."),
     ],
 };
 
@@ -61,27 +61,27 @@ pub(super) static SALESFORCE_UPSERT: Spec = Spec {
             "external_id",
             ParameterType::Text,
             true,
-            "Its value: who this is. Empty means the job is dead for want of an identity.",
+            "The value of that field. If it is empty, the job becomes a dead letter of class identity.",
         ),
         parameter(
             "fields",
             ParameterType::Map,
             true,
-            "Field names to values; a null clears a field, an undefined one is left out.",
+            "Field names to values; null clears a field, an undefined value leaves it unchanged.",
         ),
         parameter(
             "mode",
             ParameterType::OneOf(&["upsert", "update_only"]),
             false,
-            "update_only never creates; an absent record is then a recorded no-op.",
+            "update_only never creates a record; if it is absent, the effect is a no-op.",
         ),
     ],
 };
 
 pub(super) static POSTGRES_UPSERT: Spec = Spec {
     name: "postgres.upsert",
-    about: "Inserts or updates one row, and in the same transaction notes the effect in the table sluice_effects: a second run \
-            finds the note and changes nothing. Its output has the columns of `returning`.",
+    about: "Inserts or updates one row, and records the effect in the table sluice_effects in the same transaction: a second run \
+            finds the entry and changes nothing. Its output has the columns of `returning`.",
     destination: "postgres",
     destination_required: true,
     parameters: &[
@@ -90,22 +90,22 @@ pub(super) static POSTGRES_UPSERT: Spec = Spec {
             "key",
             ParameterType::Texts,
             true,
-            "The columns of a unique index: who this row is about. An empty value means the job is dead for want of an identity.",
+            "The columns of a unique index. If a value is empty, the job becomes a dead letter of class identity.",
         ),
         parameter(
             "values",
             ParameterType::Map,
             true,
-            "Column names to values; a null clears a column, an undefined one is left out.",
+            "Column names to values; null clears a column, an undefined value leaves it unchanged.",
         ),
-        parameter("returning", ParameterType::Texts, false, "The columns of the output; those of `key` when left out."),
+        parameter("returning", ParameterType::Texts, false, "The columns of the output; default: those of `key`."),
     ],
 };
 
 pub(super) static EMAIL_SEND: Spec = Spec {
     name: "email.send",
-    about: "Sends one mail over SMTP. Its Message-ID is made of the effect's key, so that a repeat can be recognised; nobody \
-            can ask a mail server what it has taken, so an unknown outcome waits for a person.",
+    about: "Sends one mail over SMTP. Its Message-ID is derived from the effect key, so that a duplicate can be recognised. SMTP \
+            offers no read-back, so an effect with an unknown outcome waits for an operator.",
     destination: "smtp",
     destination_required: true,
     parameters: &[
@@ -113,30 +113,30 @@ pub(super) static EMAIL_SEND: Spec = Spec {
             "to",
             ParameterType::Texts,
             true,
-            "Addresses, such as ada@example.com or Ada <ada@example.com>. Empty means the job is dead for want of an identity.",
+            "Addresses, such as ada@example.com or Ada <ada@example.com>. If empty, the job becomes a dead letter of class identity.",
         ),
-        parameter("cc", ParameterType::Texts, false, "More addresses, for all to see."),
-        parameter("bcc", ParameterType::Texts, false, "More addresses, for nobody to see."),
-        parameter("reply_to", ParameterType::Texts, false, "Where answers go."),
-        parameter("from", ParameterType::Text, false, "The sender, when it is not the destination's."),
+        parameter("cc", ParameterType::Texts, false, "Additional recipients, visible to all."),
+        parameter("bcc", ParameterType::Texts, false, "Additional recipients, hidden from the others."),
+        parameter("reply_to", ParameterType::Texts, false, "Address for replies."),
+        parameter("from", ParameterType::Text, false, "The sender; default: the destination's."),
         parameter("subject", ParameterType::Text, true, "The subject."),
-        parameter("text", ParameterType::Text, false, "The body as plain text; this or `html` must be there."),
-        parameter("html", ParameterType::Text, false, "The body as HTML; beside `text` it is the alternative."),
-        parameter("headers", ParameterType::Map, false, "More headers, such as List-Unsubscribe."),
+        parameter("text", ParameterType::Text, false, "The body as plain text; this or `html` is required."),
+        parameter("html", ParameterType::Text, false, "The body as HTML; with `text`, both are sent as alternatives."),
+        parameter("headers", ParameterType::Map, false, "Additional headers, such as List-Unsubscribe."),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
-            "allowed: an unknown outcome is sent again, so the mail may arrive twice.",
+            "allowed: a mail with an unknown outcome is sent again and may arrive twice.",
         ),
     ],
 };
 
 pub(super) static SCRIPT: Spec = Spec {
     name: "script",
-    about: "Runs a program in the directory of the configuration. It finds BODY, EVENT, IDEMPOTENCY_KEY (the message's) and EFFECT_KEY in its environment; \
-            the last line of its standard output, if it is JSON, is the step's output. Exit code 0 is success, 75 means try \
-            again later, 64 and 65 mean never, anything else is a failure that is tried again.",
+    about: "Runs a program in the directory of the configuration. Its environment has BODY, EVENT, IDEMPOTENCY_KEY (the message's) and EFFECT_KEY; \
+            the last line of its standard output, if it is JSON, is the step's output. Exit code 0 is success, 75 is retried \
+            later, 64 and 65 are permanent failures, any other code is a retryable failure.",
     destination: "script",
     destination_required: false,
     parameters: &[
@@ -144,53 +144,48 @@ pub(super) static SCRIPT: Spec = Spec {
             "runtime",
             ParameterType::Text,
             false,
-            "What runs `script`: node:18, python:3 or bash, or a later version. `uses:` on the step says the same.",
+            "Runtime of `script`: node:18, python:3 or bash, or a later version. Same as `uses:` on the step.",
         ),
         parameter(
             "script",
             ParameterType::Text,
             false,
-            "The program itself, taken as it stands: no {{ … }} and no ${secrets.NAME} is filled in.",
+            "The program, verbatim: {{ … }} and ${secrets.NAME} are not replaced.",
         ),
         parameter("command", ParameterType::Texts, false, "A program and its arguments, instead of `script`."),
         parameter(
             "env",
             ParameterType::Map,
             false,
-            "More of its environment; ${secrets.NAME} is filled in. Nothing else of Sluice's own environment is handed on but PATH, HOME, LANG, TZ and TMPDIR.",
+            "Additional environment variables; ${secrets.NAME} is replaced. Of Sluice's own environment only PATH, HOME, LANG, TZ and TMPDIR are passed on.",
         ),
-        parameter(
-            "body",
-            ParameterType::Any,
-            false,
-            "What BODY holds, as JSON; the body of the request when left out.",
-        ),
-        parameter("event", ParameterType::Any, false, "What EVENT holds, as JSON; the event when left out."),
+        parameter("body", ParameterType::Any, false, "Value of BODY, as JSON; default: the body of the request."),
+        parameter("event", ParameterType::Any, false, "Value of EVENT, as JSON; default: the event."),
         parameter(
             "class",
             ParameterType::OneOf(&["natural", "keyed", "blind"]),
             false,
-            "What a repeat does. keyed, when left out: the script uses IDEMPOTENCY_KEY. blind: it does not, so an unknown outcome waits for a person.",
+            "Effect class; default keyed: the script uses IDEMPOTENCY_KEY. blind: it does not, so an effect with an unknown outcome waits for an operator.",
         ),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
-            "allowed: an unknown outcome of a blind script is run again, so its effect may happen twice.",
+            "allowed: a blind script with an unknown outcome is run again, and its effect may be applied twice.",
         ),
         parameter(
             "timeout",
             ParameterType::Duration,
             false,
-            "When it is killed, with all that it started; 30s when left out.",
+            "Time after which it is killed, with its child processes; default 30s.",
         ),
     ],
 };
 
 pub(super) static SLACK_POST: Spec = Spec {
     name: "slack.post",
-    about: "Posts one message. With a token it can be read back whether it is there, and the output has ts and channel; behind \
-            an incoming webhook nobody can tell, so an unknown outcome waits for a person.",
+    about: "Posts one message. With a token, the effect can be read back, and the output has ts and channel. An \
+            incoming webhook offers no read-back, so an effect with an unknown outcome waits for an operator.",
     destination: "slack",
     destination_required: true,
     parameters: &[
@@ -198,52 +193,52 @@ pub(super) static SLACK_POST: Spec = Spec {
             "channel",
             ParameterType::Text,
             false,
-            "The channel's id, such as C0123456789; must be there with a token. A webhook has its own.",
+            "The channel's id, such as C0123456789; required with a token. A webhook has a fixed channel.",
         ),
         parameter(
             "text",
             ParameterType::Text,
             false,
-            "The text; beside `blocks` it is what notifications show. This or `blocks` must be there.",
+            "The text; with `blocks` it is shown in notifications. This or `blocks` is required.",
         ),
-        parameter("blocks", ParameterType::Any, false, "A list of blocks, as Slack defines them."),
-        parameter("thread_ts", ParameterType::Text, false, "The message to answer in its thread."),
+        parameter("blocks", ParameterType::Any, false, "A list of Slack blocks."),
+        parameter("thread_ts", ParameterType::Text, false, "Timestamp of the message to reply to, in its thread."),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
-            "allowed: an unknown outcome behind a webhook is sent again, so the message may appear twice.",
+            "allowed: a webhook message with an unknown outcome is sent again and may appear twice.",
         ),
     ],
 };
 
 pub(super) static SEND_TEMPLATE: Spec = Spec {
     name: "messaging.send_template",
-    about: "Sends a message that is written in the files templates/NAME.subject, NAME.txt and NAME.html of the configuration, \
-            filled in with the event. What the message reads and the event lacks makes the job a dead letter: nothing is sent \
-            with a gap in it. Otherwise it is an email.send.",
+    about: "Renders the templates templates/NAME.subject, NAME.txt and NAME.html of the configuration with the event, and sends the \
+            result as email.send does. If the event lacks a value that a template reads, the job becomes a dead letter and nothing is \
+            sent.",
     destination: "smtp",
     destination_required: true,
     parameters: &[
-        parameter("template", ParameterType::Text, true, "The name of the message."),
+        parameter("template", ParameterType::Text, true, "The name of the template."),
         parameter(
             "to",
             ParameterType::Texts,
             true,
-            "Addresses, such as ada@example.com or Ada <ada@example.com>. Empty means the job is dead for want of an identity.",
+            "Addresses, such as ada@example.com or Ada <ada@example.com>. If empty, the job becomes a dead letter of class identity.",
         ),
-        parameter("vars", ParameterType::Map, false, "More values for the message, which reads them as vars.NAME."),
-        parameter("channel", ParameterType::OneOf(&["email"]), false, "By which way; email when left out."),
-        parameter("from", ParameterType::Text, false, "The sender, when it is not the destination's."),
-        parameter("cc", ParameterType::Texts, false, "More addresses, for all to see."),
-        parameter("bcc", ParameterType::Texts, false, "More addresses, for nobody to see."),
-        parameter("reply_to", ParameterType::Texts, false, "Where answers go."),
-        parameter("headers", ParameterType::Map, false, "More headers, such as List-Unsubscribe."),
+        parameter("vars", ParameterType::Map, false, "Additional values for the template, as vars.NAME."),
+        parameter("channel", ParameterType::OneOf(&["email"]), false, "The channel; default email."),
+        parameter("from", ParameterType::Text, false, "The sender; default: the destination's."),
+        parameter("cc", ParameterType::Texts, false, "Additional recipients, visible to all."),
+        parameter("bcc", ParameterType::Texts, false, "Additional recipients, hidden from the others."),
+        parameter("reply_to", ParameterType::Texts, false, "Address for replies."),
+        parameter("headers", ParameterType::Map, false, "Additional headers, such as List-Unsubscribe."),
         parameter(
-            "repeat",
+            "resend",
             ParameterType::OneOf(&["allowed", "never"]),
             false,
-            "allowed: an unknown outcome is sent again, so the message may arrive twice.",
+            "allowed: a message with an unknown outcome is sent again and may arrive twice.",
         ),
     ],
 };

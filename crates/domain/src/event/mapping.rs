@@ -1,4 +1,4 @@
-//! How a payload becomes an event.
+//! Maps a payload to an event.
 
 use serde_json::{Map, Value};
 
@@ -7,31 +7,28 @@ use crate::path::Path;
 use crate::template::{Scope, Template, TemplateProblem};
 use crate::time::Time;
 
-/// How a payload becomes an event: the flow's `event:` section.
+/// The `event:` section of a flow: how a payload becomes an event.
 #[derive(Clone, Debug)]
 pub struct EventMapping {
-    /// Stands in every event.
+    /// Copied into every event.
     pub schema_version: String,
-    /// Stands in every event; change it whenever the mapping changes.
+    /// Copied into every event; change it whenever the mapping changes.
     pub mapping_version: String,
-    /// What happened.
     pub event_type: Template,
-    /// The source's own id.
+    /// The source's own id of the event.
     pub source_event_id: Option<Template>,
-    /// When it happened.
     pub occurred_at: Option<Template>,
-    /// Who it is about.
+    /// Person or thing that the event is about.
     pub identity: Vec<(String, Template)>,
-    /// What is said; the whole body when left out.
+    /// The whole body if `None`.
     pub attributes: Option<Vec<(String, Template)>>,
-    /// Where it should go.
     pub routing: Vec<(String, Template)>,
-    /// What must be there, as paths into the event.
+    /// Fields that must have a value: their text and their path into the event.
     pub required: Vec<(String, Path)>,
 }
 
 impl EventMapping {
-    /// The mapping of a flow without an `event:` section: the body is taken as it is.
+    /// Mapping of a flow without an `event:` section: the body becomes the attributes.
     pub fn plain(event_type: &str) -> EventMapping {
         EventMapping {
             schema_version: "1.0".into(),
@@ -47,45 +44,37 @@ impl EventMapping {
     }
 }
 
-/// Why a payload could not become an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingProblem {
-    /// Required fields that are not there.
-    #[error("required and not there: {}", .0.join(", "))]
+    #[error("missing required fields: {}", .0.join(", "))]
     Missing(Vec<String>),
-    /// An expression failed.
     #[error("{at}: {problem}")]
     Expression {
-        /// The line of the mapping.
+        /// Key of the mapping.
         at: String,
-        /// What went wrong.
         problem: TemplateProblem,
     },
-    /// A field of the shape got a value of another kind.
+    /// The mapped value has the wrong type.
     #[error("{at}: {message}")]
     Value {
-        /// The line of the mapping.
+        /// Key of the mapping.
         at: String,
-        /// What is wrong.
         message: String,
     },
 }
 
-/// What the mapping needs to know beside the payload.
+/// Inputs of the mapping besides the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct EventOrigin<'a> {
-    /// Who sent it.
     pub source: &'a str,
-    /// The key that it was accepted under.
     pub idempotency_key: &'a str,
-    /// Our id.
     pub id: EventId,
-    /// When its request arrived.
+    /// Time of arrival of the request.
     pub received_at: Time,
 }
 
 impl EventMapping {
-    /// The event of a payload that cannot be mapped, for a person to look at: nothing of it is known but the payload.
+    /// Event of a payload that cannot be mapped, for an operator to inspect: it holds the payload and nothing else.
     pub fn unmapped(&self, scope: &Scope, origin: EventOrigin<'_>) -> Event {
         let event_type = self.event_type.render_plain(scope).ok().flatten().and_then(into_scalar);
         let body = scope.get("body").cloned().unwrap_or(Value::Null);
@@ -114,7 +103,7 @@ impl EventMapping {
         }
     }
 
-    /// Makes the event. `scope` holds `body` and `headers`.
+    /// Maps a payload. `scope` holds `body` and `headers`.
     pub fn apply(&self, scope: &Scope, origin: EventOrigin<'_>) -> Result<Event, MappingProblem> {
         let value = |at: &str, template: &Template| {
             template.render_plain(scope).map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
@@ -137,18 +126,7 @@ impl EventMapping {
             Some(template) => value("id", template)?.and_then(into_scalar),
             None => None,
         };
-        let occurred_at = match &self.occurred_at {
-            Some(template) => match value("occurred_at", template)? {
-                None | Some(Value::Null) => None,
-                // What is known of a sender in general must not turn away the event that differs.
-                Some(at) if matches!(template, Template::Ways(_)) => read_time(&at),
-                Some(at) => Some(read_time(&at).ok_or_else(|| MappingProblem::Value {
-                    at: "occurred_at".into(),
-                    message: format!("{at} is not a time; RFC 3339 text or a Unix time in seconds or milliseconds is"),
-                })?),
-            },
-            None => None,
-        };
+        let occurred_at = self.occurred_at(scope)?;
         let attributes = match &self.attributes {
             Some(entries) => section("attributes", entries)?,
             None => match scope.get("body") {
@@ -177,5 +155,21 @@ impl EventMapping {
             }
         }
         Ok(event)
+    }
+
+    fn occurred_at(&self, scope: &Scope) -> Result<Option<Time>, MappingProblem> {
+        let Some(template) = &self.occurred_at else { return Ok(None) };
+        let value = template.render_plain(scope);
+        let value = value.map_err(|problem| MappingProblem::Expression { at: "occurred_at".into(), problem })?;
+        let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
+        match (read_time(&value), template) {
+            (Some(time), _) => Ok(Some(time)),
+            // A preset describes a sender in general; an event that deviates from it is accepted without a time.
+            (None, Template::Coalesce(_)) => Ok(None),
+            (None, _) => Err(MappingProblem::Value {
+                at: "occurred_at".into(),
+                message: format!("{value} is not a time; use RFC 3339 text or a Unix time in seconds or milliseconds"),
+            }),
+        }
     }
 }

@@ -1,21 +1,21 @@
-//! What expressions see as `event`.
+//! The value of `event` in expressions.
 
 use serde_json::{Map, Value};
 
 use super::{Audit, Event};
 
-/// Values in an event that is kept at hand. It bounds the memory that it takes beyond its texts, and stays below the depth to
-/// which JSON is read.
-const AT_HAND_VALUES_MAX: usize = 100;
+/// Maximum number of JSON values in an event that is cached in decoded form. Bounds its memory beyond its texts, and stays
+/// below the nesting limit of the JSON reader.
+const CACHEABLE_VALUES_MAX: usize = 100;
 
 impl Event {
-    /// What expressions see as `event`: the fields of the shape, and the members of identity and attributes
-    /// directly, where no field of the shape has that name.
+    /// The value of `event` in expressions: the event's fields, plus the members of identity and attributes at the top
+    /// level unless a field has the same name.
     pub fn to_scope(&self) -> Value {
         self.clone().into_scope()
     }
 
-    /// The same of an event that is not needed otherwise.
+    /// Same as [`Event::to_scope`] without a copy.
     pub fn into_scope(self) -> Value {
         let Audit { received_at, raw_event_ref, mapping_version } = self.audit;
         let audit = [
@@ -34,60 +34,60 @@ impl Event {
             ("identity", Some(Value::Object(self.identity))),
             ("attributes", Some(Value::Object(self.attributes))),
             ("routing", Some(self.routing).filter(|routing| !routing.is_empty()).map(Value::Object)),
-            ("audit", Some(Value::Object(audit.map(named).into_iter().collect()))),
+            ("audit", Some(Value::Object(audit.map(owned_name).into_iter().collect()))),
         ];
         let mut event = Map::with_capacity(fields.len() + members);
-        event.extend(fields.into_iter().filter_map(|(name, value)| Some(named((name, value?)))));
-        flattened(event)
+        event.extend(fields.into_iter().filter_map(|(name, value)| Some(owned_name((name, value?)))));
+        flatten(event)
     }
 
-    /// The same from an event's JSON text. `raw_event_ref` is where its request is found.
+    /// Same as [`Event::to_scope`] from an event's JSON text. `raw_event_ref` locates its stored request.
     pub fn scope_of_text(text: &str, raw_event_ref: String) -> Result<Value, serde_json::Error> {
         let mut event: Value = serde_json::from_str(text)?;
         if let Some(audit) = event.get_mut("audit").and_then(Value::as_object_mut) {
             audit.insert("raw_event_ref".to_owned(), Value::String(raw_event_ref));
         }
         Ok(match event {
-            Value::Object(event) => flattened(event),
+            Value::Object(event) => flatten(event),
             other => other,
         })
     }
 
-    /// The event as it is read again from its JSON text, to be kept at hand instead. `None` if it is too large for that.
-    pub fn as_read(self) -> Option<Event> {
-        let mut left = AT_HAND_VALUES_MAX;
+    /// The event, if it may be cached in decoded form instead of being parsed from its JSON text; `None` if it is too large.
+    pub fn into_cacheable(self) -> Option<Event> {
+        let mut budget = CACHEABLE_VALUES_MAX;
         let mut values = self.identity.values().chain(self.attributes.values()).chain(self.routing.values());
-        values.all(|value| fits(value, &mut left)).then_some(self)
+        values.all(|value| fits(value, &mut budget)).then_some(self)
     }
 }
 
-fn named((name, value): (&str, Value)) -> (String, Value) {
+fn owned_name((name, value): (&str, Value)) -> (String, Value) {
     (name.to_owned(), value)
 }
 
-/// Identity and attributes are seen at the top too, where nothing else has their names.
-fn flattened(mut event: Map<String, Value>) -> Value {
+/// Adds the members of identity and attributes at the top level, unless the name is taken.
+fn flatten(mut event: Map<String, Value>) -> Value {
     let members = |name: &str| event.get(name).and_then(Value::as_object);
     let (identity, attributes) = (members("identity"), members("attributes"));
-    let mut shown = Vec::with_capacity(identity.map_or(0, Map::len) + attributes.map_or(0, Map::len));
+    let mut added = Vec::with_capacity(identity.map_or(0, Map::len) + attributes.map_or(0, Map::len));
     for (name, value) in [identity, attributes].into_iter().flatten().flatten() {
         if !event.contains_key(name) {
-            shown.push((name.clone(), value.clone()));
+            added.push((name.clone(), value.clone()));
         }
     }
-    for (name, value) in shown {
+    for (name, value) in added {
         event.entry(name).or_insert(value);
     }
     Value::Object(event)
 }
 
-/// Whether no more values lie in this one than are left.
-fn fits(value: &Value, left: &mut usize) -> bool {
-    let Some(fewer) = left.checked_sub(1) else { return false };
-    *left = fewer;
+/// Charges each nested value to `budget`; false if it is exhausted.
+fn fits(value: &Value, budget: &mut usize) -> bool {
+    let Some(remaining) = budget.checked_sub(1) else { return false };
+    *budget = remaining;
     match value {
-        Value::Array(items) => items.iter().all(|item| fits(item, left)),
-        Value::Object(members) => members.values().all(|member| fits(member, left)),
+        Value::Array(items) => items.iter().all(|item| fits(item, budget)),
+        Value::Object(members) => members.values().all(|member| fits(member, budget)),
         _ => true,
     }
 }
@@ -118,7 +118,7 @@ mod tests {
         })
     }
 
-    /// Some of the names are those of fields of the shape.
+    /// Some names equal those of event fields.
     fn section() -> impl Strategy<Value = Map<String, Value>> {
         let name = prop_oneof!["[a-z]{1,2}", "(occurred_at|routing|audit|identity|event_id|email)", ".{0,4}"];
         vec((name, value()), 0..5).prop_map(|members| members.into_iter().collect())
@@ -143,25 +143,25 @@ mod tests {
         )
     }
 
-    /// What is seen, down to the order of names and the last bit of each number.
-    fn told(seen: &Value) -> String {
-        format!("{seen} {seen:?}")
+    /// Exact form: order of names and each bit of a number.
+    fn exact(scope: &Value) -> String {
+        format!("{scope} {scope:?}")
     }
 
     proptest! {
         #[test]
-        fn an_event_at_hand_is_seen_as_its_text_would_be(event in event()) {
+        fn cached_event_gives_the_same_scope_as_its_text(event in event()) {
             let text = serde_json::to_string(&event).unwrap();
             let read = Event::scope_of_text(&text, event.audit.raw_event_ref.clone()).unwrap();
-            if let Some(at_hand) = event.as_read() {
-                let seen = at_hand.into_scope();
-                prop_assert_eq!(told(&seen), told(&read));
-                prop_assert_eq!(seen, read);
+            if let Some(cacheable) = event.into_cacheable() {
+                let scope = cacheable.into_scope();
+                prop_assert_eq!(exact(&scope), exact(&read));
+                prop_assert_eq!(scope, read);
             }
         }
 
         #[test]
-        fn a_fraction_at_hand_is_the_one_that_is_read(number in any::<f64>()) {
+        fn number_survives_its_text_form(number in any::<f64>()) {
             let value = Value::from(number);
             let read: Value = serde_json::from_str(&value.to_string()).unwrap();
             prop_assert_eq!(value, read);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_event_is_not_kept_at_hand() {
+    fn large_event_is_not_cacheable() {
         let of = |count: usize| Event {
             schema_version: String::new(),
             event_id: String::new(),
@@ -182,7 +182,7 @@ mod tests {
             routing: Map::new(),
             audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: String::new() },
         };
-        assert!(of(AT_HAND_VALUES_MAX).as_read().is_some());
-        assert!(of(AT_HAND_VALUES_MAX + 1).as_read().is_none());
+        assert!(of(CACHEABLE_VALUES_MAX).into_cacheable().is_some());
+        assert!(of(CACHEABLE_VALUES_MAX + 1).into_cacheable().is_none());
     }
 }

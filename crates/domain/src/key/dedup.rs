@@ -1,94 +1,81 @@
-//! A key that a step of a worker makes of an event: the same parts, escapes and stretches of time as in the key of a request.
+//! Deduplication key that a worker step computes from an event, with the parts, escapes and time buckets of request keys.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::KEY_BYTES_MAX;
-use super::strategy::{Found, is_phone, stretch, stretches};
+use super::strategy::{KeyBuilder, bucket_label, bucket_starts, is_phone};
 use crate::event::{read_time, scalar};
 use crate::normalize;
 use crate::template::{Expression, Scope};
 use crate::time::Time;
 
-/// The key of an event, and those under which the same event may already be known.
+/// Deduplication key of an event, with the adjacent keys under which a duplicate may be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DedupKey {
-    /// As a person can read it. Holds no personal data but as a digest.
+    /// Readable form. Personal data appears as a digest only.
     pub text: String,
-    /// The same in the neighbouring stretch of time.
-    pub near: Vec<String>,
+    /// The same key with one time moved to the adjacent bucket, one entry per time field.
+    pub adjacent: Vec<String>,
 }
 
-/// Why there is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DedupProblem {
-    /// A field is not there.
-    #[error("the field `{0}` is neither in the event nor in the body")]
+    #[error("field `{0}` is missing in the event and in the body")]
     Missing(String),
-    /// A field has a list or a map for a value.
-    #[error("the field `{0}` is a list or a map, and a key is made of single values")]
-    NoScalar(String),
-    /// A field should be a moment.
-    #[error("the field `{field}` should be a moment, and `{value}` is none")]
-    NoMoment {
-        /// Its name.
-        field: String,
-        /// What it says.
-        value: String,
-    },
-    /// There is nothing to cut into stretches.
-    #[error(
-        "none of the fields is a moment, so nothing can be cut into stretches of time; add one, such as occurred_at"
-    )]
-    NoMomentAtAll,
-    /// A key over this length is a mistake.
-    #[error("the key has {0} bytes; {KEY_BYTES_MAX} are allowed")]
+    #[error("field `{0}` is a list or a map; a key needs scalar fields")]
+    NotAScalar(String),
+    #[error("field `{field}` must be a time, but is `{value}`")]
+    NotATime { field: String, value: String },
+    #[error("no field is a time, and a bucket needs one; add a time field such as occurred_at")]
+    NoTimeField,
+    #[error("the key has {0} bytes; the maximum is {KEY_BYTES_MAX}")]
     TooLong(usize),
 }
 
-/// Whether a field of this name is a moment.
-pub fn names_a_moment(field: &str) -> bool {
+/// True if a field of this name holds a time: `timestamp`, or any name that ends in `_at`.
+pub fn is_time_field(field: &str) -> bool {
     let name = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
     name == "timestamp" || name.ends_with("_at")
 }
 
 enum Part {
     Text(String),
-    Moment(Time),
+    Time(Time),
 }
 
-/// Makes the key of these fields. Only what the sender said counts, never when it arrived: two deliveries of one event
-/// must have one key.
+/// Computes the key of these fields. Uses only values set by the sender, never the time of arrival: two deliveries of one
+/// event must get the same key.
 pub fn dedup(scope: &Scope, fields: &[String], width: Option<Duration>) -> Result<DedupKey, DedupProblem> {
     let parts = fields.iter().map(|field| part(scope, field)).collect::<Result<Vec<_>, _>>()?;
-    let moments = parts.iter().filter(|part| matches!(part, Part::Moment(_))).count();
-    if width.is_some() && moments == 0 {
-        return Err(DedupProblem::NoMomentAtAll);
+    let times = parts.iter().filter(|part| matches!(part, Part::Time(_))).count();
+    if width.is_some() && times == 0 {
+        return Err(DedupProblem::NoTimeField);
     }
     let text = compose(&parts, width, None);
-    let near = match width {
-        Some(_) => (0..moments).map(|moved| compose(&parts, width, Some(moved))).collect(),
+    let adjacent = match width {
+        Some(_) => (0..times).map(|moved| compose(&parts, width, Some(moved))).collect(),
         None => vec![],
     };
     match text.len() {
         length if length > KEY_BYTES_MAX => Err(DedupProblem::TooLong(length)),
-        _ => Ok(DedupKey { text, near }),
+        _ => Ok(DedupKey { text, adjacent }),
     }
 }
 
-/// Joins the parts; the moment in the place `moved` among them lies in the neighbouring stretch.
+/// Joins the parts. The time with index `moved` among the times is placed in its adjacent bucket.
 fn compose(parts: &[Part], width: Option<Duration>, moved: Option<usize>) -> String {
-    let mut found = Found::default();
-    let mut place = 0;
+    let mut found = KeyBuilder::default();
+    let mut time_index = 0;
     for part in parts {
         match (part, width) {
             (Part::Text(text), _) => found.push(text.clone()),
-            (Part::Moment(moment), None) => found.push(moment.to_string()),
-            (Part::Moment(moment), Some(width)) => {
-                let (own, neighbour) = stretches(*moment, width);
-                found.push(stretch(if moved == Some(place) { neighbour } else { own }, width));
-                place += 1;
+            (Part::Time(time), None) => found.push(time.to_string()),
+            (Part::Time(time), Some(width)) => {
+                let (own, adjacent) = bucket_starts(*time, width);
+                found.push(bucket_label(if moved == Some(time_index) { adjacent } else { own }, width));
+                time_index += 1;
             }
         }
     }
@@ -97,16 +84,16 @@ fn compose(parts: &[Part], width: Option<Duration>, moved: Option<usize>) -> Str
 
 fn part(scope: &Scope, field: &str) -> Result<Part, DedupProblem> {
     let value = find(scope, field).ok_or_else(|| DedupProblem::Missing(field.to_owned()))?;
-    if names_a_moment(field) {
-        return read_time(&value).map(Part::Moment).ok_or_else(|| DedupProblem::NoMoment {
+    if is_time_field(field) {
+        return read_time(&value).map(Part::Time).ok_or_else(|| DedupProblem::NotATime {
             field: field.to_owned(),
             value: scalar(&value).unwrap_or_else(|| "a list or a map".to_owned()),
         });
     }
-    if let Some(moment) = value.as_str().filter(|text| text.contains('T')).and_then(Time::parse) {
-        return Ok(Part::Moment(moment));
+    if let Some(time) = value.as_str().filter(|text| text.contains('T')).and_then(Time::parse) {
+        return Ok(Part::Time(time));
     }
-    let text = scalar(&value).ok_or_else(|| DedupProblem::NoScalar(field.to_owned()))?;
+    let text = scalar(&value).ok_or_else(|| DedupProblem::NotAScalar(field.to_owned()))?;
     Ok(Part::Text(if normalize::is_email(&text) {
         normalize::email_hash(&text)
     } else if is_phone(field) {
@@ -116,21 +103,21 @@ fn part(scope: &Scope, field: &str) -> Result<Part, DedupProblem> {
     }))
 }
 
-/// The value of a field: in the event's identity, its attributes, the event itself, then in the body.
+/// Looks a field up in the event's identity, its attributes, the event itself, then the body.
 fn find(scope: &Scope, field: &str) -> Option<Value> {
-    let there = |value: &&Value| !value.is_null() && value.as_str() != Some("");
+    let is_set = |value: &&Value| !value.is_null() && value.as_str() != Some("");
     let event = scope.get("event");
-    let inside = |part: &str| event.and_then(|event| event.get(part)).and_then(|part| part.get(field)).filter(there);
-    let plain = inside("identity")
-        .or_else(|| inside("attributes"))
-        .or_else(|| event.and_then(|event| event.get(field)).filter(there))
-        .or_else(|| scope.get("body").and_then(|body| body.get(field)).filter(there));
+    let section = |part: &str| event.and_then(|event| event.get(part)).and_then(|part| part.get(field)).filter(is_set);
+    let plain = section("identity")
+        .or_else(|| section("attributes"))
+        .or_else(|| event.and_then(|event| event.get(field)).filter(is_set))
+        .or_else(|| scope.get("body").and_then(|body| body.get(field)).filter(is_set));
     if let Some(value) = plain {
         return Some(value.clone());
     }
-    let by_path = || Expression::parse(field).ok()?.evaluate(scope).ok()?.filter(|value| there(&value));
-    // The sender's own word for when it happened, under whatever name the flow found it.
-    let occurred = || event.and_then(|event| event.get("occurred_at")).filter(|_| names_a_moment(field)).cloned();
+    let by_path = || Expression::parse(field).ok()?.evaluate(scope).ok()?.filter(|value| is_set(&value));
+    // The flow may map the sender's time from a field of any name.
+    let occurred = || event.and_then(|event| event.get("occurred_at")).filter(|_| is_time_field(field)).cloned();
     match field.contains(['.', '[']) {
         true => by_path(),
         false => occurred(),
@@ -160,33 +147,33 @@ mod tests {
     }
 
     #[test]
-    fn one_stretch_of_time_is_one_key_and_its_edge_is_near() {
+    fn times_in_one_bucket_share_a_key_and_neighbours_across_an_edge_are_adjacent() {
         let before = key("2026-11-13T22:42:10Z");
         assert_eq!(before.text, key("2026-11-13T22:44:59Z").text);
         assert_eq!(before.text, "17|s\\|1|2026-11-13T22:40:00Z/5m");
         let (late, next) = (key("2026-11-13T22:44:50Z"), key("2026-11-13T22:45:10Z"));
         assert_ne!(late.text, next.text);
-        assert!(late.near.contains(&next.text) && next.near.contains(&late.text));
+        assert!(late.adjacent.contains(&next.text) && next.adjacent.contains(&late.text));
     }
 
     #[test]
-    fn a_person_stands_in_a_key_as_a_digest() {
+    fn personal_data_enters_a_key_as_a_digest() {
         let of = |field: &str| dedup(&scope("2026-11-13T22:42:10Z"), &[field.to_owned()], None).unwrap().text;
         assert_eq!(of("email"), normalize::email_hash("ada@example.com"));
         assert_eq!(of("body.cart.id"), "c1");
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn problems_name_the_field() {
         let of = |field: &str| dedup(&scope("x"), &[field.to_owned()], FIVE).unwrap_err().to_string();
         assert!(of("basket_id").contains("`basket_id`"));
         assert!(of("lines").contains("list"));
-        assert!(of("timestamp").contains("moment"));
-        assert!(of("customer_id").contains("none of the fields"));
+        assert!(of("timestamp").contains("must be a time"));
+        assert!(of("customer_id").contains("no field is a time"));
     }
 
     #[test]
-    fn without_a_field_of_its_name_a_moment_is_when_it_happened() {
+    fn absent_time_field_falls_back_to_occurred_at() {
         let key = dedup(&scope("2026-11-13T22:42:10Z"), &["created_at".to_owned()], FIVE).unwrap();
         assert_eq!(key.text, "2026-11-13T22:40:00Z/5m");
     }

@@ -1,4 +1,4 @@
-//! A digest of what a body says, not of how it says it.
+//! Fingerprint: a digest of a JSON value that ignores its notation.
 
 use std::io::Write;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::path::{Path, Segment};
 
-/// A digest of a JSON value that does not depend on the order of members, on white space or on how a number is
-/// written, and leaves out what stands at the volatile paths.
+/// SHA-256 of the canonical form of a JSON value, in hexadecimal. Order of members, white space and number notation do not
+/// matter. Values at the volatile paths are left out.
 pub fn fingerprint(value: &Value, volatile: &[Path]) -> String {
     data_encoding::HEXLOWER.encode(digest(value, volatile).as_ref())
 }
 
-/// The first half of the same digest, to tell a repeat from another content under the same key.
+/// First half of the same digest. Distinguishes a duplicate from other content under the same key.
 pub fn fingerprint_digest(value: &Value, volatile: &[Path]) -> [u8; 16] {
     digest(value, volatile).as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
 }
@@ -24,14 +24,14 @@ fn digest(value: &Value, volatile: &[Path]) -> aws_lc_rs::digest::Digest {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &canonical_form)
 }
 
-/// Appends a value without what stands at the volatile paths into it.
+/// Appends the canonical form of a value, without the values at the volatile paths. Stored digests depend on this form.
 fn canonical(value: &Value, volatile: &[&[Segment]], out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(b'n'),
         Value::Bool(flag) => out.push(if *flag { b't' } else { b'f' }),
         Value::Number(number) => {
             out.push(b'#');
-            // 1, 1.0 and 1e0 are one number; integers beyond 2^53 stay exact.
+            // 1, 1.0 and 1e0 are the same number; integers beyond 2^53 stay exact.
             let written = match (number.as_i64(), number.as_u64(), number.as_f64()) {
                 (Some(integer), _, _) => write!(out, "{integer}"),
                 (_, Some(integer), _) => write!(out, "{integer}"),
@@ -39,17 +39,17 @@ fn canonical(value: &Value, volatile: &[&[Segment]], out: &mut Vec<u8>) {
                 (_, _, Some(float)) => write!(out, "{float}"),
                 _ => write!(out, "{number}"),
             };
-            written.expect("memory takes whatever is written");
+            written.expect("a Vec accepts every write");
             out.push(b';');
         }
         Value::String(text) => {
             out.push(b'"');
-            sized(text, out);
+            write_with_length(text, out);
         }
         Value::Array(items) => {
             out.push(b'[');
             for (index, item) in items.iter().enumerate() {
-                if let Some(volatile) = within(volatile, |path| in_item(path, index)) {
+                if let Some(volatile) = descend_all(volatile, |path| in_item(path, index)) {
                     canonical(item, &volatile, out);
                 }
             }
@@ -60,8 +60,8 @@ fn canonical(value: &Value, volatile: &[&[Segment]], out: &mut Vec<u8>) {
             let mut members: Vec<(&String, &Value)> = members.iter().collect();
             members.sort_unstable_by_key(|(name, _)| *name);
             for (name, member) in members {
-                if let Some(volatile) = within(volatile, |path| in_member(path, name)) {
-                    sized(name, out);
+                if let Some(volatile) = descend_all(volatile, |path| in_member(path, name)) {
+                    write_with_length(name, out);
                     canonical(member, &volatile, out);
                 }
             }
@@ -70,12 +70,12 @@ fn canonical(value: &Value, volatile: &[&[Segment]], out: &mut Vec<u8>) {
     }
 }
 
-/// What is left of the paths one level deeper; `None` if one of them ends there.
-fn within<'v>(
+/// Remainders of the paths one level deeper; `None` if one of them ends there.
+fn descend_all<'v>(
     volatile: &[&'v [Segment]],
-    left: impl Fn(&'v [Segment]) -> Option<&'v [Segment]>,
+    descend: impl Fn(&'v [Segment]) -> Option<&'v [Segment]>,
 ) -> Option<Vec<&'v [Segment]>> {
-    let deeper: Vec<&[Segment]> = volatile.iter().filter_map(|path| left(path)).collect();
+    let deeper: Vec<&[Segment]> = volatile.iter().filter_map(|path| descend(path)).collect();
     deeper.iter().all(|path| !path.is_empty()).then_some(deeper)
 }
 
@@ -86,7 +86,7 @@ fn in_member<'v>(path: &'v [Segment], name: &str) -> Option<&'v [Segment]> {
     }
 }
 
-/// A path that names no place in a list means every place in it.
+/// A path without an index applies to every item of a list.
 fn in_item(path: &[Segment], index: usize) -> Option<&[Segment]> {
     match path {
         [Segment::Index(at), rest @ ..] => (*at == index).then_some(rest),
@@ -95,7 +95,7 @@ fn in_item(path: &[Segment], index: usize) -> Option<&[Segment]> {
     }
 }
 
-fn sized(text: &str, out: &mut Vec<u8>) {
+fn write_with_length(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&(text.len() as u64).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
 }
@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_fingerprint_sees_content_and_not_form() {
+    fn fingerprint_depends_on_content_not_notation() {
         let volatile =
             [Path::parse("sent_at").unwrap(), Path::parse("meta.try").unwrap(), Path::parse("items.at").unwrap()];
         let a =
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_digests_were_made_of_this_form() {
+    fn canonical_form_of_stored_digests_is_unchanged() {
         let value = json!({"b": 1.0, "a": ["x", null, true, -0.5, u64::MAX, 1e300], "at": {"n": {}}});
         let mut form = Vec::new();
         canonical(&value, &[], &mut form);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_through_a_list_is_volatile_where_it_leads() {
+    fn volatile_path_through_a_list_applies_to_the_addressed_items() {
         let of = |paths: &[&str]| {
             let volatile: Vec<Path> = paths.iter().map(|path| Path::parse(path).unwrap()).collect();
             fingerprint(&json!({"items": [{"at": 1, "n": 2}, {"at": 3, "n": 4}], "k": [[5], [6]]}), &volatile)

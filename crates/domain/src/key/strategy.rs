@@ -1,4 +1,4 @@
-//! How a request's key is found, and how to explain it.
+//! Derives the idempotency key of a request, and explains the result.
 
 use std::time::Duration;
 
@@ -13,23 +13,19 @@ use crate::template::{Expression, Scope, Template, TemplateProblem};
 use crate::time::Time;
 use crate::unit::format_duration;
 
-/// One part of a key.
 #[derive(Clone, Debug)]
 pub enum KeyPart {
-    /// The tenant.
     Tenant,
-    /// The name of the source.
     Source,
-    /// What happened. A request that does not say it still has a key.
+    /// Empty if the request does not say it, so that such a request still has a key.
     EventType,
     /// The source's own id of the event.
     EventId,
-    /// The value of an expression.
     Value(Expression),
 }
 
 impl KeyPart {
-    /// As it is written.
+    /// As written in the configuration.
     pub fn describe(&self) -> &str {
         match self {
             KeyPart::Tenant => "tenant",
@@ -41,22 +37,22 @@ impl KeyPart {
     }
 
     fn value(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Option<String>, TemplateProblem> {
-        let of = |template: Option<&Template>| match template {
+        let render = |template: Option<&Template>| match template {
             Some(template) => Ok(template.render_plain(scope)?.and_then(into_scalar)),
             None => Ok(None),
         };
         let text = match self {
             KeyPart::Tenant => Some(TENANT.to_owned()),
             KeyPart::Source => Some(context.source.to_owned()),
-            KeyPart::EventType => Some(of(Some(&context.mapping.event_type))?.unwrap_or_default()),
-            KeyPart::EventId => of(context.mapping.source_event_id.as_ref())?,
+            KeyPart::EventType => Some(render(Some(&context.mapping.event_type))?.unwrap_or_default()),
+            KeyPart::EventId => render(context.mapping.source_event_id.as_ref())?,
             KeyPart::Value(expression) => expression.evaluate(scope)?.and_then(into_scalar),
         };
-        Ok(text.map(|text| self.without_person(text)))
+        Ok(text.map(|text| self.without_personal_data(text)))
     }
 
-    /// A key is stored and shown as it stands, so a person stands in it as a digest only.
-    fn without_person(&self, text: String) -> String {
+    /// A key is stored and shown in plain text, so personal data is replaced by a digest.
+    fn without_personal_data(&self, text: String) -> String {
         if normalize::is_email(&text) {
             return normalize::email_hash(&text);
         }
@@ -70,7 +66,7 @@ impl KeyPart {
 }
 
 fn reads_phone(expression: &Expression) -> bool {
-    let name = expression.place().and_then(|(_, path)| {
+    let name = expression.as_path().and_then(|(_, path)| {
         path.0.iter().rev().find_map(|segment| match segment {
             Segment::Key(name) => Some(name.as_str()),
             Segment::Index(_) => None,
@@ -79,71 +75,69 @@ fn reads_phone(expression: &Expression) -> bool {
     name.is_some_and(is_phone)
 }
 
-/// Whether a field of this name holds a phone number.
+/// True if a field of this name holds a phone number.
 pub(super) fn is_phone(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["phone", "mobile", "msisdn"].iter().any(|word| name.contains(word))
 }
 
-/// One way to find the key of a request.
+/// One way to derive the key of a request.
 #[derive(Clone, Debug)]
 pub enum KeyStrategy {
     /// The value of a header, by its lower-case name.
     Header(String),
     /// These parts, joined with `|`; applies when every one has a value.
     Parts(Vec<KeyPart>),
-    /// The same, and the stretch of time in which the sender says that it happened.
+    /// The parts, plus the time bucket in which the sender says that the event happened.
     ///
-    /// Two events about the same thing are one if they lie in one stretch, or if the later to arrive lies within half a
-    /// stretch of the edge to the stretch of the other. So two that are at most half a stretch apart are always one, and
-    /// two that are one and a half apart are always two.
+    /// Two events with the same parts are duplicates if they share a bucket, or if the later to arrive lies within half a
+    /// bucket of the edge to the other one's bucket. Events at most half a width apart are always duplicates; events
+    /// one and a half widths apart never are.
     Bucket {
-        /// Who or what it is about.
         parts: Vec<KeyPart>,
-        /// The sender's own moment of the event. Ours would differ between two deliveries.
+        /// The sender's time of the event. The time of arrival would differ between two deliveries.
         at: Expression,
-        /// How long a stretch is.
+        /// Length of a bucket.
         width: Duration,
     },
-    /// A digest of the content, whatever the order of its members, without the fields that change on a resend.
+    /// A digest of the content without the fields that change between deliveries.
     Fingerprint {
-        /// Paths into the body that do not count.
+        /// Paths into the body that are ignored.
         volatile: Vec<Path>,
     },
 }
 
-/// What a key is made from beside the request.
+/// Inputs of a key besides the request.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyContext<'a> {
-    /// Who sends.
     pub source: &'a str,
-    /// How the payload becomes an event: it knows the event's id and type.
+    /// Provides the event's id and type.
     pub mapping: &'a EventMapping,
 }
 
-/// A part of a key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartValue {
-    /// As it is written in the configuration.
+    /// As written in the configuration.
     pub part: String,
-    /// Masked, for a person.
+    /// Masked.
     pub value: String,
 }
 
+/// A key under construction: joins parts with `|` and escapes them.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct KeyBuilder {
     pub(super) text: String,
-    near: Vec<String>,
+    adjacent: Vec<String>,
     values: Vec<String>,
 }
 
-impl Found {
+impl KeyBuilder {
     pub(super) fn push(&mut self, text: String) {
         if !self.values.is_empty() {
             self.text.push('|');
         }
         self.text.reserve(text.len());
-        // Escaped, so that ("a|b", "c") and ("a", "b|c") stay two keys.
+        // Escaped, so that ("a|b", "c") and ("a", "b|c") give different keys.
         for c in text.chars() {
             if matches!(c, '|' | '\\') {
                 self.text.push('\\');
@@ -155,20 +149,20 @@ impl Found {
 }
 
 impl KeyStrategy {
-    /// For a person: what this strategy looks at.
+    /// The inputs of this strategy, for messages.
     pub fn describe(&self) -> String {
         let join = |parts: &[KeyPart]| parts.iter().map(KeyPart::describe).collect::<Vec<_>>().join(" + ");
         match self {
             KeyStrategy::Header(name) => format!("header:{name}"),
             KeyStrategy::Parts(parts) => join(parts),
             KeyStrategy::Bucket { parts, at, width } => {
-                format!("{} + {} in stretches of {}", join(parts), at.source(), format_duration(*width))
+                format!("{} + {} in buckets of {}", join(parts), at.source(), format_duration(*width))
             }
             KeyStrategy::Fingerprint { .. } => "fingerprint of the content".into(),
         }
     }
 
-    /// The names of what its keys are made of.
+    /// Names of the values in [`DerivedKey::values`], in the same order.
     fn parts(&self) -> Vec<String> {
         let named = |parts: &[KeyPart]| parts.iter().map(|part| part.describe().to_owned()).collect::<Vec<_>>();
         match self {
@@ -187,9 +181,9 @@ impl KeyStrategy {
         }
     }
 
-    /// What it found, or the part that has no value.
-    fn apply(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Result<Found, String>, TemplateProblem> {
-        let mut found = Found::default();
+    /// The key, or the name of the part that has no value.
+    fn apply(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Result<KeyBuilder, String>, TemplateProblem> {
+        let mut found = KeyBuilder::default();
         match self {
             KeyStrategy::Header(name) => {
                 let value = scope.get("headers").and_then(|headers| headers.get(name)).and_then(Value::as_str);
@@ -208,12 +202,12 @@ impl KeyStrategy {
                 if let Err(missing) = add_parts(&mut found, parts, scope, context)? {
                     return Ok(Err(missing));
                 }
-                let Some(moment) = at.evaluate(scope)?.as_ref().and_then(read_time) else {
+                let Some(time) = at.evaluate(scope)?.as_ref().and_then(read_time) else {
                     return Ok(Err(at.source().to_owned()));
                 };
-                let (own, neighbour) = stretches(moment, *width);
-                found.near = vec![format!("{}|{}", found.text, stretch(neighbour, *width))];
-                found.push(stretch(own, *width));
+                let (own, adjacent) = bucket_starts(time, *width);
+                found.adjacent = vec![format!("{}|{}", found.text, bucket_label(adjacent, *width))];
+                found.push(bucket_label(own, *width));
             }
             KeyStrategy::Fingerprint { volatile } => {
                 let Some(body) = scope.get("body").filter(|body| !body.is_null()) else {
@@ -228,7 +222,7 @@ impl KeyStrategy {
 }
 
 fn add_parts(
-    found: &mut Found,
+    found: &mut KeyBuilder,
     parts: &[KeyPart],
     scope: &Scope,
     context: KeyContext<'_>,
@@ -242,97 +236,91 @@ fn add_parts(
     Ok(Ok(()))
 }
 
-/// As it stands in a key: where it starts, and how long it is.
-pub(super) fn stretch(start: Time, width: Duration) -> String {
+/// A bucket as part of a key: its start and its length.
+pub(super) fn bucket_label(start: Time, width: Duration) -> String {
     format!("{:.0}/{}", start.to_jiff(), format_duration(width))
 }
 
-/// The start of the stretch that a moment lies in, and of the neighbour that it is nearer to.
-pub(super) fn stretches(moment: Time, width: Duration) -> (Time, Time) {
+/// The start of the bucket that holds a time, and of the nearer of the two adjacent buckets.
+pub(super) fn bucket_starts(time: Time, width: Duration) -> (Time, Time) {
     let width = i64::try_from(width.as_millis()).unwrap_or(i64::MAX).max(1);
-    let own = moment.0.div_euclid(width) * width;
-    let neighbour = if moment.0 - own < width / 2 { own - width } else { own.saturating_add(width) };
-    (Time(own), Time(neighbour))
+    let own = time.0.div_euclid(width) * width;
+    let adjacent = if time.0 - own < width / 2 { own - width } else { own.saturating_add(width) };
+    (Time(own), Time(adjacent))
 }
 
-/// The key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedKey {
-    /// As a person can read it. Holds no personal data but as a digest.
+    /// Readable form. Personal data appears as a digest only.
     pub text: String,
-    /// The place in the list of the strategy that applied, from 0; behind the last if none did.
+    /// Index of the strategy that applied; the number of strategies if none did.
     pub rank: usize,
-    /// Keys under which the same event may already be known: the neighbouring stretch of time.
-    pub near: Vec<String>,
-    /// Whether the key is the content itself, so that it says nothing that the sender meant as an identifier.
+    /// Keys under which a duplicate may be stored: those of the adjacent time bucket.
+    pub adjacent: Vec<String>,
+    /// True if the key is derived from the content alone, not from an identifier set by the sender.
     pub by_content: bool,
-    /// What it is made of.
+    /// Values of the parts, for [`DerivedKey::explain`].
     values: Vec<String>,
-    /// What each strategy before it had no value for.
+    /// For each skipped strategy the part that had no value.
     missing: Vec<String>,
 }
 
-/// How a key was found, for a person.
+/// How a key was derived, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The strategy that applied.
     pub strategy: String,
-    /// What the key is made of.
     pub parts: Vec<PartValue>,
-    /// The strategies before it, and what each had no value for.
-    pub passed_over: Vec<String>,
+    /// The strategies before it, each with the part that had no value.
+    pub skipped: Vec<String>,
 }
 
 impl DerivedKey {
-    /// A key by the content alone, where none of the strategies applied.
+    /// A key of the content alone, used if no strategy applied.
     pub fn of_content(text: String, strategies: &[KeyStrategy]) -> DerivedKey {
-        let (rank, near, by_content) = (strategies.len(), vec![], true);
-        DerivedKey { text, rank, near, by_content, values: vec![], missing: vec![] }
+        let (rank, adjacent, by_content) = (strategies.len(), vec![], true);
+        DerivedKey { text, rank, adjacent, by_content, values: vec![], missing: vec![] }
     }
 
-    /// How these strategies came to it.
     pub fn explain(&self, strategies: &[KeyStrategy]) -> Explanation {
-        let passed_over = strategies.iter().zip(&self.missing);
+        let skipped = strategies.iter().zip(&self.missing);
         let applied = strategies.get(self.rank);
         let parts = applied.map(KeyStrategy::parts).unwrap_or_default().into_iter().zip(&self.values);
         Explanation {
             strategy: applied.unwrap_or(&KeyStrategy::Fingerprint { volatile: vec![] }).describe(),
             parts: parts.map(|(part, value)| PartValue { part, value: mask::text(value).into_owned() }).collect(),
-            passed_over: passed_over
+            skipped: skipped
                 .map(|(strategy, missing)| format!("{}: {missing} has no value", strategy.describe()))
                 .collect(),
         }
     }
 }
 
-/// Why a request has no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyProblem {
     /// No strategy applies.
     #[error("no idempotency key: {0} has no value in this request")]
     Missing(String),
-    /// A key over this length is a mistake of the sender.
-    #[error("the idempotency key has {0} bytes; {KEY_BYTES_MAX} are allowed")]
+    #[error("the idempotency key has {0} bytes; the maximum is {KEY_BYTES_MAX}")]
     TooLong(usize),
-    /// An expression failed.
     #[error(transparent)]
     Expression(#[from] TemplateProblem),
 }
 
-/// The longest key that is taken.
+/// Maximum length of a key. A longer one is a mistake of the sender.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// The key of a request: the first strategy that applies gives it.
+/// Derives the key of a request with the first strategy that applies.
 pub fn derive(strategies: &[KeyStrategy], scope: &Scope, context: KeyContext<'_>) -> Result<DerivedKey, KeyProblem> {
     let mut missing = Vec::new();
     for (rank, strategy) in strategies.iter().enumerate() {
         match strategy.apply(scope, context)? {
-            Ok(Found { text, near, values }) => {
+            Ok(KeyBuilder { text, adjacent, values }) => {
                 if text.len() > KEY_BYTES_MAX {
                     return Err(KeyProblem::TooLong(text.len()));
                 }
                 let by_content = matches!(strategy, KeyStrategy::Fingerprint { .. });
-                return Ok(DerivedKey { text, rank, near, by_content, values, missing });
+                return Ok(DerivedKey { text, rank, adjacent, by_content, values, missing });
             }
             Err(part) => missing.push(part),
         }

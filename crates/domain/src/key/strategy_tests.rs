@@ -23,14 +23,14 @@ fn find(strategies: &[KeyStrategy], body: Value) -> Result<DerivedKey, KeyProble
 }
 
 #[test]
-fn the_first_strategy_that_applies_gives_the_key() {
+fn first_applicable_strategy_gives_the_key() {
     let strategies = [parts(&["body.id", "body.op"]), KeyStrategy::Header("idempotency-key".into())];
     assert_eq!(find(&strategies, json!({"id": 5, "op": "up"})).unwrap().text, "5|up");
     let second = find(&strategies, json!({"id": 5})).unwrap();
     let explained = second.explain(&strategies);
     assert_eq!((second.text.as_str(), explained.strategy.as_str()), ("k-1", "header:idempotency-key"));
     assert_eq!(
-        (second.rank, explained.passed_over.as_slice()),
+        (second.rank, explained.skipped.as_slice()),
         (1, &["body.id + body.op: body.op has no value".to_owned()][..])
     );
     let none = find(&strategies[..1], json!({})).unwrap_err();
@@ -38,14 +38,14 @@ fn the_first_strategy_that_applies_gives_the_key() {
 }
 
 #[test]
-fn parts_cannot_be_shifted_into_one_another() {
+fn parts_are_joined_without_ambiguity() {
     let strategy = [parts(&["body.a", "body.b"])];
     let key = |a, b| find(&strategy, json!({"a": a, "b": b})).unwrap().text;
     assert_ne!(key("x|y", "z"), key("x", "y|z"));
 }
 
 #[test]
-fn a_key_is_explained_by_its_parts() {
+fn explanation_lists_the_parts_of_a_key() {
     let strategy = [KeyStrategy::Parts(vec![
         KeyPart::Source,
         KeyPart::EventType,
@@ -61,11 +61,11 @@ fn a_key_is_explained_by_its_parts() {
         shown,
         [("source", "shop"), ("event_type", "lead"), ("event_id", "e-9"), ("email_hash(body.email)", hash.as_str())]
     );
-    assert!(!key.by_content && key.near.is_empty());
+    assert!(!key.by_content && key.adjacent.is_empty());
 }
 
 #[test]
-fn no_person_stands_in_a_key() {
+fn personal_data_enters_a_key_as_a_digest() {
     let key = |source: &str| {
         find(&[parts(&[source])], json!({"email": "Ada@X.org", "phone": "+1 415 555 0123", "id": 14155550123u64}))
     };
@@ -82,31 +82,32 @@ fn bucket_key(at: &str) -> DerivedKey {
     find(&[strategy], json!({"cart": "c1", "at": at})).unwrap()
 }
 
-/// Whether the second of two is known by the first's key, or by one that is near it.
-fn is_one(first: &str, second: &str) -> bool {
+/// True if the second event is recognised by the first one's key or by a key adjacent to its own.
+fn is_duplicate(first: &str, second: &str) -> bool {
     let (first, second) = (bucket_key(first), bucket_key(second));
-    first.text == second.text || second.near.contains(&first.text)
+    first.text == second.text || second.adjacent.contains(&first.text)
 }
 
 #[test]
-fn a_pair_that_an_edge_splits_is_one_and_two_ten_minutes_apart_are_two() {
+fn events_across_a_bucket_edge_are_duplicates_and_events_ten_minutes_apart_are_not() {
     assert_eq!(bucket_key("2026-03-20T22:44:58Z").text, "c1|2026-03-20T22:40:00Z/5m");
-    assert!(is_one("2026-03-20T22:44:58Z", "2026-03-20T22:45:03Z"));
-    assert!(is_one("2026-03-20T22:45:03Z", "2026-03-20T22:44:58Z"), "in either order");
-    assert!(!is_one("2026-03-20T22:44:58Z", "2026-03-20T22:54:58Z"));
-    let moment = |seconds: i64| jiff::Timestamp::from_second(1_774_000_000 + seconds).unwrap().to_string();
+    assert!(is_duplicate("2026-03-20T22:44:58Z", "2026-03-20T22:45:03Z"));
+    assert!(is_duplicate("2026-03-20T22:45:03Z", "2026-03-20T22:44:58Z"), "in either order");
+    assert!(!is_duplicate("2026-03-20T22:44:58Z", "2026-03-20T22:54:58Z"));
+    let time = |seconds: i64| jiff::Timestamp::from_second(1_774_000_000 + seconds).unwrap().to_string();
     for start in (0..300).step_by(7) {
         for gap in (0..1_200).step_by(11) {
-            for one in [is_one(&moment(start), &moment(start + gap)), is_one(&moment(start + gap), &moment(start))] {
-                assert!(one || gap > 150, "{start} {gap}: two within half a stretch are one");
-                assert!(!one || gap < 450, "{start} {gap}: two that are one and a half apart are two");
+            for one in [is_duplicate(&time(start), &time(start + gap)), is_duplicate(&time(start + gap), &time(start))]
+            {
+                assert!(one || gap > 150, "{start} {gap}: events within half a bucket are duplicates");
+                assert!(!one || gap < 450, "{start} {gap}: events one and a half buckets apart are distinct");
             }
         }
     }
 }
 
 #[test]
-fn a_bucket_without_the_senders_own_time_does_not_apply() {
+fn bucket_needs_a_time_set_by_the_sender() {
     let at = Expression::parse("body.at").unwrap();
     let strategy = KeyStrategy::Bucket { parts: vec![part("body.cart")], at, width: Duration::from_secs(300) };
     assert!(find(std::slice::from_ref(&strategy), json!({"cart": 1})).is_err());

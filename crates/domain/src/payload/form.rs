@@ -8,19 +8,18 @@ use super::PayloadProblem;
 use crate::flow::DuplicateKeys;
 use crate::verify::{form_pairs, percent_encode};
 
-/// How many fields a form may have.
+/// Maximum number of fields in a form.
 pub(super) const FIELDS_MAX: usize = 2_000;
-/// How many brackets may follow a name.
+/// Maximum nesting of a field name.
 const BRACKETS_MAX: usize = 8;
 
-/// Reads a form. `data[email]` is the member `email` of `data`, `tags[]` an item of the list `tags`, and a name that occurs
-/// twice is a list of its values. A form whose only field is `payload` carries its body there, as JSON: GitHub's and Slack's
-/// way.
+/// Parses a form. `data[email]` is the member `email` of `data`, `tags[]` an item of the list `tags`, and a name that occurs
+/// twice becomes a list. A form whose only field is `payload` carries a JSON body in it, as GitHub and Slack send it.
 pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
     from_pairs(form_pairs(body), duplicate_keys)
 }
 
-/// The same from names and values that are decoded already.
+/// Same as [`parse`] for decoded names and values.
 pub(super) fn from_pairs<'b>(
     pairs: impl Iterator<Item = (Cow<'b, [u8]>, Cow<'b, [u8]>)>,
     duplicate_keys: DuplicateKeys,
@@ -47,8 +46,8 @@ pub(super) fn from_pairs<'b>(
     }
 }
 
-/// Writes an object as the form that [`parse`] reads it from: members in brackets, items under `name[]`. Whatever is neither
-/// text nor a list nor an object is written as its JSON text.
+/// Writes an object in the form that [`parse`] reads: members in brackets, items under `name[]`. A scalar that is not text
+/// is written as its JSON text.
 pub fn write(object: &Map<String, Value>) -> String {
     let mut text = String::new();
     for (name, value) in object {
@@ -77,44 +76,45 @@ fn write_field(name: String, value: &Value, text: &mut String) {
 
 fn decoded(bytes: &[u8]) -> Result<&str, PayloadProblem> {
     let problem = |error: std::str::Utf8Error| {
-        PayloadProblem::Form(format!("a field is not UTF-8 once it is decoded, at byte {} of it", error.valid_up_to()))
+        PayloadProblem::Form(format!("a decoded field is not UTF-8: invalid byte at offset {}", error.valid_up_to()))
     };
     std::str::from_utf8(bytes).map_err(problem)
 }
 
 fn insert(root: &mut Map<String, Value>, name: &str, value: &str) -> Result<(), PayloadProblem> {
     let (first, inner) = path(name)?;
-    let two_things = || PayloadProblem::Form(format!("`{}` is text and holds other fields at once", shown(name)));
-    let mut place = root.entry(first).or_insert(Value::Null);
+    let conflict =
+        || PayloadProblem::Form(format!("`{}` is both a value and a parent of other fields", truncated(name)));
+    let mut slot = root.entry(first).or_insert(Value::Null);
     for segment in inner {
-        place = match segment {
-            "" => match place {
+        slot = match segment {
+            "" => match slot {
                 Value::Null => {
-                    *place = Value::Array(vec![Value::Null]);
-                    last_of(place).ok_or_else(two_things)?
+                    *slot = Value::Array(vec![Value::Null]);
+                    last_of(slot).ok_or_else(conflict)?
                 }
                 Value::Array(items) => {
                     items.push(Value::Null);
-                    last_of(place).ok_or_else(two_things)?
+                    last_of(slot).ok_or_else(conflict)?
                 }
-                _ => return Err(two_things()),
+                _ => return Err(conflict()),
             },
             key => {
-                if place.is_null() {
-                    *place = Value::Object(Map::new());
+                if slot.is_null() {
+                    *slot = Value::Object(Map::new());
                 }
-                let Value::Object(members) = place else { return Err(two_things()) };
+                let Value::Object(members) = slot else { return Err(conflict()) };
                 members.entry(key).or_insert(Value::Null)
             }
         };
     }
-    match place {
-        Value::Null => *place = Value::String(value.to_owned()),
+    match slot {
+        Value::Null => *slot = Value::String(value.to_owned()),
         Value::String(first) => {
-            *place = Value::Array(vec![Value::String(std::mem::take(first)), Value::String(value.to_owned())])
+            *slot = Value::Array(vec![Value::String(std::mem::take(first)), Value::String(value.to_owned())])
         }
         Value::Array(items) if items.iter().all(Value::is_string) => items.push(Value::String(value.to_owned())),
-        _ => return Err(two_things()),
+        _ => return Err(conflict()),
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ fn last_of(list: &mut Value) -> Option<&mut Value> {
     list.as_array_mut().and_then(|items| items.last_mut())
 }
 
-/// `a[b][]` is `a`, then `b`, then an item. What does not end in whole brackets is one plain name.
+/// Splits `a[b][]` into `a` and its inner segments `b` and ``. A name with incomplete brackets is taken verbatim.
 fn path(name: &str) -> Result<(&str, Vec<&str>), PayloadProblem> {
     let Some((first, rest)) = name.split_once('[').filter(|(first, rest)| !first.is_empty() && rest.ends_with(']'))
     else {
@@ -131,7 +131,7 @@ fn path(name: &str) -> Result<(&str, Vec<&str>), PayloadProblem> {
     };
     let inner: Vec<&str> = rest[..rest.len() - 1].split("][").collect();
     if inner.len() > BRACKETS_MAX {
-        return Err(PayloadProblem::Form(format!("`{}` has more than {BRACKETS_MAX} brackets", shown(name))));
+        return Err(PayloadProblem::Form(format!("`{}` has more than {BRACKETS_MAX} brackets", truncated(name))));
     }
     if inner.iter().any(|segment| segment.contains(['[', ']'])) {
         return Ok((name, vec![]));
@@ -139,7 +139,7 @@ fn path(name: &str) -> Result<(&str, Vec<&str>), PayloadProblem> {
     Ok((first, inner))
 }
 
-fn shown(name: &str) -> String {
+fn truncated(name: &str) -> String {
     name.chars().take(60).collect()
 }
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_nest_and_repeats_are_lists() {
+    fn brackets_nest_and_repeated_names_become_lists() {
         assert_eq!(
             read("type=subscribe&data%5Bemail%5D=a%40b.c&data[merges][FNAME]=Zo%C3%AB+x&tag=1&tag=2&ids[]=7&ids[]=8")
                 .unwrap(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_form_parses_back() {
         let value = json!({"type": "subscribe", "data": {"email": "a+b@c.d", "tags": ["x", "ÿ&="]}, "fired_at": "2026-11-15 10:00:00"});
         let text = write(value.as_object().unwrap());
         assert_eq!(
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_two_things_is_refused() {
+    fn conflicting_or_oversized_forms_are_rejected() {
         for text in ["a=1&a[b]=2", "a[b]=1&a=2", "a[]=1&a[b]=2", "x=%ff", &format!("a{}=1", "[b]".repeat(9))] {
             assert_eq!(read(text).unwrap_err().code(), "form-invalid", "{text}");
         }
@@ -187,7 +187,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[a-c\\[\\]=&%0-9+]{0,60}") {
+        fn parse_never_panics(text in "[a-c\\[\\]=&%0-9+]{0,60}") {
             let _ = read(&text);
         }
     }

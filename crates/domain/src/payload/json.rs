@@ -1,4 +1,4 @@
-//! JSON, read once and strictly.
+//! Strict JSON parser.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,33 +10,33 @@ use serde_json::{Map, Number, Value};
 use super::{PayloadProblem, text};
 use crate::flow::DuplicateKeys;
 
-/// How deep objects and lists may lie in each other. Senders stay under ten; the stack is what the bound protects.
+/// Maximum nesting. Senders use less than ten levels; the limit protects the stack.
 pub const DEPTH_MAX: usize = 64;
 
-/// Whole numbers from here on do not fit into 64 bits.
+/// 2^64: integers from here on do not fit into 64 bits.
 const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
 
-/// Members for which there is room in a body from the start.
-const MEMBERS: usize = 24;
+/// Initial capacity of the outermost object.
+const MEMBERS_CAPACITY: usize = 24;
 
-/// Reads an object or a list. Whole numbers of 64 bits stay exact; larger ones are refused rather than rounded.
+/// Parses an object or a list. 64-bit integers stay exact; larger ones are rejected instead of rounded.
 pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
     let text = text(body)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_ascii().is_empty() {
         return Err(PayloadProblem::Empty);
     }
-    let reading = Reading { duplicate_keys, problem: RefCell::new(None) };
+    let context = ParseContext { duplicate_keys, problem: RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Seed { reading: &reading, depth: 0 }.deserialize(&mut deserializer);
+    let value = Seed { context: &context, depth: 0 }.deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| {
-        let own = reading.problem.take().filter(|problem| !matches!(problem, PayloadProblem::NumberTooLarge(_)));
+        let own = context.problem.take().filter(|problem| !matches!(problem, PayloadProblem::NumberTooLarge(_)));
         own.unwrap_or_else(|| match error.to_string() {
-            said if said.contains("recursion limit") => PayloadProblem::TooDeep,
-            said => PayloadProblem::Json(said),
+            message if message.contains("recursion limit") => PayloadProblem::TooDeep,
+            message => PayloadProblem::Json(message),
         })
     })?;
-    if reading.problem.take() == Some(PayloadProblem::NumberTooLarge(String::new()))
+    if context.problem.take() == Some(PayloadProblem::NumberTooLarge(String::new()))
         && let Some(number) = large_integer(text)
     {
         return Err(PayloadProblem::NumberTooLarge(number));
@@ -47,27 +47,27 @@ pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, Payloa
     }
 }
 
-struct Reading {
+struct ParseContext {
     duplicate_keys: DuplicateKeys,
     problem: RefCell<Option<PayloadProblem>>,
 }
 
 struct Seed<'r> {
-    reading: &'r Reading,
+    context: &'r ParseContext,
     depth: usize,
 }
 
 impl<'r> Seed<'r> {
-    fn inside<E: serde::de::Error>(&self) -> Result<Seed<'r>, E> {
+    fn nested<E: serde::de::Error>(&self) -> Result<Seed<'r>, E> {
         if self.depth >= DEPTH_MAX {
             return Err(self.fail(PayloadProblem::TooDeep));
         }
-        Ok(Seed { reading: self.reading, depth: self.depth + 1 })
+        Ok(Seed { context: self.context, depth: self.depth + 1 })
     }
 
     fn fail<E: serde::de::Error>(&self, problem: PayloadProblem) -> E {
         let error = E::custom(&problem);
-        self.reading.problem.replace(Some(problem));
+        self.context.problem.replace(Some(problem));
         error
     }
 }
@@ -99,9 +99,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        // A whole number that is too long arrives here rounded. Whether it was one is looked up afterwards.
+        // An integer beyond 64 bits arrives here rounded. The text is searched for it afterwards.
         if value >= TOO_LARGE || value <= i64::MIN as f64 {
-            self.reading.problem.replace(Some(PayloadProblem::NumberTooLarge(String::new())));
+            self.context.problem.replace(Some(PayloadProblem::NumberTooLarge(String::new())));
         }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
     }
@@ -120,26 +120,26 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self.inside()?)? {
+        while let Some(item) = items.next_element_seed(self.nested()?)? {
             list.push(item);
         }
         Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        // The outermost one is where most of the members are.
-        let mut map = Map::with_capacity(if self.depth == 0 { MEMBERS } else { 0 });
+        // Most members are in the outermost object.
+        let mut map = Map::with_capacity(if self.depth == 0 { MEMBERS_CAPACITY } else { 0 });
         while let Some(name) = members.next_key::<String>()? {
-            let value = members.next_value_seed(self.inside()?)?;
+            let value = members.next_value_seed(self.nested()?)?;
             match map.entry(name) {
-                Entry::Vacant(place) => {
-                    place.insert(value);
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
                 }
-                Entry::Occupied(place) if self.reading.duplicate_keys == DuplicateKeys::Refuse => {
-                    return Err(self.fail(PayloadProblem::DuplicateKey(place.key().clone())));
+                Entry::Occupied(entry) if self.context.duplicate_keys == DuplicateKeys::Refuse => {
+                    return Err(self.fail(PayloadProblem::DuplicateKey(entry.key().clone())));
                 }
-                Entry::Occupied(mut place) => {
-                    place.insert(value);
+                Entry::Occupied(mut entry) => {
+                    entry.insert(value);
                 }
             }
         }
@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// The first whole number that does not fit into 64 bits, outside of strings.
+/// The first integer outside of strings that does not fit into 64 bits.
 fn large_integer(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_serde_json_reads() {
+    fn parse_agrees_with_serde_json() {
         for text in
             [r#"{"a": [1, -2, 3.5, "x\u00eb", null, true], "b": {}}"#, "[]", "\u{feff}{\"a\":1e3}\r\n", "{\"a\":-0}"]
         {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flaw_has_a_code_of_its_own() {
+    fn each_problem_has_its_own_code() {
         for (text, code) in [
             ("", "body-empty"),
             (" \n", "body-empty"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_64_bits_are_exact_and_larger_ones_are_text_or_refused() {
+    fn integers_of_64_bits_stay_exact() {
         let text = r#"{"a":9007199254740993,"b":18446744073709551615,"c":-9223372036854775808,"d":0.1}"#;
         assert_eq!(read(text).unwrap().to_string(), text);
         assert!(read(r#"{"digits in text": "184467440737095516160", "x": 1e300}"#).is_ok());
@@ -226,12 +226,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        fn parse_never_panics_on_bytes(body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             let _ = parse(&body, DuplicateKeys::Refuse);
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[\\[\\]{}:,\"0-9eE.+\\-\\\\a ]{0,80}") {
+        fn parse_never_panics_on_text(text in "[\\[\\]{}:,\"0-9eE.+\\-\\\\a ]{0,80}") {
             if let Ok(value) = parse(text.as_bytes(), DuplicateKeys::Last) {
                 proptest::prop_assert_eq!(value, serde_json::from_str::<Value>(&text).unwrap());
             }

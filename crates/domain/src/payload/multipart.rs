@@ -1,131 +1,128 @@
-//! Forms as browsers, Jotform and Mailgun's inbound routes send them: `multipart/form-data`. Its fields are taken, files are not.
+//! Parses `multipart/form-data` bodies, as browsers, Jotform and the inbound routes of Mailgun send them. Fields are
+//! supported, files are rejected.
+//!
+//! `multer` does the parsing. It reads a stream; the body is in memory, so the stream is one chunk and one poll completes it.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
+use futures_core::Stream;
+use multer::{Field, Multipart};
 use serde_json::Value;
 
 use super::{PayloadProblem, form};
 use crate::flow::DuplicateKeys;
 
-/// The longest boundary, by RFC 2046.
+/// Maximum length of a boundary, by RFC 2046.
 const BOUNDARY_MAX: usize = 70;
-/// The longest head of a part.
-const HEAD_BYTES_MAX: usize = 4_096;
+/// Maximum size of the headers of a part.
+const HEADER_BYTES_MAX: usize = 4_096;
 
-/// Reads a form from its parts, by the rules of [`form::parse`] for names. The content type says where a part ends.
+/// Parses a form. Names follow the rules of [`form::parse`]; the content type holds the boundary.
 pub fn parse(body: &[u8], content_type: &str, duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
     let pairs = pairs(body, content_type)?;
     form::from_pairs(
-        pairs.into_iter().map(|(name, value)| (Cow::Owned(name.into_bytes()), Cow::Borrowed(value))),
+        pairs.into_iter().map(|(name, value)| (Cow::Owned(name.into_bytes()), Cow::Owned(value))),
         duplicate_keys,
     )
 }
 
-/// Names and values of the fields, in their order.
-pub fn pairs<'b>(body: &'b [u8], content_type: &str) -> Result<Vec<(String, &'b [u8])>, PayloadProblem> {
-    let boundary = boundary(content_type).ok_or_else(|| broken("the content type names no boundary"))?;
-    let delimiter = format!("\r\n--{boundary}");
-    // The first delimiter may stand at the very start, without the line break that belongs to it everywhere else.
-    let mut rest = match body.strip_prefix(&delimiter.as_bytes()[2..]) {
-        Some(rest) => rest,
-        None => after(body, delimiter.as_bytes()).ok_or_else(|| broken("there is no part"))?.1,
-    };
+/// Names and values of the fields, in the order of the body.
+pub fn pairs(body: &[u8], content_type: &str) -> Result<Vec<(String, Vec<u8>)>, PayloadProblem> {
+    let multipart = Multipart::new(OneChunk(Some(body.to_vec())), boundary(content_type)?);
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(fields(multipart)).poll(&mut context) {
+        Poll::Ready(pairs) => pairs,
+        // The stream never waits, so this does not happen; it is an error rather than a loop.
+        Poll::Pending => Err(invalid("the last part has no end")),
+    }
+}
+
+/// A stream with the whole body as its only item.
+struct OneChunk(Option<Vec<u8>>);
+
+impl Stream for OneChunk {
+    type Item = Result<Vec<u8>, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.take().map(Ok))
+    }
+}
+
+async fn fields(mut multipart: Multipart<'_>) -> Result<Vec<(String, Vec<u8>)>, PayloadProblem> {
     let mut pairs = Vec::new();
-    loop {
-        if rest.starts_with(b"--") {
-            return Ok(pairs);
+    while let Some(field) = multipart.next_field().await.map_err(problem)? {
+        let is_file = is_file(&field);
+        let name = name(&field)?;
+        let value = field.bytes().await.map_err(problem)?;
+        if is_file {
+            // A browser sends an empty file for a file input without a selection.
+            if value.is_empty() {
+                continue;
+            }
+            return Err(PayloadProblem::File(name.chars().take(60).collect()));
         }
-        let (padding, inside) = after(rest, b"\r\n").ok_or_else(|| broken("the last part has no end"))?;
-        if padding.iter().any(|byte| !matches!(byte, b' ' | b'\t')) {
-            return Err(broken("something stands behind a boundary"));
-        }
-        let (part, behind) = after(inside, delimiter.as_bytes()).ok_or_else(|| broken("the last part has no end"))?;
-        if let Some(pair) = field(part)? {
-            pairs.push(pair);
-        }
-        if pairs.len() > form::FIELDS_MAX {
+        if pairs.len() == form::FIELDS_MAX {
             return Err(PayloadProblem::Form(format!("it has more than {} fields", form::FIELDS_MAX)));
         }
-        rest = behind;
+        pairs.push((name, value.into()));
     }
+    Ok(pairs)
 }
 
-/// One part; nothing for a file that nobody chose.
-fn field(part: &[u8]) -> Result<Option<(String, &[u8])>, PayloadProblem> {
-    // A part without a single header begins with the empty line.
-    let (head, value) = match part.strip_prefix(b"\r\n") {
-        Some(value) => (&b""[..], value),
-        None => after(part, b"\r\n\r\n").ok_or_else(|| broken("a part has no head"))?,
-    };
-    if head.len() > HEAD_BYTES_MAX {
-        return Err(broken("the head of a part is too long"));
+/// The name of a part with acceptable headers.
+fn name(field: &Field<'_>) -> Result<String, PayloadProblem> {
+    let headers = field.headers();
+    if headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>() > HEADER_BYTES_MAX {
+        return Err(invalid("the headers of a part are too long"));
     }
-    let head = std::str::from_utf8(head).map_err(|_| broken("the head of a part is not UTF-8"))?;
-    let header = |name: &str| {
-        let lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
-        lines.into_iter().find(|(own, _)| own.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
-    };
-    let disposition = header("content-disposition").ok_or_else(|| broken("a part has no content-disposition"))?;
-    let name = parameter(disposition, "name").ok_or_else(|| broken("a part has no name"))?;
-    let is_file = parameter(disposition, "filename").is_some() || parameter(disposition, "filename*").is_some();
-    if is_file && value.is_empty() {
-        return Ok(None);
+    if let Some(encoding) = headers.get("content-transfer-encoding") {
+        let plain = ["7bit", "8bit", "binary"];
+        if !plain.iter().any(|name| encoding.as_bytes().eq_ignore_ascii_case(name.as_bytes())) {
+            return Err(invalid("a part has a transfer encoding, which forms do not use"));
+        }
     }
-    if is_file {
-        return Err(PayloadProblem::File(name.chars().take(60).collect()));
-    }
-    let encoding = header("content-transfer-encoding").unwrap_or("8bit").to_ascii_lowercase();
-    if !matches!(encoding.as_str(), "7bit" | "8bit" | "binary") {
-        return Err(broken("a part has a transfer encoding, which forms do not use"));
-    }
-    Ok(Some((name, value)))
+    let name = field.name().ok_or_else(|| invalid("a part has no name"))?;
+    // Browsers percent-encode these three characters, other clients escape the backslash.
+    Ok(name.replace("\\\\", "\\").replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n"))
 }
 
-fn boundary(content_type: &str) -> Option<String> {
-    let boundary = parameter(content_type, "boundary")?;
+/// True if the part has a `filename` or `filename*` parameter, in any case. `multer` knows only `filename`.
+fn is_file(field: &Field<'_>) -> bool {
+    let disposition = field.headers().get("content-disposition").map_or(&b""[..], |value| value.as_bytes());
+    let is_filename = |parameter: &[u8]| {
+        let name = parameter.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+        name.eq_ignore_ascii_case(b"filename") || name.eq_ignore_ascii_case(b"filename*")
+    };
+    field.file_name().is_some() || disposition.split(|byte| *byte == b';').any(is_filename)
+}
+
+fn boundary(content_type: &str) -> Result<String, PayloadProblem> {
+    let boundary = multer::parse_boundary(content_type).unwrap_or_default();
     let is_text = boundary.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !boundary.ends_with(' ');
-    (is_text && (1..=BOUNDARY_MAX).contains(&boundary.len())).then_some(boundary)
-}
-
-/// The value of `; name=value` or `; name="value"`. Browsers write a quote in a name as `%22`.
-fn parameter(header: &str, wanted: &str) -> Option<String> {
-    let (_, mut rest) = header.split_once(';')?;
-    loop {
-        let (name, after) = rest.split_once('=')?;
-        let (value, behind) = match after.trim_start().strip_prefix('"') {
-            Some(quoted) => unquoted(quoted)?,
-            None => {
-                let end = after.find(';').unwrap_or(after.len());
-                (after[..end].trim().to_owned(), &after[end..])
-            }
-        };
-        if name.trim().eq_ignore_ascii_case(wanted) {
-            return Some(value.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n"));
-        }
-        rest = behind.split_once(';')?.1;
+    if is_text && (1..=BOUNDARY_MAX).contains(&boundary.len()) {
+        Ok(boundary)
+    } else {
+        Err(invalid("the content type has no valid boundary"))
     }
 }
 
-fn unquoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '"' => return Some((value, &text[at + 1..])),
-            '\\' => value.push(letters.next()?.1),
-            _ => value.push(letter),
-        }
-    }
-    None
+/// The reason without any text of the body: `multer` quotes names and headers of any length.
+fn problem(error: multer::Error) -> PayloadProblem {
+    use multer::Error;
+    invalid(match error {
+        Error::IncompleteStream | Error::IncompleteFieldData { .. } => "a part has no end, or there is no part",
+        Error::IncompleteHeaders
+        | Error::ReadHeaderFailed(_)
+        | Error::DecodeHeaderName { .. }
+        | Error::DecodeHeaderValue { .. } => "the headers of a part are invalid",
+        _ => "it is not valid multipart/form-data",
+    })
 }
 
-/// What is before and behind the first occurrence.
-fn after<'b>(bytes: &'b [u8], wanted: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
-    let at = bytes.windows(wanted.len()).position(|window| window == wanted)?;
-    Some((&bytes[..at], &bytes[at + wanted.len()..]))
-}
-
-fn broken(problem: &str) -> PayloadProblem {
+fn invalid(problem: &str) -> PayloadProblem {
     PayloadProblem::Form(problem.to_owned())
 }
 
@@ -145,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_those_of_any_form() {
+    fn fields_follow_the_rules_of_urlencoded_forms() {
         let body = format!(
             "{}{}{}{}--x y--\n",
             part("name=\"formID\"", "7"),
@@ -160,13 +157,35 @@ mod tests {
     }
 
     #[test]
-    fn files_are_refused_by_name() {
-        let problem = read(&format!("{}--x y--", part("name=\"cv\"; filename=\"cv.pdf\"", "%PDF"))).unwrap_err();
-        assert_eq!((problem.code(), problem.to_string().contains("`cv`")), ("multipart-file", true), "{problem}");
+    fn files_are_rejected_by_name() {
+        for filename in ["filename=\"cv.pdf\"", "FileName=cv.pdf", "filename*=utf-8''cv.pdf", "filename=\"\""] {
+            let head = format!("name=\"cv\"; {filename}");
+            let problem = read(&format!("{}--x y--", part(&head, "%PDF"))).unwrap_err();
+            assert_eq!((problem.code(), problem.to_string().contains("`cv`")), ("multipart-file", true), "{problem}");
+        }
     }
 
     #[test]
-    fn what_has_no_clear_end_or_name_is_refused() {
+    fn limits_hold_for_boundary_headers_and_fields() {
+        let long = format!("multipart/form-data; boundary={}", "x".repeat(71));
+        assert!(parse(format!("--{}--", "x".repeat(71)).as_bytes(), &long, DuplicateKeys::Refuse).is_err());
+        let head = format!("name=a\nX-Long: {}", "x".repeat(HEADER_BYTES_MAX));
+        assert_eq!(read(&format!("{}--x y--", part(&head, "1"))).unwrap_err().code(), "form-invalid");
+        let most = part("name=a", "1").repeat(form::FIELDS_MAX);
+        assert!(read(&format!("{most}--x y--")).is_ok());
+        let problem = read(&format!("{most}{}--x y--", part("name=a", "1"))).unwrap_err();
+        assert!(problem.to_string().contains("more than"), "{problem}");
+    }
+
+    #[test]
+    fn browser_boundaries_keep_their_case() {
+        let body = b"------WebKitFormBoundaryAbC1\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n1\r\n------WebKitFormBoundaryAbC1--\r\n";
+        let content_type = "Multipart/Form-Data; boundary=----WebKitFormBoundaryAbC1";
+        assert_eq!(parse(body, content_type, DuplicateKeys::Refuse).unwrap(), json!({"a": "1"}));
+    }
+
+    #[test]
+    fn missing_end_or_name_is_rejected() {
         let whole = part("name=a", "1");
         for body in [
             "no part at all",
@@ -189,7 +208,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in "[-x y\\r\\nname=;:\"\\\\%aC]{0,80}", content_type in "multipart/form-data; boundary=[ -~]{0,10}") {
+        fn arbitrary_bytes_do_not_panic(body in "[-x y\\r\\nname=;:\"\\\\%aC]{0,80}", content_type in "multipart/form-data; boundary=[ -~]{0,10}") {
             let _ = parse(body.as_bytes(), &content_type, DuplicateKeys::Refuse);
         }
     }

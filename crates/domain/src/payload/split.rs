@@ -1,14 +1,14 @@
-//! One request, many events.
+//! Splits a body into its events.
 
 use serde_json::Value;
 
 use super::PayloadProblem;
 
-/// How many events one request may carry: all of them go into one commit.
+/// Maximum number of events in a request: all of them are written in one commit.
 pub const EVENTS_MAX: usize = 2_000;
 
-/// The events of a body whose lists stand at these names, each within the items of the one before. Without a name the
-/// body itself is the list; a body that is an object then is one event, since some senders use both forms.
+/// Extracts the events at a path of lists, each inside the items of the one before. With an empty path the body itself is
+/// the list; an object is then a single event, since some senders use both forms.
 pub fn split(body: Value, lists: &[String]) -> Result<Vec<Value>, PayloadProblem> {
     let mut level = vec![body];
     if lists.is_empty() {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_found_in_lists_within_lists() {
+    fn nested_lists_are_split_into_events() {
         assert_eq!(split(json!([1, {"a": 2}]), &[]).unwrap(), vec![json!(1), json!({"a": 2})]);
         assert_eq!(split(json!({"a": 2}), &[]).unwrap(), vec![json!({"a": 2})]);
         assert_eq!(split(json!([]), &[]).unwrap(), Vec::<Value>::new());

@@ -1,7 +1,7 @@
-//! Whether an effect may happen at all: consent, quiet hours, suppression, conditions and caps, as data.
+//! Policies decide whether an effect is allowed: consent, quiet hours, suppression, conditions and caps, as data.
 //!
-//! Everything but the caps is decided here, from what the caller knows. Caps are numbers of effects that only the ledger can
-//! count exactly, so [`Policy::evaluate`] hands them on: they are reserved in the transaction that writes the effect's intent.
+//! All rules but caps are decided here, from data passed by the caller. Only the ledger can count effects exactly, so
+//! [`Policy::evaluate`] returns the caps: they are reserved in the transaction that writes the effect's intent.
 
 mod quiet_hours;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub use quiet_hours::{Quiet, QuietHours, Then, TimeOfDay, zone, zones};
+pub use quiet_hours::{QuietAction, QuietHours, QuietStatus, TimeOfDay, zone, zones};
 
 use crate::event::scalar;
 use crate::key::{KeyDigest, TENANT};
@@ -21,106 +21,95 @@ use crate::template::{Expression, Scope, TemplateProblem};
 use crate::time::Time;
 use crate::unit::format_duration;
 
-/// What has to hold before an effect happens.
+/// Rules that must pass before an effect is sent.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Its name.
     pub name: Arc<str>,
-    /// Who is written to; the first of these that is there.
+    /// Expressions that give the contact; the first one with a value wins.
     pub contact: Vec<Expression>,
-    /// By which way; what is counted under one channel is not counted under another.
+    /// Caps count effects per channel.
     pub channel: Arc<str>,
-    /// In this order. The first that refuses decides.
+    /// Evaluated in order. The first refusal decides.
     pub rules: Vec<Rule>,
 }
 
-/// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What it is called in results and metrics: its kind, unless its author named it.
+    /// Name in results and metrics: the kind of rule, unless the author names it.
     pub name: Arc<str>,
-    /// What it asks for.
     pub kind: RuleKind,
 }
 
-/// What a rule asks for.
 #[derive(Clone, Debug)]
 pub enum RuleKind {
-    /// The contact agreed.
+    /// The contact has given consent.
     Consent {
-        /// Where that stands.
         from: ConsentSource,
-        /// What holds when nothing is known.
+        /// Result when the source says nothing.
         default: ConsentDefault,
     },
-    /// It is not night at the contact's.
+    /// The local time of the contact is outside the quiet hours.
     QuietHours(QuietHours),
-    /// No more than so many, for one contact and channel.
+    /// At most so many effects per contact and channel.
     Cap(Cap),
-    /// The contact is on no list.
+    /// The contact is on no suppression list.
     Suppression(Suppression),
-    /// This holds.
+    /// The expression is true.
     When(Expression),
 }
 
-/// Where consent stands.
 #[derive(Clone, Debug)]
 pub enum ConsentSource {
-    /// In the event.
+    /// An expression over the event.
     Event(Expression),
-    /// In the ledger, where `consent.set` keeps it, under this purpose.
+    /// The ledger's consent table, written by `consent.set`, under this purpose.
     Table(Arc<str>),
 }
 
-/// What holds when nobody has said anything.
+/// Result of a consent rule when its source says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsentDefault {
-    /// No.
     Deny,
-    /// Yes.
     Allow,
 }
 
-/// No more than `max` within any `window`.
+/// At most `max` effects within any interval of length `window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// So many.
     pub max: u32,
-    /// Within any span of this length.
     pub window: Duration,
 }
 
 impl Cap {
-    /// The longest span that is counted over.
     pub const WINDOW_MAX: Duration = Duration::from_secs(366 * 86_400);
 }
 
-/// Who must not be written to.
+/// Contacts that must not receive anything.
 #[derive(Clone, Debug, Default)]
 pub struct Suppression {
-    /// Contacts, and whole domains as `@example.com`, in their one spelling.
+    /// Contacts, and whole domains as `@example.com`, normalized.
     pub listed: Arc<BTreeSet<String>>,
 }
 
 impl Suppression {
-    /// Reads a list: one contact or `@domain` a line; `#` begins a remark.
+    /// Parses a list: one contact or `@domain` per line; `#` starts a comment.
     pub fn read(text: &str) -> BTreeSet<String> {
         let line = |line: &str| normalize::email(line.split('#').next().unwrap_or_default());
         text.lines().map(line).filter(|line| !line.is_empty()).collect()
     }
 
-    fn holds(&self, contact: &str) -> bool {
+    fn contains(&self, contact: &str) -> bool {
         let domain = contact.rfind('@').map(|at| &contact[at..]);
         self.listed.contains(contact) || domain.is_some_and(|domain| self.listed.contains(domain))
     }
 }
 
-/// Who an effect is for, in one spelling.
+/// Recipient of an effect, normalized.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Contact(String);
 
 impl Contact {
-    /// Without surrounding space and in lower case; nobody if nothing is left. `Ada <ada@example.com>` is the address in it.
+    /// Trims and lower-cases; takes the address out of `Ada <ada@example.com>`. `None` if nothing is left.
     pub fn new(text: &str) -> Option<Contact> {
         let inside =
             text.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>')).map_or(text, |(inside, _)| inside);
@@ -128,46 +117,44 @@ impl Contact {
         (!text.is_empty()).then_some(Contact(text))
     }
 
-    /// As the ledger finds it again; it keeps only a keyed digest of this.
+    /// Lookup key. The ledger stores only a keyed digest of it.
     pub fn digest(&self) -> KeyDigest {
         KeyDigest::new(TENANT, "policy contact", &self.0)
     }
 
-    /// In one spelling. Personal data.
+    /// Personal data; keep it out of logs.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// Who it is is not shown.
+/// Hides the address.
 impl fmt::Debug for Contact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Contact(***)")
     }
 }
 
-/// What is known when a policy is asked.
+/// Contact data a policy is evaluated with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContactFacts {
-    /// What the consent table says, by purpose; `None` is nothing.
+    /// Entries of the consent table by purpose; a missing entry means that nothing is recorded.
     pub consent: Vec<(Arc<str>, bool)>,
-    /// Whether the contact is on the ledger's list, for this channel or for all.
+    /// True if the contact is on the ledger's suppression list, for this channel or for all.
     pub suppressed: bool,
 }
 
-/// Why an effect does not happen, or not now.
+/// Why an effect is refused or deferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyDenial {
-    /// The policy.
     pub policy: Arc<str>,
-    /// The rule that decided.
     pub rule: Arc<str>,
-    /// In words.
+    /// Message for the operator.
     pub detail: String,
 }
 
 impl PolicyDenial {
-    /// As what the effect left: a structured no-op.
+    /// The denial as the result of a no-op effect.
     pub fn to_value(&self) -> Value {
         serde_json::json!({
             "noop": "refused by policy", "policy": &*self.policy, "rule": &*self.rule, "detail": self.detail,
@@ -175,65 +162,50 @@ impl PolicyDenial {
     }
 }
 
-/// A cap that the ledger has to count.
+/// A cap that the ledger must reserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapReservation {
-    /// The policy: its effects are counted together, whichever worker has them.
+    /// Effects are counted per policy, over all workers.
     pub policy: Arc<str>,
-    /// The rule.
     pub rule: Arc<str>,
-    /// The channel.
     pub channel: Arc<str>,
-    /// Who.
     pub contact: KeyDigest,
-    /// How many are allowed.
     pub cap: Cap,
 }
 
 impl CapReservation {
-    /// What is said when there is no place left.
+    /// The denial when the cap is exhausted.
     pub fn refusal(&self) -> PolicyDenial {
         let Cap { max, window } = self.cap;
-        let detail = format!(
-            "this contact has had {max} by {} within {}, and {max} is the most that is allowed",
-            self.channel,
-            format_duration(window)
-        );
+        let detail =
+            format!("cap reached: {max} by {} within {} for this contact", self.channel, format_duration(window));
         PolicyDenial { policy: self.policy.clone(), rule: self.rule.clone(), detail }
     }
 }
 
-/// What a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyDecision {
-    /// It may happen, as far as there is a place under each of these caps.
+    /// Allowed, if each of these caps can be reserved.
     Allowed(Vec<CapReservation>),
-    /// It does not happen.
+    /// Refused for good.
     Refused(PolicyDenial),
-    /// Not now.
-    Later {
-        /// Not before.
-        until: Time,
-        /// Why.
-        refusal: PolicyDenial,
-    },
+    /// Refused for now.
+    Later { until: Time, refusal: PolicyDenial },
 }
 
-/// What one rule says, for people who want to see each of them.
+/// Result of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleResult {
-    /// It does not object.
     Passed(String),
-    /// It objects.
     Refused(String),
-    /// It objects for now.
+    /// Refused until this time.
     Later(Time, String),
-    /// The ledger has to count.
+    /// The ledger must reserve this cap.
     Counted(Cap),
 }
 
 impl Policy {
-    /// Who it is about.
+    /// The contact of this event.
     pub fn contact(&self, scope: &Scope) -> Result<Option<Contact>, TemplateProblem> {
         for expression in &self.contact {
             if let Some(contact) =
@@ -245,7 +217,7 @@ impl Policy {
         Ok(None)
     }
 
-    /// The purposes that the consent table is asked for.
+    /// Purposes that must be looked up in the consent table.
     pub fn purposes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.rules.iter().filter_map(|rule| match &rule.kind {
             RuleKind::Consent { from: ConsentSource::Table(purpose), .. } => Some(purpose),
@@ -253,24 +225,23 @@ impl Policy {
         })
     }
 
-    /// Whether the ledger's list of suppressed contacts is asked.
-    pub fn asks_suppression(&self) -> bool {
+    /// True if the ledger's suppression list must be looked up.
+    pub fn reads_suppression(&self) -> bool {
         self.rules.iter().any(|rule| matches!(rule.kind, RuleKind::Suppression(_)))
     }
 
-    /// What each rule says. Nobody's consent, cap or suppression can be known without a contact, so there must be one where a
-    /// rule needs it.
-    pub fn verdicts(
+    /// Evaluates each rule. Rules on recorded consent, caps and suppression refuse an event without a contact.
+    pub fn rule_results(
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
         known: &ContactFacts,
         now: Time,
     ) -> Result<Vec<(&Rule, RuleResult)>, TemplateProblem> {
-        self.rules.iter().map(|rule| Ok((rule, rule.ask(scope, contact, known, now)?))).collect()
+        self.rules.iter().map(|rule| Ok((rule, rule.evaluate(scope, contact, known, now)?))).collect()
     }
 
-    /// Decides. The first rule that refuses is the one that decides; one that says "later" decides only if no other refuses.
+    /// Decides. The first refusal wins; a deferral wins only if no rule refuses.
     pub fn evaluate(
         &self,
         scope: &Scope,
@@ -280,8 +251,8 @@ impl Policy {
     ) -> Result<PolicyDecision, TemplateProblem> {
         let refusal = |rule: &Rule, detail| PolicyDenial { policy: self.name.clone(), rule: rule.name.clone(), detail };
         let (mut later, mut caps): (Option<(Time, PolicyDenial)>, Vec<CapReservation>) = (None, vec![]);
-        for (rule, verdict) in self.verdicts(scope, contact, known, now)? {
-            match verdict {
+        for (rule, result) in self.rule_results(scope, contact, known, now)? {
+            match result {
                 RuleResult::Passed(_) => {}
                 RuleResult::Refused(detail) => return Ok(PolicyDecision::Refused(refusal(rule, detail))),
                 RuleResult::Later(until, detail) => {
@@ -306,69 +277,72 @@ impl Policy {
 }
 
 impl Rule {
-    fn ask(
+    fn evaluate(
         &self,
         scope: &Scope,
         contact: Option<&Contact>,
         known: &ContactFacts,
         now: Time,
     ) -> Result<RuleResult, TemplateProblem> {
-        let nobody = || RuleResult::Refused("the event does not say whom this is for".to_owned());
+        let no_contact =
+            || RuleResult::Refused("the event has no contact; the policy's `contact` found none".to_owned());
         Ok(match &self.kind {
             RuleKind::Consent { from, default } => {
-                let (said, place) = match from {
+                let (granted, source) = match from {
                     ConsentSource::Event(expression) => {
                         (expression.evaluate(scope)?.as_ref().and_then(agreed), format!("`{}`", expression.source()))
                     }
-                    ConsentSource::Table(_) if contact.is_none() => return Ok(nobody()),
+                    ConsentSource::Table(_) if contact.is_none() => return Ok(no_contact()),
                     ConsentSource::Table(purpose) => {
-                        let said =
+                        let granted =
                             known.consent.iter().find(|(known, _)| known == purpose).map(|(_, granted)| *granted);
-                        (said, format!("the consent kept for `{purpose}`"))
+                        (granted, format!("the recorded consent for `{purpose}`"))
                     }
                 };
-                match (said, default) {
-                    (Some(true), _) => RuleResult::Passed(format!("{place} says yes")),
-                    (Some(false), _) => RuleResult::Refused(format!("{place} says no")),
+                match (granted, default) {
+                    (Some(true), _) => RuleResult::Passed(format!("{source} is yes")),
+                    (Some(false), _) => RuleResult::Refused(format!("{source} is no")),
                     (None, ConsentDefault::Allow) => {
-                        RuleResult::Passed(format!("{place} says nothing, and that is enough"))
+                        RuleResult::Passed(format!("{source} has no value; the default is allow"))
                     }
                     (None, ConsentDefault::Deny) => {
-                        RuleResult::Refused(format!("{place} says nothing, and silence is no consent"))
+                        RuleResult::Refused(format!("{source} has no value; the default is deny"))
                     }
                 }
             }
-            RuleKind::QuietHours(hours) => match hours.ask(scope, now)? {
-                Quiet::Open(zone) => {
-                    RuleResult::Passed(format!("it is not between {} and {} in {zone}", hours.from, hours.to))
+            RuleKind::QuietHours(hours) => match hours.evaluate(scope, now)? {
+                QuietStatus::Inactive(zone) => {
+                    RuleResult::Passed(format!("outside quiet hours {} to {} in {zone}", hours.from, hours.to))
                 }
-                Quiet::Closed { until, zone } => {
-                    let detail = format!("it is between {} and {} in {zone}", hours.from, hours.to);
-                    match hours.then {
-                        Then::Skip => RuleResult::Refused(detail),
-                        Then::Wait => RuleResult::Later(until, detail),
+                QuietStatus::Active { until, zone } => {
+                    let detail = format!("within quiet hours {} to {} in {zone}", hours.from, hours.to);
+                    match hours.action {
+                        QuietAction::Skip => RuleResult::Refused(detail),
+                        QuietAction::Wait => RuleResult::Later(until, detail),
                     }
                 }
             },
-            RuleKind::Cap(_) if contact.is_none() => nobody(),
+            RuleKind::Cap(_) if contact.is_none() => no_contact(),
             RuleKind::Cap(cap) => RuleResult::Counted(*cap),
             RuleKind::Suppression(list) => match contact {
-                None => nobody(),
-                Some(contact) if list.holds(contact.text()) => {
-                    RuleResult::Refused("the contact is on a list of the configuration".into())
+                None => no_contact(),
+                Some(contact) if list.contains(contact.text()) => {
+                    RuleResult::Refused("the contact is on a suppression list of the configuration".into())
                 }
-                Some(_) if known.suppressed => RuleResult::Refused("the contact is suppressed".into()),
-                Some(_) => RuleResult::Passed("the contact is on no list".into()),
+                Some(_) if known.suppressed => {
+                    RuleResult::Refused("the contact is on the suppression list of the ledger".into())
+                }
+                Some(_) => RuleResult::Passed("the contact is on no suppression list".into()),
             },
             RuleKind::When(condition) => match condition.holds(scope)? {
-                true => RuleResult::Passed(format!("`{}` holds", condition.source())),
-                false => RuleResult::Refused(format!("`{}` does not hold", condition.source())),
+                true => RuleResult::Passed(format!("`{}` is true", condition.source())),
+                false => RuleResult::Refused(format!("`{}` is false", condition.source())),
             },
         })
     }
 }
 
-/// What a field says about consent; `None` if nothing that can be understood.
+/// Reads a field as consent; `None` if it is neither yes nor no.
 pub fn agreed(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(agreed) => Some(*agreed),

@@ -1,4 +1,4 @@
-//! When it is night at the contact's.
+//! Quiet hours: a daily interval in the contact's time zone.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -10,15 +10,15 @@ use crate::event::scalar;
 use crate::template::{Expression, Scope, TemplateProblem};
 use crate::time::Time;
 
-/// Comes with the program, so that a machine without a database of its own knows the same zones.
+/// Bundled, so that every machine knows the same zones.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// The zone of this name, such as `Europe/Berlin`.
+/// Finds a time zone by its IANA name, such as `Europe/Berlin`.
 pub fn zone(name: &str) -> Option<TimeZone> {
     ZONES.get(name.trim()).ok()
 }
 
-/// The name of every zone, in order.
+/// IANA names of all zones, sorted.
 pub fn zones() -> impl Iterator<Item = &'static str> {
     static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let mut names: Vec<String> = ZONES.available().map(|name| name.as_str().to_owned()).collect();
@@ -28,12 +28,12 @@ pub fn zones() -> impl Iterator<Item = &'static str> {
     NAMES.iter().map(String::as_str)
 }
 
-/// A time of day to the minute.
+/// Time of day, in minutes since midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeOfDay(pub u32);
 
 impl TimeOfDay {
-    /// Reads `21:00`. `24:00` is midnight.
+    /// Parses `21:00`. `24:00` is midnight.
     pub fn parse(text: &str) -> Option<TimeOfDay> {
         let (hour, minute) = text.trim().split_once(':')?;
         let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok().filter(|_| minute.len() == 2)?);
@@ -51,56 +51,50 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
-/// Hours in which nobody is written to.
+/// Daily interval in which no effect is sent.
 #[derive(Clone, Debug)]
 pub struct QuietHours {
-    /// From this time of day on.
+    /// Inclusive.
     pub from: TimeOfDay,
-    /// Up to this one; an earlier one is that of the next day.
+    /// Exclusive. If it is before `from`, it is on the next day.
     pub to: TimeOfDay,
-    /// The contact's zone.
+    /// Gives the contact's zone.
     pub zone: Option<Expression>,
-    /// The zone of contacts that have none.
+    /// Zone of contacts whose zone is missing or unknown.
     pub fallback: TimeZone,
-    /// What happens then.
-    pub then: Then,
+    pub action: QuietAction,
 }
 
-/// What happens in quiet hours.
+/// What to do with an effect within quiet hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// Nothing, now or later.
+pub enum QuietAction {
+    /// Drop it.
     Skip,
-    /// It waits for their end.
+    /// Defer it to the end of the quiet hours.
     Wait,
 }
 
-/// Whether it is quiet now.
+/// Whether quiet hours apply now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Quiet {
-    /// It is not, in this zone.
-    Open(String),
-    /// It is.
-    Closed {
-        /// When it ends.
-        until: Time,
-        /// In this zone.
-        zone: String,
-    },
+pub enum QuietStatus {
+    /// Outside, in this zone.
+    Inactive(String),
+    /// Within.
+    Active { until: Time, zone: String },
 }
 
 impl QuietHours {
-    /// Whether it is quiet now, where the contact is.
-    pub fn ask(&self, scope: &Scope, now: Time) -> Result<Quiet, TemplateProblem> {
-        let said = match &self.zone {
+    /// Evaluates the quiet hours at the contact's local time.
+    pub fn evaluate(&self, scope: &Scope, now: Time) -> Result<QuietStatus, TemplateProblem> {
+        let name = match &self.zone {
             Some(expression) => expression.evaluate(scope)?.as_ref().and_then(scalar),
             None => None,
         };
-        let zone = said.as_deref().and_then(zone).unwrap_or_else(|| self.fallback.clone());
-        Ok(self.at(&zone, now))
+        let zone = name.as_deref().and_then(zone).unwrap_or_else(|| self.fallback.clone());
+        Ok(self.status_at(&zone, now))
     }
 
-    fn at(&self, zone: &TimeZone, now: Time) -> Quiet {
+    fn status_at(&self, zone: &TimeZone, now: Time) -> QuietStatus {
         let name = zone.iana_name().unwrap_or("UTC").to_owned();
         let local = now.to_jiff().to_zoned(zone.clone());
         let minute = TimeOfDay(local.hour() as u32 * 60 + local.minute() as u32);
@@ -109,13 +103,13 @@ impl QuietHours {
             false => self.from <= minute || minute < self.to,
         };
         if !quiet {
-            return Quiet::Open(name);
+            return QuietStatus::Inactive(name);
         }
         let today = local.date();
         let ends = if minute < self.to { Ok(today) } else { today.tomorrow() };
-        // An hour that a change of clocks leaves out ends when the clock has come past it.
+        // If a clock change skips the end time, the interval ends at the first valid time after it.
         let until = ends.and_then(|day| day.to_datetime(self.to.time()).to_zoned(zone.clone()));
         let until = until.map_or(now, |until| Time::from(until.timestamp()));
-        Quiet::Closed { until: until.max(Time(now.0 + 1)), zone: name }
+        QuietStatus::Active { until: until.max(Time(now.0 + 1)), zone: name }
     }
 }

@@ -32,13 +32,13 @@ fn consent(from: ConsentSource, default: ConsentDefault) -> RuleKind {
     RuleKind::Consent { from, default }
 }
 
-fn hours(from: &str, to: &str, then: Then) -> RuleKind {
+fn hours(from: &str, to: &str, action: QuietAction) -> RuleKind {
     RuleKind::QuietHours(QuietHours {
         from: TimeOfDay::parse(from).unwrap(),
         to: TimeOfDay::parse(to).unwrap(),
         zone: Some(expression("event.time_zone")),
         fallback: zone("Europe/Berlin").unwrap(),
-        then,
+        action,
     })
 }
 
@@ -52,8 +52,8 @@ fn rule_of(decision: &PolicyDecision) -> Option<&str> {
 }
 
 #[test]
-fn consent_is_what_the_event_or_the_table_says_and_silence_is_what_the_author_says() {
-    for (said, default, allowed) in [
+fn consent_comes_from_the_event_or_the_table_and_falls_back_to_the_default() {
+    for (value, default, allowed) in [
         (json!(true), ConsentDefault::Deny, true),
         (json!("yes"), ConsentDefault::Deny, true),
         (json!("unsubscribed"), ConsentDefault::Allow, false),
@@ -62,8 +62,8 @@ fn consent_is_what_the_event_or_the_table_says_and_silence_is_what_the_author_sa
         (json!("perhaps"), ConsentDefault::Deny, false),
     ] {
         let policy = policy(vec![("consent", consent(ConsentSource::Event(expression("event.consent")), default))]);
-        let decision = decide(&policy, json!({"email": "a@b.c", "consent": said}), &ContactFacts::default(), NOON);
-        assert_eq!(rule_of(&decision).is_none(), allowed, "{said} {decision:?}");
+        let decision = decide(&policy, json!({"email": "a@b.c", "consent": value}), &ContactFacts::default(), NOON);
+        assert_eq!(rule_of(&decision).is_none(), allowed, "{value} {decision:?}");
     }
     let policy = policy(vec![("consent", consent(ConsentSource::Table("news".into()), ConsentDefault::Deny))]);
     let table = |granted| ContactFacts { consent: vec![("news".into(), granted)], suppressed: false };
@@ -74,7 +74,7 @@ fn consent_is_what_the_event_or_the_table_says_and_silence_is_what_the_author_sa
 }
 
 #[test]
-fn the_first_rule_that_refuses_decides_and_caps_come_last() {
+fn first_refusal_decides_and_caps_are_reserved_last() {
     let when = |source| RuleKind::When(expression(source));
     let daily = Cap { max: 1, window: Duration::from_secs(86_400) };
     let policy = policy(vec![
@@ -86,7 +86,7 @@ fn the_first_rule_that_refuses_decides_and_caps_come_last() {
     let PolicyDecision::Refused(refusal) = &refused else { panic!("{refused:?}") };
     assert_eq!(
         refusal.to_value(),
-        json!({"noop": "refused by policy", "policy": "marketing", "rule": "big", "detail": "`event.total > 10` does not hold"})
+        json!({"noop": "refused by policy", "policy": "marketing", "rule": "big", "detail": "`event.total > 10` is false"})
     );
     let allowed =
         decide(&policy, json!({"email": "Ada <A@B.c>", "total": 30, "known": 1}), &ContactFacts::default(), NOON);
@@ -96,7 +96,7 @@ fn the_first_rule_that_refuses_decides_and_caps_come_last() {
 }
 
 #[test]
-fn nobody_is_written_to_without_knowing_whom() {
+fn rules_that_need_a_contact_refuse_an_event_without_one() {
     let cap = RuleKind::Cap(Cap { max: 1, window: Duration::from_secs(1) });
     for kind in [
         cap,
@@ -109,7 +109,7 @@ fn nobody_is_written_to_without_knowing_whom() {
 }
 
 #[test]
-fn a_list_holds_contacts_and_whole_domains() {
+fn suppression_list_covers_contacts_and_domains() {
     let listed = Suppression::read("# left us\nADA@example.com  # asked twice\n\n@rival.example\n");
     let policy = policy(vec![("suppression", RuleKind::Suppression(Suppression { listed: Arc::new(listed) }))]);
     for (email, suppressed, allowed) in [
@@ -125,10 +125,10 @@ fn a_list_holds_contacts_and_whole_domains() {
 }
 
 #[test]
-fn quiet_hours_are_those_of_the_contact() {
+fn quiet_hours_use_the_zone_of_the_contact() {
     // 22:30 in Berlin, 16:30 in New York.
     let late = "2026-11-15T21:30:00Z";
-    let skip = policy(vec![("night", hours("21:00", "08:00", Then::Skip))]);
+    let skip = policy(vec![("night", hours("21:00", "08:00", QuietAction::Skip))]);
     let zone = |zone: &str| json!({"email": "a@b.c", "time_zone": zone});
     assert_eq!(rule_of(&decide(&skip, zone("Europe/Berlin"), &ContactFacts::default(), late)), Some("night"));
     assert_eq!(rule_of(&decide(&skip, zone("America/New_York"), &ContactFacts::default(), late)), None);
@@ -137,7 +137,7 @@ fn quiet_hours_are_those_of_the_contact() {
         Some("night"),
         "the fallback is Berlin"
     );
-    let wait = policy(vec![("night", hours("21:00", "08:00", Then::Wait))]);
+    let wait = policy(vec![("night", hours("21:00", "08:00", QuietAction::Wait))]);
     let PolicyDecision::Later { until, .. } = decide(&wait, zone("Europe/Berlin"), &ContactFacts::default(), late)
     else {
         panic!()
@@ -149,8 +149,8 @@ fn quiet_hours_are_those_of_the_contact() {
         panic!()
     };
     assert_eq!(until, Time::parse("2026-11-16T07:00:00Z").unwrap());
-    // The clocks go forward in this night: 02:30 does not exist, and the night is over at 03:30.
-    let spring = policy(vec![("night", hours("22:00", "02:30", Then::Wait))]);
+    // Clocks go forward in this night: 02:30 does not exist, and the quiet hours end at 03:30.
+    let spring = policy(vec![("night", hours("22:00", "02:30", QuietAction::Wait))]);
     let PolicyDecision::Later { until, .. } =
         decide(&spring, zone("Europe/Berlin"), &ContactFacts::default(), "2026-03-29T00:30:00Z")
     else {
@@ -160,9 +160,9 @@ fn quiet_hours_are_those_of_the_contact() {
 }
 
 #[test]
-fn a_refusal_stands_before_a_wait() {
+fn refusal_wins_over_deferral() {
     let policy = policy(vec![
-        ("night", hours("00:00", "23:59", Then::Wait)),
+        ("night", hours("00:00", "23:59", QuietAction::Wait)),
         ("never", RuleKind::When(expression("event.absent"))),
     ]);
     let decision = decide(&policy, json!({"email": "a@b.c"}), &ContactFacts::default(), NOON);
@@ -170,7 +170,7 @@ fn a_refusal_stands_before_a_wait() {
 }
 
 #[test]
-fn times_of_day_are_read() {
+fn time_of_day_parses() {
     for (text, minutes) in
         [("21:00", Some(1260)), ("8:05", Some(485)), ("24:00", Some(0)), ("25:00", None), ("9", None), ("9:5", None)]
     {
@@ -179,17 +179,17 @@ fn times_of_day_are_read() {
 }
 
 proptest! {
-    /// Whatever the hours, the zone and the moment: a wait ends, it ends at the edge of the quiet hours, and it is not quiet then.
+    /// For any hours, zone and time: a deferral ends at the end of the quiet hours, and the effect is allowed then.
     #[test]
-    fn a_wait_ends_when_it_is_not_quiet_any_more(from in 0u32..1440, to in 0u32..1440, at in 1_500_000_000_000i64..2_000_000_000_000, place in 0usize..6) {
+    fn deferral_ends_outside_quiet_hours(from in 0u32..1440, to in 0u32..1440, at in 1_500_000_000_000i64..2_000_000_000_000, zone_index in 0usize..6) {
         let names = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Apia", "UTC"];
-        let hours = QuietHours { from: TimeOfDay(from), to: TimeOfDay(to), zone: None, fallback: zone(names[place]).unwrap(), then: Then::Wait };
+        let hours = QuietHours { from: TimeOfDay(from), to: TimeOfDay(to), zone: None, fallback: zone(names[zone_index]).unwrap(), action: QuietAction::Wait };
         let mut now = Time(at);
-        // A change of clocks may put the edge into the quiet hours again, once.
+        // A clock change may put the end into the quiet hours again, once.
         for round in 0..3 {
-            match hours.ask(&Scope::new(), now).unwrap() {
-                Quiet::Open(_) => break,
-                Quiet::Closed { until, .. } => {
+            match hours.evaluate(&Scope::new(), now).unwrap() {
+                QuietStatus::Inactive(_) => break,
+                QuietStatus::Active { until, .. } => {
                     prop_assert!(until > now && until.0 - now.0 <= 26 * 3_600_000, "{now} {until}");
                     prop_assert!(round < 2, "it never ends");
                     now = until;
@@ -198,14 +198,14 @@ proptest! {
         }
     }
 
-    /// The order of rules that only pass does not matter, and a refusing rule always wins over waiting ones.
+    /// The position of a refusing rule among passing and deferring rules does not matter.
     #[test]
-    fn a_refusing_rule_is_never_overruled(place in 0usize..4, passing in proptest::collection::vec(0u8..2, 3)) {
+    fn refusal_wins_in_any_position(position in 0usize..4, passing in proptest::collection::vec(0u8..2, 3)) {
         let mut rules: Vec<(&str, RuleKind)> = passing.iter().map(|kind| match kind {
             0 => ("passes", RuleKind::When(expression("event.email"))),
-            _ => ("later", hours("00:00", "23:59", Then::Wait)),
+            _ => ("later", hours("00:00", "23:59", QuietAction::Wait)),
         }).collect();
-        rules.insert(place, ("no", RuleKind::When(expression("event.absent"))));
+        rules.insert(position, ("no", RuleKind::When(expression("event.absent"))));
         let decision = decide(&policy(rules), json!({"email": "a@b.c"}), &ContactFacts::default(), NOON);
         prop_assert_eq!(rule_of(&decision), Some("no"));
     }

@@ -67,6 +67,7 @@ impl JobRun {
             destination: step.destination.clone(),
             with,
             effect_key: item.key,
+            label: item.label.clone(),
             message_key: (*item.label == *step.id).then(|| self.event.key_text.clone()),
             attempt: self.job.attempts + 1,
             traceparent: self.traceparent(),
@@ -114,10 +115,11 @@ impl JobRun {
             true => Recording::Before(Box::new(begin)),
             false => Recording::IfSlow(Box::new(begin)),
         };
-        self.make_call(attempt, recording)
+        self.make_call(attempt, recording, context)
     }
 
-    fn make_call(&mut self, attempt: Attempt, recording: Recording) -> Command {
+    fn make_call(&mut self, attempt: Attempt, recording: Recording, context: RunContext) -> Command {
+        self.call_started = Some(context.now);
         let batch = CallBatch { calls: vec![attempt.call.clone()], recording: vec![recording] };
         self.waiting = Waiting::Called(Box::new(attempt));
         Command::Call(batch)
@@ -126,7 +128,7 @@ impl JobRun {
     /// The intent is durable, or was refused.
     pub(super) fn begun(&mut self, attempt: Attempt, begun: CappedBeginResult, context: RunContext) -> Command {
         match begun {
-            CappedBeginResult::Begun(BeginResult::Go) => self.make_call(attempt, Recording::Done),
+            CappedBeginResult::Begun(BeginResult::Go) => self.make_call(attempt, Recording::Done, context),
             // The effects were loaded before this one was finished.
             CappedBeginResult::Begun(BeginResult::AlreadyApplied | BeginResult::Stale) => self.reload(),
             CappedBeginResult::Refused(cap) => {
@@ -171,6 +173,7 @@ impl JobRun {
         context: RunContext,
     ) -> Command {
         let Attempt { item, begin, started_at, .. } = attempt;
+        self.call_took = self.call_started.map(|started| context.now.since(started));
         let settlement = AttemptSettlement {
             step_id: item.label.clone(),
             kind: AttemptKind::Call,

@@ -136,7 +136,7 @@ impl JobRun {
 pub(super) fn facts_needed(policy: &Policy, contact: Option<&Contact>) -> Facts {
     let purposes: Vec<Arc<str>> = policy.purposes().cloned().collect();
     match contact {
-        Some(contact) if policy.asks_suppression() || !purposes.is_empty() => {
+        Some(contact) if policy.reads_suppression() || !purposes.is_empty() => {
             Facts::Read(Box::new(Command::ReadContactFacts {
                 contact: contact.digest(),
                 channel: policy.channel.clone(),

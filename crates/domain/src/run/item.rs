@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::JobRun;
 use crate::job::EffectKey;
+use crate::mutant::Mutant;
 use crate::outcome::{Failure, FailureClass};
 use crate::template::{Scope, TemplateProblem};
 use crate::time::Time;
@@ -73,7 +74,11 @@ impl JobRun {
     }
 
     fn item(&self, worker: &Arc<Worker>, label: Arc<str>, index: Option<(usize, usize)>) -> StepItem {
-        StepItem { worker: worker.clone(), place: self.job.step, key: self.effects.key(&label), label, index }
+        let key = match self.job.replays {
+            replays @ 1.. if Mutant::ReplayWithNewKeys.is_on() => self.effects.key(&format!("{label}{replays}")),
+            _ => self.effects.key(&label),
+        };
+        StepItem { worker: worker.clone(), place: self.job.step, key, label, index }
     }
 
     /// When the pace of the step allows an item.

@@ -34,6 +34,7 @@ use crate::random::Random;
 use crate::record::{EffectRecord, EventBody, EventRecord, JobRecord};
 use crate::settle::NextAction;
 use crate::template::{Scope, TemplateProblem};
+use crate::time::Time;
 use crate::transition::run_seed;
 use crate::unit::format_duration;
 use crate::worker::{Step, Worker};
@@ -47,7 +48,7 @@ pub use item::items;
 use item::{NextItem, StepItem};
 pub use message::fill;
 pub use protocol::*;
-pub use route::first_route;
+pub use route::{first_route, reroute};
 pub use scope::scope_of;
 use settle::Settling;
 
@@ -76,6 +77,9 @@ pub struct JobRun {
     internal_outputs: Map<String, Value>,
     /// Whether the step has items left beside the one that was attempted.
     more_items: bool,
+    /// Start of the call, by the steady clock.
+    call_started: Option<Time>,
+    call_took: Option<Duration>,
     random: Random,
     waiting: Waiting,
     notices: Vec<Notice>,
@@ -137,6 +141,8 @@ impl JobRun {
             outputs: Outputs::default(),
             internal_outputs: Map::new(),
             more_items: false,
+            call_started: None,
+            call_took: None,
             waiting: Waiting::Nothing,
             notices: Vec::new(),
         })
@@ -162,6 +168,12 @@ impl JobRun {
                 let message = format!("waited {waited}; the queue `{}` keeps jobs for {retention}", queue.name);
                 return Err(Failure::new(FailureClass::Expired, "expired", message));
             }
+        }
+        if self.body.is_removed() {
+            return Err(lost(
+                "body-removed",
+                "the stored request is past its retention and was removed; it cannot run again",
+            ));
         }
         self.scope = scope_of(pinned, &self.event, &self.body, &self.job.queue)?;
         self.scope.set("safe_mode", Value::Bool(context.safe_mode_until.is_some()));
@@ -206,6 +218,11 @@ impl JobRun {
     /// The event of the job.
     pub fn event(&self) -> &Arc<EventRecord> {
         &self.event
+    }
+
+    /// The destination whose slot was taken.
+    pub fn destination(&self) -> &Arc<str> {
+        &self.destination
     }
 
     /// The steps of the job, with the retry policy of the active revision.
@@ -306,3 +323,7 @@ impl JobRun {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -128,6 +128,8 @@ pub struct StepCall {
     /// Rendered parameters. They hold secrets and personal data.
     pub with: Value,
     pub effect_key: EffectKey,
+    /// Label of the effect: the step's id, with item and round where there are several.
+    pub label: Arc<str>,
     /// The event's own key where the effect may be known by it; items of a list and repeated rounds have only their own.
     pub message_key: Option<String>,
     /// From 1, since the job was last replayed.
@@ -272,12 +274,15 @@ pub enum Requeue {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a result is boxed wherever it is passed on")]
 pub enum RunResult {
     /// The job as it is now.
     Ended {
         job: JobRecord,
         /// What the attempt says about the destination; `None` if it was not called.
         health: Option<DestinationHealth>,
+        /// Duration of the call; `None` if none was made.
+        took: Option<Duration>,
         /// Where a live job waits next.
         route: StepRoute,
         /// Whether the ledger knows the job so. A job that was only handed to another destination has not changed there.

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::item::{NextItem, holds};
-use super::{JobRun, StepRoute};
+use super::{JobRun, RunContext, Settle, StepRoute};
+use crate::ops::{Fence, Settlement};
+use crate::record::JobRecord;
 use crate::template::Scope;
 use crate::time::Time;
+use crate::transition::JobUpdate;
 use crate::worker::{Step, Worker};
 
 impl StepRoute {
@@ -32,6 +35,32 @@ pub fn first_route(worker: &Worker, scope: &Scope) -> StepRoute {
         }
     }
     StepRoute::internal()
+}
+
+/// Writes the route of a live job that a run handed to another destination: the ledger then has it there.
+pub fn reroute(job: &JobRecord, route: &StepRoute, context: RunContext) -> Settle {
+    let next = JobUpdate {
+        state: job.state,
+        step: job.step,
+        attempts: job.attempts,
+        due_at: job.due_at,
+        verifying: job.verifying,
+        failure: job.failure.clone(),
+        dead_letter_queue: job.dead_letter_queue.clone(),
+        result: job.result.clone(),
+        destination: route.destination.clone(),
+        order: route.order,
+    };
+    let settlement = Settlement {
+        job: job.id,
+        n: job.attempts_total,
+        fence: Fence { owner: context.term, expected: job.term },
+        effect: None,
+        attempt: None,
+        next,
+        at: context.at,
+    };
+    Settle { settlement, charge: None, begin: None }
 }
 
 impl JobRun {

@@ -22,7 +22,7 @@ pub fn scope_of(
     let mut scope = Scope::new();
     // Most steps read the event alone.
     let stored = body.clone();
-    scope.set_later("headers", move || {
+    scope.set_lazy("headers", move || {
         serde_json::from_str(&stored.headers).map_err(|error| TemplateProblem(unreadable("headers", &error)))
     });
     let flow = revision.config.flows.get(&*event.flow);
@@ -30,7 +30,7 @@ pub fn scope_of(
         Some(flow) => map_again(flow, event, body, &mut scope)?,
         None => {
             let stored = body.clone();
-            scope.set_later("body", move || {
+            scope.set_lazy("body", move || {
                 serde_json::from_slice(&stored.raw).map_err(|error| TemplateProblem(unreadable("body", &error)))
             });
             decode(event, body)?

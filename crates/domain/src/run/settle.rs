@@ -273,6 +273,12 @@ impl JobRun {
     }
 
     fn finish(&mut self, health: Option<DestinationHealth>, route: StepRoute, settled: bool) -> Command {
-        Command::Finish(Box::new(RunResult::Ended { job: self.job.clone(), health, route, settled }))
+        Command::Finish(Box::new(RunResult::Ended {
+            job: self.job.clone(),
+            health,
+            took: self.call_took,
+            route,
+            settled,
+        }))
     }
 }

@@ -1,176 +1,235 @@
-//! What of a worker's backlog is in memory: a window on the ledger, never the whole of it.
+//! The part of a backlog that is in memory: a window on the live jobs of one worker and destination.
+//!
+//! Queued jobs are loaded in ascending order of their ids, up to a cursor. Every live job up to the cursor is in memory, or stays
+//! in the ledger for a known reason: its lane is full, or an older job of its lane is deferred. Retrying and waiting jobs are
+//! loaded by their due time.
 
-use crate::hash::Set;
+use crate::hash::{Map, Set};
 use crate::job::JobId;
 use crate::mutant::Mutant;
+use crate::time::Time;
 
 use super::LaneId;
 
-/// Jobs of one worker that are held in memory at the most.
-pub const WINDOW_JOBS_MAX: usize = 8_192;
-/// Jobs of one lane that are held in memory at the most, so that one noisy entity does not fill the window.
+/// Jobs in memory.
+pub const JOBS_MAX: usize = 16_384;
+/// Jobs of one lane in memory, so that one noisy entity does not fill the window.
 pub const LANE_JOBS_MAX: usize = 1_024;
+/// Jobs that one load brings.
+pub const LOAD_JOBS_MAX: usize = 1_024;
+/// Jobs running at once over all workers.
+pub const IN_FLIGHT_MAX: usize = 1_024;
 
-/// How much is held in memory and runs at once. Small values are for tests and simulations.
+/// Limits of memory and of runs. Small values are for tests and simulations.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Jobs of one worker in memory.
-    pub window_jobs: usize,
+    /// Jobs in memory over all workers and destinations.
+    pub jobs: usize,
     /// Jobs of one lane in memory.
     pub lane_jobs: usize,
+    /// Jobs that one load brings.
+    pub load_jobs: usize,
     /// Jobs running at once over all workers.
     pub in_flight: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { window_jobs: WINDOW_JOBS_MAX, lane_jobs: LANE_JOBS_MAX, in_flight: super::IN_FLIGHT_MAX }
+        Limits { jobs: JOBS_MAX, lane_jobs: LANE_JOBS_MAX, load_jobs: LOAD_JOBS_MAX, in_flight: IN_FLIGHT_MAX }
     }
 }
 
-/// One worker's window.
-#[derive(Clone, Debug)]
+/// Why a load is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoadKind {
+    /// To run jobs.
+    Window,
+    /// To find interrupted jobs only, while the destination or the worker cannot run.
+    Interrupted,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadUnderWay {
+    pub kind: LoadKind,
+    /// Jobs that fit into memory.
+    pub room: usize,
+}
+
+/// Progress of the search for interrupted jobs in a backlog that cannot run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InterruptedScan {
+    From(JobId),
+    Done,
+}
+
+#[derive(Debug)]
 pub(super) struct BacklogWindow {
-    /// Jobs of this worker in memory.
-    pub held: usize,
-    limits: Limits,
-    /// Every live job up to here is in memory or in a lane that is full.
-    cursor: JobId,
-    /// The ledger has, or may have, live jobs beyond the cursor.
-    has_more: bool,
-    loading: bool,
-    /// Something arrived while a load was under way: its answer is not the whole truth.
-    arrived_meanwhile: bool,
-    /// Jobs from here on came back to life while a load was under way, whose answer may not have them.
+    /// Jobs in memory.
+    pub jobs: usize,
+    /// Jobs in memory that the ledger has as retrying or waiting.
+    pub timed: usize,
+    pub cursor: JobId,
+    /// The highest cursor so far: jobs up to here were in memory or loads have passed over them.
+    pub seen_until: JobId,
+    /// The ledger has, or may have, queued jobs beyond the cursor.
+    pub has_more: bool,
+    /// The ledger has, or may have, jobs that are not deferred by their due time and not in memory.
+    pub more_due: bool,
+    /// The earliest due time of a deferred job, as far as is known. In the past: not known.
+    pub next_due: Option<Time>,
+    pub load: Option<LoadUnderWay>,
+    /// Jobs that are due by this time are not deferred. It changes only while no load is under way.
+    pub due_by: Time,
+    /// No load before this time: the last one failed.
+    pub retry_at: Time,
+    pub scan: InterruptedScan,
+    /// Jobs whose route to this destination is being written.
+    pub incoming: u32,
+    /// A job arrived while a load was under way, whose answer may not have it.
+    arrived: bool,
+    /// Jobs from here on became live while a load was under way, whose answer may not have them.
     rewound: Option<JobId>,
-    /// Jobs that left memory while a load was under way, whose answer may show them as they stood before.
+    /// Due time of a job that was deferred while a load was under way, whose answer may not know of it.
+    deferred_meanwhile: Option<Time>,
+    /// Jobs that left memory while a load was under way, whose answer may have them as they were before.
     left: Set<JobId>,
-    /// Lanes of which jobs were left in the ledger, and the first such job.
+    /// Lanes of jobs that were deferred while a load was under way, whose answer may have the jobs behind them.
+    blocked: Map<LaneId, JobId>,
+    /// Lanes of which jobs stay in the ledger because the lane is full, and the first such job.
     full_lanes: Set<LaneId>,
-    left_from: Option<JobId>,
+    full_from: Option<JobId>,
+    /// Jobs that fitted into a lane when one was full.
+    lane_limit: usize,
 }
 
 impl BacklogWindow {
-    /// Nothing is known yet: all is to be loaded.
-    pub fn new(limits: Limits) -> BacklogWindow {
+    /// Nothing is known: everything is to be loaded.
+    pub fn new() -> BacklogWindow {
         BacklogWindow {
-            held: 0,
-            limits,
+            jobs: 0,
+            timed: 0,
             cursor: JobId(0),
+            seen_until: JobId(0),
             has_more: true,
-            loading: false,
-            arrived_meanwhile: false,
+            more_due: false,
+            next_due: Some(Time(i64::MIN)),
+            load: None,
+            due_by: Time(i64::MIN),
+            retry_at: Time(i64::MIN),
+            scan: InterruptedScan::From(JobId(0)),
+            incoming: 0,
+            arrived: false,
             rewound: None,
+            deferred_meanwhile: None,
             left: Set::default(),
+            blocked: Map::default(),
             full_lanes: Set::default(),
-            left_from: None,
+            full_from: None,
+            lane_limit: 1,
         }
     }
 
-    /// Whether a job that was just accepted can be taken straight into memory. If not, it will be loaded in its turn.
-    pub fn admits_new(&mut self, id: JobId, lane: Option<LaneId>) -> bool {
-        if self.loading {
-            self.arrived_meanwhile = !Mutant::WindowForgetsWhatArrivesWhileLoading.is_on();
-            return false;
-        }
-        if self.has_more || self.held >= self.limits.window_jobs {
-            self.has_more = true;
-            return false;
-        }
-        if lane.is_some_and(|lane| self.has_deferred(lane)) {
-            self.leave(id);
-            self.cursor = self.cursor.max(id);
-            return false;
-        }
-        self.cursor = self.cursor.max(id);
-        true
+    /// Whether every live job is in memory, apart from jobs of full lanes and deferred jobs with those behind them.
+    pub fn is_current(&self) -> bool {
+        self.load.is_none() && !self.has_more && !self.more_due && self.incoming == 0
     }
 
-    /// Whether every job that is accepted now stays in the ledger, and it is known that there are some: nobody need be told of
-    /// one more.
+    /// A new job stays in the ledger and is loaded later.
+    pub fn pass_over_new(&mut self) {
+        match self.load {
+            Some(_) => self.arrived = !Mutant::WindowForgetsWhatArrivesWhileLoading.is_on(),
+            None => self.has_more = true,
+        }
+    }
+
+    /// Whether every new job stays in the ledger, and it is known that there are some: further ones need not be announced.
     pub fn defers_new(&self) -> bool {
-        self.has_more && !self.loading
+        self.has_more && self.load.is_none()
     }
 
-    /// Whether a job that goes on in another lane can take its place there. If not, it is read again in its turn, behind
-    /// those of that lane that are not in memory.
-    pub fn takes_moved(&mut self, id: JobId, lane: LaneId, full: bool) -> bool {
-        if full || self.has_deferred(lane) {
-            self.defer(id, lane);
-            return false;
-        }
-        if self.rewound.is_some_and(|first| first <= id) {
-            return false;
-        }
-        !self.has_more && !self.loading || self.cursor >= id
+    /// Whether a job that comes from another lane keeps its order if it is placed in memory: nothing older of its lane is in the
+    /// ledger alone.
+    pub fn keeps_order(&self, id: JobId) -> bool {
+        !self.more_due
+            && self.incoming == 0
+            && self.rewound.is_none_or(|first| first > id)
+            && (self.cursor >= id || !self.has_more && self.load.is_none())
     }
 
-    /// Whether jobs of this lane were left in the ledger: those that come behind them stay there too, even if there is
-    /// room meanwhile.
-    pub fn has_deferred(&self, lane: LaneId) -> bool {
+    /// Whether jobs of this lane stay in the ledger: those behind them stay there too, even if there is room meanwhile.
+    pub fn is_lane_full(&self, lane: LaneId) -> bool {
         !self.full_lanes.is_empty() && self.full_lanes.contains(&lane)
     }
 
-    /// A job of a full lane stays in the ledger for now.
-    pub fn defer(&mut self, id: JobId, lane: LaneId) {
+    /// A job stays in the ledger because its lane is full.
+    pub fn pass_over_full(&mut self, id: JobId, lane: LaneId, lane_limit: usize) {
         self.full_lanes.insert(lane);
-        self.leave(id);
+        self.lane_limit = lane_limit;
+        self.full_from = Some(self.full_from.map_or(id, |first| first.min(id)));
     }
 
-    fn leave(&mut self, id: JobId) {
-        self.left_from = Some(self.left_from.map_or(id, |first| first.min(id)));
+    /// The lane has this many jobs in memory now.
+    pub fn lane_shrank(&mut self, lane: LaneId, jobs: usize) {
+        if self.is_lane_full(lane)
+            && jobs < self.lane_limit.div_ceil(2)
+            && let Some(first) = self.full_from.take()
+        {
+            self.full_lanes.clear();
+            self.rewind(first);
+        }
     }
 
-    /// A job has left memory: it is finished, or stays in the ledger until it is its turn.
-    pub fn evicted(&mut self, id: JobId) {
-        self.held -= 1;
-        if self.loading {
+    /// A job has left memory.
+    pub fn job_left(&mut self, id: JobId) {
+        if self.load.is_some() {
             self.left.insert(id);
         }
     }
 
-    /// Whether what a load brings of this job must not be believed: it left memory meanwhile, or what stands before it will be
-    /// read again and comes first.
+    /// A job is deferred until `due`; or it is due already, and not in memory.
+    pub fn job_deferred(&mut self, due: Time) {
+        let earliest = |known: Option<Time>| Some(known.map_or(due, |known| known.min(due)));
+        if self.load.is_some() {
+            self.deferred_meanwhile = earliest(self.deferred_meanwhile);
+        }
+        if due <= self.due_by {
+            self.more_due = true;
+        } else {
+            self.next_due = earliest(self.next_due);
+        }
+    }
+
+    /// Jobs behind this one in its lane are blocked in the ledger.
+    pub fn lane_blocked(&mut self, lane: LaneId, id: JobId) {
+        if self.load.is_some() {
+            self.blocked.entry(lane).and_modify(|first| *first = (*first).min(id)).or_insert(id);
+        }
+    }
+
+    /// Whether an older job of the lane was deferred while the load was under way.
+    pub fn is_blocked(&self, lane: Option<LaneId>, id: JobId) -> bool {
+        !self.blocked.is_empty() && lane.and_then(|lane| self.blocked.get(&lane)).is_some_and(|first| *first < id)
+    }
+
+    pub fn has_left(&self, id: JobId) -> bool {
+        !self.left.is_empty() && self.left.contains(&id)
+    }
+
+    /// Whether a loaded job is ignored: it left memory meanwhile, or older jobs will be loaded again and come first.
     pub fn is_outdated(&mut self, id: JobId) -> bool {
-        if self.left.contains(&id) {
-            // It stands otherwise by now, or has come back to life since.
+        if self.has_left(id) {
             self.rewind(id);
         }
         self.rewound.is_some_and(|first| id >= first)
     }
 
-    /// Jobs up to and including this one have been looked at; `more` says whether the ledger had more.
-    pub fn loaded(&mut self, last: Option<JobId>, more: bool) {
-        self.loading = false;
-        if let Some(last) = last {
-            self.cursor = self.cursor.max(last);
-        }
-        self.has_more = more || std::mem::take(&mut self.arrived_meanwhile);
-        self.go_back();
-    }
-
-    /// After a load: to where jobs came back to life meanwhile.
-    fn go_back(&mut self) {
-        self.left.clear();
-        if let Some(first) = self.rewound.take() {
-            self.rewind(first);
-        }
-    }
-
-    /// A load failed and will be asked for again.
-    pub fn load_failed(&mut self) {
-        self.loading = false;
-        self.has_more = true;
-        self.go_back();
-    }
-
-    /// Jobs from here on came back to life, behind the cursor: look again.
+    /// Jobs from here on are not in memory: they are loaded again.
     pub fn rewind(&mut self, id: JobId) {
         if Mutant::RevivedJobNotLookedFor.is_on() {
             return;
         }
-        if self.loading {
-            // The cursor moves on with the answer, which was perhaps read before.
+        if self.load.is_some() {
+            // The cursor moves on with the answer, which may have been read before.
             self.rewound = Some(self.rewound.map_or(id, |first| first.min(id)));
             return;
         }
@@ -178,24 +237,68 @@ impl BacklogWindow {
         self.has_more = true;
     }
 
-    /// A lane has this many jobs in memory now.
-    pub fn lane_shrank(&mut self, lane: LaneId, jobs: usize) {
-        if jobs < self.limits.lane_jobs.div_ceil(2)
-            && self.has_deferred(lane)
-            && self.full_lanes.remove(&lane)
-            && let Some(first) = self.left_from.take()
-        {
-            self.full_lanes.clear();
+    /// Jobs up to here are in memory, or known to stay in the ledger.
+    pub fn new_taken(&mut self, cursor: JobId) {
+        self.cursor = self.cursor.max(cursor);
+        self.seen_until = self.seen_until.max(cursor);
+    }
+
+    /// The queued jobs of a load are taken up to `cursor`; `more` if there are further ones.
+    pub fn queued_taken(&mut self, cursor: JobId, more: bool) {
+        self.new_taken(cursor);
+        self.has_more = more;
+    }
+
+    /// Interrupted jobs up to the cursor are found.
+    pub fn scan_passed(&mut self) {
+        if let InterruptedScan::From(from) = self.scan {
+            self.scan = match self.has_more {
+                true => InterruptedScan::From(from.max(self.cursor)),
+                false => InterruptedScan::Done,
+            };
+        }
+    }
+
+    /// The due jobs of a load are taken; `more` if there are further ones.
+    pub fn due_taken(&mut self, next_due: Option<Time>, more: bool) {
+        self.more_due = more;
+        self.next_due = next_due;
+        if let Some(due) = self.deferred_meanwhile {
+            self.job_deferred(due);
+        }
+    }
+
+    /// A load has ended. What happened while it was under way is looked for again.
+    pub fn load_ended(&mut self) {
+        self.load = None;
+        self.has_more |= std::mem::take(&mut self.arrived);
+        self.deferred_meanwhile = None;
+        self.left.clear();
+        self.blocked.clear();
+        if let Some(first) = self.rewound.take() {
             self.rewind(first);
         }
     }
 
-    /// Where to load from, if it is time to. Marks the load as under way.
-    pub fn want_load(&mut self) -> Option<(JobId, usize)> {
-        if self.loading || !self.has_more || self.held > self.limits.window_jobs / 2 {
-            return None;
+    /// Extends the time up to which jobs are loaded, if no job becomes due in between: nothing has to be read for that.
+    pub fn extend_due_by(&mut self, until: Time) {
+        if self.load.is_none() && self.next_due.is_none_or(|due| due > until) {
+            self.due_by = self.due_by.max(until);
         }
-        self.loading = true;
-        Some((self.cursor, self.limits.window_jobs - self.held))
+    }
+
+    /// Deferred jobs are due: all that are due by `until` are loaded at once.
+    pub fn advance_due_by(&mut self, now: Time, until: Time) {
+        if self.next_due.is_some_and(|due| due <= now) && !self.more_due {
+            self.more_due = true;
+            self.due_by = until;
+        } else {
+            self.extend_due_by(until);
+        }
+    }
+
+    /// Whether there is something to load.
+    pub fn wants_load(&self, now: Time) -> bool {
+        self.has_more || self.more_due || self.next_due.is_some_and(|due| due <= now)
     }
 }

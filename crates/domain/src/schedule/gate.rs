@@ -1,4 +1,4 @@
-//! The gate in front of a destination: rate ∧ adaptive concurrency ∧ Retry-After ∧ breaker ∧ pause.
+//! Gate of a destination: rate ∧ adaptive concurrency ∧ Retry-After ∧ breaker ∧ pause.
 //!
 //! Waiting at a gate costs no attempt.
 
@@ -12,60 +12,58 @@ use crate::random::Random;
 use crate::settle::DestinationHealth;
 use crate::time::Time;
 
+use super::WaitsFor;
+use super::latency::Latency;
+
 /// Whether a call may start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes.
     Go,
-    /// Not before this moment.
     NotBefore(Time),
     /// When a call ends.
     Full,
-    /// When a person says so.
+    /// When an operator resumes the destination.
     Paused,
 }
 
-/// Why a gate is closed by hand, or as if by hand.
+/// Why a destination is paused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseReason {
-    /// The destination refused our credentials; one job died of it and no other shall.
+    /// The destination rejected the credentials: one job died, and no second one shall.
     Auth,
-    /// An operator said so.
     Operator,
 }
 
-/// Something worth telling about a gate.
+/// A change of a gate that is logged and counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateChange {
-    /// The breaker opened until then.
+    /// The breaker is open until this time.
     Opened(Time),
-    /// The breaker lets one call through to see.
+    /// The breaker admits one probe.
     HalfOpen,
-    /// The breaker closed again.
+    /// The breaker is closed.
     Closed,
-    /// Our credentials were refused.
+    /// The destination rejected the credentials and is paused.
     AuthPaused,
 }
 
-/// What a person sees of a gate.
+/// State of a gate for operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GateView {
-    /// `closed`, `open` or `half-open`: the breaker.
+    /// State of the breaker: `closed`, `open` or `half-open`.
     pub breaker: &'static str,
-    /// Until when the breaker stays open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_until: Option<Time>,
     /// Calls in flight.
     pub in_flight: u32,
-    /// Calls that may be in flight at once right now.
+    /// Calls that may be in flight at once now.
     pub concurrency: u32,
-    /// Calls that may be in flight at once at the most.
+    /// Configured limit of `concurrency`.
     pub concurrency_max: u32,
-    /// Nothing is sent before this moment, because the destination asked.
+    /// Retry-After of the destination.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Why it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseReason>,
 }
@@ -81,37 +79,38 @@ enum Breaker {
     Open {
         until: Time,
     },
-    /// One call goes first, to see: since when it is under way.
+    /// One probe is admitted; its start, if it is under way.
     HalfOpen {
         probe: Option<Time>,
     },
 }
 
-/// The gate in front of one destination.
 #[derive(Clone, Debug)]
 pub struct Gate {
     settings: GateSettings,
     in_flight: u32,
-    /// How many calls may be in flight; grows by one per windowful of successes, shrinks on trouble.
+    /// Calls that may be in flight; grows by one per windowful of successes, shrinks on signs of overload.
     window: f64,
     last_shrink: Time,
-    /// The moment, in fractional milliseconds, at which the rate's bucket is empty (GCRA).
+    /// Time in fractional milliseconds at which the rate's bucket is empty (GCRA).
     bucket_at: f64,
     not_before: Time,
     throttles_in_a_row: u32,
     breaker: Breaker,
     opened_in_a_row: u32,
     paused: Option<PauseReason>,
+    latency: Latency,
 }
 
 const WINDOW_START: f64 = 4.0;
 const SHRINK: f64 = 0.7;
+/// Rising latency alone does not reduce concurrency below this share of the limit: it has other causes than overload.
+const LATENCY_FLOOR: f64 = 0.25;
 /// The wait after a 429 without Retry-After, doubled each time up to a minute.
 const THROTTLE_FIRST: Duration = Duration::from_secs(1);
 const THROTTLE_MAX: Duration = Duration::from_secs(60);
 
 impl Gate {
-    /// An open gate.
     pub fn new(settings: GateSettings) -> Gate {
         Gate {
             window: WINDOW_START.min(f64::from(settings.concurrency_max)),
@@ -124,10 +123,11 @@ impl Gate {
             breaker: closed(Time(i64::MIN)),
             opened_in_a_row: 0,
             paused: None,
+            latency: Latency::default(),
         }
     }
 
-    /// Takes new limits without forgetting what is in flight.
+    /// Sets new limits; calls in flight still count.
     pub fn configure(&mut self, settings: GateSettings) {
         self.window = self.window.min(f64::from(settings.concurrency_max)).max(1.0);
         self.settings = settings;
@@ -138,17 +138,57 @@ impl Gate {
         self.paused = Some(reason);
     }
 
-    /// Opens it again. After an auth failure one call goes first, to see; so it does behind a breaker that has opened meanwhile,
-    /// and its time is waited for.
+    /// Ends a pause. After an auth failure the next call is a probe. A breaker that opened meanwhile stays open.
     pub fn resume(&mut self) {
         if self.paused.take() == Some(PauseReason::Auth) && !matches!(self.breaker, Breaker::Open { .. }) {
             self.breaker = Breaker::HalfOpen { probe: None };
         }
     }
 
-    /// Why it is paused.
     pub fn paused(&self) -> Option<&PauseReason> {
         self.paused.as_ref()
+    }
+
+    /// When calls can start again if none can start within `horizon`, [`Time::NEVER`] if an operator decides; `None` if some can.
+    pub fn closed_until(&self, now: Time, horizon: Duration) -> Option<Time> {
+        if self.paused.is_some() && !Mutant::DestinationPauseIgnored.is_on() {
+            return Some(Time::NEVER);
+        }
+        match self.breaker {
+            Breaker::Open { until } if until > now && !Mutant::BreakerIgnored.is_on() => Some(until),
+            _ => Some(self.not_before - horizon).filter(|open| *open > now),
+        }
+    }
+
+    /// Why no call can start now, if none can.
+    pub(super) fn waits_for(&self, now: Time) -> Option<WaitsFor> {
+        if self.paused.is_some() {
+            return Some(WaitsFor::Destination);
+        }
+        match self.breaker {
+            Breaker::Open { until } if until > now => return Some(WaitsFor::Breaker),
+            Breaker::HalfOpen { probe: Some(_) } => return Some(WaitsFor::Breaker),
+            _ => {}
+        }
+        if now < self.not_before {
+            return Some(WaitsFor::RetryAfter);
+        }
+        if self.in_flight >= self.concurrency() {
+            return Some(WaitsFor::DestinationSlot);
+        }
+        self.rate_opens_at().filter(|at| *at > now).map(|_| WaitsFor::Rate)
+    }
+
+    fn concurrency(&self) -> u32 {
+        self.window.floor().max(1.0) as u32
+    }
+
+    /// When the rate limit admits the next call.
+    fn rate_opens_at(&self) -> Option<Time> {
+        let rate = self.settings.rate.filter(|_| !Mutant::RateIgnored.is_on())?;
+        let interval = rate.interval().as_secs_f64() * 1e3;
+        let earliest = self.bucket_at - interval * f64::from(self.settings.burst.saturating_sub(1));
+        Some(Time(earliest.ceil() as i64))
     }
 
     /// Whether a call may start now.
@@ -166,20 +206,16 @@ impl Gate {
         if now < self.not_before {
             return Admission::NotBefore(self.not_before);
         }
-        if f64::from(self.in_flight) >= self.window.floor().max(1.0) && !Mutant::DestinationConcurrencyIgnored.is_on() {
+        if self.in_flight >= self.concurrency() && !Mutant::DestinationConcurrencyIgnored.is_on() {
             return Admission::Full;
         }
-        if let Some(rate) = self.settings.rate.filter(|_| !Mutant::RateIgnored.is_on()) {
-            let interval = rate.interval().as_secs_f64() * 1e3;
-            let earliest = self.bucket_at - interval * f64::from(self.settings.burst.saturating_sub(1));
-            if (now.0 as f64) < earliest {
-                return Admission::NotBefore(Time(earliest.ceil() as i64));
-            }
+        match self.rate_opens_at() {
+            Some(at) if now < at => Admission::NotBefore(at),
+            _ => Admission::Go,
         }
-        Admission::Go
     }
 
-    /// A call starts. Counted before it leaves. Returns whether it is the breaker's probe.
+    /// A call starts. Returns a change if it is the breaker's probe.
     pub fn start(&mut self, now: Time) -> Option<GateChange> {
         self.in_flight += 1;
         if let Some(rate) = self.settings.rate {
@@ -195,49 +231,45 @@ impl Gate {
         }
     }
 
-    /// A call that started at `started` has ended.
+    /// A call that started at `started` has ended. `call` is what it says about the destination, and its duration.
     pub fn finish(
         &mut self,
         now: Time,
         started: Time,
-        verdict: DestinationHealth,
+        call: (DestinationHealth, Option<Duration>),
         random: &mut Random,
     ) -> Option<GateChange> {
+        let (health, took) = call;
         self.in_flight = self.in_flight.saturating_sub(1);
-        // A call from before says nothing about the one that went first to see.
+        // The end of an older call says nothing about the probe.
         let is_probe = matches!(self.breaker, Breaker::HalfOpen { probe: Some(since) } if started >= since);
         if is_probe
             && matches!(
-                verdict,
+                health,
                 DestinationHealth::Silent | DestinationHealth::Throttled { .. } | DestinationHealth::Unauthorized
             )
         {
-            // A probe that learned nothing is no probe: the next call is.
+            // This probe says nothing about the destination: the next call is one.
             self.breaker = Breaker::HalfOpen { probe: None };
         }
-        match verdict {
+        match health {
             DestinationHealth::Healthy => {
                 self.throttles_in_a_row = 0;
-                let max = f64::from(self.settings.concurrency_max);
-                self.window = (self.window + 1.0 / self.window.max(1.0)).min(max);
+                self.adapt(now, started, took);
                 self.count(now, false, is_probe, random)
             }
             DestinationHealth::Silent => None,
             DestinationHealth::Throttled { after } => {
-                self.shrink(now, started);
+                self.shrink(now, started, 1.0);
                 self.throttles_in_a_row = self.throttles_in_a_row.saturating_add(1);
-                let wait = after.unwrap_or_else(|| {
-                    let doubled = THROTTLE_FIRST.saturating_mul(1 << (self.throttles_in_a_row - 1).min(6));
-                    doubled.min(THROTTLE_MAX).mul_f64(0.5 + random.unit() / 2.0)
-                });
-                // Up to a tenth more, so that all gates that were told one moment do not open in it.
-                self.not_before = self.not_before.max(now + wait.mul_f64(1.0 + random.unit() / 10.0));
+                self.wait(now, after, random);
                 None
             }
-            DestinationHealth::Failing => {
-                self.shrink(now, started);
+            DestinationHealth::Overloaded => {
+                self.shrink(now, started, 1.0);
                 self.count(now, true, is_probe, random)
             }
+            DestinationHealth::Failing => self.count(now, true, is_probe, random),
             DestinationHealth::Unauthorized => {
                 if Mutant::AuthFailureDoesNotPause.is_on() {
                     return None;
@@ -248,10 +280,30 @@ impl Gate {
         }
     }
 
-    /// At most once for all calls that were in flight together: they all saw the same trouble.
-    fn shrink(&mut self, now: Time, started: Time) {
-        if started >= self.last_shrink {
-            self.window = (self.window * SHRINK).max(1.0);
+    /// The destination asked for a pause.
+    fn wait(&mut self, now: Time, after: Option<Duration>, random: &mut Random) {
+        let wait = after.unwrap_or_else(|| {
+            let doubled = THROTTLE_FIRST.saturating_mul(1 << (self.throttles_in_a_row - 1).min(6));
+            doubled.min(THROTTLE_MAX).mul_f64(0.5 + random.unit() / 2.0)
+        });
+        // Up to a tenth more, so that gates that were given the same time do not open at once.
+        self.not_before = self.not_before.max(now + wait.mul_f64(1.0 + random.unit() / 10.0));
+    }
+
+    /// A call succeeded: more calls may be in flight, unless they take longer and longer.
+    fn adapt(&mut self, now: Time, started: Time, took: Option<Duration>) {
+        let max = f64::from(self.settings.concurrency_max);
+        if took.is_some_and(|took| self.latency.is_rising_with(took)) {
+            self.shrink(now, started, max * LATENCY_FLOOR);
+        } else {
+            self.window = (self.window + 1.0 / self.window.max(1.0)).min(max);
+        }
+    }
+
+    /// At most once for all calls that were in flight together: they have the same cause. Not below `floor`.
+    fn shrink(&mut self, now: Time, started: Time, floor: f64) {
+        if started >= self.last_shrink && self.window > floor {
+            self.window = (self.window * SHRINK).max(floor).max(1.0);
             self.last_shrink = now;
         }
     }
@@ -272,13 +324,13 @@ impl Gate {
                 }
                 None
             }
-            // The end of a call from before it opened says nothing new.
+            // The end of a call that started before the breaker opened says nothing new.
             Breaker::HalfOpen { .. } | Breaker::Open { .. } if !is_probe => None,
             Breaker::HalfOpen { .. } if failed => Some(self.open(now, random)),
             Breaker::HalfOpen { .. } | Breaker::Open { .. } => {
                 self.breaker = closed(now);
                 self.opened_in_a_row = 0;
-                // Slow start: what just recovered is not met with everything that waited.
+                // Slow start: a destination that has just recovered does not get the whole backlog at once.
                 self.window = 1.0;
                 Some(GateChange::Closed)
             }
@@ -295,7 +347,6 @@ impl Gate {
         GateChange::Opened(until)
     }
 
-    /// What a person sees.
     pub fn view(&self, now: Time) -> GateView {
         let (breaker, open_until) = match self.breaker {
             Breaker::Closed { .. } => ("closed", None),
@@ -306,7 +357,7 @@ impl Gate {
             breaker,
             open_until,
             in_flight: self.in_flight,
-            concurrency: self.window.floor() as u32,
+            concurrency: self.concurrency(),
             concurrency_max: self.settings.concurrency_max,
             not_before: (self.not_before > now).then_some(self.not_before),
             paused: self.paused.clone(),
@@ -335,7 +386,7 @@ mod tests {
         for ms in 0..5_000 {
             while gate.admit(Time(ms)) == Admission::Go {
                 gate.start(Time(ms));
-                gate.finish(Time(ms), Time(ms), DestinationHealth::Healthy, &mut random);
+                gate.finish(Time(ms), Time(ms), (DestinationHealth::Healthy, None), &mut random);
                 sent.push(ms);
             }
         }
@@ -353,21 +404,24 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(gate.admit(Time(0)), Admission::Go);
             gate.start(Time(0));
-            change = gate.finish(Time(0), Time(0), DestinationHealth::Failing, &mut random);
+            change = gate.finish(Time(0), Time(0), (DestinationHealth::Failing, None), &mut random);
         }
         let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
         assert_eq!(gate.admit(Time(1)), Admission::NotBefore(until));
         assert_eq!(gate.admit(until), Admission::Go);
         assert_eq!(gate.start(until), Some(GateChange::HalfOpen));
         assert_eq!(gate.admit(until), Admission::Full, "one probe, not a stampede");
-        assert_eq!(gate.finish(until, until, DestinationHealth::Healthy, &mut random), Some(GateChange::Closed));
+        assert_eq!(
+            gate.finish(until, until, (DestinationHealth::Healthy, None), &mut random),
+            Some(GateChange::Closed)
+        );
         gate.start(until);
         assert_eq!(gate.admit(until), Admission::Full, "slow start");
     }
 
     #[test]
     fn the_end_of_a_call_from_before_is_not_the_end_of_the_probe() {
-        for verdict in [
+        for health in [
             DestinationHealth::Silent,
             DestinationHealth::Healthy,
             DestinationHealth::Throttled { after: Some(Duration::ZERO) },
@@ -378,13 +432,17 @@ mod tests {
                 gate.start(Time(0));
             }
             let change = (0..failures)
-                .filter_map(|_| gate.finish(Time(1), Time(0), DestinationHealth::Failing, &mut random))
+                .filter_map(|_| gate.finish(Time(1), Time(0), (DestinationHealth::Failing, None), &mut random))
                 .last();
             let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
             assert_eq!(gate.admit(until), Admission::Go);
             gate.start(until);
             let later = until + Duration::from_secs(1);
-            assert_eq!(gate.finish(later, Time(0), verdict, &mut random), None, "it started before the breaker opened");
+            assert_eq!(
+                gate.finish(later, Time(0), (health, None), &mut random),
+                None,
+                "it started before the breaker opened"
+            );
             assert_eq!(gate.admit(later + Duration::from_secs(1)), Admission::Full, "the probe is still under way");
         }
     }
@@ -400,7 +458,7 @@ mod tests {
                     Admission::Go => {
                         gate.start(now);
                         if let Some(GateChange::Opened(until)) =
-                            gate.finish(now, now, DestinationHealth::Failing, &mut random)
+                            gate.finish(now, now, (DestinationHealth::Failing, None), &mut random)
                         {
                             waits.push(until.since(now).as_secs());
                             break;
@@ -419,7 +477,7 @@ mod tests {
         let (mut gate, mut random) = gate(GateSettings { concurrency_max: 64, ..Default::default() });
         for _ in 0..2_000 {
             gate.start(Time(0));
-            gate.finish(Time(0), Time(0), DestinationHealth::Healthy, &mut random);
+            gate.finish(Time(0), Time(0), (DestinationHealth::Healthy, None), &mut random);
         }
         let before = gate.view(Time(0)).concurrency;
         for _ in 0..8 {
@@ -429,7 +487,7 @@ mod tests {
             gate.finish(
                 Time(20),
                 Time(10),
-                DestinationHealth::Throttled { after: Some(Duration::from_secs(2)) },
+                (DestinationHealth::Throttled { after: Some(Duration::from_secs(2)) }, None),
                 &mut random,
             );
         }
@@ -443,7 +501,7 @@ mod tests {
         let (mut gate, mut random) = gate(GateSettings::default());
         gate.start(Time(0));
         assert_eq!(
-            gate.finish(Time(0), Time(0), DestinationHealth::Unauthorized, &mut random),
+            gate.finish(Time(0), Time(0), (DestinationHealth::Unauthorized, None), &mut random),
             Some(GateChange::AuthPaused)
         );
         assert_eq!(gate.admit(Time(i64::MAX / 2)), Admission::Paused);
@@ -460,9 +518,10 @@ mod tests {
         for _ in 0..=failures {
             gate.start(Time(0));
         }
-        gate.finish(Time(0), Time(0), DestinationHealth::Unauthorized, &mut random);
-        let change =
-            (0..failures).filter_map(|_| gate.finish(Time(1), Time(0), DestinationHealth::Failing, &mut random)).last();
+        gate.finish(Time(0), Time(0), (DestinationHealth::Unauthorized, None), &mut random);
+        let change = (0..failures)
+            .filter_map(|_| gate.finish(Time(1), Time(0), (DestinationHealth::Failing, None), &mut random))
+            .last();
         let Some(GateChange::Opened(until)) = change else { panic!("{change:?}") };
         gate.resume();
         assert_eq!(gate.admit(Time(2)), Admission::NotBefore(until));

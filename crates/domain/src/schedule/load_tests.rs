@@ -1,121 +1,206 @@
-//! What a load brings may be older than what memory knows. Each of these was found by simulation.
+//! The answer of a load may be older than what memory knows.
 
+use super::backlog::{BacklogPage, BacklogQuery};
+use super::test_world::{configured, job, name, of, to};
 use super::*;
+use crate::settle::DestinationHealth;
 
-const LIMITS: Limits = Limits { window_jobs: 8, lane_jobs: 2, in_flight: 8 };
+const LIMITS: Limits = Limits { jobs: 16, lane_jobs: 2, load_jobs: 8, in_flight: 8 };
 
-fn name(text: &str) -> Arc<str> {
-    Arc::from(text)
+/// A scheduler whose loads are answered by the test.
+struct Manual {
+    scheduler: Scheduler,
+    loads: Vec<BacklogQuery>,
 }
 
-fn pending(id: i64) -> PendingJob {
-    let order = LaneOrder::Fifo;
-    PendingJob { id: JobId(id), worker: name("w"), destination: name("crm"), order, entity: 7, due: Time(0) }
+impl Manual {
+    fn step_at(&mut self, now: i64, input: Input) -> Vec<i64> {
+        let mut actions = Vec::new();
+        self.scheduler.step(Time(now), input, &mut actions);
+        let mut runs = Vec::new();
+        for action in actions {
+            match action {
+                SchedulerAction::Run(jobs) => runs.extend(jobs.iter().map(|id| id.0)),
+                SchedulerAction::Load(query) => self.loads.push(query),
+                _ => {}
+            }
+        }
+        runs
+    }
+
+    fn step(&mut self, input: Input) -> Vec<i64> {
+        self.step_at(0, input)
+    }
+
+    /// Answers the oldest load of this worker with these queued jobs.
+    fn answer(&mut self, worker: &str, jobs: Vec<PendingJob>) -> Vec<i64> {
+        let place = self.loads.iter().position(|query| *query.worker == *worker).expect("a load is under way");
+        let query = self.loads.remove(place);
+        let looked_until = jobs.last().map_or(query.after, |job| job.id);
+        let page = BacklogPage { queued: jobs, looked_until, ..BacklogPage::default() };
+        self.step(Input::Loaded { query, page })
+    }
+
+    /// `after` of the loads under way.
+    fn asked(&self) -> Vec<(&str, i64)> {
+        self.loads.iter().map(|query| (&*query.worker, query.after.0)).collect()
+    }
+
+    fn done(&mut self, id: i64) -> Vec<i64> {
+        self.end(id, AfterRun::Finished)
+    }
+
+    fn end(&mut self, id: i64, after: AfterRun) -> Vec<i64> {
+        self.step(Input::Settled { job: JobId(id), health: Some(DestinationHealth::Healthy), took: None, after })
+    }
+
+    fn requeued(&mut self, first: i64) -> Vec<i64> {
+        self.step(Input::Requeued { worker: name("w"), first: JobId(first) })
+    }
 }
 
-fn of(worker: &str, id: i64) -> PendingJob {
-    PendingJob { worker: name(worker), ..pending(id) }
-}
-
-fn step(scheduler: &mut Scheduler, input: Input) -> (Vec<i64>, Vec<(String, i64)>) {
-    let mut actions = Vec::new();
-    scheduler.step(Time(0), input, &mut actions);
-    let runs =
-        actions.iter().filter_map(|action| if let SchedulerAction::Run(id) = action { Some(id.0) } else { None });
-    let loads = actions.iter().filter_map(|action| match action {
-        SchedulerAction::Load { worker, after, .. } => Some((worker.to_string(), after.0)),
-        _ => None,
-    });
-    (runs.collect(), loads.collect())
-}
-
-fn loaded(worker: &str, ids: &[i64]) -> Input {
-    Input::Loaded { worker: name(worker), jobs: ids.iter().map(|id| of(worker, *id)).collect(), more: false }
-}
-
-fn ended(id: i64) -> Input {
-    Input::Settled { job: JobId(id), verdict: Some(DestinationHealth::Healthy), again: None }
-}
-
-/// Two workers with nothing to do, whose jobs share a destination.
-fn scheduler() -> Scheduler {
-    let mut scheduler = Scheduler::with_limits(Random::seeded(1), LIMITS);
-    step(&mut scheduler, Input::Configured { workers: vec![(name("w"), 8), (name("v"), 8)], destinations: vec![] });
-    step(&mut scheduler, loaded("w", &[]));
-    step(&mut scheduler, loaded("v", &[]));
-    scheduler
-}
-
-#[test]
-fn a_lane_filled_by_one_worker_is_opened_again_for_the_other() {
-    let mut scheduler = scheduler();
-    step(&mut scheduler, Input::Accepted(vec![of("w", 1), of("w", 2), of("v", 3)]));
-    assert!(!scheduler.holds(JobId(3)), "there was no room in the lane");
-    step(&mut scheduler, ended(1));
-    let (_, loads) = step(&mut scheduler, ended(2));
-    assert!(loads.contains(&("v".into(), 2)), "{loads:?}");
-}
-
-#[test]
-fn a_job_that_came_back_to_life_during_a_load_is_looked_for_after_it() {
-    let mut scheduler = scheduler();
-    assert_eq!(step(&mut scheduler, Input::Requeued { worker: name("w"), first: JobId(5) }).1, [("w".into(), 0)]);
-    assert_eq!(step(&mut scheduler, Input::Requeued { worker: name("w"), first: JobId(2) }).1, []);
-    let (runs, loads) = step(&mut scheduler, loaded("w", &[5]));
-    assert_eq!((runs, loads), (vec![], vec![("w".into(), 1)]), "what stands before it comes first");
-    assert_eq!(step(&mut scheduler, loaded("w", &[2, 5])).0, [2]);
-}
-
-#[test]
-fn a_finished_job_is_not_run_again_because_a_load_still_shows_it() {
-    let mut scheduler = scheduler();
-    step(&mut scheduler, Input::Accepted(vec![pending(1)]));
-    step(&mut scheduler, Input::Requeued { worker: name("w"), first: JobId(1) });
-    step(&mut scheduler, ended(1));
-    let (runs, loads) = step(&mut scheduler, loaded("w", &[1]));
-    assert_eq!((runs, loads), (vec![], vec![("w".into(), 0)]), "it is read once more instead");
-    assert_eq!(step(&mut scheduler, loaded("w", &[])), (vec![], vec![]));
+/// Two workers without jobs, that share a destination.
+fn manual() -> Manual {
+    let mut manual = Manual { scheduler: Scheduler::with_limits(Random::seeded(1), LIMITS), loads: vec![] };
+    manual.step(configured(8));
+    manual.step(Input::BacklogsFound(vec![(name("w"), name("crm")), (name("v"), name("crm"))]));
+    manual.answer("w", vec![]);
+    manual.answer("v", vec![]);
+    assert_eq!(manual.asked(), []);
+    manual
 }
 
 #[test]
-fn a_job_that_was_replayed_before_its_end_was_heard_of_is_looked_for() {
-    let mut scheduler = scheduler();
-    step(&mut scheduler, Input::Accepted(vec![pending(1)]));
-    step(&mut scheduler, Input::Requeued { worker: name("w"), first: JobId(1) });
-    step(&mut scheduler, loaded("w", &[1]));
-    let (_, loads) = step(&mut scheduler, ended(1));
-    assert_eq!(loads, [("w".into(), 0)]);
-    assert_eq!(step(&mut scheduler, loaded("w", &[1])).0, [1]);
+fn a_job_accepted_during_a_load_is_not_lost() {
+    let mut manual = manual();
+    manual.requeued(4);
+    assert_eq!(manual.asked(), [("w", 0)]);
+    assert!(manual.step(Input::Accepted(vec![job(5, 5)])).is_empty());
+    assert_eq!(manual.answer("w", vec![job(4, 4)]), [4]);
+    assert_eq!(manual.asked(), [("w", 4)]);
 }
 
 #[test]
-fn those_that_a_full_lane_left_in_the_ledger_are_not_overtaken_by_the_next_load() {
-    let mut scheduler = Scheduler::with_limits(Random::seeded(1), Limits { lane_jobs: 3, ..LIMITS });
-    let workers = vec![(name("w"), 8), (name("v"), 8)];
-    step(&mut scheduler, Input::Configured { workers, destinations: vec![] });
-    step(&mut scheduler, loaded("v", &[1, 2]));
-    let jobs = vec![of("w", 3), of("w", 4)];
-    let (_, loads) = step(&mut scheduler, Input::Loaded { worker: name("w"), jobs, more: true });
-    assert_eq!(loads, [("w".into(), 4)]);
-    // Room for one, while the fourth still lies in the ledger.
-    step(&mut scheduler, ended(1));
-    step(&mut scheduler, loaded("w", &[5]));
-    assert!(!scheduler.holds(JobId(5)));
+fn a_lane_filled_by_one_worker_is_loaded_again_for_the_other() {
+    let mut manual = manual();
+    manual.step(Input::Accepted(vec![job(1, 7), job(2, 7), of("v", job(3, 7))]));
+    assert!(!manual.scheduler.holds(JobId(3)), "there is no room in the lane");
+    manual.done(1);
+    manual.done(2);
+    assert_eq!(manual.asked(), [("v", 2)]);
 }
 
 #[test]
-fn a_job_on_its_way_to_another_lane_does_not_overtake_those_left_in_the_ledger() {
-    let mut scheduler = scheduler();
-    let at_the_second_step = |id| PendingJob { destination: name("ads"), ..pending(id) };
-    step(&mut scheduler, Input::Accepted([1, 2, 3].map(at_the_second_step).to_vec()));
-    assert!(!scheduler.holds(JobId(3)), "there was no room in the lane");
-    step(&mut scheduler, Input::Accepted(vec![pending(4)]));
-    let again = Some(at_the_second_step(4));
-    step(&mut scheduler, Input::Settled { job: JobId(4), verdict: Some(DestinationHealth::Healthy), again });
-    assert!(!scheduler.holds(JobId(4)), "it is read again behind the third");
-    step(&mut scheduler, ended(1));
-    let (_, loads) = step(&mut scheduler, ended(2));
-    assert_eq!(loads, [("w".into(), 2)]);
-    let jobs = vec![at_the_second_step(3), at_the_second_step(4)];
-    assert_eq!(step(&mut scheduler, Input::Loaded { worker: name("w"), jobs, more: false }).0, [3]);
+fn a_job_requeued_during_a_load_is_loaded_after_it() {
+    let mut manual = manual();
+    manual.requeued(5);
+    manual.requeued(2);
+    assert_eq!(manual.asked(), [("w", 0)]);
+    assert!(manual.answer("w", vec![job(5, 7)]).is_empty(), "older jobs come first");
+    assert_eq!(manual.asked(), [("w", 1)]);
+    assert_eq!(manual.answer("w", vec![job(2, 7), job(5, 7)]), [2]);
+}
+
+#[test]
+fn a_finished_job_does_not_run_again_because_a_load_still_shows_it() {
+    let mut manual = manual();
+    manual.step(Input::Accepted(vec![job(1, 7)]));
+    manual.requeued(1);
+    manual.scheduler.jobs.get_mut(&JobId(1)).unwrap().requeued = false;
+    manual.done(1);
+    assert!(manual.answer("w", vec![job(1, 7)]).is_empty());
+    assert_eq!(manual.asked(), [("w", 0)], "it is read once more instead");
+    assert!(manual.answer("w", vec![]).is_empty());
+    assert_eq!(manual.asked(), []);
+}
+
+#[test]
+fn a_moved_job_does_not_run_again_because_a_load_still_shows_it() {
+    let mut manual = manual();
+    manual.step(Input::BacklogsFound(vec![(name("w"), name(""))]));
+    assert_eq!(manual.answer("w", vec![to("", job(1, 7))]), [1]);
+    assert_eq!(
+        manual.end(1, AfterRun::Moved(job(1, 7))),
+        [1],
+        "it runs at its destination, which the ledger does not know"
+    );
+    manual.step(Input::Missed { worker: name("w"), destination: name(""), first: JobId(1) });
+    assert_eq!(manual.asked(), [("w", 0)]);
+    manual.done(1);
+    assert!(manual.answer("w", vec![to("", job(1, 7))]).is_empty());
+    assert!(!manual.scheduler.holds(JobId(1)));
+}
+
+#[test]
+fn a_job_requeued_before_its_end_is_reported_is_loaded() {
+    let mut manual = manual();
+    manual.step(Input::Accepted(vec![job(1, 7)]));
+    manual.requeued(1);
+    manual.answer("w", vec![job(1, 7)]);
+    assert_eq!(manual.asked(), []);
+    manual.done(1);
+    assert_eq!(manual.asked(), [("w", 0)]);
+    assert_eq!(manual.answer("w", vec![job(1, 7)]), [1]);
+}
+
+#[test]
+fn jobs_of_a_full_lane_are_not_overtaken_by_the_next_load() {
+    let mut manual = manual();
+    manual.step(Input::Accepted(vec![of("v", job(1, 7)), of("v", job(2, 7)), job(3, 7)]));
+    assert!(!manual.scheduler.holds(JobId(3)));
+    manual.requeued(5);
+    // There is room for one while the third is in the ledger.
+    manual.scheduler.limits.lane_jobs = 3;
+    assert!(manual.answer("w", vec![job(5, 7)]).is_empty());
+    assert!(!manual.scheduler.holds(JobId(5)));
+}
+
+#[test]
+fn a_moved_job_does_not_overtake_jobs_in_the_ledger() {
+    let mut manual = manual();
+    manual.step(Input::BacklogsFound(vec![(name("w"), name("ads"))]));
+    manual.answer("w", vec![]);
+    manual.step(Input::Accepted((1..=3).map(|id| to("ads", job(id, 7))).collect()));
+    assert!(!manual.scheduler.holds(JobId(3)), "there is no room in the lane");
+    manual.step(Input::Accepted(vec![job(4, 7)]));
+    manual.end(4, AfterRun::Live(to("ads", job(4, 7))));
+    assert!(!manual.scheduler.holds(JobId(4)), "it is loaded behind the third");
+    assert!(manual.answer("w", vec![to("ads", job(4, 7))]).is_empty());
+    manual.done(1);
+    manual.done(2);
+    assert_eq!(manual.asked(), [("w", 2)]);
+    assert_eq!(manual.answer("w", vec![to("ads", job(3, 7)), to("ads", job(4, 7))]), [3]);
+}
+
+#[test]
+fn a_job_behind_one_that_is_deferred_during_a_load_stays_in_the_ledger() {
+    let mut manual = manual();
+    manual.step(Input::Accepted(vec![job(1, 7)]));
+    manual.requeued(5);
+    assert_eq!(manual.asked(), [("w", 1)]);
+    let deferred = PendingJob { due: Time(100_000), ..job(1, 7) };
+    manual.end(1, AfterRun::Live(deferred.clone()));
+    assert!(!manual.scheduler.holds(JobId(1)));
+    // The answer was read before.
+    assert_eq!(manual.answer("w", vec![job(5, 7), job(6, 8)]), [6]);
+    assert!(!manual.scheduler.holds(JobId(5)));
+    // The first job is due: the others of its lane are looked for from there.
+    manual.step_at(100_000, Input::Tick);
+    let query = manual.loads.pop().expect("the due job is loaded");
+    let page = BacklogPage { due: vec![deferred], looked_until: query.after, ..BacklogPage::default() };
+    assert_eq!(manual.step_at(100_000, Input::Loaded { query, page }), [1]);
+    assert!(manual.asked().contains(&("w", 1)), "{:?}", manual.asked());
+}
+
+#[test]
+fn a_job_that_becomes_due_during_a_load_is_loaded_after_it() {
+    let mut manual = manual();
+    manual.step(Input::Accepted(vec![job(1, 7)]));
+    manual.end(1, AfterRun::Live(PendingJob { due: Time(100_000), ..job(1, 7) }));
+    manual.requeued(5);
+    manual.step(Input::DueNow { job: JobId(1), worker: name("w") });
+    let query = manual.loads.pop().unwrap();
+    let page = BacklogPage { next_due: Some(Time(100_000)), ..BacklogPage::default() };
+    manual.step(Input::Loaded { query, page });
+    assert_eq!(manual.loads.len(), 1, "the answer was read before");
 }

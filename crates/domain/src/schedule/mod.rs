@@ -1,194 +1,301 @@
 //! The scheduler: a plain struct that decides what runs next. It performs nothing.
 //!
-//! `step(now, input)` takes one thing that happened and answers with actions. A thin loop elsewhere performs them and
-//! feeds back what came of it. Memory holds a window on the ledger ([`window`]); all of it can be lost at any moment and
-//! loading restores it.
+//! [`Scheduler::step`] takes one input and answers with actions. A loop elsewhere performs them and passes the results back as
+//! inputs. Memory is a cache of the ledger: all of it can be lost at any moment, and loading restores it.
 //!
-//! What is scheduled is a job *at its next outward step*. It waits in the lane (destination, entity) of that step, one at
-//! a time and first come first served; the head of a lane runs when it is due, its worker has a free slot and the gate
-//! of the destination ([`gate`]) lets it. A job that failed for now keeps the head of its lane.
+//! A job is scheduled at its next external step. It waits in the lane (destination, entity) of that step, one at a time and
+//! ascending by id; the head of a lane runs when it is due, its worker has a free slot for the destination and the gate of the
+//! destination ([`gate`]) admits it. Jobs whose internal steps come first wait in lanes (worker, entity) and pass no gate.
+//!
+//! Memory is divided by (worker, destination): each such backlog has a window ([`backlog_window`]) and a fair share of the total.
+//! A backlog that cannot run is not loaded. A job that is due after the time up to which its backlog is loaded is *deferred*: it
+//! leaves memory together with the jobs of its backlog behind it in its lane, and the ledger says when to load it again.
+//!
+//! Jobs of one worker keep their order in a lane. Jobs of several workers share the lanes of a destination, so that no two run at
+//! once for one entity; they run in the order of their ids as far as they are in memory.
 
 pub mod backlog;
 mod backlog_window;
+mod dispatch;
 pub mod gate;
+mod lane;
+mod latency;
+mod load;
+mod place;
 mod protocol;
+mod run_end;
+mod view;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::destination::GateSettings;
-use crate::hash::Map;
+use crate::hash::{Map, Set};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::random::Random;
-use crate::settle::DestinationHealth;
 use crate::time::Time;
 use crate::worker::LaneOrder;
 use backlog_window::BacklogWindow;
-pub use backlog_window::{LANE_JOBS_MAX, Limits, WINDOW_JOBS_MAX};
-use gate::{Admission, Gate, PauseReason};
-pub use protocol::{Input, PauseTarget, PendingJob, SchedulerAction, SchedulerView};
+pub use backlog_window::{IN_FLIGHT_MAX, JOBS_MAX, LANE_JOBS_MAX, LOAD_JOBS_MAX, Limits};
+use gate::{Gate, PauseReason};
+pub use lane::LaneId;
+use lane::Lanes;
+pub use protocol::{AfterRun, BacklogView, Input, PauseTarget, PendingJob, SchedulerAction, SchedulerView, WaitsFor};
 
-/// Names a lane: (destination, entity).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LaneId(u32, u64);
+/// Jobs that are due within this time are loaded and kept in memory.
+pub const HORIZON: Duration = Duration::from_secs(30);
+/// Wait before a failed read or write of the ledger is repeated, and before a lost job is read again.
+pub const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JobPhase {
     /// Behind another job of its lane.
     InLane,
-    /// At the head, not due yet.
+    /// At the head of its lane, not due yet.
     Timed,
-    /// At the head and due: waits for a slot.
+    /// At the head of its lane and due: waits for a slot.
     Ready,
-    Running,
+    /// At the head of its lane and interrupted: waits to be settled. Takes no slot.
+    Interrupted,
+    Running(Slot),
+    /// Its run was lost: it is read again after a delay.
+    Lost,
+    Reloading,
+    /// Its route is being written; then it leaves memory.
+    Rerouting,
+}
+
+impl JobPhase {
+    /// Whether the job keeps the head of its lane, whatever comes.
+    fn holds_lane(self) -> bool {
+        matches!(self, JobPhase::Interrupted | JobPhase::Running(_) | JobPhase::Lost | JobPhase::Reloading)
+    }
+
+    fn may_leave_memory(self) -> bool {
+        matches!(self, JobPhase::InLane | JobPhase::Timed | JobPhase::Ready)
+    }
+}
+
+/// Whether a run takes a slot of its worker and destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Taken,
+    NotNeeded,
 }
 
 #[derive(Debug)]
 struct ScheduledJob {
-    worker: u32,
-    destination: u32,
+    backlog: u32,
     lane: Option<LaneId>,
+    order: LaneOrder,
+    entity: u64,
     due: Time,
+    /// The ledger has the job as retrying or waiting.
+    timed: bool,
+    /// The backlog in which the ledger has the job. If it is another one, the job's route is known to memory alone.
+    recorded_in: u32,
+    interrupted: bool,
     phase: JobPhase,
+    /// Place among the due jobs of its backlog.
+    turn: u64,
     started: Time,
-    /// A load has shown it as alive while it ran. Should it end, it may have come back to life before.
-    seen_alive: bool,
-    /// It was to be due at once while it ran: what it is told to wait for has happened meanwhile.
-    woken: bool,
+    /// Jobs of its worker were queued again while it ran: it may be one of them.
+    requeued: bool,
+    /// It became due at once while it ran: the wait that the run asks for is over already.
+    due_now: bool,
+    /// `due_by` of the first load that ended while it was unsettled.
+    loaded_by: Option<Time>,
 }
 
 #[derive(Debug)]
 struct WorkerState {
     name: Arc<str>,
     concurrency: u32,
-    in_flight: u32,
     paused: bool,
+}
+
+#[derive(Debug)]
+struct DestinationState {
+    name: Arc<str>,
+    /// `None` for internal steps.
+    gate: Option<Gate>,
+    /// Its backlogs.
+    backlogs: Vec<u32>,
+}
+
+/// The live jobs of one worker and destination.
+#[derive(Debug)]
+struct Backlog {
+    worker: u32,
+    destination: u32,
+    /// Runs that hold a slot.
+    in_flight: u32,
     window: BacklogWindow,
 }
 
-/// Jobs running at once over all workers, at the most.
-pub const IN_FLIGHT_MAX: usize = 1_024;
+/// Search for backlogs in the ledger.
+#[derive(Debug, Default)]
+struct Search {
+    wanted: bool,
+    under_way: bool,
+    retry_at: Option<Time>,
+}
 
 /// Decides what runs next.
 #[derive(Debug)]
 pub struct Scheduler {
     workers: Vec<WorkerState>,
     worker_ids: Map<Arc<str>, u32>,
-    gates: Vec<(Arc<str>, Gate)>,
-    gate_ids: Map<Arc<str>, u32>,
+    destinations: Vec<DestinationState>,
+    destination_ids: Map<Arc<str>, u32>,
+    backlogs: Vec<Backlog>,
+    backlog_ids: Map<(u32, u32), u32>,
     jobs: Map<JobId, ScheduledJob>,
-    lanes: Map<LaneId, VecDeque<JobId>>,
+    /// Jobs that run, or whose run was lost: the ledger may have another state of them than memory.
+    unsettled: Set<JobId>,
+    lanes: Lanes,
     timers: BinaryHeap<Reverse<(Time, JobId)>>,
-    /// Due heads by (worker, destination), so that one full worker or closed gate holds nobody else.
-    ready: BTreeMap<(u32, u32), VecDeque<JobId>>,
-    /// Whose turn it is, while jobs are handed out; kept for its room.
-    turns: VecDeque<(u32, u32)>,
+    /// Due heads of lanes by backlog, in the order in which they became due.
+    ready: BTreeMap<u32, BTreeSet<(u64, JobId)>>,
+    ready_count: u64,
+    interrupted: VecDeque<JobId>,
+    /// Backlogs in the order in which they get a slot; kept for its allocation.
+    turns: VecDeque<u32>,
     turn: usize,
     in_flight: usize,
+    /// Room in memory that is reserved for loads under way.
+    reserved: usize,
+    search: Search,
     draining: bool,
     random: Random,
     limits: Limits,
+    actions: Vec<SchedulerAction>,
 }
 
 impl Scheduler {
-    /// Knows nothing yet.
     pub fn new(random: Random) -> Scheduler {
         Scheduler::with_limits(random, Limits::default())
     }
 
-    /// The same with other limits than a node's.
     pub fn with_limits(random: Random, limits: Limits) -> Scheduler {
         Scheduler {
-            limits,
             workers: Vec::new(),
             worker_ids: Map::default(),
-            gates: Vec::new(),
-            gate_ids: Map::default(),
+            destinations: Vec::new(),
+            destination_ids: Map::default(),
+            backlogs: Vec::new(),
+            backlog_ids: Map::default(),
             jobs: Map::default(),
-            lanes: Map::default(),
+            unsettled: Set::default(),
+            lanes: Lanes::default(),
             timers: BinaryHeap::new(),
             ready: BTreeMap::new(),
+            ready_count: 0,
+            interrupted: VecDeque::new(),
             turns: VecDeque::new(),
             turn: 0,
             in_flight: 0,
+            reserved: 0,
+            search: Search { wanted: true, ..Search::default() },
             draining: false,
             random,
+            limits,
+            actions: Vec::new(),
         }
     }
 
-    /// Takes in one thing that happened and appends what to do now.
+    /// Takes one input and appends the actions that follow from it. `now` is the time of the steady clock.
     pub fn step(&mut self, now: Time, input: Input, actions: &mut Vec<SchedulerAction>) {
-        match input {
-            Input::Configured { workers, destinations } => self.configure(workers, destinations),
-            Input::Accepted(jobs) => {
-                for job in jobs {
-                    self.take_fresh(now, job);
-                }
-            }
-            Input::Loaded { worker, jobs, more } => self.take_loaded(now, &worker, jobs, more),
-            Input::LoadFailed(worker) => {
-                let worker = self.worker(&worker);
-                self.workers[worker as usize].window.load_failed();
-            }
-            Input::Requeued { worker, first } => {
-                let worker = self.worker(&worker);
-                self.workers[worker as usize].window.rewind(first);
-            }
-            Input::DueNow { job, worker } => self.wake(now, job, &worker),
-            Input::Settled { job, verdict, again } => self.settle(now, job, verdict, again, actions),
-            Input::Pause(target) => self.set_paused(&target, true),
-            Input::Resume(target) => self.set_paused(&target, false),
-            Input::Drain => self.draining = true,
-            Input::Tick => {}
-        }
+        self.take(now, input);
         self.fire_timers(now);
-        let gate_wake = self.dispatch(now, actions);
-        for worker in self.workers.iter_mut().filter(|_| !self.draining) {
-            if let Some((after, limit)) = worker.window.want_load() {
-                actions.push(SchedulerAction::Load { worker: worker.name.clone(), after, limit });
-            }
-        }
-        let timer_wake = self.timers.peek().map(|Reverse((at, _))| *at);
-        if let Some(at) = gate_wake.into_iter().chain(timer_wake).min() {
+        let wakes = [self.dispatch(now), self.plan_loads(now), self.plan_search(now), self.next_timer()];
+        actions.append(&mut self.actions);
+        if let Some(at) = wakes.into_iter().flatten().min() {
             actions.push(SchedulerAction::WakeAt(at));
         }
     }
 
-    /// What a person sees.
-    pub fn view(&self, now: Time) -> SchedulerView {
-        SchedulerView {
-            jobs_in_memory: self.jobs.len(),
-            in_flight: self.in_flight,
-            gates: self.gates.iter().map(|(name, gate)| (name.to_string(), gate.view(now))).collect(),
-            workers_paused: self
-                .workers
-                .iter()
-                .filter(|worker| worker.paused)
-                .map(|worker| worker.name.to_string())
-                .collect(),
+    fn take(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Configured { workers, destinations } => self.configure(workers, destinations),
+            Input::BacklogsFound(found) => self.backlogs_found(&found),
+            Input::FindFailed => self.search_failed(now),
+            Input::Accepted(jobs) => self.take_new(now, jobs),
+            Input::Missed { worker, destination, first } => {
+                let backlog = self.backlog(&worker, &destination);
+                self.window(backlog).rewind(first);
+            }
+            Input::Loaded { query, page } => self.take_loaded(now, &query, page),
+            Input::LoadFailed { worker, destination } => self.load_failed(now, &worker, &destination),
+            Input::Requeued { worker, first } => self.requeued(&worker, first),
+            Input::DueNow { job, worker } => self.due_now(now, job, &worker),
+            Input::Settled { job, health, took, after } => self.run_ended(now, job, (health, took), after),
+            Input::RunLost(job) => self.run_lost(now, job),
+            Input::Reloaded { job, found } => self.reloaded(now, job, found),
+            Input::ReloadFailed(job) => self.reload_failed(now, job),
+            Input::Rerouted(job) => self.rerouted(job),
+            Input::RerouteFailed(job) => self.reroute_failed(now, job),
+            Input::Pause(target) => self.pause(now, &target),
+            Input::Resume(target) => self.resume(&target),
+            Input::Drain => self.draining = true,
+            Input::Tick => {}
         }
     }
 
-    /// Whether [`Input::Accepted`] would change nothing for a job of this worker: it stays in the ledger, as others before it.
-    pub fn defers_new(&self, worker: &Arc<str>) -> bool {
-        self.worker_ids.get(worker).is_some_and(|id| self.workers[*id as usize].window.defers_new())
+    /// Whether [`Input::Accepted`] would change nothing for a job of this backlog: it stays in the ledger, as others before it.
+    pub fn defers_new(&self, worker: &Arc<str>, destination: &Arc<str>) -> bool {
+        let (Some(worker), Some(destination)) = (self.worker_ids.get(worker), self.destination_ids.get(destination))
+        else {
+            return false;
+        };
+        let backlog = self.backlog_ids.get(&(*worker, *destination));
+        backlog.is_some_and(|backlog| self.backlogs[*backlog as usize].window.defers_new())
     }
 
-    /// The workers of which that is so.
-    pub fn workers_deferring_new(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
-        self.workers.iter().filter(|worker| worker.window.defers_new()).map(|worker| &worker.name)
+    /// The backlogs, as worker and destination, for which [`Scheduler::defers_new`] holds.
+    pub fn deferring_new(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> + Clone {
+        let deferring = self.backlogs.iter().filter(|backlog| backlog.window.defers_new());
+        deferring.map(|backlog| {
+            let worker = &self.workers[backlog.worker as usize].name;
+            (worker, &self.destinations[backlog.destination as usize].name)
+        })
     }
 
-    /// Whether this job is in memory. For tests and for the simulator's checks.
+    /// Whether this job is in memory.
     pub fn holds(&self, job: JobId) -> bool {
         self.jobs.contains_key(&job)
     }
 
-    /// The jobs that run right now. For tests and for the simulator's checks.
+    pub fn jobs_in_memory(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// The jobs of a backlog that are in memory.
+    pub fn in_backlog(&self, worker: &Arc<str>, destination: &Arc<str>) -> impl Iterator<Item = JobId> {
+        let ids = self.worker_ids.get(worker).zip(self.destination_ids.get(destination));
+        let backlog = ids.and_then(|(worker, destination)| self.backlog_ids.get(&(*worker, *destination)).copied());
+        let jobs = self.jobs.iter().filter(move |(_, job)| Some(job.backlog) == backlog);
+        jobs.map(|(id, _)| *id)
+    }
+
+    /// The destination whose slot a job in memory waits for or has; empty for internal steps.
+    pub fn destination_of(&self, job: JobId) -> Option<Arc<str>> {
+        let backlog = &self.backlogs[self.jobs.get(&job)?.backlog as usize];
+        Some(self.destinations[backlog.destination as usize].name.clone())
+    }
+
+    /// The jobs that run now, with their lanes.
     pub fn running(&self) -> impl Iterator<Item = (JobId, Option<LaneId>)> {
-        self.jobs.iter().filter(|(_, entry)| entry.phase == JobPhase::Running).map(|(id, entry)| (*id, entry.lane))
+        let unsettled = self.unsettled.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)));
+        let running = unsettled.filter(|(_, job)| matches!(job.phase, JobPhase::Running(_)));
+        running.map(|(id, job)| (id, job.lane))
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     fn configure(&mut self, workers: Vec<(Arc<str>, u32)>, destinations: Vec<(Arc<str>, GateSettings)>) {
@@ -197,8 +304,9 @@ impl Scheduler {
             self.workers[worker as usize].concurrency = concurrency.max(1);
         }
         for (name, settings) in destinations {
-            let gate = self.gate(&name);
-            self.gates[gate as usize].1.configure(settings);
+            if let Some(gate) = self.gate(&name) {
+                gate.configure(settings);
+            }
         }
     }
 
@@ -206,306 +314,160 @@ impl Scheduler {
         if let Some(id) = self.worker_ids.get(name) {
             return *id;
         }
-        let id = u32::try_from(self.workers.len()).expect("fewer than 2^32 workers");
-        self.workers.push(WorkerState {
-            name: name.clone(),
-            concurrency: 1,
-            in_flight: 0,
-            paused: false,
-            window: BacklogWindow::new(self.limits),
-        });
+        let id = index(self.workers.len());
+        self.workers.push(WorkerState { name: name.clone(), concurrency: 1, paused: false });
         self.worker_ids.insert(name.clone(), id);
         id
     }
 
-    fn gate(&mut self, name: &Arc<str>) -> u32 {
-        if let Some(id) = self.gate_ids.get(name) {
+    fn destination(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(id) = self.destination_ids.get(name) {
             return *id;
         }
-        let id = u32::try_from(self.gates.len()).expect("fewer than 2^32 destinations");
-        self.gates.push((name.clone(), Gate::new(GateSettings::default())));
-        self.gate_ids.insert(name.clone(), id);
+        let id = index(self.destinations.len());
+        let gate = (!name.is_empty()).then(|| Gate::new(GateSettings::default()));
+        self.destinations.push(DestinationState { name: name.clone(), gate, backlogs: Vec::new() });
+        self.destination_ids.insert(name.clone(), id);
         id
     }
 
-    /// A job that waits is due now; one that runs is when it has ended; one that is not in memory is looked for.
-    fn wake(&mut self, now: Time, id: JobId, worker: &Arc<str>) {
-        let Some(entry) = self.jobs.get_mut(&id) else {
-            let worker = self.worker(worker);
-            self.workers[worker as usize].window.rewind(id);
-            return;
-        };
-        match entry.phase {
-            JobPhase::Running => entry.woken = true,
-            JobPhase::InLane => entry.due = now,
-            JobPhase::Timed => {
-                entry.due = now;
-                self.promote(now, id);
-            }
-            JobPhase::Ready => {}
-        }
+    fn gate(&mut self, name: &Arc<str>) -> Option<&mut Gate> {
+        let destination = self.destination(name);
+        self.destinations[destination as usize].gate.as_mut()
     }
 
-    fn set_paused(&mut self, target: &PauseTarget, paused: bool) {
+    /// The backlog of a worker and destination. A new one is loaded before any job of it runs.
+    fn backlog(&mut self, worker: &Arc<str>, destination: &Arc<str>) -> u32 {
+        let (worker, destination) = (self.worker(worker), self.destination(destination));
+        if let Some(id) = self.backlog_ids.get(&(worker, destination)) {
+            return *id;
+        }
+        let id = index(self.backlogs.len());
+        self.destinations[destination as usize].backlogs.push(id);
+        self.backlogs.push(Backlog { worker, destination, in_flight: 0, window: BacklogWindow::new() });
+        self.backlog_ids.insert((worker, destination), id);
+        id
+    }
+
+    fn window(&mut self, backlog: u32) -> &mut BacklogWindow {
+        &mut self.backlogs[backlog as usize].window
+    }
+
+    fn backlogs_of(&self, worker: u32) -> Vec<u32> {
+        let of_worker = |id: &u32| self.backlogs[*id as usize].worker == worker;
+        (0..index(self.backlogs.len())).filter(of_worker).collect()
+    }
+
+    fn lane_of(&self, backlog: u32, job: &PendingJob) -> Option<LaneId> {
+        let Backlog { worker, destination, .. } = self.backlogs[backlog as usize];
+        let is_internal = self.destinations[destination as usize].gate.is_none();
+        let lane = LaneId { destination, worker: is_internal.then_some(worker), entity: job.entity };
+        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(lane)
+    }
+
+    fn pause(&mut self, now: Time, target: &PauseTarget) {
         match target {
             PauseTarget::Destination(name) => {
-                let gate = self.gate(name);
-                let gate = &mut self.gates[gate as usize].1;
-                if paused { gate.pause(PauseReason::Operator) } else { gate.resume() }
+                if let Some(gate) = self.gate(name) {
+                    gate.pause(PauseReason::Operator);
+                }
             }
             PauseTarget::Worker(name) => {
                 let worker = self.worker(name);
-                self.workers[worker as usize].paused = paused;
+                self.workers[worker as usize].paused = true;
+                // Its jobs must not hold lanes that other workers share.
+                for backlog in self.backlogs_of(worker) {
+                    self.evict(now, backlog, usize::MAX);
+                }
             }
         }
     }
 
-    fn lane_of(&mut self, job: &PendingJob) -> Option<LaneId> {
-        let destination = self.gate(&job.destination);
-        (job.order == LaneOrder::Fifo && !Mutant::LaneIgnored.is_on()).then_some(LaneId(destination, job.entity))
-    }
-
-    fn is_full(&self, lane: LaneId) -> bool {
-        self.lanes.get(&lane).is_some_and(|jobs| jobs.len() >= self.limits.lane_jobs)
-    }
-
-    /// Whether a job of this lane has to stay in the ledger for now: there is no room, or others wait there before it.
-    fn stays_behind(&self, worker: u32, lane: LaneId) -> bool {
-        self.is_full(lane) || self.workers[worker as usize].window.has_deferred(lane)
-    }
-
-    fn take_fresh(&mut self, now: Time, job: PendingJob) {
-        let worker = self.worker(&job.worker);
-        let lane = self.lane_of(&job);
-        let full = lane.filter(|lane| self.is_full(*lane));
-        if self.jobs.contains_key(&job.id) || !self.workers[worker as usize].window.admits_new(job.id, lane) {
-            return;
+    fn resume(&mut self, target: &PauseTarget) {
+        match target {
+            PauseTarget::Destination(name) => {
+                if let Some(gate) = self.gate(name) {
+                    gate.resume();
+                }
+            }
+            PauseTarget::Worker(name) => {
+                let worker = self.worker(name);
+                self.workers[worker as usize].paused = false;
+            }
         }
-        if let Some(lane) = full {
-            self.workers[worker as usize].window.defer(job.id, lane);
-            return;
-        }
-        self.enter(now, worker, job);
     }
 
-    fn take_loaded(&mut self, now: Time, worker: &Arc<str>, jobs: Vec<PendingJob>, more: bool) {
+    /// Finished jobs of a worker are queued again, in whichever backlog: those that memory knows are read again, others searched.
+    fn requeued(&mut self, worker: &Arc<str>, first: JobId) {
         let worker = self.worker(worker);
-        let last = jobs.last().map(|job| job.id);
-        for job in jobs {
-            if let Some(entry) = self.jobs.get_mut(&job.id) {
-                entry.seen_alive |= entry.phase == JobPhase::Running;
-                continue;
-            }
-            if self.workers[worker as usize].window.is_outdated(job.id) {
-                continue;
-            }
-            if let Some(lane) = self.lane_of(&job)
-                && self.stays_behind(worker, lane)
+        for backlog in self.backlogs_of(worker) {
+            self.window(backlog).rewind(first);
+        }
+        for id in &self.unsettled {
+            if let Some(job) = self.jobs.get_mut(id)
+                && *id >= first
+                && self.backlogs[job.backlog as usize].worker == worker
             {
-                self.workers[worker as usize].window.defer(job.id, lane);
-                continue;
+                job.requeued = true;
             }
-            self.enter(now, worker, job);
         }
-        self.workers[worker as usize].window.loaded(last, more);
+        self.search.wanted = true;
     }
 
-    /// A job comes into memory.
-    fn enter(&mut self, now: Time, worker: u32, job: PendingJob) {
-        self.workers[worker as usize].window.held += 1;
-        self.place(now, worker, job);
-    }
-
-    /// A job takes its place: at the end of its lane, or at once where there is no lane.
-    fn place(&mut self, now: Time, worker: u32, job: PendingJob) {
-        let destination = self.gate(&job.destination);
-        let lane = self.lane_of(&job);
-        let head = match lane {
-            Some(lane) => {
-                let jobs = self.lanes.entry(lane).or_default();
-                jobs.push_back(job.id);
-                jobs.len() == 1
+    fn due_now(&mut self, now: Time, id: JobId, worker: &Arc<str>) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            let worker = self.worker(worker);
+            for backlog in self.backlogs_of(worker) {
+                self.window(backlog).job_deferred(now);
             }
-            None => true,
+            return;
         };
-        self.jobs.insert(
-            job.id,
-            ScheduledJob {
-                worker,
-                destination,
-                lane,
-                due: job.due,
-                phase: JobPhase::InLane,
-                started: Time(0),
-                seen_alive: false,
-                woken: false,
-            },
-        );
-        if head {
-            self.promote(now, job.id);
-        }
-    }
-
-    /// The head of a lane waits for its time, or for a slot.
-    fn promote(&mut self, now: Time, id: JobId) {
-        let Some(entry) = self.jobs.get_mut(&id) else { return };
-        if entry.due <= now {
-            entry.phase = JobPhase::Ready;
-            self.ready.entry((entry.worker, entry.destination)).or_default().push_back(id);
-        } else {
-            entry.phase = JobPhase::Timed;
-            if Mutant::TimerLost.is_on() && id.0 % 16 == 0 {
-                return;
-            }
-            self.timers.push(Reverse((entry.due, id)));
-        }
-    }
-
-    fn fire_timers(&mut self, now: Time) {
-        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
-            let current = self.jobs.get(&id).is_some_and(|entry| entry.phase == JobPhase::Timed && entry.due == at);
-            if current && at > now {
-                return;
-            }
-            self.timers.pop();
-            if current {
+        match job.phase {
+            JobPhase::InLane => job.due = now,
+            JobPhase::Timed => {
+                job.due = now;
                 self.promote(now, id);
             }
+            JobPhase::Ready => {}
+            _ => job.due_now = true,
         }
     }
 
-    /// Runs what may run. Answers when a gate opens by itself.
-    fn dispatch(&mut self, now: Time, actions: &mut Vec<SchedulerAction>) -> Option<Time> {
-        let mut wake: Option<Time> = None;
-        if self.ready.is_empty() || self.draining {
+    fn backlogs_found(&mut self, found: &[(Arc<str>, Arc<str>)]) {
+        self.search.under_way = false;
+        for (worker, destination) in found {
+            self.backlog(worker, destination);
+        }
+    }
+
+    fn search_failed(&mut self, now: Time) {
+        self.search = Search { wanted: true, under_way: false, retry_at: Some(now + RETRY_DELAY) };
+    }
+
+    fn plan_search(&mut self, now: Time) -> Option<Time> {
+        if !self.search.wanted || self.search.under_way || self.draining {
             return None;
         }
-        self.turn = self.turn.wrapping_add(1);
-        let mut open = std::mem::take(&mut self.turns);
-        open.extend(self.ready.keys().copied());
-        open.rotate_left(self.turn % self.ready.len());
-        // One from each in turn, so that no worker waits behind another's backlog.
-        while let Some(key) = open.pop_front() {
-            if self.in_flight >= self.limits.in_flight {
-                break;
-            }
-            let worker = &mut self.workers[key.0 as usize];
-            let paused = worker.paused && !Mutant::WorkerPauseIgnored.is_on();
-            let full = worker.in_flight >= worker.concurrency && !Mutant::WorkerConcurrencyIgnored.is_on();
-            if paused || full {
-                continue;
-            }
-            let (name, gate) = &mut self.gates[key.1 as usize];
-            match gate.admit(now) {
-                Admission::Go => {}
-                Admission::NotBefore(at) => {
-                    wake = Some(wake.map_or(at, |earlier| earlier.min(at)));
-                    continue;
-                }
-                Admission::Full | Admission::Paused => continue,
-            }
-            let Some(queue) = self.ready.get_mut(&key) else { continue };
-            let Some(id) = queue.pop_front() else { continue };
-            if queue.is_empty() {
-                self.ready.remove(&key);
-            } else {
-                open.push_back(key);
-            }
-            let Some(entry) = self.jobs.get_mut(&id) else { continue };
-            entry.phase = JobPhase::Running;
-            entry.started = now;
-            worker.in_flight += 1;
-            self.in_flight += 1;
-            if let Some(change) = gate.start(now) {
-                actions.push(SchedulerAction::Gate(name.clone(), change));
-            }
-            actions.push(SchedulerAction::Run(id));
+        if let Some(at) = self.search.retry_at.filter(|at| *at > now) {
+            return Some(at);
         }
-        open.clear();
-        self.turns = open;
-        wake
+        self.search = Search { wanted: false, under_way: true, retry_at: None };
+        self.actions.push(SchedulerAction::FindBacklogs);
+        None
     }
+}
 
-    fn settle(
-        &mut self,
-        now: Time,
-        id: JobId,
-        verdict: Option<DestinationHealth>,
-        again: Option<PendingJob>,
-        actions: &mut Vec<SchedulerAction>,
-    ) {
-        let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.phase == JobPhase::Running) else {
-            return;
-        };
-        let (worker, destination, started) = (entry.worker, entry.destination, entry.started);
-        self.in_flight -= 1;
-        self.workers[worker as usize].in_flight -= 1;
-        let (name, gate) = &mut self.gates[destination as usize];
-        if let Some(change) = gate.finish(now, started, verdict.unwrap_or(DestinationHealth::Silent), &mut self.random)
-        {
-            actions.push(SchedulerAction::Gate(name.clone(), change));
-        }
-        let woken = self.jobs[&id].woken;
-        let again = again.map(|job| if woken { PendingJob { due: now, ..job } } else { job });
-        match again {
-            Some(job)
-                if self.lane_of(&job) == self.jobs[&id].lane
-                    && self.gate(&job.destination) == destination
-                    && !Mutant::RetryGoesToTheBackOfTheLane.is_on() =>
-            {
-                // It keeps the head of its lane: those behind it were accepted later.
-                let entry = self.jobs.get_mut(&id).expect("it was there a moment ago");
-                (entry.due, entry.seen_alive, entry.woken) = (job.due, false, false);
-                self.promote(now, id);
-            }
-            Some(job) => {
-                self.leave_lane(now, id);
-                let lane = self.lane_of(&job);
-                let full = lane.is_some_and(|lane| self.is_full(lane));
-                let window = &mut self.workers[worker as usize].window;
-                // Without a verdict it was only handed on: the ledger does not know its new lane, and could not bring it back
-                // to it.
-                if verdict.is_some() && lane.is_some_and(|lane| !window.takes_moved(job.id, lane, full)) {
-                    window.evicted(job.id);
-                } else {
-                    self.place(now, worker, job);
-                }
-            }
-            None => {
-                let seen_alive = self.jobs.get(&id).is_some_and(|entry| entry.seen_alive);
-                self.leave_lane(now, id);
-                let window = &mut self.workers[worker as usize].window;
-                window.evicted(id);
-                if seen_alive {
-                    window.rewind(id);
-                }
-            }
-        }
-    }
-
-    /// A job that runs gives up the head of its lane; the next one moves up.
-    fn leave_lane(&mut self, now: Time, id: JobId) {
-        let Some(entry) = self.jobs.remove(&id) else { return };
-        let Some(lane) = entry.lane else { return };
-        let Some(jobs) = self.lanes.get_mut(&lane) else { return };
-        if jobs.front() == Some(&id) {
-            jobs.pop_front();
-        }
-        let (next, left) = (jobs.front().copied(), jobs.len());
-        if next.is_none() {
-            self.lanes.remove(&lane);
-        }
-        // Whoever left jobs of this lane in the ledger: it need not be the worker whose job has just gone.
-        for worker in &mut self.workers {
-            worker.window.lane_shrank(lane, left);
-        }
-        if let Some(next) = next {
-            self.promote(now, next);
-        }
-    }
+fn index(len: usize) -> u32 {
+    u32::try_from(len).expect("fewer than 2^32 names in a configuration")
 }
 
 #[cfg(test)]
 mod load_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod starvation_tests;
+#[cfg(test)]
+mod test_world;
 #[cfg(test)]
 mod tests;

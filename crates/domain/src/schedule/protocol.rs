@@ -1,134 +1,233 @@
-//! What the scheduler is told, and what it says.
+//! Scheduler inputs and actions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde::Serialize;
+
+use super::backlog::{BacklogPage, BacklogQuery};
 use super::gate::{GateChange, GateView};
 use crate::destination::GateSettings;
 use crate::job::{JobId, JobState};
+use crate::record::JobRecord;
+use crate::run::{RunResult, StepRoute};
 use crate::settle::DestinationHealth;
 use crate::time::Time;
 use crate::worker::LaneOrder;
 
-/// A job as the scheduler sees it.
+/// A live job as the scheduler sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingJob {
-    /// Which.
     pub id: JobId,
-    /// Whose.
     pub worker: Arc<str>,
-    /// Where its next outward step goes.
+    /// Destination that the job calls next; empty if internal steps come first.
     pub destination: Arc<str>,
-    /// Whether it keeps its place among the jobs of its entity.
+    /// Whether jobs of one entity keep their order there.
     pub order: LaneOrder,
-    /// Who or what it is about.
     pub entity: u64,
-    /// Not before.
+    /// Not before this time of the steady clock. [`PendingJob::AT_ONCE`] for a job that the ledger has as queued or running.
     pub due: Time,
+    /// The ledger has the job as running, and no run of it exists: the next run settles the interrupted attempt and makes no call.
+    pub interrupted: bool,
 }
 
 impl PendingJob {
-    /// When a job in this state may run. One that has not failed is due at once, whatever the wall clock said when it was
-    /// written.
-    pub fn due(state: JobState, due_at: Time) -> Time {
-        if state == JobState::Queued { Time(i64::MIN) } else { due_at }
+    /// The due time of a queued job, whatever the wall clock was when it was written.
+    pub const AT_ONCE: Time = Time(i64::MIN);
+
+    /// A job as the ledger has it.
+    pub fn of(job: &JobRecord) -> PendingJob {
+        PendingJob::routed(job, &job.route())
+    }
+
+    /// The same with another route than the ledger has.
+    pub fn routed(job: &JobRecord, route: &StepRoute) -> PendingJob {
+        PendingJob {
+            id: job.id,
+            worker: job.worker.clone(),
+            destination: route.destination.clone(),
+            order: route.order,
+            entity: job.entity,
+            due: match job.state {
+                JobState::Queued | JobState::Running => PendingJob::AT_ONCE,
+                _ => job.due_at,
+            },
+            interrupted: job.state == JobState::Running,
+        }
     }
 }
 
-/// Something that happened.
+/// What a run left of its job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AfterRun {
+    Finished,
+    /// The ledger has the job so.
+    Live(PendingJob),
+    /// The job calls another destination next. The ledger has its old route: it was not written.
+    Moved(PendingJob),
+}
+
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// These are the workers (with their concurrency) and the destinations (with their limits) from now on.
+    /// The workers with their concurrency for each destination, and the destinations with their limits.
     Configured {
-        /// Name and jobs in flight at once.
         workers: Vec<(Arc<str>, u32)>,
-        /// Name and limits.
         destinations: Vec<(Arc<str>, GateSettings)>,
     },
-    /// Jobs that have just been accepted, durably.
+    /// Every (worker, destination) that has live jobs: the answer to [`SchedulerAction::FindBacklogs`].
+    BacklogsFound(Vec<(Arc<str>, Arc<str>)>),
+    /// [`SchedulerAction::FindBacklogs`] failed.
+    FindFailed,
+    /// New durable jobs.
     Accepted(Vec<PendingJob>),
-    /// What a [`Action::Load`] brought.
-    Loaded {
-        /// Whose.
+    /// New durable jobs of this worker and destination were not announced; this is the lowest id among them.
+    Missed {
         worker: Arc<str>,
-        /// In ascending order of their ids.
-        jobs: Vec<PendingJob>,
-        /// Whether the ledger had more than was asked for.
-        more: bool,
-    },
-    /// A [`Action::Load`] could not be carried out.
-    LoadFailed(Arc<str>),
-    /// Jobs of this worker came back to life, the first of them being this one.
-    Requeued {
-        /// Whose.
-        worker: Arc<str>,
-        /// The lowest id among them.
+        destination: Arc<str>,
         first: JobId,
     },
-    /// A job that waited is due now.
+    /// The answer to [`SchedulerAction::Load`].
+    Loaded {
+        query: BacklogQuery,
+        page: BacklogPage<PendingJob>,
+    },
+    /// [`SchedulerAction::Load`] failed.
+    LoadFailed {
+        worker: Arc<str>,
+        destination: Arc<str>,
+    },
+    /// Finished jobs of this worker are queued again; this is the lowest id among them.
+    Requeued {
+        worker: Arc<str>,
+        first: JobId,
+    },
+    /// A waiting job is due now.
     DueNow {
-        /// Which.
         job: JobId,
-        /// Whose.
         worker: Arc<str>,
     },
-    /// A job's run has ended and what came of it is durable.
+    /// A run has ended and its result is durable.
     Settled {
-        /// Which.
         job: JobId,
-        /// What was learned of the destination; `None` if it was not asked.
-        verdict: Option<DestinationHealth>,
-        /// The job again, if it is not finished.
-        again: Option<PendingJob>,
+        /// `None` if the destination was not called.
+        health: Option<DestinationHealth>,
+        /// Duration of the call.
+        took: Option<Duration>,
+        after: AfterRun,
     },
-    /// A destination is closed by an operator.
+    /// A run has ended without a result, or the ledger has another state than the run assumed.
+    RunLost(JobId),
+    /// The answer to [`SchedulerAction::Reload`]: the job as the ledger has it, `None` if it is not live.
+    Reloaded {
+        job: JobId,
+        found: Option<PendingJob>,
+    },
+    /// [`SchedulerAction::Reload`] failed.
+    ReloadFailed(JobId),
+    /// The route of the job is durable: the answer to [`SchedulerAction::Reroute`].
+    Rerouted(JobId),
+    /// [`SchedulerAction::Reroute`] failed or was refused as stale.
+    RerouteFailed(JobId),
     Pause(PauseTarget),
-    /// A destination is open again.
     Resume(PauseTarget),
-    /// Start nothing more.
+    /// Start and load nothing more.
     Drain,
     /// Time has passed.
     Tick,
 }
 
-/// What can be paused.
+impl Input {
+    pub fn of_run(job: JobId, result: &RunResult) -> Input {
+        match result {
+            RunResult::Reload => Input::RunLost(job),
+            RunResult::Ended { job: record, health, took, route, settled } => {
+                let after = match (record.state.is_live(), settled) {
+                    (false, _) => AfterRun::Finished,
+                    (true, true) => AfterRun::Live(PendingJob::routed(record, route)),
+                    (true, false) => AfterRun::Moved(PendingJob::routed(record, route)),
+                };
+                Input::Settled { job, health: *health, took: *took, after }
+            }
+        }
+    }
+}
+
+/// What can be paused, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PauseTarget {
-    /// A destination, by name.
     Destination(Arc<str>),
-    /// A worker, by name.
     Worker(Arc<str>),
 }
 
-/// Something to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerAction {
-    /// Run this job now. A slot of its worker and its destination is taken.
-    Run(JobId),
-    /// Read live jobs of this worker from the ledger.
-    Load {
-        /// Whose.
-        worker: Arc<str>,
-        /// Beyond this id.
-        after: JobId,
-        /// This many.
-        limit: usize,
-    },
-    /// Come back at this moment with a [`Input::Tick`], if nothing happens before.
+    /// Run these jobs of one worker and destination now, with one slot. One job today; several once connectors batch.
+    Run(Vec<JobId>),
+    /// Read live jobs. Answer: [`Input::Loaded`] or [`Input::LoadFailed`].
+    Load(BacklogQuery),
+    /// Find every (worker, destination) that has live jobs. Answer: [`Input::BacklogsFound`] or [`Input::FindFailed`].
+    FindBacklogs,
+    /// Read this job again. Answer: [`Input::Reloaded`] or [`Input::ReloadFailed`].
+    Reload(JobId),
+    /// Write the route of this job, which only memory has. Answer: [`Input::Rerouted`] or [`Input::RerouteFailed`].
+    Reroute(PendingJob),
+    /// Send [`Input::Tick`] at this time, unless another input comes first.
     WakeAt(Time),
-    /// A gate changed: log it, count it, remember an auth pause.
+    /// A gate changed: log and count it, and make an auth pause durable.
     Gate(Arc<str>, GateChange),
 }
 
-/// What a person sees of the scheduler.
+/// State of the scheduler for operators.
 #[derive(Clone, Debug, Default)]
 pub struct SchedulerView {
-    /// Jobs in memory.
     pub jobs_in_memory: usize,
     /// Jobs running.
     pub in_flight: usize,
-    /// Gates by destination.
+    /// By destination.
     pub gates: BTreeMap<String, GateView>,
-    /// Paused workers.
     pub workers_paused: Vec<String>,
+    /// By worker, then destination.
+    pub backlogs: Vec<BacklogView>,
+}
+
+/// State of the backlog of one worker and destination.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BacklogView {
+    pub worker: String,
+    /// Empty for jobs whose internal steps come first.
+    pub destination: String,
+    pub jobs_in_memory: usize,
+    pub running: u32,
+    /// Whether the ledger has, or may have, due jobs that are not in memory.
+    pub has_more: bool,
+    /// Why no further job starts; `None` if one can start or none is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
+}
+
+/// Why no job of a worker and destination starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitsFor {
+    /// The worker is paused.
+    Worker,
+    /// The destination is paused.
+    Destination,
+    /// The breaker is open, or its probe is under way.
+    Breaker,
+    /// The destination asked for a pause.
+    RetryAfter,
+    /// The rate limit of the destination.
+    Rate,
+    /// A free call at the destination.
+    DestinationSlot,
+    /// A free slot of the worker.
+    WorkerSlot,
+    /// A due time, or an earlier job of the same lane.
+    Due,
+    /// A load from the ledger.
+    Load,
+    /// The process is stopping.
+    Shutdown,
 }

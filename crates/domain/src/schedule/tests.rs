@@ -1,298 +1,282 @@
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::test_world::{LIMITS, World, job, name, of, to};
 use super::*;
+use crate::settle::DestinationHealth;
 
-fn name(text: &str) -> Arc<str> {
-    Arc::from(text)
+fn world(concurrency: u32) -> World {
+    World::new(Limits::default(), concurrency, vec![])
 }
 
-fn pending(id: i64, entity: u64) -> PendingJob {
-    PendingJob {
-        id: JobId(id),
-        worker: name("w"),
-        destination: name("crm"),
-        order: LaneOrder::Fifo,
-        entity,
-        due: Time(0),
-    }
+/// The backlogs of `w` to both destinations are loaded.
+fn loaded_world(concurrency: u32) -> World {
+    let mut world = world(concurrency);
+    world.accept(vec![job(1, 1), to("ads", job(2, 2))]);
+    world.drain();
+    world
 }
 
-fn scheduler(concurrency: u32) -> Scheduler {
-    let mut scheduler = Scheduler::new(Random::seeded(1));
-    let gate = GateSettings { concurrency_max: 1_000, ..GateSettings::default() };
-    let mut actions = Vec::new();
-    scheduler.step(
-        Time(0),
-        Input::Configured {
-            workers: vec![(name("w"), concurrency), (name("v"), concurrency)],
-            destinations: vec![(name("crm"), gate.clone()), (name("ads"), gate)],
-        },
-        &mut actions,
-    );
-    for worker in ["w", "v"] {
-        scheduler.step(Time(0), Input::Loaded { worker: name(worker), jobs: vec![], more: false }, &mut actions);
-    }
-    scheduler
+fn pause(destination: &str) -> Input {
+    Input::Pause(PauseTarget::Destination(name(destination)))
 }
 
-fn step(scheduler: &mut Scheduler, now: i64, input: Input) -> (Vec<JobId>, Vec<SchedulerAction>) {
-    let mut actions = Vec::new();
-    scheduler.step(Time(now), input, &mut actions);
-    let runs = actions
-        .iter()
-        .filter_map(|action| if let SchedulerAction::Run(id) = action { Some(*id) } else { None })
-        .collect();
-    (runs, actions)
-}
-
-fn done(id: i64) -> Input {
-    Input::Settled { job: JobId(id), verdict: Some(DestinationHealth::Healthy), again: None }
+fn resume(destination: &str) -> Input {
+    Input::Resume(PauseTarget::Destination(name(destination)))
 }
 
 #[test]
 fn one_entity_runs_one_at_a_time_and_in_order() {
-    let mut scheduler = scheduler(8);
-    let (runs, _) = step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7), pending(3, 9)]));
-    assert_eq!(runs, [JobId(1), JobId(3)]);
-    assert_eq!(step(&mut scheduler, 1, done(3)).0, []);
-    assert_eq!(step(&mut scheduler, 1, done(1)).0, [JobId(2)]);
+    let mut world = world(8);
+    assert_eq!(world.accept(vec![job(1, 7), job(2, 7), job(3, 9)]), [1, 3]);
+    assert!(world.done(3).is_empty());
+    assert_eq!(world.done(1), [2]);
 }
 
 #[test]
 fn a_failed_job_keeps_the_head_of_its_lane() {
-    let mut scheduler = scheduler(8);
-    step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7)]));
-    let again = PendingJob { due: Time(500), ..pending(1, 7) };
-    let (runs, actions) = step(
-        &mut scheduler,
-        1,
-        Input::Settled { job: JobId(1), verdict: Some(DestinationHealth::Failing), again: Some(again) },
-    );
-    assert_eq!(runs, []);
-    assert!(actions.contains(&SchedulerAction::WakeAt(Time(500))));
-    assert_eq!(step(&mut scheduler, 499, Input::Tick).0, []);
-    assert_eq!(step(&mut scheduler, 500, Input::Tick).0, [JobId(1)]);
+    let mut world = world(8);
+    world.accept(vec![job(1, 7), job(2, 7)]);
+    assert!(world.live(DestinationHealth::Failing, PendingJob { due: Time(500), ..job(1, 7) }).is_empty());
+    assert_eq!(world.wake, Some(Time(500)));
+    assert_eq!(world.tick(), [1]);
+    assert_eq!(world.done(1), [2]);
 }
 
 #[test]
 fn one_destination_down_never_delays_another() {
-    let mut scheduler = scheduler(100);
-    step(&mut scheduler, 0, Input::Pause(PauseTarget::Destination(name("crm"))));
-    let mut jobs: Vec<PendingJob> = (1..=50).map(|id| pending(id, id as u64)).collect();
-    jobs.extend((51..=54).map(|id| PendingJob {
-        destination: name("ads"),
-        worker: name("v"),
-        ..pending(id, id as u64)
-    }));
-    let (runs, _) = step(&mut scheduler, 0, Input::Accepted(jobs));
-    assert_eq!(runs, [51, 52, 53, 54].map(JobId));
-    let (runs, _) = step(&mut scheduler, 1, Input::Resume(PauseTarget::Destination(name("crm"))));
-    assert_eq!(runs.len(), 4, "the window of a fresh gate");
+    let mut world = world(100);
+    world.step(pause("crm"));
+    let mut jobs: Vec<PendingJob> = (1..=50).map(|id| job(id, id as u64)).collect();
+    jobs.extend((51..=54).map(|id| to("ads", job(id, id as u64))));
+    assert_eq!(world.accept(jobs), [51, 52, 53, 54]);
+    world.now = 1;
+    assert_eq!(world.step(resume("crm")), [1, 2, 3, 4], "the concurrency of a new gate");
 }
 
 #[test]
-fn a_workers_concurrency_is_its_limit() {
-    let mut scheduler = scheduler(2);
-    let (runs, _) = step(&mut scheduler, 0, Input::Accepted((1..=5).map(|id| pending(id, id as u64)).collect()));
-    assert_eq!(runs.len(), 2);
-    assert_eq!(step(&mut scheduler, 1, done(1)).0, [JobId(3)]);
+fn the_concurrency_of_a_worker_applies_to_each_destination() {
+    let mut world = loaded_world(2);
+    let mut jobs: Vec<PendingJob> = (11..=15).map(|id| job(id, id as u64)).collect();
+    jobs.extend((21..=25).map(|id| to("ads", job(id, id as u64))));
+    assert_eq!(world.accept(jobs).into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([11, 12, 21, 22]));
+    assert_eq!(world.done(11), [13]);
+    assert_eq!(world.done(21), [23]);
 }
 
 #[test]
-fn a_backlog_stays_in_the_ledger_beyond_the_window() {
-    let mut scheduler = scheduler(1);
-    let all: Vec<PendingJob> = (1..=WINDOW_JOBS_MAX as i64 + 10).map(|id| pending(id, id as u64)).collect();
-    step(&mut scheduler, 0, Input::Accepted(all));
-    assert_eq!(scheduler.view(Time(0)).jobs_in_memory, WINDOW_JOBS_MAX);
-    let mut asked = None;
-    let mut id = 1;
-    while asked.is_none() {
-        let (_, actions) = step(&mut scheduler, id, done(id));
-        asked = actions.iter().find_map(|action| {
-            if let SchedulerAction::Load { after, limit, .. } = action { Some((*after, *limit)) } else { None }
-        });
-        id += 1;
-    }
-    let (after, limit) = asked.unwrap();
-    assert_eq!(after, JobId(WINDOW_JOBS_MAX as i64));
-    assert!(limit >= WINDOW_JOBS_MAX / 2);
+fn internal_steps_of_one_worker_do_not_delay_another() {
+    let mut world = world(8);
+    world.accept(vec![to("", job(1, 7)), of("v", to("", job(2, 7)))]);
+    assert_eq!(world.running, [JobId(1), JobId(2)], "the same entity, but other lanes");
+    let waiting = PendingJob { due: Time(10_000_000), ..to("", job(1, 7)) };
+    world.live(DestinationHealth::Silent, waiting);
+    world.done(2);
+    assert_eq!(world.accept(vec![to("", job(3, 7)), of("v", to("", job(4, 7)))]), [4]);
 }
 
 #[test]
-fn a_scheduler_that_is_behind_need_not_hear_of_fresh_jobs() {
-    let mut scheduler = scheduler(1);
-    let worker = name("w");
-    let last = WINDOW_JOBS_MAX as i64;
-    assert!(!scheduler.defers_new(&worker) && !scheduler.defers_new(&name("nobody")));
-    step(&mut scheduler, 0, Input::Accepted((1..=last).map(|id| pending(id, id as u64)).collect()));
-    assert!(!scheduler.defers_new(&worker), "the window is full, and nothing says yet that the ledger has more");
-    step(&mut scheduler, 0, Input::Accepted(vec![pending(last + 1, 1)]));
-    assert!(scheduler.defers_new(&worker));
-    // Another is accepted, of which it never hears.
-    let load = (1..).find_map(|id| {
-        let (_, actions) = step(&mut scheduler, id, done(id));
-        actions.into_iter().find(|action| matches!(action, SchedulerAction::Load { .. }))
-    });
-    assert!(matches!(load, Some(SchedulerAction::Load { after: JobId(after), .. }) if after == last), "{load:?}");
-    assert!(!scheduler.defers_new(&worker), "what comes while a load runs must be heard of");
-    let both = vec![pending(last + 1, 1), pending(last + 2, 2)];
-    step(&mut scheduler, 0, Input::Loaded { worker: worker.clone(), jobs: both, more: false });
-    assert!(scheduler.holds(JobId(last + 2)) && !scheduler.defers_new(&worker));
+fn internal_steps_pass_no_gate() {
+    let mut world = world(100);
+    let jobs = (1..=50).map(|id| to("", job(id, id as u64))).collect();
+    assert_eq!(world.accept(jobs).len(), 50);
+    assert!(!world.scheduler.view(Time(0)).gates.contains_key(""));
 }
 
 #[test]
-fn a_job_accepted_while_loading_is_not_lost() {
-    let mut scheduler = Scheduler::new(Random::seeded(1));
-    let (_, actions) =
-        step(&mut scheduler, 0, Input::Configured { workers: vec![(name("w"), 4)], destinations: vec![] });
-    assert!(matches!(actions[0], SchedulerAction::Load { after: JobId(0), .. }));
-    assert_eq!(step(&mut scheduler, 0, Input::Accepted(vec![pending(5, 5)])).0, []);
-    let (_, actions) =
-        step(&mut scheduler, 0, Input::Loaded { worker: name("w"), jobs: vec![pending(4, 4)], more: false });
-    assert!(actions.contains(&SchedulerAction::Run(JobId(4))));
-    assert!(
-        actions.iter().any(|action| matches!(action, SchedulerAction::Load { after: JobId(4), .. })),
-        "{actions:?}"
-    );
+fn new_jobs_are_not_announced_while_others_wait_in_the_ledger() {
+    let mut world = World::new(LIMITS, 1, vec![]);
+    let (worker, crm) = (name("w"), name("crm"));
+    assert!(!world.scheduler.defers_new(&worker, &crm), "an unknown backlog defers nothing");
+    world.accept((1..=LIMITS.jobs as i64).map(|id| job(id, id as u64)).collect());
+    world.accept(vec![job(1_000, 1)]);
+    assert!(world.scheduler.defers_new(&worker, &crm));
+    assert!(!world.scheduler.defers_new(&worker, &name("ads")));
+    assert_eq!(world.scheduler.deferring_new().collect::<Vec<_>>(), [(&worker, &crm)]);
+    // The scheduler does not hear of this one.
+    world.ledger.live.insert(JobId(1_001), job(1_001, 2));
+    assert_eq!(world.drain().last(), Some(&1_001));
+    assert!(!world.scheduler.defers_new(&worker, &crm));
+}
+
+#[test]
+fn jobs_whose_notice_was_dropped_are_loaded() {
+    let mut world = loaded_world(8);
+    world.ledger.live.insert(JobId(5), job(5, 5));
+    let missed = Input::Missed { worker: name("w"), destination: name("crm"), first: JobId(5) };
+    assert_eq!(world.step(missed), [5]);
 }
 
 #[test]
 fn one_noisy_entity_does_not_fill_the_window() {
-    let mut scheduler = scheduler(64);
-    let noisy = (1..=LANE_JOBS_MAX as i64 * 3).map(|id| pending(id, 7)).collect();
-    step(&mut scheduler, 0, Input::Accepted(noisy));
-    let next = LANE_JOBS_MAX as i64 * 3 + 1;
-    let (runs, _) = step(&mut scheduler, 0, Input::Accepted(vec![pending(next, 8)]));
-    assert_eq!(runs, [JobId(next)], "another entity runs at once");
-    let mut order = vec![1];
-    let mut now = 1;
-    while order.len() < LANE_JOBS_MAX * 3 {
-        let (runs, actions) = step(&mut scheduler, now, done(*order.last().unwrap()));
-        order.extend(runs.iter().map(|id| id.0));
-        for action in actions {
-            if let SchedulerAction::Load { after, limit, .. } = action {
-                let jobs: Vec<PendingJob> = (after.0 + 1..=LANE_JOBS_MAX as i64 * 3)
-                    .filter(|id| !order.contains(id) || order.last() == Some(id))
-                    .take(limit)
-                    .map(|id| pending(id, 7))
-                    .collect();
-                let more = jobs.len() == limit;
-                let (runs, _) = step(&mut scheduler, now, Input::Loaded { worker: name("w"), jobs, more });
-                order.extend(runs.iter().map(|id| id.0));
-            }
-        }
-        now += 1;
-        assert!(now < 10 * LANE_JOBS_MAX as i64, "it must come to an end; {} of them ran", order.len());
-    }
-    assert!(order.is_sorted(), "and its own jobs keep their order");
+    let mut world = World::new(Limits::default(), 64, vec![]);
+    let last = LANE_JOBS_MAX as i64 * 3;
+    world.accept((1..=last).map(|id| job(id, 7)).collect());
+    assert_eq!(world.accept(vec![job(last + 1, 8)]), [last + 1], "another entity runs at once");
+    world.done(last + 1);
+    let order = world.drain();
+    assert_eq!(order, (1..=last).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_step_to_another_destination_changes_lanes() {
-    let mut scheduler = scheduler(8);
-    step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 7), pending(2, 7)]));
-    let again = PendingJob { destination: name("ads"), ..pending(1, 7) };
-    let (runs, _) = step(
-        &mut scheduler,
-        1,
-        Input::Settled { job: JobId(1), verdict: Some(DestinationHealth::Healthy), again: Some(again) },
-    );
-    assert_eq!(runs.into_iter().collect::<HashSet<_>>(), HashSet::from([JobId(1), JobId(2)]));
+    let mut world = loaded_world(8);
+    assert_eq!(world.accept(vec![job(11, 7), job(12, 7)]), [11]);
+    let moved = world.live(DestinationHealth::Healthy, to("ads", job(11, 7)));
+    assert_eq!(moved.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([11, 12]));
 }
 
 #[test]
-fn a_revived_job_behind_the_cursor_is_looked_for() {
-    let mut scheduler = scheduler(8);
-    step(&mut scheduler, 0, Input::Accepted(vec![pending(1, 1), pending(2, 2)]));
-    step(&mut scheduler, 1, done(1));
-    step(&mut scheduler, 1, done(2));
-    let (_, actions) = step(&mut scheduler, 2, Input::Requeued { worker: name("w"), first: JobId(1) });
-    assert!(
-        actions.iter().any(|action| matches!(action, SchedulerAction::Load { after: JobId(0), .. })),
-        "{actions:?}"
-    );
+fn a_job_handed_to_another_destination_runs_there_without_a_write() {
+    let mut world = loaded_world(8);
+    world.accept(vec![to("", job(11, 7))]);
+    assert_eq!(world.end(11, DestinationHealth::Silent, AfterRun::Moved(job(11, 7))), [11]);
+    assert_eq!(*world.ledger.live[&JobId(11)].destination, *"", "the ledger still has its old route");
+    world.done(11);
+    assert_eq!(world.scheduler.view(Time(0)).jobs_in_memory, 0);
 }
 
-/// A model of the world around the scheduler: a ledger of live jobs, and attempts that end at random.
-mod model {
-    use super::*;
-    use proptest::prelude::*;
+#[test]
+fn a_job_handed_to_a_paused_destination_leaves_memory_with_its_route_written() {
+    let mut world = loaded_world(8);
+    world.step(pause("crm"));
+    world.accept(vec![to("", job(11, 7))]);
+    assert!(world.end(11, DestinationHealth::Silent, AfterRun::Moved(job(11, 7))).is_empty());
+    assert_eq!(*world.ledger.live[&JobId(11)].destination, *"crm");
+    assert!(!world.scheduler.holds(JobId(11)));
+    assert_eq!(world.step(resume("crm")), [11]);
+}
 
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-        #[test]
-        fn every_job_runs_to_its_end_in_order_and_one_at_a_time(seed: u64, jobs in 1usize..400, entities in 1u64..40, concurrency in 1u32..20) {
-            let mut random = Random::seeded(seed);
-            let mut scheduler = Scheduler::new(Random::seeded(seed ^ 1));
-            let entity_of: Vec<u64> = (0..=jobs).map(|_| random.below(entities)).collect();
-            let job = |id: i64| pending(id, entity_of[id as usize]);
-            let (mut accepted, mut finished, mut attempts) = (0i64, Vec::new(), std::collections::HashMap::<i64, u32>::new());
-            let mut running: Vec<i64> = Vec::new();
-            let mut now = 0i64;
-            let mut queue = VecDeque::from([Input::Configured { workers: vec![(name("w"), concurrency)], destinations: vec![] }]);
-            let mut wake = None;
-            let mut idle = 0;
-            while finished.len() < jobs {
-                let input = queue.pop_front().unwrap_or_else(|| match random.below(4) {
-                    0 if accepted < jobs as i64 => {
-                        let upto = (accepted + 1 + random.below(20) as i64).min(jobs as i64);
-                        let batch = (accepted + 1..=upto).map(job).collect();
-                        accepted = upto;
-                        Input::Accepted(batch)
-                    }
-                    1 | 2 if !running.is_empty() => {
-                        let id = running.swap_remove(random.below(running.len() as u64) as usize);
-                        let failed = random.chance(0.3);
-                        let due = Time(now + random.below(50) as i64);
-                        if !failed { finished.push(id); }
-                        Input::Settled {
-                            job: JobId(id),
-                            verdict: Some(if failed { DestinationHealth::Failing } else { DestinationHealth::Healthy }),
-                            again: failed.then(|| PendingJob { due, ..job(id) }),
-                        }
-                    }
-                    _ => {
-                        now = wake.map_or(now + 1, |at: Time| at.0.max(now + 1));
-                        Input::Tick
-                    }
-                });
-                let mut actions = Vec::new();
-                scheduler.step(Time(now), input, &mut actions);
-                wake = None;
-                idle += 1;
-                for action in actions {
-                    match action {
-                        SchedulerAction::Run(id) => {
-                            idle = 0;
-                            *attempts.entry(id.0).or_default() += 1;
-                            let entity = entity_of[id.0 as usize];
-                            prop_assert!(running.iter().all(|other| entity_of[*other as usize] != entity), "two at once for {}", entity);
-                            prop_assert!(
-                                (1..id.0).all(|before| entity_of[before as usize] != entity || finished.contains(&before)),
-                                "{} ran before an earlier job of its entity", id.0
-                            );
-                            running.push(id.0);
-                            prop_assert!(running.len() <= concurrency as usize);
-                        }
-                        SchedulerAction::Load { after, limit, .. } => {
-                            let jobs: Vec<PendingJob> = (after.0 + 1..=accepted).filter(|id| !finished.contains(id)).take(limit).map(job).collect();
-                            let more = jobs.len() == limit;
-                            queue.push_back(Input::Loaded { worker: name("w"), jobs, more });
-                        }
-                        SchedulerAction::WakeAt(at) => wake = Some(at),
-                        SchedulerAction::Gate(..) => {}
-                    }
-                }
-                prop_assert!(idle < 100_000, "stuck with {} of {} finished", finished.len(), jobs);
-            }
-            prop_assert_eq!(finished.iter().collect::<HashSet<_>>().len(), jobs);
-            prop_assert_eq!(scheduler.view(Time(now)).in_flight, 0);
+#[test]
+fn an_older_due_job_goes_before_younger_jobs_of_its_lane() {
+    let mut world = world(1);
+    world.accept(vec![job(1, 1), job(5, 7), job(6, 7)]);
+    assert_eq!(world.running, [JobId(1)]);
+    // Replayed while the others wait.
+    world.ledger.live.insert(JobId(3), job(3, 7));
+    world.step(Input::Requeued { worker: name("w"), first: JobId(3) });
+    assert_eq!(world.drain(), [1, 3, 5, 6]);
+}
+
+#[test]
+fn an_older_job_waits_while_one_of_its_lane_runs() {
+    let mut world = world(8);
+    world.accept(vec![job(5, 7), job(6, 7)]);
+    world.ledger.live.insert(JobId(3), job(3, 7));
+    assert!(world.step(Input::Requeued { worker: name("w"), first: JobId(3) }).is_empty());
+    assert_eq!(world.done(5), [3]);
+    assert_eq!(world.done(3), [6]);
+}
+
+#[test]
+fn an_interrupted_job_is_settled_while_its_destination_is_paused() {
+    let mut jobs: Vec<PendingJob> = (1..=200).map(|id| job(id, id as u64)).collect();
+    jobs[149].interrupted = true;
+    let mut world = World::new(LIMITS, 8, vec![]);
+    world.step(pause("crm"));
+    world.ledger.live = jobs.into_iter().map(|job| (job.id, job)).collect();
+    let found = world.ledger.backlogs();
+    assert_eq!(world.step(Input::BacklogsFound(found)), [150], "and no other");
+    assert!(world.most_in_memory <= 1);
+    assert!(world.live(DestinationHealth::Silent, PendingJob { due: Time(100_000), ..job(150, 150) }).is_empty());
+    world.step(resume("crm"));
+    assert_eq!(world.drain().len(), 200);
+}
+
+#[test]
+fn an_interrupted_job_is_settled_before_others_of_its_lane_run() {
+    let mut world = World::new(LIMITS, 8, vec![job(1, 7), PendingJob { interrupted: true, ..job(2, 7) }]);
+    assert_eq!(world.running, [JobId(2)]);
+    assert_eq!(world.live(DestinationHealth::Silent, PendingJob { due: Time(5), ..job(2, 7) }), [1]);
+    assert_eq!(world.drain(), [1, 2]);
+}
+
+#[test]
+fn a_lost_run_is_read_again_and_keeps_its_lane() {
+    let mut world = world(8);
+    world.accept(vec![job(1, 7), job(2, 7)]);
+    world.running.clear();
+    assert!(world.step(Input::RunLost(JobId(1))).is_empty());
+    assert_eq!(world.scheduler.in_flight(), 0);
+    world.ledger.live.insert(JobId(1), PendingJob { interrupted: true, ..job(1, 7) });
+    world.step(pause("crm"));
+    assert_eq!(world.tick(), [1], "it is settled as interrupted");
+    assert_eq!(world.now, RETRY_DELAY.as_millis() as i64);
+    world.step(resume("crm"));
+    assert_eq!(world.done(1), [2]);
+}
+
+#[test]
+fn a_failed_load_is_repeated_after_a_delay() {
+    let mut scheduler = Scheduler::new(Random::seeded(1));
+    let mut step = |now, input| {
+        let mut actions = Vec::new();
+        scheduler.step(Time(now), input, &mut actions);
+        actions
+    };
+    assert_eq!(step(0, Input::Tick), [SchedulerAction::FindBacklogs]);
+    assert_eq!(step(0, Input::FindFailed), [SchedulerAction::WakeAt(Time(500))]);
+    assert_eq!(step(500, Input::Tick), [SchedulerAction::FindBacklogs]);
+    let found = step(500, Input::BacklogsFound(vec![(name("w"), name("crm"))]));
+    assert!(matches!(found[..], [SchedulerAction::Load(_)]), "{found:?}");
+    let failed = step(600, Input::LoadFailed { worker: name("w"), destination: name("crm") });
+    assert_eq!(failed, [SchedulerAction::WakeAt(Time(1_100))]);
+    assert!(matches!(step(1_100, Input::Tick)[..], [SchedulerAction::Load(_)]));
+}
+
+#[test]
+fn a_worker_that_is_paused_holds_no_lane_of_another() {
+    let mut world = world(1);
+    world.accept(vec![job(1, 1)]);
+    world.accept(vec![job(2, 7), of("v", job(3, 7))]);
+    assert_eq!(world.running, [JobId(1)], "the second waits for a slot of `w`, the third for the second");
+    assert_eq!(world.step(Input::Pause(PauseTarget::Worker(name("w")))), [3]);
+    world.done(1);
+    world.done(3);
+    assert_eq!(world.step(Input::Resume(PauseTarget::Worker(name("w")))), [2]);
+}
+
+#[test]
+fn a_requeued_job_is_found_in_a_backlog_that_was_unknown() {
+    let mut world = world(8);
+    world.ledger.live.insert(JobId(3), to("ads", job(3, 3)));
+    assert_eq!(world.step(Input::Requeued { worker: name("w"), first: JobId(3) }), [3]);
+}
+
+#[test]
+fn the_view_says_why_nothing_runs() {
+    let mut world = loaded_world(2);
+    world.accept((11..=13).map(|id| job(id, id as u64)).collect());
+    let waits_for = |world: &World| {
+        let view = world.scheduler.view(Time(world.now));
+        let crm = view.backlogs.iter().find(|backlog| backlog.destination == "crm").unwrap().clone();
+        (crm.jobs_in_memory, crm.running, crm.waits_for)
+    };
+    assert_eq!(waits_for(&world), (3, 2, Some(WaitsFor::WorkerSlot)));
+    world.done(11);
+    world.step(pause("crm"));
+    world.done(12);
+    assert_eq!(waits_for(&world), (1, 1, None), "the last one runs");
+    world.accept(vec![job(14, 14)]);
+    assert_eq!(waits_for(&world), (1, 1, Some(WaitsFor::Destination)));
+    world.step(resume("crm"));
+    world.live(DestinationHealth::Failing, PendingJob { due: Time(20_000), ..job(13, 13) });
+    world.done(14);
+    assert_eq!(waits_for(&world), (1, 0, Some(WaitsFor::Due)));
+}
+
+#[test]
+fn errors_do_not_reduce_concurrency_and_overload_does() {
+    let concurrency = |health| {
+        let mut gate = Gate::new(GateSettings { concurrency_max: 32, ..GateSettings::default() });
+        let mut random = Random::seeded(1);
+        for call in 0..20_000 {
+            gate.start(Time(call));
+            let health = if random.chance(0.27) { health } else { DestinationHealth::Healthy };
+            gate.finish(Time(call), Time(call), (health, Some(Duration::from_millis(20))), &mut random);
         }
-    }
-
-    #[test]
-    fn time_in_a_test_is_a_number() {
-        assert_eq!(Time(5) + Duration::from_millis(5), Time(10));
-    }
+        gate.view(Time(20_000)).concurrency
+    };
+    assert_eq!(concurrency(DestinationHealth::Failing), 32);
+    assert!(concurrency(DestinationHealth::Overloaded) < 12);
 }

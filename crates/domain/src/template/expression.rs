@@ -1,4 +1,4 @@
-//! Expressions: what they see, and what they come to.
+//! Expressions: parsing and evaluation.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use super::scope_reads::ScopeReads;
 use super::text_filter::TextFilters;
 use crate::path::Path;
 
-/// How many instructions one evaluation may take. A typical one takes under a hundred.
+/// Maximum number of instructions per evaluation. A typical one takes fewer than a hundred.
 const FUEL: u64 = 50_000;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
@@ -23,16 +23,15 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// The names that an expression may start from.
+/// Names that an expression may start from.
 pub const ROOTS: [&str; 10] =
     ["event", "body", "headers", "request", "steps", "vars", "item", "index", "now", "safe_mode"];
 
-/// Why an expression could not be read or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TemplateProblem(pub String);
 
-/// An expression, read and ready.
+/// A parsed expression.
 pub struct Expression {
     source: String,
     form: Form,
@@ -40,22 +39,22 @@ pub struct Expression {
 
 enum Form {
     Path(String, Path),
-    /// One function of ours over one path: as frequent in keys as it is cheap, so it needs no interpreter.
+    /// One built-in function over one path: frequent in keys and cheap, so it bypasses the interpreter.
     Call(Call, String, Path),
     Jinja(Box<Jinja>),
 }
 
-/// What needs the interpreter.
+/// An expression that reads the interpreter.
 struct Jinja {
     expression: minijinja::Expression<'static, 'static>,
-    /// The same for a text, if it is no more than a path and a few changes to what stands there.
-    short: Option<(TextFilters, String, Path)>,
-    needs: ScopeReads,
+    /// Fast path for text values, if the expression is a path followed by simple filters.
+    fast_path: Option<(TextFilters, String, Path)>,
+    reads: ScopeReads,
 }
 
 impl Expression {
-    /// Reads an expression. A hyphen between letters belongs to the name (`steps.check-and-set`); put spaces
-    /// around a minus.
+    /// Parses an expression. A hyphen between letters belongs to the name (`steps.check-and-set`); write a minus with spaces
+    /// around it.
     pub fn parse(source: &str) -> Result<Expression, TemplateProblem> {
         let source = source.trim();
         if source.is_empty() {
@@ -73,26 +72,29 @@ impl Expression {
         let expression = ENVIRONMENT
             .compile_expression_owned(quoted.clone())
             .map_err(|error| TemplateProblem(format!("`{source}` is not an expression: {}", describe(&error))))?;
-        let short = TextFilters::parse(source)
-            .and_then(|(tweaks, inside)| plain_path(inside).map(|(root, path)| (tweaks, root, path)));
-        let needs = ScopeReads::of(&quoted, &expression);
-        Ok(Expression { source: source.to_owned(), form: Form::Jinja(Box::new(Jinja { expression, short, needs })) })
+        let fast_path = TextFilters::parse(source)
+            .and_then(|(filters, inside)| plain_path(inside).map(|(root, path)| (filters, root, path)));
+        let reads = ScopeReads::of(&quoted, &expression);
+        Ok(Expression {
+            source: source.to_owned(),
+            form: Form::Jinja(Box::new(Jinja { expression, fast_path, reads })),
+        })
     }
 
-    /// As it was written.
+    /// As written.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The place that it reads, if it reads one and no more: a root name and the path behind it.
-    pub fn place(&self) -> Option<(&str, &Path)> {
+    /// Root name and path, if the expression reads a single path and nothing else.
+    pub fn as_path(&self) -> Option<(&str, &Path)> {
         match &self.form {
             Form::Path(root, path) | Form::Call(_, root, path) => Some((root, path)),
             Form::Jinja(_) => None,
         }
     }
 
-    /// Whether its value is a digest, from which nobody is recognised.
+    /// True if the value is a digest of personal data.
     pub fn is_digest(&self) -> bool {
         match &self.form {
             Form::Path(..) => false,
@@ -103,7 +105,7 @@ impl Expression {
         }
     }
 
-    /// The root names that it reads.
+    /// Root names that it reads.
     pub fn roots(&self) -> BTreeSet<String> {
         match &self.form {
             Form::Path(root, _) | Form::Call(_, root, _) => BTreeSet::from([root.clone()]),
@@ -111,7 +113,7 @@ impl Expression {
         }
     }
 
-    /// The steps whose output it reads, as far as that can be seen.
+    /// Steps whose output it reads, as far as the text shows.
     pub fn steps(&self) -> BTreeSet<String> {
         match &self.form {
             Form::Path(root, path) | Form::Call(_, root, path) if root == "steps" => match path.0.first() {
@@ -135,7 +137,7 @@ impl Expression {
         }
     }
 
-    /// Its value; `None` when what it names is not there.
+    /// The value; `None` if the path does not exist.
     pub fn evaluate(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
         match &self.form {
             Form::Path(root, path) => Ok(scope.read(root)?.and_then(|value| path.find(value)).cloned()),
@@ -143,15 +145,15 @@ impl Expression {
                 Ok(scope.read(root)?.and_then(|value| path.find(value)).and_then(|value| call.apply(value)))
             }
             Form::Jinja(jinja) => {
-                if let Some((tweaks, root, path)) = &jinja.short
+                if let Some((filters, root, path)) = &jinja.fast_path
                     && let Some(Value::String(text)) = scope.read(root)?.and_then(|value| path.find(value))
                 {
-                    return Ok(Some(Value::String(tweaks.apply(text))));
+                    return Ok(Some(Value::String(filters.apply(text))));
                 }
-                let needed = jinja.needs.of_scope(scope)?;
+                let visible = jinja.reads.of_scope(scope)?;
                 let value = jinja
                     .expression
-                    .eval(minijinja::Value::from(minijinja::value::Serde(&needed)))
+                    .eval(minijinja::Value::from(minijinja::value::Serde(&visible)))
                     .map_err(|error| TemplateProblem(format!("`{}` failed: {}", self.source, describe(&error))))?;
                 if value.is_undefined() {
                     return Ok(None);
@@ -163,7 +165,7 @@ impl Expression {
         }
     }
 
-    /// Whether it holds: what is absent, null, false, zero or empty does not.
+    /// Evaluates as a condition: absent, null, false, zero and empty values are false.
     pub fn holds(&self, scope: &Scope) -> Result<bool, TemplateProblem> {
         Ok(match self.evaluate(scope)? {
             None | Some(Value::Null) => false,
@@ -193,11 +195,11 @@ pub(super) fn describe(error: &minijinja::Error) -> String {
     if text.contains("fuel") { format!("{text} (an expression may take {FUEL} steps)") } else { text }
 }
 
-/// A root name and the path behind it. `request.body` is the body, `request.headers` the headers: one value under two
-/// names.
+/// Root name and path. `request.body` and `request.headers` are aliases of `body` and `headers`.
 fn plain_path(source: &str) -> Option<(String, Path)> {
-    let short = source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
-    let path = Path::parse(short.unwrap_or(source))?;
+    let aliased =
+        source.strip_prefix("request.").filter(|rest| rest.starts_with("body") || rest.starts_with("headers"));
+    let path = Path::parse(aliased.unwrap_or(source))?;
     let (root, rest) = path.split_root().filter(|(root, _)| ROOTS.contains(root))?;
     let path = Path(rest.to_vec());
     Some((root.to_owned(), if root == "headers" { lower_case_first(path) } else { path }))
@@ -211,7 +213,7 @@ fn lower_case_first(path: Path) -> Path {
     Path(segments)
 }
 
-/// `a.b-c` becomes `a["b-c"]`, outside of quotes.
+/// Rewrites `a.b-c` as `a["b-c"]`, outside of quotes.
 pub(super) fn quote_hyphens(source: &str) -> String {
     let mut out = String::with_capacity(source.len() + 8);
     let mut quote: Option<char> = None;

@@ -1,4 +1,4 @@
-//! Functions that expressions have beside the usual ones: one spelling for emails and phone numbers, digests, times.
+//! Built-in functions of expressions: normalization of emails and phone numbers, digests, times.
 
 use minijinja::Environment;
 use serde_json::Value;
@@ -6,25 +6,24 @@ use serde_json::Value;
 use crate::event::{read_time, scalar};
 use crate::normalize;
 
-/// A function over one value, written `name(value)` or `value | name`.
+/// A function of one value, written `name(value)` or `value | name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// Without surrounding space, in lower case.
+    /// Trims and lower-cases.
     NormalizeEmail,
-    /// A digest that stands for an email address.
+    /// Pseudonym of an email address.
     EmailHash,
     /// A phone number as `+14155550123`; the argument is the country of numbers without a country code.
     E164,
-    /// A digest that stands for a phone number, with the same argument.
+    /// Pseudonym of a phone number, with the same argument.
     PhoneHash,
     /// SHA-256 in hexadecimal.
     Sha256,
-    /// A moment, cut to whole seconds.
+    /// A time, truncated to whole seconds.
     Seconds,
 }
 
 impl Function {
-    /// Every function.
     pub const ALL: [Function; 6] = [
         Function::NormalizeEmail,
         Function::EmailHash,
@@ -34,7 +33,7 @@ impl Function {
         Function::Seconds,
     ];
 
-    /// As it is written.
+    /// As written in expressions.
     pub fn name(self) -> &'static str {
         match self {
             Function::NormalizeEmail => "normalize_email",
@@ -46,21 +45,21 @@ impl Function {
         }
     }
 
-    /// One sentence for the reference.
+    /// For the reference page.
     pub fn about(self) -> &'static str {
         match self {
-            Function::NormalizeEmail => "An email address in one spelling: without surrounding space, in lower case.",
-            Function::EmailHash => "A digest that stands for an email address, whatever its spelling.",
+            Function::NormalizeEmail => "An email address, trimmed and in lower case.",
+            Function::EmailHash => "A digest of the normalized email address.",
             Function::E164 => {
-                "A phone number in one spelling; the argument is the country of numbers without a country code."
+                "A phone number as +14155550123; the argument is the country of numbers without a country code."
             }
-            Function::PhoneHash => "A digest that stands for a phone number, with the same argument.",
+            Function::PhoneHash => "A digest of the normalized phone number, with the same argument.",
             Function::Sha256 => "SHA-256 in hexadecimal.",
-            Function::Seconds => "A moment, cut to whole seconds.",
+            Function::Seconds => "A time, truncated to whole seconds.",
         }
     }
 
-    /// An example for the reference, over `body`.
+    /// Example over `body`, for the reference page.
     pub fn example(self) -> &'static str {
         match self {
             Function::NormalizeEmail => "normalize_email(body.email)",
@@ -72,12 +71,12 @@ impl Function {
         }
     }
 
-    /// Whether nobody is recognised from its value.
+    /// True if the value does not reveal personal data.
     pub fn is_digest(self) -> bool {
         matches!(self, Function::EmailHash | Function::PhoneHash | Function::Sha256)
     }
 
-    /// Its value; nothing for nothing, for lists and objects, and for a moment that is none.
+    /// The result; `None` for null, lists and objects, and for text that is not a time where one is needed.
     pub fn apply(self, value: &Value, argument: Option<&str>) -> Option<Value> {
         if self == Function::Seconds {
             let seconds = read_time(value)?.seconds();
@@ -94,7 +93,7 @@ impl Function {
         }))
     }
 
-    /// Makes every function known to the interpreter, for expressions that are more than one call.
+    /// Registers all functions with the interpreter, for expressions that are more than one call.
     pub(super) fn register(environment: &mut Environment<'static>) {
         for function in Function::ALL {
             let call = move |value: minijinja::Value, argument: Option<String>| -> minijinja::Value {
@@ -113,7 +112,7 @@ impl Function {
     }
 }
 
-/// A function and its argument, ready to be applied.
+/// A function with its argument.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) function: Function,
@@ -121,7 +120,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Reads `name(inside)`, `name(inside, 'argument')`, `inside | name` and `inside | name('argument')`.
+    /// Parses `name(inside)`, `name(inside, 'argument')`, `inside | name` and `inside | name('argument')`.
     pub(super) fn parse(source: &str) -> Option<(Call, &str)> {
         let (name, inside, argument) = match source.split_once('|') {
             Some((inside, call)) => match call.trim().split_once('(') {
@@ -160,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_function_means_the_same_in_every_spelling() {
+    fn all_call_syntaxes_give_the_same_result() {
         let mut scope = Scope::new();
         scope.set("body", json!({"email": " Ada@X.org", "phone": "(415) 555-0123", "at": 1742646896.7, "n": 7}));
         let value = |source: &str| Expression::parse(source).unwrap().evaluate(&scope).unwrap();
@@ -190,6 +189,6 @@ mod tests {
         assert_eq!(value("(body.none ~ '') | email_hash"), None);
         assert!(Expression::parse("email_hash(body.email)").unwrap().is_digest());
         assert!(!Expression::parse("body.email | normalize_email").unwrap().is_digest());
-        assert_eq!(Expression::parse("email_hash(body.email)").unwrap().place().unwrap().0, "body");
+        assert_eq!(Expression::parse("email_hash(body.email)").unwrap().as_path().unwrap().0, "body");
     }
 }

@@ -1,6 +1,6 @@
-//! Messages that people write and events fill in: a subject, plain text and HTML under one name.
+//! Message templates: a subject, plain text and HTML under one name, rendered with an event.
 //!
-//! A value that is absent, null or empty is an error wherever it would be printed: what cannot be filled in is not sent.
+//! Rendering a value that is absent, null or empty is an error: an incomplete message is not sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,25 +11,23 @@ use super::expression::{TemplateProblem, describe, quote_hyphens};
 use super::function::Function;
 use super::scope::Scope;
 
-/// How many instructions one part of a message may take: room for a loop over a large cart.
+/// Maximum number of instructions per part: enough for a loop over a large cart.
 const FUEL: u64 = 500_000;
 
-/// The parts that a message may have.
+/// Part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// One line.
     Subject,
-    /// Plain text.
     Text,
-    /// HTML; values are escaped in it.
+    /// Values are HTML-escaped.
     Html,
 }
 
 impl Part {
-    /// Every part.
     pub const ALL: [Part; 3] = [Part::Subject, Part::Text, Part::Html];
 
-    /// How the name of its file ends.
+    /// File extension of this part.
     pub fn extension(self) -> &'static str {
         match self {
             Part::Subject => "subject",
@@ -38,25 +36,24 @@ impl Part {
         }
     }
 
-    /// The part that a file with this ending holds.
+    /// The part with this file extension.
     pub fn of_extension(extension: &str) -> Option<Part> {
         Part::ALL.into_iter().find(|part| part.extension() == extension)
     }
 }
 
-/// Every message of a configuration, read and ready.
+/// All message templates of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     by_name: BTreeMap<String, MessageTemplate>,
 }
 
-/// One message, read and ready.
+/// One message template.
 #[derive(Clone, Debug, Default)]
 pub struct MessageTemplate {
     parts: BTreeMap<Part, PartTemplate>,
 }
 
-/// One part of a message.
 #[derive(Clone)]
 struct PartTemplate {
     source: String,
@@ -69,66 +66,62 @@ impl std::fmt::Debug for PartTemplate {
     }
 }
 
-/// A message, filled in.
+/// A rendered message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// One line.
     pub subject: String,
-    /// Plain text, where the message has that part.
     pub text: Option<String>,
-    /// HTML, where the message has that part.
     pub html: Option<String>,
 }
 
-/// Why a part could not be read, and on which line.
+/// Why a part could not be parsed or rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartProblem {
     /// From 1.
     pub line: usize,
-    /// What is wrong.
     pub message: String,
 }
 
 impl Messages {
-    /// Adds a part of a message.
+    /// Parses and adds a part.
     pub fn add(&mut self, name: &str, part: Part, source: &str) -> Result<(), PartProblem> {
         let template = PartTemplate::read(part, source)?;
         self.by_name.entry(name.to_owned()).or_default().parts.insert(part, template);
         Ok(())
     }
 
-    /// The message of this name.
     pub fn get(&self, name: &str) -> Option<&MessageTemplate> {
         self.by_name.get(name)
     }
 
-    /// Every name, in order.
+    /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
     }
 
-    /// Fills a message in. `vars` is what the step hands over beside the event.
+    /// Renders a message. `vars` are values that the step passes besides the event.
     pub fn render(&self, name: &str, scope: &Scope, vars: Option<&Value>) -> Result<Message, TemplateProblem> {
         let Some(message) = self.get(name) else {
             let known: Vec<&str> = self.names().collect();
             return Err(TemplateProblem(match known.as_slice() {
-                [] => format!("there is no template `{name}`; templates lie in templates/ beside the configuration"),
-                known => format!("there is no template `{name}`; there are {}", known.join(", ")),
+                [] => format!("unknown template `{name}`; add it to templates/ in the configuration directory"),
+                known => format!("unknown template `{name}`; known templates: {}", known.join(", ")),
             }));
         };
-        let mut seen = Map::new();
+        let mut variables = Map::new();
         for root in scope.names() {
-            seen.extend(scope.read(root)?.map(|value| (root.to_owned(), value.clone())));
+            variables.extend(scope.read(root)?.map(|value| (root.to_owned(), value.clone())));
         }
-        seen.insert("request".to_owned(), request(scope));
-        seen.insert("vars".to_owned(), vars.cloned().unwrap_or_else(|| Value::Object(Map::new())));
-        seen.values_mut().for_each(leave_out_empty);
-        let seen = Value::Object(seen);
+        variables.insert("request".to_owned(), request(scope));
+        variables.insert("vars".to_owned(), vars.cloned().unwrap_or_else(|| Value::Object(Map::new())));
+        variables.values_mut().for_each(remove_empty);
+        let variables = Value::Object(variables);
         let part = |part: Part| -> Result<Option<String>, TemplateProblem> {
             let Some(template) = message.parts.get(&part) else { return Ok(None) };
-            let place = format!("{name}.{}", part.extension());
-            template.render(&seen).map(Some).map_err(|problem| {
-                TemplateProblem(format!("template `{place}`, line {}: {}", problem.line, problem.message))
+            let file_name = format!("{name}.{}", part.extension());
+            template.render(&variables).map(Some).map_err(|problem| {
+                TemplateProblem(format!("template `{file_name}`, line {}: {}", problem.line, problem.message))
             })
         };
         let subject = part(Part::Subject)?.unwrap_or_default();
@@ -141,14 +134,14 @@ fn request(scope: &Scope) -> Value {
     Value::Object(Map::from_iter([part("body"), part("headers")]))
 }
 
-/// What is null or empty is as good as absent: nobody wants to be greeted with "Hello ,".
-fn leave_out_empty(value: &mut Value) {
+/// Treats null and empty values as absent, so that rendering them fails: no message greets with "Hello ,".
+fn remove_empty(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !is_empty(member));
-            members.values_mut().for_each(leave_out_empty);
+            members.values_mut().for_each(remove_empty);
         }
-        Value::Array(items) => items.iter_mut().for_each(leave_out_empty),
+        Value::Array(items) => items.iter_mut().for_each(remove_empty),
         _ => {}
     }
 }
@@ -162,12 +155,11 @@ fn is_empty(value: &Value) -> bool {
 }
 
 impl MessageTemplate {
-    /// Whether it has this part.
     pub fn has(&self, part: Part) -> bool {
         self.parts.contains_key(&part)
     }
 
-    /// What each part reads: the part, a dotted name such as `event.email`, and the line on which it stands first.
+    /// Variables that each part reads: the part, a dotted name such as `event.email`, and the line of its first use.
     pub fn reads(&self) -> Vec<(Part, String, usize)> {
         let mut reads = vec![];
         for (part, template) in &self.parts {
@@ -182,7 +174,7 @@ impl MessageTemplate {
     }
 }
 
-/// The name of the only template in an environment; how it ends decides what is escaped.
+/// Name of the only template in an environment; its extension selects the escaping.
 fn inner_name(part: Part) -> &'static str {
     match part {
         Part::Html => "message.html",
@@ -204,36 +196,36 @@ impl PartTemplate {
         Function::register(&mut environment);
         let problem =
             |error: minijinja::Error| PartProblem { line: error.line().unwrap_or(1), message: describe(&error) };
-        environment.add_template_owned(inner_name(part), quoted(source)).map_err(problem)?;
+        environment.add_template_owned(inner_name(part), quote_names(source)).map_err(problem)?;
         let template = PartTemplate { source: source.to_owned(), environment };
-        // Filters are looked up when they are called: a run over nothing finds the unknown ones in what it reaches, and
-        // whatever else fails over nothing may well work over an event.
+        // Filters are resolved when called: rendering without values finds the unknown ones on the path that it takes. Other
+        // failures are ignored, since they may not occur with an event.
         let mut lenient = template.clone();
         lenient.environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         lenient.environment.set_formatter(escape_formatter);
         match lenient.run(&Value::Object(Map::new())) {
-            Err(error) if is_unknown_word(&error) => Err(problem(error)),
+            Err(error) if is_unknown_name(&error) => Err(problem(error)),
             _ => Ok(template),
         }
     }
 
-    fn run(&self, seen: &Value) -> Result<String, minijinja::Error> {
+    fn run(&self, variables: &Value) -> Result<String, minijinja::Error> {
         let Some((_, template)) = self.environment.templates().next() else { return Ok(String::new()) };
-        template.render(minijinja::Value::from(minijinja::value::Serde(seen)))
+        template.render(minijinja::Value::from(minijinja::value::Serde(variables)))
     }
 
-    fn render(&self, seen: &Value) -> Result<String, PartProblem> {
-        self.run(seen).map_err(|error| {
+    fn render(&self, variables: &Value) -> Result<String, PartProblem> {
+        self.run(variables).map_err(|error| {
             let line = error.line().unwrap_or(1);
             if error.kind() != ErrorKind::UndefinedError {
                 return PartProblem { line, message: describe(&error) };
             }
-            let missing = self.missing_on(line, seen);
+            let missing = self.missing_on(line, variables);
             let message = match missing.as_slice() {
-                [] => "a value has nothing in it".to_owned(),
-                [one] => format!("`{one}` has no value here"),
+                [] => "a value is missing".to_owned(),
+                [one] => format!("`{one}` has no value"),
                 several => format!(
-                    "{} have no value here",
+                    "{} have no value",
                     several.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
                 ),
             };
@@ -241,24 +233,24 @@ impl PartTemplate {
         })
     }
 
-    /// The dotted names that it reads and does not set itself.
+    /// Dotted names that it reads and does not set itself.
     fn names(&self) -> BTreeSet<String> {
         let Some((_, template)) = self.environment.templates().next() else { return BTreeSet::new() };
         let roots = template.undeclared_variables(false);
         let root = |name: &String| name.split('.').next().is_some_and(|root| roots.contains(root));
         let mut names: BTreeSet<String> = dotted_names(&self.source).into_iter().filter(root).collect();
-        let missed =
+        let unlisted =
             roots.iter().filter(|root| !names.iter().any(|name| name.split('.').next() == Some(root.as_str())));
-        let missed: Vec<String> = missed.cloned().collect();
-        names.extend(missed);
+        let unlisted: Vec<String> = unlisted.cloned().collect();
+        names.extend(unlisted);
         names
     }
 
-    /// The names on a line, or else anywhere, that have no value.
-    fn missing_on(&self, line: usize, seen: &Value) -> Vec<String> {
+    /// Names without a value on this line, or on any line if there are none.
+    fn missing_on(&self, line: usize, variables: &Value) -> Vec<String> {
         let text = self.source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
         let absent = |name: &String| {
-            let found = name.split('.').try_fold(seen, |value, key| value.get(key));
+            let found = name.split('.').try_fold(variables, |value, key| value.get(key));
             found.is_none_or(Value::is_null)
         };
         let missing: Vec<String> = self.names().into_iter().filter(absent).collect();
@@ -266,7 +258,7 @@ impl PartTemplate {
         if here.is_empty() { missing } else { here }
     }
 
-    /// The line on which a dotted name stands first.
+    /// Line of the first use of a dotted name.
     fn line_of(&self, name: &str) -> usize {
         let found = self.source.lines().position(|line| line.contains(name));
         let root = name.split('.').next().unwrap_or(name);
@@ -274,12 +266,12 @@ impl PartTemplate {
     }
 }
 
-fn is_unknown_word(error: &minijinja::Error) -> bool {
+fn is_unknown_name(error: &minijinja::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnknownFilter | ErrorKind::UnknownFunction | ErrorKind::UnknownTest)
 }
 
-/// Names with hyphens mean in a message what they mean in an expression.
-fn quoted(source: &str) -> String {
+/// Quotes names with hyphens, as in expressions.
+fn quote_names(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some((at, close)) = next_block(rest) {
@@ -320,7 +312,7 @@ fn dotted_names(source: &str) -> Vec<String> {
     names.into_iter().map(|name| name.trim_end_matches(['-', '.']).to_owned()).filter(whole).collect()
 }
 
-/// Where the inside of the next `{{ }}` or `{% %}` begins, and what closes it.
+/// Start of the inside of the next `{{ }}` or `{% %}`, and its closing delimiter.
 fn next_block(text: &str) -> Option<(usize, &'static str)> {
     let open = |mark: &str, close: &'static str| text.find(mark).map(|at| (at + mark.len(), close));
     [open("{{", "}}"), open("{%", "%}")].into_iter().flatten().min_by_key(|(at, _)| *at)
@@ -347,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_filled_in_and_only_html_is_escaped() {
+    fn all_parts_are_rendered_and_only_html_is_escaped() {
         let messages = messages(&[
             (Part::Subject, "Your cart, {{ event.first_name }}\n"),
             (Part::Text, "Hello {{ event.first_name }}, use {{ steps.make-code.output.code }}."),
@@ -360,35 +352,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_null_or_empty_is_never_sent() {
+    fn absent_null_or_empty_value_fails_the_rendering() {
         for name in ["event.absent", "event.city", "event.zip", "vars.offer", "steps.make-code.output.id"] {
             let messages = messages(&[(Part::Subject, "x"), (Part::Text, &format!("one\nHello {{{{ {name} }}}}"))]);
             let problem = messages.render("cart", &scope(), None).unwrap_err().0;
             assert!(problem.contains("`cart.txt`, line 2"), "{problem}");
-            assert!(problem.contains(&format!("`{name}` has no value here")), "{problem}");
+            assert!(problem.contains(&format!("`{name}` has no value")), "{problem}");
         }
     }
 
     #[test]
-    fn an_author_may_say_what_stands_in_for_what_is_missing() {
+    fn default_filter_and_condition_handle_missing_values() {
         let text = "Hello {{ event.city | default('friend') }}{% if event.zip %} in {{ event.zip }}{% endif %}";
         let messages = messages(&[(Part::Subject, "x"), (Part::Text, text)]);
         assert_eq!(messages.render("cart", &scope(), None).unwrap().text.as_deref(), Some("Hello friend"));
     }
 
     #[test]
-    fn mistakes_are_found_when_it_is_read() {
+    fn invalid_parts_are_rejected_on_load() {
         let mut messages = Messages::default();
         let problem = messages.add("cart", Part::Text, "one\n{{ event.email").unwrap_err();
         assert_eq!(problem.line, 2, "{problem:?}");
         let problem = messages.add("cart", Part::Text, "{{ event.name | uper }}").unwrap_err();
         assert!(problem.message.contains("uper"), "{problem:?}");
         let unknown = messages.render("cart", &scope(), None).unwrap_err().0;
-        assert!(unknown.contains("no template `cart`"), "{unknown}");
+        assert!(unknown.contains("unknown template `cart`"), "{unknown}");
     }
 
     #[test]
-    fn what_a_message_reads_is_known_before_any_event() {
+    fn variables_of_a_message_are_known_without_an_event() {
         let messages =
             messages(&[(Part::Text, "a\n{{ evnt.email }} {% for item in event.items %}{{ item.name }}{% endfor %}")]);
         let reads = messages.get("cart").unwrap().reads();
@@ -398,7 +390,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[a-z{}%# .|()'-]{0,60}") {
+        fn add_and_render_never_panic(text in "[a-z{}%# .|()'-]{0,60}") {
             let mut messages = Messages::default();
             if messages.add("m", Part::Html, &text).is_ok() {
                 let _ = messages.render("m", &scope(), None);

@@ -1,7 +1,7 @@
-//! Expressions and templates in the configuration: `{{ event.email }}`, `steps.upsert.output.id`.
+//! Expressions and templates of the configuration: `{{ event.email }}`, `steps.upsert.output.id`.
 //!
-//! An expression reads what it is given and nothing else, and it has fuel: it cannot reach out, and it
-//! cannot run for ever. A plain path is looked up directly; anything more is a minijinja expression.
+//! An expression reads only the scope that it is given, and its number of instructions is limited. A plain path is looked
+//! up directly; anything else is a minijinja expression.
 
 mod expression;
 mod function;
@@ -21,85 +21,81 @@ pub use function::Function;
 pub use message::{Message, MessageTemplate, Messages, Part, PartProblem};
 pub use scope::Scope;
 
-/// A value with expressions in it, as it stands under `with:`.
+/// A value under `with:` that may contain expressions.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// Taken as it is.
     Literal(Value),
-    /// Exactly one expression: its value keeps its type.
+    /// A single expression: its value keeps its type.
     Expression(Expression),
-    /// Text with expressions or secrets in it.
+    /// Text with expressions or secrets.
     Text(Vec<Piece>),
-    /// A list of templates.
     List(Vec<Template>),
-    /// Names to templates, in the order written. An entry whose value is undefined is left out.
+    /// Entries in the order written. An entry whose value is undefined is omitted.
     Map(Vec<(String, Template)>),
-    /// What is known of a sender: the first of these ways that is there.
-    Ways(Coalesce),
+    /// First value found among the locations that a preset knows for a sender.
+    Coalesce(Coalesce),
 }
 
-/// Several ways to find one value, the best first.
+/// Alternative ways to read one value, in order of preference.
 #[derive(Clone, Debug)]
 pub struct Coalesce {
-    /// Each is made of parts, in order. It is there if its first part is; others that are missing count as empty.
-    pub ways: Vec<Vec<Expression>>,
-    /// What stands between two parts.
-    pub joint: char,
-    /// The value if none is there.
-    pub otherwise: Option<String>,
+    /// Each consists of parts. It applies if its first part has a value; other missing parts count as empty.
+    pub alternatives: Vec<Vec<Expression>>,
+    /// Joins the parts.
+    pub separator: char,
+    /// Used if no alternative applies.
+    pub fallback: Option<String>,
 }
 
 impl Coalesce {
     fn find(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
-        for way in &self.ways {
-            let [first, rest @ ..] = way.as_slice() else { continue };
+        for alternative in &self.alternatives {
+            let [first, rest @ ..] = alternative.as_slice() else { continue };
             let Some(value) = first.evaluate(scope)? else { continue };
             let Some(mut text) = scalar(&value) else { continue };
             if rest.is_empty() {
                 return Ok(Some(value));
             }
             for part in rest {
-                text.push(self.joint);
+                text.push(self.separator);
                 text.push_str(&part.evaluate(scope)?.as_ref().and_then(scalar).unwrap_or_default());
             }
             return Ok(Some(Value::String(text)));
         }
-        Ok(self.otherwise.clone().map(Value::String))
+        Ok(self.fallback.clone().map(Value::String))
     }
 }
 
-/// A stretch of a text template.
+/// A segment of a text template.
 #[derive(Clone, Debug)]
 pub enum Piece {
-    /// As it is.
     Text(String),
-    /// The value of an expression; it must be there.
+    /// Rendering fails if it has no value.
     Expression(Expression),
     /// `${secrets.NAME}`.
     Secret(String),
 }
 
-/// Where `${secrets.NAME}` gets its value when a template is rendered.
+/// Source of the secrets that templates refer to as `${secrets.NAME}`.
 pub trait Secrets {
-    /// The secret of this name.
     fn secret(&self, name: &str) -> Option<&SecretValue>;
 }
 
 impl Template {
-    /// Reads a text: `{{ … }}` is an expression, `${secrets.NAME}` a secret, the rest stands as it is.
+    /// Parses text: `{{ … }}` is an expression, `${secrets.NAME}` a secret, the rest literal.
     pub fn parse_text(text: &str) -> Result<Template, TemplateProblem> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while !rest.is_empty() {
             if let Some(inside) = rest.strip_prefix("{{") {
-                let end = closing(inside).ok_or_else(|| TemplateProblem(format!("`{text}`: a {{{{ has no }}}}")))?;
+                let end = closing(inside).ok_or_else(|| TemplateProblem(format!("`{text}`: `{{{{` without `}}}}`")))?;
                 flush(&mut plain, &mut pieces);
                 pieces.push(Piece::Expression(Expression::parse(&inside[..end])?));
                 rest = &inside[end + 2..];
             } else if let Some(inside) = rest.strip_prefix("${secrets.") {
                 let end =
-                    inside.find('}').ok_or_else(|| TemplateProblem(format!("`{text}`: ${{secrets. has no }}")))?;
+                    inside.find('}').ok_or_else(|| TemplateProblem(format!("`{text}`: `${{secrets.` without `}}`")))?;
                 flush(&mut plain, &mut pieces);
                 pieces.push(Piece::Secret(inside[..end].to_owned()));
                 rest = &inside[end + 1..];
@@ -119,7 +115,7 @@ impl Template {
         })
     }
 
-    /// Its value where no secret may stand.
+    /// Renders without access to secrets.
     pub fn render_plain(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
         struct NoSecrets;
         impl Secrets for NoSecrets {
@@ -130,12 +126,12 @@ impl Template {
         self.render(scope, &NoSecrets)
     }
 
-    /// Its value; `None` when it is a single expression whose value is not there.
+    /// Renders; `None` if the template is a single expression without a value.
     pub fn render(&self, scope: &Scope, secrets: &dyn Secrets) -> Result<Option<Value>, TemplateProblem> {
         Ok(Some(match self {
             Template::Literal(value) => value.clone(),
             Template::Expression(expression) => return expression.evaluate(scope),
-            Template::Ways(ways) => return ways.find(scope),
+            Template::Coalesce(coalesce) => return coalesce.find(scope),
             Template::Text(pieces) => {
                 let mut text = String::new();
                 for piece in pieces {
@@ -144,7 +140,7 @@ impl Template {
                         Piece::Expression(expression) => match expression.evaluate(scope)? {
                             Some(Value::String(value)) => text.push_str(&value),
                             Some(Value::Null) | None => {
-                                return Err(TemplateProblem(format!("`{}` has no value here", expression.source())));
+                                return Err(TemplateProblem(format!("`{}` has no value", expression.source())));
                             }
                             Some(value) => text.push_str(&value.to_string()),
                         },
@@ -177,12 +173,12 @@ impl Template {
         }))
     }
 
-    /// Calls back for every expression in it.
+    /// Visits every expression.
     pub fn visit_expressions<'a>(&'a self, visit: &mut dyn FnMut(&'a Expression)) {
         match self {
             Template::Literal(_) => {}
             Template::Expression(expression) => visit(expression),
-            Template::Ways(ways) => ways.ways.iter().flatten().for_each(visit),
+            Template::Coalesce(coalesce) => coalesce.alternatives.iter().flatten().for_each(visit),
             Template::Text(pieces) => {
                 for piece in pieces {
                     if let Piece::Expression(expression) = piece {
@@ -195,7 +191,7 @@ impl Template {
         }
     }
 
-    /// The names of the secrets that it needs.
+    /// Names of the secrets that it reads.
     pub fn secrets(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         self.collect_secrets(&mut names);
@@ -204,7 +200,7 @@ impl Template {
 
     fn collect_secrets(&self, names: &mut BTreeSet<String>) {
         match self {
-            Template::Literal(_) | Template::Expression(_) | Template::Ways(_) => {}
+            Template::Literal(_) | Template::Expression(_) | Template::Coalesce(_) => {}
             Template::Text(pieces) => names.extend(pieces.iter().filter_map(|piece| match piece {
                 Piece::Secret(name) => Some(name.clone()),
                 _ => None,
@@ -221,7 +217,7 @@ fn flush(plain: &mut String, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// Where the `}}` is that closes an expression, quotes respected.
+/// Index of the `}}` that closes an expression, outside of quotes.
 fn closing(text: &str) -> Option<usize> {
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -261,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_read_their_scope() {
+    fn expressions_evaluate_against_the_scope() {
         assert_eq!(evaluate("event.email"), Some(json!("ada@example.com")));
         assert_eq!(evaluate("headers.Idempotency-Key"), Some(json!("k1")));
         assert_eq!(evaluate("steps.check-and-set.output.set == true"), Some(json!(true)));
@@ -278,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_cannot_run_for_ever() {
-        let endless = Expression::parse("range(10000) | map('string') | join(',') | length * 1").unwrap();
-        let _ = endless.evaluate(&scope());
+    fn evaluation_is_bounded() {
+        let long_running = Expression::parse("range(10000) | map('string') | join(',') | length * 1").unwrap();
+        let _ = long_running.evaluate(&scope());
         let nested = "range(9999)|map('string')|list + ".repeat(30) + "[]";
         if let Ok(expression) = Expression::parse(&nested) {
             let _ = expression.evaluate(&scope());
@@ -288,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn text_keeps_types_only_when_it_is_one_expression() {
+    fn single_expression_keeps_its_type() {
         let render = |text: &str| Template::parse_text(text).unwrap().render(&scope(), &NoSecrets);
         assert_eq!(render("{{ event.score }}").unwrap(), Some(json!(7)));
         assert_eq!(render("score {{ event.score }}!").unwrap(), Some(json!("score 7!")));
@@ -301,7 +297,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".{0,80}") {
+        fn parse_and_render_never_panic(text in ".{0,80}") {
             if let Ok(template) = Template::parse_text(&text) {
                 let _ = template.render(&scope(), &NoSecrets);
             }

@@ -1,4 +1,4 @@
-//! What expressions see.
+//! Variables of expressions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,91 +8,89 @@ use serde_json::{Map, Value};
 
 use super::TemplateProblem;
 
-/// What an expression can see: a value for each root name. Some of them are read only when somebody looks.
+/// Variables of an expression: a value per root name. Some are loaded on first access.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// There are a handful of them at the most.
+    /// Linear search: a scope has few roots.
     roots: Vec<(Cow<'static, str>, Root)>,
 }
 
-/// What stands under a root name.
 #[derive(Clone, Debug)]
 enum Root {
     Value(Value),
-    Later(Arc<Later>),
+    Lazy(Arc<Lazy>),
 }
 
-/// A value that is read when it is needed, and then once.
-struct Later {
+/// A value that is loaded on first access, once.
+struct Lazy {
     value: OnceLock<Result<Value, TemplateProblem>>,
     read: Box<dyn Fn() -> Result<Value, TemplateProblem> + Send + Sync>,
 }
 
-impl fmt::Debug for Later {
+impl fmt::Debug for Lazy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that is read when it is needed")
+        f.write_str("Lazy")
     }
 }
 
 impl Scope {
-    /// Nothing to see yet.
     pub fn new() -> Scope {
         Scope::default()
     }
 
-    /// Makes a value visible under a root name.
+    /// Sets the value of a root.
     pub fn set(&mut self, root: impl Into<Cow<'static, str>>, value: Value) {
         self.put(root.into(), Root::Value(value));
     }
 
-    /// Makes a value visible under a root name, which is read when somebody looks.
-    pub fn set_later(
+    /// Sets a root that is loaded on first access.
+    pub fn set_lazy(
         &mut self,
         root: &'static str,
         read: impl Fn() -> Result<Value, TemplateProblem> + Send + Sync + 'static,
     ) {
-        let later = Later { value: OnceLock::new(), read: Box::new(read) };
-        self.put(root.into(), Root::Later(Arc::new(later)));
+        let lazy = Lazy { value: OnceLock::new(), read: Box::new(read) };
+        self.put(root.into(), Root::Lazy(Arc::new(lazy)));
     }
 
     fn put(&mut self, name: Cow<'static, str>, value: Root) {
         match self.roots.iter_mut().find(|(root, _)| *root == name) {
-            Some((_, before)) => *before = value,
+            Some((_, value_slot)) => *value_slot = value,
             None => self.roots.push((name, value)),
         }
     }
 
-    /// Takes the value under a root name away. What was to be read later is nobody's.
+    /// Removes a root and returns its value; `None` for a lazy one.
     pub fn take(&mut self, root: &str) -> Option<Value> {
         let at = self.roots.iter().position(|(name, _)| name == root)?;
         match self.roots.remove(at).1 {
             Root::Value(value) => Some(value),
-            Root::Later(_) => None,
+            Root::Lazy(_) => None,
         }
     }
 
-    /// What stands under a root name. What cannot be read is not there.
+    /// The value of a root; `None` if it is absent or cannot be loaded.
     pub fn get(&self, root: &str) -> Option<&Value> {
         self.read(root).ok().flatten()
     }
 
-    /// What stands under a root name, or why it cannot be read.
+    /// The value of a root, or why it cannot be loaded.
     pub(super) fn read(&self, root: &str) -> Result<Option<&Value>, TemplateProblem> {
         match self.roots.iter().find(|(name, _)| name == root) {
             None => Ok(None),
             Some((_, Root::Value(value))) => Ok(Some(value)),
-            Some((_, Root::Later(later))) => {
-                later.value.get_or_init(|| (later.read)()).as_ref().map(Some).map_err(TemplateProblem::clone)
+            Some((_, Root::Lazy(lazy))) => {
+                lazy.value.get_or_init(|| (lazy.read)()).as_ref().map(Some).map_err(TemplateProblem::clone)
             }
         }
     }
 
-    /// Every root name that has a value.
+    /// All root names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.roots.iter().map(|(name, _)| name.as_ref())
     }
 
-    /// Makes a step's output visible as `steps.<id>.output`.
+    /// Sets `steps.<id>.output`.
     pub fn set_step_output(&mut self, id: &str, output: Value) {
         let step = Value::Object(Map::from_iter([("output".to_owned(), output)]));
         match self.roots.iter_mut().find(|(name, _)| name == "steps") {
@@ -113,18 +111,18 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn what_is_read_later_is_read_once_and_only_if_it_is_needed() {
+    fn lazy_root_is_loaded_once_and_only_on_access() {
         let reads = Arc::new(AtomicU32::new(0));
         let counted = reads.clone();
         let mut scope = Scope::new();
         scope.set("event", json!({"email": "ada@x.org"}));
-        scope.set_later("body", move || {
+        scope.set_lazy("body", move || {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(json!({"name": "Ada"}))
         });
         let value = |source: &str| Expression::parse(source).unwrap().evaluate(&scope).unwrap();
         assert_eq!(value("event.email ~ ''"), Some(json!("ada@x.org")));
-        assert_eq!(reads.load(Ordering::Relaxed), 0, "nobody asked for the body");
+        assert_eq!(reads.load(Ordering::Relaxed), 0, "the body is not loaded");
         for source in ["body.name", "body.name | lower | title", "request.body.name ~ ''", "body['name'] ~ ''"] {
             assert_eq!(value(source), Some(json!("Ada")), "{source}");
         }
@@ -132,9 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn failed_load_is_reported() {
         let mut scope = Scope::new();
-        scope.set_later("body", || Err(TemplateProblem("the stored body cannot be read".into())));
+        scope.set_lazy("body", || Err(TemplateProblem("the stored body cannot be read".into())));
         for source in ["body.name", "body.name | lower", "body.name ~ 'x'", "sha256(body.name)"] {
             let problem = Expression::parse(source).unwrap().evaluate(&scope).unwrap_err();
             assert!(problem.0.contains("cannot be read"), "{source}: {problem}");

@@ -1,24 +1,24 @@
-//! What an expression reads of its scope: no more is handed to the interpreter, which makes a copy of all that it gets.
+//! Which parts of its scope an expression reads. Only these are passed to the interpreter, which copies its input.
 
 use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Scope, TemplateProblem};
 
-/// Body and headers of the request, under one name.
+/// Alias root with body and headers of the request.
 const REQUEST: &str = "request";
 
 /// The parts of a scope that an expression reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScopeReads {
-    /// Nobody can tell.
+    /// Cannot be determined.
     All,
     /// Members of roots, or whole roots.
     Some(Vec<(String, Option<String>)>),
 }
 
 impl ScopeReads {
-    /// Looks at an expression as the interpreter reads it. What is computed (`body[name]`) or called (`body.items()`) may be
+    /// Analyses a compiled expression. With computed members (`body[name]`) or method calls (`body.items()`) it may read
     /// anything.
     pub(super) fn of(source: &str, expression: &minijinja::Expression<'_, '_>) -> ScopeReads {
         if source.contains('[') || calls_a_method(source) {
@@ -33,14 +33,14 @@ impl ScopeReads {
                 (root, names.next().map(str::to_owned))
             })
             .collect();
-        // A whole root stands before its members, and makes them unnecessary.
+        // A whole root sorts before its members and makes them redundant.
         parts.sort();
         parts.dedup_by(|later, first| later.0 == first.0 && (first.1.is_none() || later.1 == first.1));
         ScopeReads::Some(parts)
     }
 
-    /// These parts of a scope, or why one of them cannot be read.
-    pub(super) fn of_scope<'a>(&'a self, scope: &'a Scope) -> Result<Needed<'a>, TemplateProblem> {
+    /// The parts of a scope that the expression reads, or why one of them cannot be loaded.
+    pub(super) fn of_scope<'a>(&'a self, scope: &'a Scope) -> Result<VisibleScope<'a>, TemplateProblem> {
         let mut roots = Vec::new();
         match self {
             ScopeReads::All => {
@@ -60,7 +60,7 @@ impl ScopeReads {
                 }
             }
         }
-        Ok(Needed(roots))
+        Ok(VisibleScope(roots))
     }
 }
 
@@ -71,16 +71,16 @@ fn calls_a_method(source: &str) -> bool {
     })
 }
 
-/// The parts that are needed, as the interpreter sees them.
+/// The part of a scope that is passed to the interpreter.
 #[derive(Debug)]
-pub(super) struct Needed<'a>(Vec<(&'a str, Part<'a>)>);
+pub(super) struct VisibleScope<'a>(Vec<(&'a str, Part<'a>)>);
 
-/// What an expression reads of one root.
+/// The part of one root.
 #[derive(Debug)]
 enum Part<'a> {
-    /// These members of a value; all of it where they are not named.
+    /// These members of a value; the whole value if they are not named.
     Members(&'a Value, &'a [(String, Option<String>)]),
-    /// Body and headers, under one more name.
+    /// Body and headers.
     Request(Option<&'a Value>, Option<&'a Value>),
 }
 
@@ -90,7 +90,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl Serialize for Needed<'_> {
+impl Serialize for VisibleScope<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(root, part)| (root, part)))
     }
@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_expression_gets_all_that_it_reads() {
+    fn expression_sees_everything_it_reads() {
         let mut scope = Scope::new();
         scope.set("body", json!({"a": {"b": [1, 2, 3]}, "items": 5, "name": "a", "x.y": 9, "t": "q"}));
         scope.set("event", json!({"email": "ada@x.org"}));

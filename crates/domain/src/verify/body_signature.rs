@@ -1,6 +1,6 @@
-//! Senders that put their proof into the body: Mailgun, Google Ads, Microsoft Graph.
+//! Senders that put signature or credential into the body: Mailgun, Google Ads, Microsoft Graph.
 //!
-//! A field that occurs twice is refused: two readers could each take another one of them.
+//! A field that occurs twice is rejected: two parsers could use different values.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::Verified;
-use super::digest::{Algorithm, Encoding, same};
+use super::digest::{Algorithm, Encoding, constant_time_eq};
 use super::error::{MalformedSignature, VerifyError};
 use super::freshness::TimestampUnit;
 use super::problem::SettingsProblem;
@@ -21,8 +21,8 @@ use crate::payload::multipart_pairs;
 const TOLERANCE: Duration = Duration::from_secs(300);
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
 
-/// Mailgun: an HMAC over a timestamp and a token. The event itself is not signed, so whoever
-/// verifies has to remember [`Verified::replay_token`] for as long as the window is open.
+/// Mailgun: an HMAC over a timestamp and a token. The event is not signed, so the caller must remember
+/// [`Verified::replay_token`] for the length of the tolerance.
 #[derive(Clone, Debug)]
 pub(super) struct MailgunCheck {
     tolerance: Duration,
@@ -60,7 +60,7 @@ impl MailgunCheck {
         let sent = if request.is_content_type("application/x-www-form-urlencoded") {
             MailgunSignature::from_pairs(form_pairs(request.body))?
         } else if request.is_content_type("multipart/form-data") {
-            let problem = "it has to be a form with timestamp, token and signature, and without files";
+            let problem = "it must be a form with timestamp, token and signature, and without files";
             let content_type = request.header("content-type").and_then(|value| std::str::from_utf8(value).ok());
             let pairs = multipart_pairs(request.body, content_type.unwrap_or_default());
             let pairs = pairs.map_err(|_| VerifyError::BodyMalformed { problem })?;
@@ -68,28 +68,28 @@ impl MailgunCheck {
         } else {
             MailgunSignature::from_json(request.body)?
         };
-        let place = |field: &str| format!("the body's signature.{field}");
-        let missing = || VerifyError::SignatureMissing { place: place("signature") };
+        let location = |field: &str| format!("the body's signature.{field}");
+        let missing = || VerifyError::SignatureMissing { location: location("signature") };
         let signature = sent.signature.filter(|text| !text.is_empty()).ok_or_else(missing)?;
-        let malformed = |problem| VerifyError::malformed(place("signature"), problem);
+        let malformed = |problem| VerifyError::malformed(location("signature"), problem);
         let candidate = Encoding::Hex.decode(signature.as_bytes()).map_err(malformed)?;
         if candidate.bytes().len() != Algorithm::Sha256.digest_bytes() {
             return Err(malformed(MalformedSignature::Length));
         }
         let token = sent.token.filter(|text| !text.is_empty());
-        let token = token.ok_or_else(|| VerifyError::SignatureMissing { place: place("token") })?;
+        let token = token.ok_or_else(|| VerifyError::SignatureMissing { location: location("token") })?;
         let timestamp = match sent.timestamp {
             Some(TextOrNumber::Text(text)) => text,
             Some(TextOrNumber::Number(number)) => number.to_string(),
-            None => return Err(VerifyError::TimestampMissing { place: place("timestamp") }),
+            None => return Err(VerifyError::TimestampMissing { location: location("timestamp") }),
         };
         let at = UNIT.parse(timestamp.as_bytes());
-        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { place: place("timestamp") })?;
+        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { location: location("timestamp") })?;
         UNIT.check(at, now, Some(self.tolerance))?;
-        let secret = self.keys.admit(now, VerifyError::SignatureMismatch, |key| {
-            same(mailgun_tag(key, &timestamp, &token).as_ref(), candidate.bytes())
+        let secret = self.keys.accept(now, VerifyError::SignatureMismatch, |key| {
+            constant_time_eq(mailgun_tag(key, &timestamp, &token).as_ref(), candidate.bytes())
         })?;
-        Ok(Verified { replay_token: Some(token), ..Verified::by(secret, Some(at)) })
+        Ok(Verified { replay_token: Some(token), ..Verified::signed_by(secret, Some(at)) })
     }
 
     /// Timestamp and signature for this token.
@@ -111,12 +111,12 @@ fn mailgun_tag(key: &hmac::Key, timestamp: &str, token: &str) -> hmac::Tag {
 impl MailgunSignature {
     /// A webhook: an object at `signature`.
     fn from_json(body: &[u8]) -> Result<MailgunSignature, VerifyError> {
-        let problem = "it has to be JSON with timestamp, token and signature at signature";
+        let problem = "it must be JSON with timestamp, token and signature at signature";
         let body: MailgunBody = serde_json::from_slice(body).map_err(|_| VerifyError::BodyMalformed { problem })?;
         Ok(body.signature.unwrap_or_default())
     }
 
-    /// An inbound route: three fields beside the message's own.
+    /// An inbound route: three form fields besides those of the message.
     fn from_pairs(
         pairs: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>,
     ) -> Result<MailgunSignature, VerifyError> {
@@ -137,7 +137,7 @@ impl MailgunSignature {
     }
 }
 
-/// Google Ads lead forms: `google_key`, which has to be removed before the body is stored.
+/// Google Ads lead forms: `google_key`, which must be removed before the body is stored.
 #[derive(Clone, Debug)]
 pub(super) struct GoogleCheck {
     pub(super) keys: Keyring<SecretValue>,
@@ -154,17 +154,17 @@ impl GoogleCheck {
     }
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
-        let problem = "it has to be JSON with a text at google_key";
+        let problem = "it must be JSON with a text at google_key";
         let body: GoogleBody =
             serde_json::from_slice(request.body).map_err(|_| VerifyError::BodyMalformed { problem })?;
-        let place = || "the body's google_key".to_owned();
+        let location = || "the body's google_key".to_owned();
         let sent = body.google_key.filter(|key| !key.is_empty());
-        let sent = sent.ok_or_else(|| VerifyError::CredentialsMissing { place: place() })?;
-        Ok(Verified::by(admit(&self.keys, now, &sent, place())?, None))
+        let sent = sent.ok_or_else(|| VerifyError::CredentialsMissing { location: location() })?;
+        Ok(Verified::signed_by(accept(&self.keys, now, &sent, location())?, None))
     }
 }
 
-/// Microsoft Graph: `clientState` in each notification, of which one request may carry several.
+/// Microsoft Graph: `clientState` in each of several notifications.
 #[derive(Clone, Debug)]
 pub(super) struct GraphCheck {
     pub(super) keys: Keyring<SecretValue>,
@@ -186,21 +186,21 @@ impl GraphCheck {
         Ok(GraphCheck { keys: plain(secrets)? })
     }
 
-    /// Each notification has to carry a configured secret; the first one's is reported.
+    /// Each notification must carry a configured secret; the name of the first one's is returned.
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
-        let problem = "it has to be JSON with a list at value, and in it a text at clientState";
+        let problem = "it must be JSON with a list at value, and in it a text at clientState";
         let body: GraphBody =
             serde_json::from_slice(request.body).map_err(|_| VerifyError::BodyMalformed { problem })?;
         let mut first = None;
         for (index, notification) in body.value.iter().enumerate() {
-            let place = || format!("the body's value[{index}].clientState");
+            let location = || format!("the body's value[{index}].clientState");
             let sent = notification.client_state.as_deref().filter(|state| !state.is_empty());
-            let sent = sent.ok_or_else(|| VerifyError::CredentialsMissing { place: place() })?;
-            let secret = admit(&self.keys, now, sent, place())?;
+            let sent = sent.ok_or_else(|| VerifyError::CredentialsMissing { location: location() })?;
+            let secret = accept(&self.keys, now, sent, location())?;
             first = first.or(Some(secret));
         }
-        let empty = || VerifyError::BodyMalformed { problem: "it holds no notification" };
-        Ok(Verified::by(first.ok_or_else(empty)?, None))
+        let empty = || VerifyError::BodyMalformed { problem: "it contains no notification" };
+        Ok(Verified::signed_by(first.ok_or_else(empty)?, None))
     }
 }
 
@@ -208,11 +208,13 @@ fn plain(secrets: &[Secret]) -> Result<Keyring<SecretValue>, SettingsProblem> {
     Keyring::build(secrets, |secret| Ok(secret.value.clone()))
 }
 
-fn admit<'k>(
+fn accept<'k>(
     keys: &'k Keyring<SecretValue>,
     now: Timestamp,
     sent: &str,
-    place: String,
+    location: String,
 ) -> Result<&'k str, VerifyError> {
-    keys.admit(now, VerifyError::CredentialsMismatch { place }, |key| same(sent.as_bytes(), key.expose().as_bytes()))
+    keys.accept(now, VerifyError::CredentialsMismatch { location }, |key| {
+        constant_time_eq(sent.as_bytes(), key.expose().as_bytes())
+    })
 }

@@ -1,24 +1,22 @@
-//! Digests in a header: algorithms, encodings, and comparison in constant time.
+//! Digests in headers: algorithms, encodings, constant-time comparison.
 
 use aws_lc_rs::{constant_time, hmac};
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 
 use super::error::MalformedSignature;
 
-/// How many signatures one request may carry. Senders send one, or two while a secret is rotated.
+/// Maximum number of signatures in a request. Senders send one, or two during a rotation.
 pub const SIGNATURES_MAX: usize = 16;
 
-/// The longest thing that is decoded: an ECDSA signature over P-256 in DER.
+/// The longest decoded value: an ECDSA P-256 signature in DER.
 const DECODED_BYTES_MAX: usize = 72;
 
-/// The hash inside the HMAC.
+/// Hash function of an HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// SHA-1, for senders that have nothing better.
+    /// For senders without a better one.
     Sha1,
-    /// SHA-256.
     Sha256,
-    /// SHA-512.
     Sha512,
 }
 
@@ -41,19 +39,18 @@ impl Algorithm {
     }
 }
 
-/// How a digest is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Hexadecimal; either case is read, lower case is written.
+    /// Either case is read; lower case is written.
     Hex,
-    /// Base64 with padding.
+    /// With padding.
     Base64,
-    /// Base64 for URLs; padding is read if there, and not written.
+    /// Optional padding is read; none is written.
     Base64Url,
 }
 
 impl Encoding {
-    /// Decodes without allocating.
+    /// Decodes without allocation.
     pub(super) fn decode(self, text: &[u8]) -> Result<Decoded, MalformedSignature> {
         let (encoding, text) = match self {
             Encoding::Hex => (HEXLOWER_PERMISSIVE, text),
@@ -81,7 +78,7 @@ fn without_padding(text: &[u8]) -> &[u8] {
     &text[..end]
 }
 
-/// What a signature decodes to.
+/// A decoded signature.
 #[derive(Clone, Copy)]
 pub(super) struct Decoded {
     bytes: [u8; DECODED_BYTES_MAX],
@@ -94,19 +91,19 @@ impl Decoded {
     }
 }
 
-/// Whether the two are the same, in a time that tells nothing but their lengths.
-pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
+/// Compares in constant time; only the lengths are revealed.
+pub(super) fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(left, right).is_ok()
 }
 
-/// The signatures that a request offers, decoded. One that matches is enough.
+/// Decoded signatures of a request. One match suffices.
 pub(super) struct Candidates {
     digests: [Decoded; SIGNATURES_MAX],
     count: usize,
 }
 
 impl Candidates {
-    /// Decodes each; those that cannot be read are left out, and it is an error if none is left.
+    /// Decodes all; unreadable ones are skipped. An error if none is left.
     pub(super) fn decode<'a>(
         encoding: Encoding,
         digest_bytes: usize,
@@ -139,7 +136,7 @@ impl Candidates {
     }
 
     pub(super) fn contain(&self, digest: &[u8]) -> bool {
-        self.iter().any(|candidate| same(candidate, digest))
+        self.iter().any(|candidate| constant_time_eq(candidate, digest))
     }
 }
 
@@ -148,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_read_as_the_senders_write_them() {
+    fn digests_decode_in_every_encoding() {
         let read =
             |encoding: Encoding, text: &str| encoding.decode(text.as_bytes()).map(|decoded| decoded.bytes().to_vec());
         assert_eq!(read(Encoding::Hex, "00fFAb"), Ok(vec![0, 255, 171]));
@@ -170,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_readable_signature_is_enough_but_there_must_be_one() {
+    fn one_readable_signature_suffices() {
         let decode = |texts: &[&str]| {
             let texts = texts.iter().map(|text| text.as_bytes());
             Candidates::decode(Encoding::Hex, 2, texts)

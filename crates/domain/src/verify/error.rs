@@ -1,103 +1,57 @@
-//! Why a request was not believed.
+//! Why a request failed verification.
 
-/// Why a request was not believed. Closed: each variant has one stable code, and its message never
-/// contains a secret or the signature that would have been right.
+/// Why a request failed verification. Closed: each variant has one stable code, and no message contains a secret or the
+/// expected signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The place where the signature belongs is empty.
-    #[error("{place} is missing; it should carry the signature")]
+    #[error("{location} is missing; it must carry the signature")]
     SignatureMissing {
-        /// Where it was looked for.
-        place: String,
+        /// Where it was expected.
+        location: String,
     },
-    /// There is a signature, but not one that this scheme can make.
-    #[error("the signature in {place} cannot be read: {problem}")]
-    SignatureMalformed {
-        /// Where it was found.
-        place: String,
-        /// What is wrong with it.
-        problem: MalformedSignature,
-    },
-    /// The signature belongs to another secret, another body, another URL or another time.
-    #[error("the signature does not match: another secret, or the request was changed on its way")]
+    /// Not a signature that this scheme produces.
+    #[error("the signature in {location} cannot be read: {problem}")]
+    SignatureMalformed { location: String, problem: MalformedSignature },
+    /// Made with another secret, or over another body, URL or time.
+    #[error("the signature does not match: wrong secret, or the request was modified in transit")]
     SignatureMismatch,
-    /// The digest of the body in the signed URL is not that of the body.
-    #[error("the body is not the one whose digest was signed")]
+    /// The signed URL carries the digest of another body.
+    #[error("the body does not match the signed digest")]
     BodyMismatch,
-    /// The signature is right, but by a secret that is no longer accepted.
-    #[error("signed with the secret \"{secret}\", which has expired")]
+    /// The signature matches a secret that is no longer accepted.
+    #[error("signed with the expired secret \"{secret}\"")]
     SecretExpired {
-        /// The name of that secret.
+        /// Name of the secret.
         secret: String,
     },
-    /// The signed timestamp is not there.
-    #[error("{place} is missing; it should carry the time of signing")]
-    TimestampMissing {
-        /// Where it was looked for.
-        place: String,
-    },
-    /// The signed timestamp is not in the form that the scheme uses.
-    #[error("the time of signing in {place} cannot be read")]
-    TimestampMalformed {
-        /// Where it was found.
-        place: String,
-    },
-    /// Signed too long ago: a replay, a slow path, or a clock that is wrong.
+    #[error("{location} is missing; it must carry the signing time")]
+    TimestampMissing { location: String },
+    #[error("the signing time in {location} cannot be read")]
+    TimestampMalformed { location: String },
+    /// A replay, a slow path, or a wrong clock.
     #[error("signed {age_seconds} s ago; at most {tolerance_seconds} s are accepted")]
-    TimestampTooOld {
-        /// How long ago.
-        age_seconds: i64,
-        /// What is accepted.
-        tolerance_seconds: u64,
-    },
-    /// Signed in the future: one of the two clocks is wrong.
+    TimestampTooOld { age_seconds: i64, tolerance_seconds: u64 },
+    /// One of the two clocks is wrong.
     #[error("signed {ahead_seconds} s in the future; at most {tolerance_seconds} s are accepted")]
-    TimestampInFuture {
-        /// How far ahead.
-        ahead_seconds: i64,
-        /// What is accepted.
-        tolerance_seconds: u64,
-    },
-    /// The signed event id is not there.
-    #[error("{place} is missing; the id in it is part of what is signed")]
-    IdMissing {
-        /// Where it was looked for.
-        place: String,
-    },
-    /// The signed event id could be mistaken for another part of the signed text.
-    #[error("the id in {place} is not one that this scheme allows")]
-    IdMalformed {
-        /// Where it was found.
-        place: String,
-    },
-    /// The token, key or password is not there.
-    #[error("{place} is missing; it should carry the credentials")]
-    CredentialsMissing {
-        /// Where it was looked for.
-        place: String,
-    },
-    /// The token, key or password is not in the form that the scheme uses.
-    #[error("the credentials in {place} cannot be read")]
-    CredentialsMalformed {
-        /// Where they were found.
-        place: String,
-    },
-    /// The token, key or password is another one.
-    #[error("the credentials in {place} are not the configured ones")]
-    CredentialsMismatch {
-        /// Where they were found.
-        place: String,
-    },
-    /// The scheme reads the body, and the body is not what the sender sends.
+    TimestampInFuture { ahead_seconds: i64, tolerance_seconds: u64 },
+    #[error("{location} is missing; it must carry the signed event id")]
+    IdMissing { location: String },
+    /// Could be confused with another part of the signed string.
+    #[error("the event id in {location} is not allowed by this scheme")]
+    IdMalformed { location: String },
+    #[error("{location} is missing; it must carry the credentials")]
+    CredentialsMissing { location: String },
+    #[error("the credentials in {location} cannot be read")]
+    CredentialsMalformed { location: String },
+    #[error("the credentials in {location} do not match")]
+    CredentialsMismatch { location: String },
+    /// The scheme reads the body, which does not have the sender's format.
     #[error("the body cannot be read: {problem}")]
-    BodyMalformed {
-        /// What was expected.
-        problem: &'static str,
-    },
+    BodyMalformed { problem: &'static str },
 }
 
 impl VerifyError {
-    /// The stable code: part of the API, never renamed.
+    /// Stable code: part of the API, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             VerifyError::SignatureMissing { .. } => "signature-missing",
@@ -118,27 +72,26 @@ impl VerifyError {
         }
     }
 
-    pub(super) fn malformed(place: String, problem: MalformedSignature) -> VerifyError {
-        VerifyError::SignatureMalformed { place, problem }
+    pub(super) fn malformed(location: String, problem: MalformedSignature) -> VerifyError {
+        VerifyError::SignatureMalformed { location, problem }
     }
 }
 
-/// What is wrong with a signature before it is even compared.
+/// Why a signature cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedSignature {
-    /// The value does not start as it should.
-    #[error("its prefix is not the expected one")]
+    #[error("it does not start with the expected prefix")]
     Prefix,
-    /// The list holds no signature of a version that is checked.
+    /// No signature of a version that the scheme checks.
     #[error("it holds no signature of a known version")]
     NoKnownVersion,
-    /// Not hexadecimal or base64, whichever the scheme uses.
+    /// Neither hexadecimal nor base64, as the scheme requires.
     #[error("it is not in the expected encoding")]
     Encoding,
-    /// Decoded well, but too short or too long for the algorithm.
-    #[error("it does not have the length of a digest")]
+    /// Decoded length differs from that of the digest.
+    #[error("it does not have the length of the digest")]
     Length,
-    /// More signatures than [`SIGNATURES_MAX`](super::SIGNATURES_MAX).
+    /// More than [`SIGNATURES_MAX`](super::SIGNATURES_MAX).
     #[error("it holds too many signatures")]
     TooMany,
 }

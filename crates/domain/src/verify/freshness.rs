@@ -1,4 +1,4 @@
-//! The time of signing: how it is written, and how far from now it may be.
+//! Signing time: formats, and the check against the tolerance.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use jiff::tz::TimeZone;
 
 use super::error::VerifyError;
 
-/// How a time of signing is written.
+/// Format of a signing time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampUnit {
-    /// Whole seconds since 1970.
+    /// Unix time in whole seconds.
     Seconds,
-    /// Whole milliseconds since 1970.
+    /// Unix time in whole milliseconds.
     Milliseconds,
-    /// ISO 8601; without an offset it is taken as UTC.
+    /// Without an offset it is UTC.
     Iso8601,
-    /// The date format of HTTP: `Mon, 02 Mar 2026 09:30:00 GMT`.
+    /// HTTP date: `Mon, 02 Mar 2026 09:30:00 GMT`.
     HttpDate,
 }
 
 impl TimestampUnit {
-    /// Strict: digits and nothing else for the numeric units.
+    /// Strict: numeric formats accept digits only.
     pub(super) fn parse(self, text: &[u8]) -> Option<Timestamp> {
         let text = std::str::from_utf8(text).ok()?;
         match self {
@@ -45,10 +45,10 @@ impl TimestampUnit {
         }
     }
 
-    /// Refuses a time of signing that is more than the tolerance away from now, on either side.
+    /// Rejects a signing time that differs from now by more than the tolerance.
     ///
-    /// Both are compared in the precision in which the sender writes: a sender that cuts its clock
-    /// off at the second must not seem up to a second older than it is.
+    /// Both times are compared in the sender's precision: a sender that truncates to seconds must not appear up to a second
+    /// older.
     pub(super) fn check(self, at: Timestamp, now: Timestamp, tolerance: Option<Duration>) -> Result<(), VerifyError> {
         let Some(tolerance) = tolerance else { return Ok(()) };
         let age_ms = match self {
@@ -80,7 +80,7 @@ mod tests {
         [TimestampUnit::Seconds, TimestampUnit::Milliseconds, TimestampUnit::Iso8601, TimestampUnit::HttpDate];
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_timestamp_parses_back() {
         let at = Timestamp::from_second(1_772_443_800).unwrap();
         for unit in UNITS {
             assert_eq!(unit.parse(unit.write(at).as_bytes()), Some(at), "{unit:?}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_a_timestamp_is_refused() {
+    fn invalid_timestamps_are_rejected() {
         let wrong: [&[u8]; 9] = [b"", b"-1", b"+1", b"1.5", b"1e9", b" 1", b"abc", b"\xff", b"99999999999999999999"];
         for unit in UNITS {
             for text in wrong {
@@ -101,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_closed_on_both_sides() {
+    fn tolerance_is_inclusive_in_both_directions() {
         let now = Timestamp::from_millisecond(1_000_000_900).unwrap();
         let check = |unit: TimestampUnit, at_ms| {
             let at = Timestamp::from_millisecond(at_ms).unwrap();
-            unit.check(at, now, Some(Duration::from_secs(300))).map_err(|refusal| refusal.code())
+            unit.check(at, now, Some(Duration::from_secs(300))).map_err(|error| error.code())
         };
         use TimestampUnit::{Milliseconds, Seconds};
         assert_eq!(check(Seconds, 999_700_000), Ok(()));

@@ -1,5 +1,5 @@
-//! The one HMAC engine. Most senders are a row of data over it ([`senders`](super::senders)); a
-//! configuration can describe any other.
+//! HMAC verification. Most senders are a row of data ([`hmac_presets`](super::hmac_presets)); the configuration can describe
+//! any other.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::template::{self, Part};
 use super::url::PublicUrl;
 use crate::path::Path;
 
-/// An HMAC scheme, ready to use.
+/// A validated HMAC scheme with its keys.
 #[derive(Clone, Debug)]
 pub(super) struct HmacCheck {
     pub(super) header: SignatureHeader<Box<str>>,
@@ -31,7 +31,7 @@ pub(super) struct HmacCheck {
     pub(super) prefix: Box<str>,
     pub(super) layout: Layout<Box<str>>,
     parts: Box<[Part]>,
-    pub(super) timestamp: Option<StampSource>,
+    pub(super) timestamp: Option<TimestampReader>,
     pub(super) id_header: Option<Box<str>>,
     tolerance: Option<Duration>,
     url: Option<PublicUrl>,
@@ -39,20 +39,20 @@ pub(super) struct HmacCheck {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct StampSource {
-    pub(super) place: StampPlace,
+pub(super) struct TimestampReader {
+    pub(super) location: TimestampLocation,
     pub(super) unit: TimestampUnit,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum StampPlace {
+pub(super) enum TimestampLocation {
     Header(Box<str>),
     Field(Box<str>),
     Body(Box<str>, Path),
 }
 
-/// What a signed string is filled with.
-pub(super) struct Filling<'a> {
+/// Values for the placeholders of a signed string.
+pub(super) struct SignedValues<'a> {
     pub(super) body: &'a [u8],
     pub(super) timestamp: &'a [u8],
     pub(super) id: &'a [u8],
@@ -68,7 +68,7 @@ impl HmacCheck {
         url: Option<PublicUrl>,
     ) -> Result<HmacCheck, SettingsProblem> {
         let parts = template::parse(settings.signed.as_ref()).map_err(SettingsProblem::Template)?;
-        let timestamp = settings.timestamp.as_ref().map(stamp_source).transpose()?;
+        let timestamp = settings.timestamp.as_ref().map(timestamp_reader).transpose()?;
         if parts.contains(&Part::Timestamp) != timestamp.is_some() {
             return Err(match timestamp {
                 Some(_) => SettingsProblem::TimestampNotSigned,
@@ -85,7 +85,7 @@ impl HmacCheck {
             return Err(SettingsProblem::PublicUrlMissing);
         }
         let layout = layout(&settings.layout)?;
-        let in_field = matches!(&timestamp, Some(source) if matches!(source.place, StampPlace::Field(_)));
+        let in_field = matches!(&timestamp, Some(source) if matches!(source.location, TimestampLocation::Field(_)));
         if in_field && matches!(layout, Layout::Whole) {
             return Err(SettingsProblem::FieldWithoutList);
         }
@@ -120,42 +120,44 @@ impl HmacCheck {
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let found = self.signature_headers(request)?;
         let candidates = self.candidates(&found)?;
-        let stamp = match &self.timestamp {
-            Some(source) => Some(self.stamp(source, request, found.first.1, now)?),
+        let signed_at = match &self.timestamp {
+            Some(source) => Some(self.timestamp_of(source, request, found.first.1, now)?),
             None => None,
         };
         let id = match &self.id_header {
-            Some(name) => request.header(name).ok_or_else(|| VerifyError::IdMissing { place: header_place(name) })?,
+            Some(name) => {
+                request.header(name).ok_or_else(|| VerifyError::IdMissing { location: header_location(name) })?
+            }
             None => b"",
         };
         let url = self.url.as_ref().map_or(Cow::Borrowed(""), |url| url.of_request(request));
-        let filling = Filling {
+        let values = SignedValues {
             body: request.body,
-            timestamp: stamp.as_ref().map_or(b"", |(text, _)| text),
+            timestamp: signed_at.as_ref().map_or(b"", |(text, _)| text),
             id,
             url: &url,
             method: request.method,
         };
         let secret = self
             .keys
-            .admit(now, VerifyError::SignatureMismatch, |key| candidates.contain(self.tag(key, &filling).as_ref()))?;
-        Ok(Verified::by(secret, stamp.map(|(_, at)| at)))
+            .accept(now, VerifyError::SignatureMismatch, |key| candidates.contain(self.tag(key, &values).as_ref()))?;
+        Ok(Verified::signed_by(secret, signed_at.map(|(_, at)| at)))
     }
 
-    /// The HMAC of the filled template.
-    pub(super) fn tag(&self, key: &hmac::Key, filling: &Filling<'_>) -> hmac::Tag {
+    /// HMAC of the signed string.
+    pub(super) fn tag(&self, key: &hmac::Key, values: &SignedValues<'_>) -> hmac::Tag {
         if let [Part::Body] = *self.parts {
-            return hmac::sign(key, filling.body);
+            return hmac::sign(key, values.body);
         }
         let mut context = hmac::Context::with_key(key);
         for part in &self.parts {
             context.update(match part {
                 Part::Literal(literal) => literal,
-                Part::Body => filling.body,
-                Part::Timestamp => filling.timestamp,
-                Part::Id => filling.id,
-                Part::Url => filling.url.as_bytes(),
-                Part::Method => filling.method.as_bytes(),
+                Part::Body => values.body,
+                Part::Timestamp => values.timestamp,
+                Part::Id => values.id,
+                Part::Url => values.url.as_bytes(),
+                Part::Method => values.method.as_bytes(),
             });
         }
         context.sign()
@@ -166,7 +168,7 @@ impl HmacCheck {
         self.url.as_ref().map_or("", PublicUrl::text)
     }
 
-    fn signature_headers<'a>(&'a self, request: &Request<'a>) -> Result<Found<'a>, VerifyError> {
+    fn signature_headers<'a>(&'a self, request: &Request<'a>) -> Result<SignatureValues<'a>, VerifyError> {
         let get = |name: &'a str| request.header(name).map(|value| (name, value));
         let (first, second, name) = match &self.header {
             SignatureHeader::One(name) => (get(name), None, name),
@@ -177,12 +179,12 @@ impl HmacCheck {
             },
         };
         match first {
-            Some(first) => Ok(Found { first, second }),
-            None => Err(VerifyError::SignatureMissing { place: header_place(name) }),
+            Some(first) => Ok(SignatureValues { first, second }),
+            None => Err(VerifyError::SignatureMissing { location: header_location(name) }),
         }
     }
 
-    fn candidates(&self, found: &Found<'_>) -> Result<Candidates, VerifyError> {
+    fn candidates(&self, found: &SignatureValues<'_>) -> Result<Candidates, VerifyError> {
         let mut seen = 0;
         let signatures = std::iter::once(found.first)
             .chain(found.second)
@@ -195,11 +197,11 @@ impl HmacCheck {
                 MalformedSignature::NoKnownVersion if seen > 0 => MalformedSignature::Prefix,
                 other => other,
             };
-            VerifyError::malformed(header_place(found.first.0), problem)
+            VerifyError::malformed(header_location(found.first.0), problem)
         })
     }
 
-    /// The signature texts in a header's value, prefix included.
+    /// Signatures in a header value, including their prefix.
     fn signatures<'a>(&'a self, value: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let (whole, listed) = match &self.layout {
             Layout::Whole => (Some(value), None),
@@ -210,51 +212,51 @@ impl HmacCheck {
         whole.into_iter().chain(listed.into_iter().flatten())
     }
 
-    /// The text of the timestamp, and the moment it stands for, within the tolerance.
-    fn stamp<'a>(
+    /// Text and value of the timestamp, checked against the tolerance.
+    fn timestamp_of<'a>(
         &self,
-        source: &StampSource,
+        source: &TimestampReader,
         request: &Request<'a>,
         signature_header: &'a [u8],
         now: Timestamp,
     ) -> Result<(Cow<'a, [u8]>, Timestamp), VerifyError> {
-        let text = match &source.place {
-            StampPlace::Header(name) => request.header(name).map(Cow::Borrowed),
-            StampPlace::Field(key) => match &self.layout {
+        let text = match &source.location {
+            TimestampLocation::Header(name) => request.header(name).map(Cow::Borrowed),
+            TimestampLocation::Field(key) => match &self.layout {
                 Layout::List { separator, assign, .. } => {
                     fields(signature_header, *separator, *assign, key).next().map(Cow::Borrowed)
                 }
                 Layout::Whole => None,
             },
-            StampPlace::Body(..) => source.place.in_body(request.body).map(Cow::Owned),
+            TimestampLocation::Body(..) => source.location.in_body(request.body).map(Cow::Owned),
         };
         let text = text.filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| VerifyError::TimestampMissing { place: source.place.name() })?;
-        let malformed = || VerifyError::TimestampMalformed { place: source.place.name() };
+        let text = text.ok_or_else(|| VerifyError::TimestampMissing { location: source.location.name() })?;
+        let malformed = || VerifyError::TimestampMalformed { location: source.location.name() };
         let at = source.unit.parse(&text).ok_or_else(malformed)?;
         source.unit.check(at, now, self.tolerance)?;
         Ok((text, at))
     }
 }
 
-/// The signature headers that are there, with their names.
-struct Found<'a> {
+/// Signature headers of a request, with their names.
+struct SignatureValues<'a> {
     first: (&'a str, &'a [u8]),
     second: Option<(&'a str, &'a [u8])>,
 }
 
-impl StampPlace {
+impl TimestampLocation {
     fn name(&self) -> String {
         match self {
-            StampPlace::Header(name) => header_place(name),
-            StampPlace::Field(key) => format!("the field {key} of the signature header"),
-            StampPlace::Body(path, _) => format!("the body at {path}"),
+            TimestampLocation::Header(name) => header_location(name),
+            TimestampLocation::Field(key) => format!("the field {key} of the signature header"),
+            TimestampLocation::Body(path, _) => format!("the body at {path}"),
         }
     }
 
-    /// The text or number at the path, if it is one into a body.
+    /// The text or number at the path, for a location in the body.
     pub(super) fn in_body(&self, body: &[u8]) -> Option<Vec<u8>> {
-        let StampPlace::Body(_, path) = self else { return None };
+        let TimestampLocation::Body(_, path) = self else { return None };
         let body: Value = serde_json::from_slice(body).ok()?;
         match path.find(&body)? {
             Value::String(text) => Some(text.clone().into_bytes()),
@@ -264,12 +266,12 @@ impl StampPlace {
     }
 }
 
-/// How a header is called in a message.
-pub(super) fn header_place(name: &str) -> String {
+/// Name of a header in messages.
+pub(super) fn header_location(name: &str) -> String {
     format!("the header {name}")
 }
 
-/// The values of the fields with this key.
+/// Values of the fields with this key.
 pub(super) fn fields<'a, 'k>(
     value: &'a [u8],
     separator: Separator,
@@ -296,28 +298,28 @@ fn layout<S: AsRef<str>>(layout: &Layout<S>) -> Result<Layout<Box<str>>, Setting
     }
 }
 
-fn stamp_source<S: AsRef<str>>(settings: &TimestampSettings<S>) -> Result<StampSource, SettingsProblem> {
-    let place = match &settings.source {
-        TimestampSource::Header(name) => StampPlace::Header(header_name(name)?),
-        TimestampSource::Field(key) => StampPlace::Field(key.as_ref().into()),
+fn timestamp_reader<S: AsRef<str>>(settings: &TimestampSettings<S>) -> Result<TimestampReader, SettingsProblem> {
+    let location = match &settings.source {
+        TimestampSource::Header(name) => TimestampLocation::Header(header_name(name)?),
+        TimestampSource::Field(key) => TimestampLocation::Field(key.as_ref().into()),
         TimestampSource::Body(path) => {
             let text = path.as_ref();
             let path = Path::parse(text).ok_or_else(|| SettingsProblem::Path(text.to_owned()))?;
-            StampPlace::Body(text.into(), path)
+            TimestampLocation::Body(text.into(), path)
         }
     };
-    Ok(StampSource { place, unit: settings.unit })
+    Ok(TimestampReader { location, unit: settings.unit })
 }
 
-/// What may stand in the name of a header beside letters and digits.
-pub const HEADER_MARKS: &str = "!#$%&'*+-.^_`|~";
+/// Symbols allowed in a header name besides letters and digits.
+pub const HEADER_NAME_SYMBOLS: &str = "!#$%&'*+-.^_`|~";
 
-/// Whether this can be the name of a header.
+/// True if the text is a valid header name.
 pub fn is_header_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || HEADER_MARKS.contains(c))
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || HEADER_NAME_SYMBOLS.contains(c))
 }
 
-/// A header's name in lower case, if it can be one.
+/// Validates a header name and converts it to lower case.
 pub(super) fn header_name<S: AsRef<str>>(name: S) -> Result<Box<str>, SettingsProblem> {
     let name = name.as_ref();
     if !is_header_name(name) {

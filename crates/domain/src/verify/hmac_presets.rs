@@ -1,4 +1,4 @@
-//! The senders that are instances of the one HMAC engine: one row each.
+//! Senders that use plain HMAC, one row each.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::scheme::Scheme;
 
 type Row = HmacSettings<&'static str>;
 
-/// A sender's scheme, and how far from now it may have signed unless the settings say otherwise.
+/// HMAC settings of a sender, and its default tolerance.
 pub(super) struct HmacPreset {
     pub(super) hmac: Row,
     pub(super) tolerance: Option<Duration>,
 }
 
-/// HMAC-SHA256 over the body, in hexadecimal. Every row says in what it differs.
+/// HMAC-SHA256 over the body, in hexadecimal. Each row lists its differences.
 const PLAIN: Row = HmacSettings {
     header: SignatureHeader::One(""),
     algorithm: Algorithm::Sha256,
@@ -35,7 +35,7 @@ const fn one(header: &'static str) -> SignatureHeader<&'static str> {
     SignatureHeader::One(header)
 }
 
-/// `t=…,v1=…`, whatever the keys and the separator are.
+/// `t=…,v1=…`, with any key and separator.
 const fn list(separator: Separator, signature_key: &'static str) -> Layout<&'static str> {
     Layout::List { separator, assign: Assign::Equals, signature_key }
 }
@@ -49,9 +49,9 @@ const fn header(name: &'static str, unit: TimestampUnit) -> Option<TimestampSett
     Some(TimestampSettings { source: TimestampSource::Header(name), unit })
 }
 
-/// The row of a sender that is an HMAC over its request.
+/// HMAC settings of the sender that uses this scheme; `None` for other kinds of schemes.
 #[rustfmt::skip]
-pub(super) fn sender(scheme: Scheme) -> Option<HmacPreset> {
+pub(super) fn hmac_preset(scheme: Scheme) -> Option<HmacPreset> {
     use Separator::{Comma, Semicolon};
     use TimestampUnit::{Iso8601, Milliseconds, Seconds};
 
@@ -60,7 +60,7 @@ pub(super) fn sender(scheme: Scheme) -> Option<HmacPreset> {
             signed: "{timestamp}.{body}", timestamp: field("t"), ..PLAIN }, Some(300)),
         Scheme::Github | Scheme::Meta => (Row { header: one("x-hub-signature-256"),
             prefix: Some("sha256="), ..PLAIN }, None),
-        // The newer family is the one to believe when both are there.
+        // If both are present, the newer header decides.
         Scheme::Shopify => (Row {
             header: SignatureHeader::FirstOf("shopify-hmac-sha256", "x-shopify-hmac-sha256"),
             encoding: Encoding::Base64, ..PLAIN }, None),
@@ -77,11 +77,11 @@ pub(super) fn sender(scheme: Scheme) -> Option<HmacPreset> {
             ..PLAIN }, Some(300)),
         Scheme::Intercom => (Row { header: one("x-hub-signature"), prefix: Some("sha1="),
             algorithm: Algorithm::Sha1, ..PLAIN }, None),
-        // Zendesk publishes no window; the timestamp is signed and read, but not held against now.
+        // Zendesk publishes no tolerance; the timestamp is signed and parsed, but not compared with now.
         Scheme::Zendesk => (Row { header: one("x-zendesk-webhook-signature"),
             encoding: Encoding::Base64, signed: "{timestamp}{body}",
             timestamp: header("x-zendesk-webhook-signature-timestamp", Iso8601), ..PLAIN }, None),
-        // WordPress stores the secret HTML-escaped and unescapes it before it signs.
+        // WordPress stores the secret HTML-escaped and unescapes it before signing.
         Scheme::Woocommerce => (Row { header: one("x-wc-webhook-signature"),
             encoding: Encoding::Base64, secret_encoding: SecretEncoding::HtmlText,
             ..PLAIN }, None),
@@ -92,13 +92,13 @@ pub(super) fn sender(scheme: Scheme) -> Option<HmacPreset> {
         Scheme::Webflow => (Row { header: one("x-webflow-signature"),
             signed: "{timestamp}:{body}",
             timestamp: header("x-webflow-timestamp", Milliseconds), ..PLAIN }, Some(300)),
-        // The literal is part of what is signed, and of nothing else.
+        // The literal is part of the signed string only.
         Scheme::Linkedin => (Row { header: one("x-li-signature"), signed: "hmacsha256={body}",
             ..PLAIN }, None),
         Scheme::Zoom => (Row { header: one("x-zm-signature"), prefix: Some("v0="),
             signed: "v0:{timestamp}:{body}",
             timestamp: header("x-zm-request-timestamp", Seconds), ..PLAIN }, Some(300)),
-        // TikTok publishes no window; the usual one stops replays.
+        // TikTok publishes no tolerance; the usual one stops replays.
         Scheme::Tiktok => (Row { header: one("tiktok-signature"), layout: list(Comma, "s"),
             signed: "{timestamp}.{body}", timestamp: field("t"), ..PLAIN }, Some(300)),
         _ => return None,

@@ -1,4 +1,4 @@
-//! The description of an HMAC scheme, as a configuration or a sender's row gives it.
+//! Settings of an HMAC scheme, from the configuration or from a preset.
 
 use std::borrow::Cow;
 
@@ -9,33 +9,28 @@ use super::freshness::TimestampUnit;
 use super::problem::SettingsProblem;
 use super::secret::Secret;
 
-/// A description of an HMAC scheme. `S` is `String` for one that was configured.
+/// Settings of an HMAC scheme. `S` is `String` if they come from the configuration.
 #[derive(Clone, Debug)]
 pub struct HmacSettings<S = String> {
-    /// Where the signature is.
     pub header: SignatureHeader<S>,
-    /// The hash.
     pub algorithm: Algorithm,
-    /// How the digest is written.
     pub encoding: Encoding,
-    /// How the secret becomes the key.
     pub secret_encoding: SecretEncoding,
-    /// What to strip from the secret before it is decoded, if it starts so: `whsec_`.
+    /// Stripped from the secret before decoding, if present: `whsec_`.
     pub secret_prefix: Option<S>,
-    /// What the signature starts with, exactly: `sha256=`.
+    /// Required prefix of a signature: `sha256=`.
     pub prefix: Option<S>,
-    /// How the header's value is laid out.
     pub layout: Layout<S>,
-    /// The signed string, with `{body}`, `{timestamp}`, `{id}`, `{url}` and `{method}`.
+    /// With placeholders `{body}`, `{timestamp}`, `{id}`, `{url}` and `{method}`.
     pub signed: S,
-    /// Where the time of signing is; needed if and only if the signed string holds it.
+    /// Required if and only if the signed string contains `{timestamp}`.
     pub timestamp: Option<TimestampSettings<S>>,
-    /// The header of the event id; needed if the signed string holds it.
+    /// Header of the event id; required if the signed string contains `{id}`.
     pub id_header: Option<S>,
 }
 
 impl HmacSettings {
-    /// A lower-case hexadecimal HMAC-SHA256 of the body, alone in this header.
+    /// HMAC-SHA256 of the body in lower-case hexadecimal, alone in this header.
     pub fn new(header: impl Into<String>) -> HmacSettings {
         HmacSettings {
             header: SignatureHeader::One(header.into()),
@@ -52,41 +47,37 @@ impl HmacSettings {
     }
 }
 
-/// The header, or the two, in which a signature comes.
 #[derive(Clone, Debug)]
 pub enum SignatureHeader<S = String> {
-    /// One header.
     One(S),
-    /// Two names for the same thing: the first that is there decides, alone.
+    /// Two names of one header: only the first that is present counts.
     FirstOf(S, S),
-    /// Two signatures, by an old and a new secret: either will do.
+    /// Two signatures, by an old and a new secret: either may match.
     EitherOf(S, S),
 }
 
-/// How the value of the header is laid out.
+/// Structure of the header's value.
 #[derive(Clone, Debug)]
 pub enum Layout<S = String> {
-    /// The whole value is the signature, after the prefix.
+    /// The whole value, after the prefix, is the signature.
     Whole,
-    /// A list of fields, of which those of one key are signatures; others are ignored.
+    /// A list of fields; those with the signature key are signatures, others are ignored.
     List {
-        /// What stands between fields.
+        /// Between fields.
         separator: Separator,
-        /// What stands between a key and its value.
+        /// Between key and value.
         assign: Assign,
-        /// The key of the signatures.
         signature_key: S,
     },
 }
 
-/// What stands between the fields of a list.
+/// Separator between the fields of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Separator {
     /// `,`
     Comma,
     /// `;`
     Semicolon,
-    /// A space.
     Space,
 }
 
@@ -100,7 +91,7 @@ impl Separator {
     }
 }
 
-/// What stands between the key and the value of a field.
+/// Separator between key and value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assign {
     /// `=`
@@ -118,41 +109,37 @@ impl Assign {
     }
 }
 
-/// How a secret, as text, becomes a key.
+/// How the text of a secret becomes a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretEncoding {
-    /// The text's own bytes.
+    /// Bytes of the text.
     Text,
-    /// Base64, with or without padding.
+    /// With or without padding.
     Base64,
-    /// Hexadecimal, in either case.
+    /// Either case.
     Hex,
-    /// The text's own bytes after `&amp;`, `&lt;`, `&gt;` and quotes were unescaped.
+    /// Bytes of the text after unescaping `&amp;`, `&lt;`, `&gt;` and quotes.
     HtmlText,
 }
 
-/// Where the time of signing is, and how it is written.
+/// Source and format of the signing time.
 #[derive(Clone, Debug)]
 pub struct TimestampSettings<S = String> {
-    /// Where.
     pub source: TimestampSource<S>,
-    /// How.
     pub unit: TimestampUnit,
 }
 
-/// Where the time of signing is.
 #[derive(Clone, Debug)]
 pub enum TimestampSource<S = String> {
-    /// In a header of its own.
     Header(S),
-    /// In the field of this key, beside the signature.
+    /// Field of the signature header with this key.
     Field(S),
-    /// In the JSON body, at this path: `meta.sent_at`. Costs a parse of the body.
+    /// JSON path into the body, such as `meta.sent_at`. Requires parsing the body.
     Body(S),
 }
 
 impl SecretEncoding {
-    /// The key in a secret, after the prefix if it has it.
+    /// Decodes the key of a secret, after the prefix if present.
     pub(super) fn decode<'a>(self, secret: &'a Secret, prefix: &str) -> Result<Cow<'a, [u8]>, SettingsProblem> {
         let text = secret.value.expose();
         let text = text.strip_prefix(prefix).unwrap_or(text);
@@ -178,7 +165,7 @@ impl SecretEncoding {
     }
 }
 
-/// Undoes the five escapes that WordPress makes, in one pass: `&amp;lt;` becomes `&lt;`.
+/// Reverses the five escapes of WordPress in one pass: `&amp;lt;` becomes `&lt;`.
 fn unescape_html(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -209,7 +196,7 @@ fn unescape_html(text: &str) -> String {
     plain + rest
 }
 
-/// `#039`, `#x27` and the like, for the same five characters.
+/// Numeric entities such as `#039` and `#x27`, for the same five characters.
 fn numbered(entity: &str) -> Option<char> {
     let number = entity.strip_prefix('#')?;
     let code = match number.strip_prefix(['x', 'X']) {
@@ -228,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_become_keys() {
+    fn secrets_decode_to_keys() {
         assert_eq!(key(SecretEncoding::Text, "", "whsec_x"), Ok(b"whsec_x".to_vec()));
         assert_eq!(key(SecretEncoding::Base64, "whsec_", "whsec_c2Vj"), Ok(b"sec".to_vec()));
         assert_eq!(key(SecretEncoding::Base64, "whsec_", "c2VjcmV0MQ=="), Ok(b"secret1".to_vec()));
@@ -237,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_no_key_is_named_but_not_shown() {
+    fn problem_names_the_secret_without_its_value() {
         let problem = key(SecretEncoding::Base64, "whsec_", "whsec_hunter*2").unwrap_err();
         let shown = problem.to_string();
         assert!(shown.contains("main") && shown.contains("after whsec_"), "{shown}");
@@ -249,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn html_escapes_are_undone_once() {
+    fn html_escapes_are_reversed_once() {
         let unescaped = |text| String::from_utf8(key(SecretEncoding::HtmlText, "", text).unwrap()).unwrap();
         assert_eq!(unescaped("a&amp;b"), "a&b");
         assert_eq!(unescaped("a&b;c"), "a&b;c");

@@ -1,4 +1,4 @@
-//! HubSpot: two plain digests that start with the secret (v1, v2), and an HMAC (v3).
+//! HubSpot: SHA-256 digests that start with the secret (v1, v2), and an HMAC (v3).
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use aws_lc_rs::{digest, hmac};
 use jiff::Timestamp;
 
 use super::Verified;
-use super::digest::{Algorithm, Encoding, same};
+use super::digest::{Algorithm, Encoding, constant_time_eq};
 use super::error::{MalformedSignature, VerifyError};
 use super::freshness::TimestampUnit;
-use super::hmac::header_place;
+use super::hmac::header_location;
 use super::problem::SettingsProblem;
 use super::request::Request;
 use super::secret::{Keyring, Secret};
@@ -23,21 +23,20 @@ const VERSION: &str = "x-hubspot-signature-version";
 const SIGNATURE_V3: &str = "x-hubspot-signature-v3";
 const TIMESTAMP: &str = "x-hubspot-request-timestamp";
 
-/// Which of HubSpot's signatures is asked for.
+/// Required signature version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HubspotVersion {
-    /// The best one that the request carries: v3 if it is there, and then no other.
+    /// v3 if the request carries it, otherwise the version it states.
     #[default]
     Auto,
-    /// A digest of secret and body.
+    /// Digest of secret and body.
     V1,
-    /// A digest of secret, method, URL and body.
+    /// Digest of secret, method, URL and body.
     V2,
-    /// An HMAC of method, URL, body and timestamp.
+    /// HMAC of method, URL, body and timestamp.
     V3,
 }
 
-/// HubSpot's scheme, ready to use.
 #[derive(Clone, Debug)]
 pub(super) struct HubspotCheck {
     version: HubspotVersion,
@@ -49,20 +48,20 @@ pub(super) struct HubspotCheck {
 #[derive(Clone)]
 struct HubspotKey {
     hmac: hmac::Key,
-    /// A SHA-256 that has already taken in the secret.
+    /// SHA-256 context that already includes the secret.
     started: digest::Context,
 }
 
-/// A version that was settled on.
+/// Version that a request is verified with.
 #[derive(Clone, Copy)]
-enum Settled {
+enum SignatureVersion {
     V1,
     V2,
     V3,
 }
 
 impl HubspotCheck {
-    /// The headers of the version that is asked for; of the newest where any will do.
+    /// Headers of the required version; of v3 for `Auto`.
     pub(super) fn headers(&self) -> &'static [&'static str] {
         match self.version {
             HubspotVersion::V1 | HubspotVersion::V2 => &[SIGNATURE, VERSION],
@@ -93,70 +92,70 @@ impl HubspotCheck {
     }
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
-        let version = self.settle(request)?;
+        let version = self.select_version(request)?;
         let (name, encoding) = match version {
-            Settled::V3 => (SIGNATURE_V3, Encoding::Base64),
-            Settled::V1 | Settled::V2 => (SIGNATURE, Encoding::Hex),
+            SignatureVersion::V3 => (SIGNATURE_V3, Encoding::Base64),
+            SignatureVersion::V1 | SignatureVersion::V2 => (SIGNATURE, Encoding::Hex),
         };
         let value = request.header(name);
-        let value = value.ok_or_else(|| VerifyError::SignatureMissing { place: header_place(name) })?;
-        let malformed = |problem| VerifyError::malformed(header_place(name), problem);
+        let value = value.ok_or_else(|| VerifyError::SignatureMissing { location: header_location(name) })?;
+        let malformed = |problem| VerifyError::malformed(header_location(name), problem);
         let candidate = encoding.decode(value).map_err(malformed)?;
         if candidate.bytes().len() != Algorithm::Sha256.digest_bytes() {
             return Err(malformed(MalformedSignature::Length));
         }
-        let stamp = match version {
-            Settled::V3 => Some(self.stamp(request, now)?),
-            Settled::V1 | Settled::V2 => None,
+        let signed_at = match version {
+            SignatureVersion::V3 => Some(self.timestamp_of(request, now)?),
+            SignatureVersion::V1 | SignatureVersion::V2 => None,
         };
         let url = match version {
-            Settled::V1 => String::new(),
+            SignatureVersion::V1 => String::new(),
             _ => self.url.as_ref().map_or_else(String::new, |url| url.of_request(request).into()),
         };
-        let timestamp = stamp.map_or(&b""[..], |(text, _)| text);
+        let timestamp = signed_at.map_or(&b""[..], |(text, _)| text);
         let signed = Signed { method: request.method, url: &url, body: request.body, timestamp };
         let secret = self
             .keys
-            .admit(now, VerifyError::SignatureMismatch, |key| signed.matches(version, key, candidate.bytes()))?;
-        Ok(Verified::by(secret, stamp.map(|(_, at)| at)))
+            .accept(now, VerifyError::SignatureMismatch, |key| signed.matches(version, key, candidate.bytes()))?;
+        Ok(Verified::signed_by(secret, signed_at.map(|(_, at)| at)))
     }
 
-    fn settle(&self, request: &Request<'_>) -> Result<Settled, VerifyError> {
-        let unknown = || VerifyError::malformed(header_place(VERSION), MalformedSignature::NoKnownVersion);
-        let said = match request.header(VERSION) {
-            Some(b"v1") => Some(Settled::V1),
-            Some(b"v2") => Some(Settled::V2),
+    fn select_version(&self, request: &Request<'_>) -> Result<SignatureVersion, VerifyError> {
+        let unknown = || VerifyError::malformed(header_location(VERSION), MalformedSignature::NoKnownVersion);
+        let stated = match request.header(VERSION) {
+            Some(b"v1") => Some(SignatureVersion::V1),
+            Some(b"v2") => Some(SignatureVersion::V2),
             Some(_) => None,
-            // Older v1 deliveries say no version.
-            None => Some(if self.version == HubspotVersion::V2 { Settled::V2 } else { Settled::V1 }),
+            // Older v1 deliveries state no version.
+            None => Some(if self.version == HubspotVersion::V2 { SignatureVersion::V2 } else { SignatureVersion::V1 }),
         };
-        match (self.version, said) {
-            (HubspotVersion::V3, _) => Ok(Settled::V3),
-            (HubspotVersion::Auto, _) if request.header(SIGNATURE_V3).is_some() => Ok(Settled::V3),
-            (HubspotVersion::Auto | HubspotVersion::V1, Some(Settled::V1)) => Ok(Settled::V1),
-            (HubspotVersion::Auto | HubspotVersion::V2, Some(Settled::V2)) => Ok(Settled::V2),
+        match (self.version, stated) {
+            (HubspotVersion::V3, _) => Ok(SignatureVersion::V3),
+            (HubspotVersion::Auto, _) if request.header(SIGNATURE_V3).is_some() => Ok(SignatureVersion::V3),
+            (HubspotVersion::Auto | HubspotVersion::V1, Some(SignatureVersion::V1)) => Ok(SignatureVersion::V1),
+            (HubspotVersion::Auto | HubspotVersion::V2, Some(SignatureVersion::V2)) => Ok(SignatureVersion::V2),
             _ => Err(unknown()),
         }
     }
 
-    fn stamp<'a>(&self, request: &Request<'a>, now: Timestamp) -> Result<(&'a [u8], Timestamp), VerifyError> {
-        let place = || header_place(TIMESTAMP);
+    fn timestamp_of<'a>(&self, request: &Request<'a>, now: Timestamp) -> Result<(&'a [u8], Timestamp), VerifyError> {
+        let location = || header_location(TIMESTAMP);
         let text = request.header(TIMESTAMP);
-        let text = text.ok_or_else(|| VerifyError::TimestampMissing { place: place() })?;
-        let at = UNIT.parse(text).ok_or_else(|| VerifyError::TimestampMalformed { place: place() })?;
+        let text = text.ok_or_else(|| VerifyError::TimestampMissing { location: location() })?;
+        let at = UNIT.parse(text).ok_or_else(|| VerifyError::TimestampMalformed { location: location() })?;
         UNIT.check(at, now, Some(self.tolerance))?;
         Ok((text, at))
     }
 
-    /// The headers that HubSpot would set; `auto` signs as v3.
+    /// The headers as set by HubSpot; `Auto` signs with v3.
     pub(super) fn sign(&self, method: &str, body: &[u8], now: Timestamp) -> Option<Vec<(&'static str, String)>> {
         let key = self.keys.signing(now)?;
         let url = self.url.as_ref().map_or("", PublicUrl::text);
         let written = UNIT.write(now);
         let version = match self.version {
-            HubspotVersion::V1 => Settled::V1,
-            HubspotVersion::V2 => Settled::V2,
-            HubspotVersion::V3 | HubspotVersion::Auto => Settled::V3,
+            HubspotVersion::V1 => SignatureVersion::V1,
+            HubspotVersion::V2 => SignatureVersion::V2,
+            HubspotVersion::V3 | HubspotVersion::Auto => SignatureVersion::V3,
         };
         let signed = Signed { method, url, body, timestamp: written.as_bytes() };
         let plain = |version: &str| {
@@ -165,9 +164,9 @@ impl HubspotCheck {
             vec![(SIGNATURE, signature), (VERSION, version.to_owned())]
         };
         Some(match version {
-            Settled::V1 => plain("v1"),
-            Settled::V2 => plain("v2"),
-            Settled::V3 => {
+            SignatureVersion::V1 => plain("v1"),
+            SignatureVersion::V2 => plain("v2"),
+            SignatureVersion::V3 => {
                 let signature = Encoding::Base64.encode(signed.v3(key).as_ref());
                 vec![(SIGNATURE_V3, signature), (TIMESTAMP, written)]
             }
@@ -175,7 +174,7 @@ impl HubspotCheck {
     }
 }
 
-/// What goes into a signature.
+/// Input of a signature.
 struct Signed<'a> {
     method: &'a str,
     url: &'a str,
@@ -184,11 +183,11 @@ struct Signed<'a> {
 }
 
 impl Signed<'_> {
-    fn matches(&self, version: Settled, key: &HubspotKey, candidate: &[u8]) -> bool {
+    fn matches(&self, version: SignatureVersion, key: &HubspotKey, candidate: &[u8]) -> bool {
         match version {
-            Settled::V1 => same(self.v1(key).as_ref(), candidate),
-            Settled::V2 => same(self.v2(key).as_ref(), candidate),
-            Settled::V3 => same(self.v3(key).as_ref(), candidate),
+            SignatureVersion::V1 => constant_time_eq(self.v1(key).as_ref(), candidate),
+            SignatureVersion::V2 => constant_time_eq(self.v2(key).as_ref(), candidate),
+            SignatureVersion::V3 => constant_time_eq(self.v3(key).as_ref(), candidate),
         }
     }
 
@@ -216,7 +215,7 @@ impl Signed<'_> {
     }
 }
 
-/// Undoes only the escapes that HubSpot undoes before it signs with v3.
+/// Reverses only the escapes that HubSpot reverses before signing with v3.
 fn decode_url(url: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(url.len());
     let mut rest = url.as_bytes();
@@ -241,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_listed_escapes_are_undone() {
+    fn only_the_listed_escapes_are_reversed() {
         let url = "https://a.b/in%2Fx?q=%3A%2f%3F%40%21%24%27%28%29%2A%2C%3B&k=%20%26%3D%25%2B%zz%4";
         let expected = "https://a.b/in/x?q=:/?@!$'()*,;&k=%20%26%3D%25%2B%zz%4";
         assert_eq!(String::from_utf8(decode_url(url)).unwrap(), expected);

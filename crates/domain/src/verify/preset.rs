@@ -1,75 +1,65 @@
-//! What is known about each sender besides its signature: ids, types, times, retries, answers.
+//! Facts about each sender besides its signature: ids, types, times, retries, responses.
 //!
-//! One table, because these figures change with the senders and are looked up by people. A
-//! configuration may override each of them.
+//! A single table, since these facts change with the senders. The configuration can override each of them.
 
 use std::time::Duration;
 
 use super::freshness::TimestampUnit::{self, Iso8601, Milliseconds, Seconds};
 use super::scheme::Scheme;
 
-/// Member names from the outside in; for a form, the one name of a field, brackets included.
+/// Member names from the outside in; for a form, the single name of a field including brackets.
 pub type FieldPath = &'static [&'static str];
 
-/// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldLocation {
-    /// In this header.
     Header(&'static str),
-    /// In the body; in the single event where the body holds several.
+    /// In the body; in the single event if the body holds several.
     Body(FieldPath),
 }
 
-/// Parts of which a value is made, in order. It is there if the first part is; others that are
-/// missing count as empty.
-pub type Composed = &'static [FieldLocation];
+/// A value joined from parts. It exists if the first part does; other missing parts count as empty.
+pub type CompositeField = &'static [FieldLocation];
 
-/// What the body is.
+/// Format of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
     /// One event, in JSON.
     Json,
     /// One event, as a form.
     Form,
-    /// Either, as the content type says.
+    /// Either, by content type.
     JsonOrForm,
-    /// Several events in JSON: the body is a list, or the last of these members is, and each member
-    /// before it is a list too.
+    /// Several events in JSON, at a path of nested lists; empty if the body is the list.
     Events(FieldPath),
 }
 
-/// The answer that a sender takes for a success.
+/// Response that a sender treats as success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Success {
-    /// Any status from 200 to 299.
     Any2xx,
-    /// 200 and nothing else.
     Exactly200,
 }
 
-/// What is known about a sender.
+/// Facts about a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Ways to know an event again, the best first. Empty: there is none, use the content.
-    pub event_id: &'static [Composed],
-    /// Ways to tell what happened, the best first.
-    pub event_type: &'static [Composed],
-    /// Where the moment of the event is, the best first.
+    /// Alternatives for the event id, in order of preference. If empty, the content identifies the event.
+    pub event_id: &'static [CompositeField],
+    /// Alternatives for the event type, in order of preference.
+    pub event_type: &'static [CompositeField],
+    /// Alternatives for the time of the event, in order of preference.
     pub occurred_at: &'static [(FieldLocation, TimestampUnit)],
-    /// How long after the first attempt the sender may still repeat it. `None` is not published,
-    /// zero is never.
+    /// Time after the first attempt during which the sender may retry. `None` if not published, zero if it never retries.
     pub retry_horizon: Option<Duration>,
-    /// What the body is.
     pub body: BodyForm,
     /// Fields that may differ between two deliveries of the same event.
     pub volatile: &'static [FieldPath],
-    /// Fields that hold a secret and have to be removed before the body is stored or passed on.
+    /// Fields that hold a secret and must be removed before the body is stored or passed on.
     pub secret_fields: &'static [FieldPath],
-    /// What the sender takes for a success.
     pub success: Success,
 }
 
-/// Nothing is known; every entry says in what it differs.
+/// No facts known; each entry lists its differences.
 const UNKNOWN: Preset = Preset {
     event_id: &[],
     event_type: &[],
@@ -91,10 +81,10 @@ const fn hours(hours: u64) -> Option<Duration> {
 
 use FieldLocation::{Body, Header};
 
-const TYPE: &[Composed] = &[&[Body(&["type"])]];
-const EVENT_ID: &[Composed] = &[&[Body(&["event_id"])]];
+const TYPE: &[CompositeField] = &[&[Body(&["type"])]];
+const EVENT_ID: &[CompositeField] = &[&[Body(&["event_id"])]];
 
-/// 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 h, as the specification suggests.
+/// Retries after 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 h, as suggested by the specification.
 static STANDARD_WEBHOOKS: Preset = Preset {
     event_id: &[&[Header("webhook-id")], &[Header("svix-id")]],
     event_type: TYPE,
@@ -103,7 +93,7 @@ static STANDARD_WEBHOOKS: Preset = Preset {
     ..UNKNOWN
 };
 
-/// 5 s, 5 min, 30 min, 2, 5, 10 and 10 h.
+/// Retries after 5 s, 5 min, 30 min, 2, 5, 10 and 10 h.
 static SVIX: Preset = Preset {
     event_id: &[&[Header("svix-id")], &[Header("webhook-id")]],
     retry_horizon: Some(Duration::from_secs(5 + 35 * 60 + 27 * 3600)),
@@ -119,7 +109,7 @@ static STRIPE: Preset = Preset {
     ..UNKNOWN
 };
 
-/// The event id is the same for every subscription that matches; the webhook id is not.
+/// The event id is equal for all matching subscriptions; the webhook id is not.
 static SHOPIFY: Preset = Preset {
     event_id: &[&[Header("shopify-event-id")], &[Header("x-shopify-event-id")]],
     event_type: &[&[Header("shopify-topic")], &[Header("x-shopify-topic")]],
@@ -128,7 +118,7 @@ static SHOPIFY: Preset = Preset {
     ..UNKNOWN
 };
 
-/// Nothing is repeated by itself; a person can redeliver for three days.
+/// No automatic retries; a person can redeliver for three days.
 static GITHUB: Preset = Preset {
     event_id: &[&[Header("x-github-delivery")]],
     event_type: &[&[Header("x-github-event")]],
@@ -147,7 +137,7 @@ static META: Preset = Preset {
     ..UNKNOWN
 };
 
-/// 5, 10, 20 min, 1, 2, 3 and 4 h after most failures; 10 h of short intervals after the others.
+/// Retries after 5, 10, 20 min, 1, 2, 3 and 4 h for most failures; for 10 h in short intervals for the others.
 static TYPEFORM: Preset = Preset {
     event_id: EVENT_ID,
     event_type: &[&[Body(&["event_type"])]],
@@ -156,8 +146,7 @@ static TYPEFORM: Preset = Preset {
     ..UNKNOWN
 };
 
-/// HubSpot does not promise that `eventId` is unique. App webhooks are repeated for 24 h, those of
-/// workflows for 3 days.
+/// HubSpot does not guarantee a unique `eventId`. App webhooks are retried for 24 h, workflow webhooks for 3 days.
 static HUBSPOT: Preset = Preset {
     event_id: &[&[
         Body(&["portalId"]),
@@ -184,7 +173,7 @@ static CALENDLY: Preset = Preset {
     ..UNKNOWN
 };
 
-/// At once, after 1 min and after 5 min. `token` is Slack's old proof, the same in every request.
+/// Retries at once, after 1 min and after 5 min. `token` is Slack's deprecated credential, equal in every request.
 static SLACK: Preset = Preset {
     event_id: EVENT_ID,
     event_type: TYPE,
@@ -235,7 +224,7 @@ static ZENDESK: Preset = Preset {
     ..UNKNOWN
 };
 
-/// The delivery id is a hash of the current second, and two orders can share it. Nothing is repeated.
+/// The delivery id is a hash of the current second, which two orders can share. No retries.
 static WOOCOMMERCE: Preset = Preset {
     event_id: &[&[Header("x-wc-webhook-topic"), Body(&["id"]), Body(&["date_modified_gmt"])]],
     event_type: &[&[Header("x-wc-webhook-topic")]],
@@ -272,7 +261,7 @@ static WEBFLOW: Preset = Preset {
     ..UNKNOWN
 };
 
-/// Every 5 min for 8 h is published for social actions only.
+/// Every 5 min for 8 h; published for social actions only.
 static LINKEDIN: Preset = Preset {
     event_id: &[&[Body(&["notificationId"])], &[Body(&["leadGenFormResponse"]), Body(&["leadAction"])]],
     event_type: TYPE,
@@ -295,8 +284,8 @@ static TIKTOK: Preset = Preset {
     ..UNKNOWN
 };
 
-/// 10, 15, 30 min, 1, 2 and 4 h. The signature does not cover the event and could be put onto
-/// another one, so it is not kept either.
+/// Retries after 10, 15, 30 min, 1, 2 and 4 h. The signature does not cover the event and could be attached to another one,
+/// so it is not stored either.
 static MAILGUN: Preset = Preset {
     event_id: &[&[Body(&["event-data", "id"])]],
     event_type: &[&[Body(&["event-data", "event"])]],
@@ -310,7 +299,7 @@ static MAILGUN: Preset = Preset {
 
 static GOOGLE_ADS: Preset = Preset { event_id: &[&[Body(&["lead_id"])]], secret_fields: &[&["google_key"]], ..UNKNOWN };
 
-/// 3, 30 and 150 s.
+/// Retries after 3, 30 and 150 s.
 static PIPEDRIVE: Preset = Preset {
     event_id: &[&[Body(&["meta", "id"])]],
     event_type: &[&[Body(&["meta", "action"]), Body(&["meta", "entity"])]],
@@ -319,7 +308,7 @@ static PIPEDRIVE: Preset = Preset {
     ..UNKNOWN
 };
 
-/// 1, 5, 10, 10, 10, 15, 30 min, 1, 2 and 6 h.
+/// Retries after 1, 5, 10, 10, 10, 15, 30 min, 1, 2 and 6 h.
 static POSTMARK: Preset = Preset {
     event_id: &[&[Body(&["MessageID"]), Body(&["RecordType"])]],
     event_type: &[&[Body(&["RecordType"])]],
@@ -346,10 +335,10 @@ static MICROSOFT_GRAPH: Preset = Preset {
     ..UNKNOWN
 };
 
-/// A general scheme says nothing about who sends.
+/// General schemes imply no sender.
 static GENERAL: Preset = Preset { body: BodyForm::JsonOrForm, ..UNKNOWN };
 
-/// What is known about the sender that uses this scheme.
+/// Facts about the sender that uses this scheme.
 pub fn preset(scheme: Scheme) -> &'static Preset {
     match scheme {
         Scheme::StandardWebhooks => &STANDARD_WEBHOOKS,

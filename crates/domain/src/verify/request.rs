@@ -1,15 +1,15 @@
-//! The request as it arrived, borrowed.
+//! A borrowed view of a request.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::text;
 
-/// Looks header values up by name.
+/// Header lookup by name.
 ///
 /// Implemented here for slices, arrays and vectors of pairs; a server wraps its own header map.
 pub trait HeaderSource {
-    /// The first value under this name, which is given in lower case; names differ in case only.
+    /// The first value of this header. `name` is in lower case; header names are compared case-insensitively.
     fn value(&self, name: &str) -> Option<&[u8]>;
 }
 
@@ -36,27 +36,25 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> HeaderSource for Vec<(N, V)> {
     }
 }
 
-/// The request as it arrived. The body is the bytes that came over the wire, before any parsing.
+/// The request as received. The body is the raw bytes, before any parsing.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// In capitals, as in the request line.
+    /// Upper case.
     pub method: &'a str,
-    /// Path and query as in the request line, still escaped.
+    /// As in the request line, still percent-encoded.
     pub path_and_query: &'a str,
-    /// The headers.
     pub headers: &'a dyn HeaderSource,
-    /// The raw body.
     pub body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// The header's value without surrounding whitespace; an empty one counts as missing.
+    /// The value without surrounding whitespace; an empty value counts as missing.
     pub(super) fn header(&self, name: &str) -> Option<&'a [u8]> {
         let value = self.headers.value(name)?.trim_ascii();
         (!value.is_empty()).then_some(value)
     }
 
-    /// The query, still escaped and without its question mark.
+    /// The query, still percent-encoded, without the question mark.
     pub(super) fn query(&self) -> Option<&'a str> {
         let query = self.path_and_query.split_once('?')?.1;
         (!query.is_empty()).then_some(query)
@@ -69,7 +67,7 @@ impl<'a> Request<'a> {
             .map(|(_, value)| value)
     }
 
-    /// Whether the content type is this one, whatever parameters follow it.
+    /// Compares the content type without its parameters.
     pub(super) fn is_content_type(&self, expected: &str) -> bool {
         self.header("content-type").is_some_and(|value| {
             let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -78,7 +76,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Headers, query and body may hold credentials or personal data: none of them is shown.
+/// Hides headers, query and body: they may hold credentials or personal data.
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -94,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_found_in_any_case_and_trimmed() {
+    fn header_lookup_ignores_case_and_trims() {
         let headers = [("X-Sig", " \tabc "), ("Empty", "  "), ("x-sig", "second")];
         let request = Request { method: "POST", path_and_query: "/", headers: &headers, body: b"" };
         assert_eq!(request.header("x-sig"), Some(&b"abc"[..]));
@@ -103,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_decoded() {
+    fn query_parameters_are_decoded() {
         let headers: [(&str, &str); 0] = [];
         let request =
             Request { method: "GET", path_and_query: "/in?a=1&b%5Bc%5D=x+y%2Bz&a=2&d", headers: &headers, body: b"" };
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_does_not_print_what_it_carries() {
+    fn debug_output_hides_request_contents() {
         let headers = [("authorization", "Bearer hunter2")];
         let request =
             Request { method: "POST", path_and_query: "/in?token=hunter2", headers: &headers, body: b"hunter2" };

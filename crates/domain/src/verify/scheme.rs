@@ -1,22 +1,21 @@
-//! The verification schemes, by the name they have in a configuration.
+//! Verification schemes, by their names in the configuration.
 
 use std::fmt;
 use std::str::FromStr;
 
 macro_rules! schemes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
-        /// How a sender proves that a request is its own. Closed: a sender that is not listed uses
-        /// one of the general schemes at the end.
+        /// How a sender proves the origin of a request. Closed: a sender that is not listed uses one of the general schemes at
+        /// the end.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Scheme {
             $($(#[$doc])* $variant,)+
         }
 
         impl Scheme {
-            /// Every scheme.
             pub const ALL: &'static [Scheme] = &[$(Scheme::$variant,)+];
 
-            /// The name in a configuration.
+            /// As written in the configuration.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Scheme::$variant => $name,)+
@@ -29,21 +28,17 @@ macro_rules! schemes {
 schemes! {
     /// Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature`.
     StandardWebhooks = "standard-webhooks",
-    /// Svix: the same with its own header names.
+    /// Svix: Standard Webhooks with other header names.
     Svix = "svix",
-    /// Stripe.
     Stripe = "stripe",
     /// Shopify, in both of its header families.
     Shopify = "shopify",
-    /// GitHub.
     Github = "github",
     /// Meta (Facebook) lead ads.
     Meta = "meta",
-    /// Typeform.
     Typeform = "typeform",
-    /// HubSpot, in the version that [`Settings::hubspot_version`](super::Settings) says.
+    /// HubSpot, in the version of [`VerifierSettings::hubspot_version`](super::VerifierSettings).
     Hubspot = "hubspot",
-    /// Calendly.
     Calendly = "calendly",
     /// Slack events, commands and interactions.
     Slack = "slack",
@@ -53,13 +48,9 @@ schemes! {
     Sendgrid = "sendgrid",
     /// Mailchimp audience webhooks.
     Mailchimp = "mailchimp",
-    /// Intercom.
     Intercom = "intercom",
-    /// Zendesk.
     Zendesk = "zendesk",
-    /// WooCommerce.
     Woocommerce = "woocommerce",
-    /// Square.
     Square = "square",
     /// Paddle Billing.
     Paddle = "paddle",
@@ -67,7 +58,6 @@ schemes! {
     Webflow = "webflow",
     /// LinkedIn lead notifications.
     Linkedin = "linkedin",
-    /// Zoom.
     Zoom = "zoom",
     /// TikTok for developers.
     Tiktok = "tiktok",
@@ -81,15 +71,15 @@ schemes! {
     Postmark = "postmark",
     /// Microsoft Graph: `clientState` in each notification.
     MicrosoftGraph = "microsoft-graph",
-    /// Any HMAC, as [`Settings::hmac`](super::Settings) describes it.
+    /// Any HMAC, as described by [`VerifierSettings::hmac`](super::VerifierSettings).
     Hmac = "hmac",
     /// `Authorization: Bearer …`.
     Bearer = "bearer",
-    /// A token in a header or a query parameter, as [`Settings::token`](super::Settings) says.
+    /// A token in a header or a query parameter, as described by [`VerifierSettings::token`](super::VerifierSettings).
     Token = "token",
     /// HTTP Basic.
     Basic = "basic",
-    /// Everything is believed.
+    /// Accepts every request.
     None = "none",
 }
 
@@ -107,9 +97,8 @@ impl FromStr for Scheme {
     }
 }
 
-/// No scheme has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no verification scheme has this name")]
+#[error("unknown verification scheme")]
 pub struct UnknownScheme;
 
 #[cfg(test)]
@@ -117,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scheme_is_found_by_its_own_name_only() {
+    fn scheme_names_round_trip() {
         for scheme in Scheme::ALL {
             assert_eq!(scheme.name().parse(), Ok(*scheme));
         }

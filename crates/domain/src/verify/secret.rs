@@ -1,4 +1,4 @@
-//! Secrets: a value that cannot be printed, and the ring of keys made from the configured ones.
+//! Secret values that cannot be printed, and the keyring built from them.
 
 use std::fmt;
 
@@ -7,23 +7,22 @@ use serde::Deserialize;
 
 use super::error::VerifyError;
 
-/// A secret text. Neither `Debug` nor `Display` shows it; only [`SecretValue::expose`] hands it out.
+/// A secret text. `Debug` and `Display` hide it; only [`SecretValue::expose`] returns it.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct SecretValue(Box<str>);
 
 impl SecretValue {
-    /// Wraps a secret.
     pub fn new(text: impl Into<Box<str>>) -> SecretValue {
         SecretValue(text.into())
     }
 
-    /// Whether this text is the secret, in a time that does not depend on where they differ.
+    /// Compares in constant time.
     pub fn matches(&self, text: &str) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_bytes(), text.as_bytes()).is_ok()
     }
 
-    /// The secret itself. Whoever calls this keeps it out of logs, answers and stored events.
+    /// The secret in plain text. The caller keeps it out of logs, responses and stored events.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -53,25 +52,24 @@ impl fmt::Display for SecretValue {
     }
 }
 
-/// One configured secret, or the public key that stands in its place for an asymmetric scheme.
+/// A configured secret, or the public key of an asymmetric scheme.
 #[derive(Clone, Debug)]
 pub struct Secret {
-    /// What people call it, in messages and in [`Verified`](super::Verified).
+    /// Shown in messages and in [`Verified`](super::Verified).
     pub name: String,
-    /// The value exactly as the sender's console shows it, `whsec_` and the like included.
+    /// Exactly as shown in the sender's console, including prefixes such as `whsec_`.
     pub value: SecretValue,
-    /// The last moment at which it is accepted; `None` never ends.
+    /// Accepted up to and including this time; `None` never expires.
     pub not_after: Option<Timestamp>,
 }
 
 impl Secret {
-    /// A secret that does not expire.
     pub fn new(name: impl Into<String>, value: impl Into<SecretValue>) -> Secret {
         Secret { name: name.into(), value: value.into(), not_after: None }
     }
 }
 
-/// A secret after its key material was decoded.
+/// A secret with its decoded key.
 #[derive(Clone)]
 pub(super) struct Keyed<K> {
     pub(super) name: Box<str>,
@@ -79,7 +77,7 @@ pub(super) struct Keyed<K> {
     pub(super) key: K,
 }
 
-/// Every key of a verifier, in the order in which they were configured.
+/// All keys of a verifier, in the configured order.
 #[derive(Clone)]
 pub(super) struct Keyring<K>(Vec<Keyed<K>>);
 
@@ -93,11 +91,11 @@ impl<K> Keyring<K> {
         Ok(Keyring(keys.collect::<Result<_, E>>()?))
     }
 
-    /// The name of the first key that is still accepted and passes `matches`.
+    /// Name of the first accepted key for which `matches` is true.
     ///
-    /// Expired keys are tried too, so that a sender that was never rotated is told apart from one
-    /// that does not know any secret; they never admit.
-    pub(super) fn admit(
+    /// Expired keys are tried too, to distinguish a sender that missed a rotation from one that knows no secret; they are
+    /// never accepted.
+    pub(super) fn accept(
         &self,
         now: Timestamp,
         mismatch: VerifyError,
@@ -105,9 +103,9 @@ impl<K> Keyring<K> {
     ) -> Result<&str, VerifyError> {
         let mut expired = None;
         for keyed in &self.0 {
-            let alive = keyed.is_alive(now);
-            if (alive || expired.is_none()) && matches(&keyed.key) {
-                if alive {
+            let accepted = keyed.is_accepted(now);
+            if (accepted || expired.is_none()) && matches(&keyed.key) {
+                if accepted {
                     return Ok(&keyed.name);
                 }
                 expired = Some(keyed);
@@ -119,19 +117,19 @@ impl<K> Keyring<K> {
         })
     }
 
-    /// The key that signs: the first that is still accepted.
+    /// The key for signing: the first accepted one.
     pub(super) fn signing(&self, now: Timestamp) -> Option<&K> {
-        self.0.iter().find(|keyed| keyed.is_alive(now)).map(|keyed| &keyed.key)
+        self.0.iter().find(|keyed| keyed.is_accepted(now)).map(|keyed| &keyed.key)
     }
 }
 
 impl<K> Keyed<K> {
-    fn is_alive(&self, now: Timestamp) -> bool {
+    fn is_accepted(&self, now: Timestamp) -> bool {
         self.not_after.is_none_or(|end| now <= end)
     }
 }
 
-/// Names only: a key's own `Debug` may show more than it should.
+/// Shows names only; `Debug` of a key may reveal it.
 impl<K> fmt::Debug for Keyring<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|keyed| &keyed.name)).finish()
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_never_printed() {
+    fn secret_is_never_printed() {
         let secret = Secret::new("main", "hunter2");
         for shown in [format!("{secret:?}"), format!("{} {:#?}", secret.value, secret.value)] {
             assert!(!shown.contains("hunter2"), "{shown}");
@@ -165,14 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_accepted_up_to_and_including_its_last_moment() {
+    fn secret_is_accepted_up_to_and_including_not_after() {
         let ring = ring(&[("old", Some(100)), ("new", None)]);
-        let admit =
-            |now, name: &str| ring.admit(at(now), VerifyError::SignatureMismatch, |key| key == name).map(str::to_owned);
-        assert_eq!(admit(100, "old"), Ok("old".into()));
-        assert_eq!(admit(101, "old"), Err(VerifyError::SecretExpired { secret: "old".into() }));
-        assert_eq!(admit(101, "new"), Ok("new".into()));
-        assert_eq!(admit(101, "other"), Err(VerifyError::SignatureMismatch));
+        let accept = |now, name: &str| {
+            ring.accept(at(now), VerifyError::SignatureMismatch, |key| key == name).map(str::to_owned)
+        };
+        assert_eq!(accept(100, "old"), Ok("old".into()));
+        assert_eq!(accept(101, "old"), Err(VerifyError::SecretExpired { secret: "old".into() }));
+        assert_eq!(accept(101, "new"), Ok("new".into()));
+        assert_eq!(accept(101, "other"), Err(VerifyError::SignatureMismatch));
         assert_eq!(ring.signing(at(100)).unwrap(), "old");
         assert_eq!(ring.signing(at(101)).unwrap(), "new");
     }

@@ -1,4 +1,4 @@
-//! SendGrid's event webhook: ECDSA over P-256 and `{timestamp}{body}`.
+//! SendGrid's event webhook: ECDSA P-256 over `{timestamp}{body}`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::Verified;
 use super::digest::Encoding;
 use super::error::VerifyError;
 use super::freshness::TimestampUnit;
-use super::hmac::header_place;
+use super::hmac::header_location;
 use super::problem::SettingsProblem;
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
@@ -22,7 +22,7 @@ pub(super) const SIGNATURE: &str = "x-twilio-email-event-webhook-signature";
 pub(super) const TIMESTAMP: &str = "x-twilio-email-event-webhook-timestamp";
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
 
-/// SendGrid's scheme, ready to use. SendGrid publishes no window, so there is one only if it is set.
+/// SendGrid publishes no tolerance, so there is no default.
 #[derive(Clone, Debug)]
 pub(super) struct SendgridCheck {
     tolerance: Option<Duration>,
@@ -48,30 +48,30 @@ impl SendgridCheck {
     }
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
-        let place = || header_place(SIGNATURE);
+        let location = || header_location(SIGNATURE);
         let value = request.header(SIGNATURE);
-        let value = value.ok_or_else(|| VerifyError::SignatureMissing { place: place() })?;
+        let value = value.ok_or_else(|| VerifyError::SignatureMissing { location: location() })?;
         let signature = Encoding::Base64.decode(value);
-        let signature = signature.map_err(|problem| VerifyError::malformed(place(), problem))?;
+        let signature = signature.map_err(|problem| VerifyError::malformed(location(), problem))?;
 
-        let place = || header_place(TIMESTAMP);
+        let location = || header_location(TIMESTAMP);
         let timestamp = request.header(TIMESTAMP);
-        let timestamp = timestamp.ok_or_else(|| VerifyError::TimestampMissing { place: place() })?;
+        let timestamp = timestamp.ok_or_else(|| VerifyError::TimestampMissing { location: location() })?;
         let at = UNIT.parse(timestamp);
-        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { place: place() })?;
+        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { location: location() })?;
         UNIT.check(at, now, self.tolerance)?;
 
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(timestamp);
         context.update(request.body);
         let digest = context.finish();
-        let secret = self.keys.admit(now, VerifyError::SignatureMismatch, |key| {
+        let secret = self.keys.accept(now, VerifyError::SignatureMismatch, |key| {
             key.verify_digest_sig(&digest, signature.bytes()).is_ok()
         })?;
-        Ok(Verified::by(secret, Some(at)))
+        Ok(Verified::signed_by(secret, Some(at)))
     }
 
-    /// The two headers. The signature is another one every time.
+    /// The two headers. ECDSA signatures are randomized: each call gives another one.
     pub(super) fn sign(&self, body: &[u8], now: Timestamp) -> Result<[(&'static str, String); 2], SignProblem> {
         let pair = self.signing_key.as_ref().ok_or(SignProblem::SigningKeyMissing)?;
         let timestamp = UNIT.write(now);

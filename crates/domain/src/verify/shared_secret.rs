@@ -1,5 +1,4 @@
-//! Shared secrets that are sent as they are: bearer tokens, tokens in a header or the query, HTTP
-//! Basic.
+//! Shared secrets sent in plain text: bearer tokens, tokens in a header or the query, HTTP Basic.
 
 use std::borrow::Cow;
 
@@ -7,32 +6,31 @@ use data_encoding::BASE64_NOPAD;
 use jiff::Timestamp;
 
 use super::Verified;
-use super::digest::same;
+use super::digest::constant_time_eq;
 use super::error::VerifyError;
 use super::hmac::header_name;
 use super::problem::SettingsProblem;
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
 
-/// Where a plain token is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenPlace {
+pub enum TokenLocation {
     /// The whole value of this header.
     Header(String),
-    /// The value of this query parameter, decoded. Such a URL has to stay out of logs.
+    /// The decoded value of this query parameter. Keep such URLs out of logs.
     Query(String),
 }
 
-/// A scheme that compares what was sent with what is configured.
+/// Compares the sent credential with the configured ones.
 #[derive(Clone, Debug)]
 pub(super) struct SharedCheck {
-    pub(super) place: SharedPlace,
-    /// What has to arrive, after decoding.
+    pub(super) location: SharedLocation,
+    /// Expected values, after decoding.
     pub(super) keys: Keyring<SecretValue>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum SharedPlace {
+pub(super) enum SharedLocation {
     Bearer,
     Basic,
     Header(Box<str>),
@@ -41,15 +39,15 @@ pub(super) enum SharedPlace {
 
 impl SharedCheck {
     pub(super) fn bearer(secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
-        SharedCheck::new(SharedPlace::Bearer, secrets)
+        SharedCheck::new(SharedLocation::Bearer, secrets)
     }
 
-    pub(super) fn token(place: &TokenPlace, secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
-        let place = match place {
-            TokenPlace::Header(name) => SharedPlace::Header(header_name(name)?),
-            TokenPlace::Query(name) => SharedPlace::Query(name.as_str().into()),
+    pub(super) fn token(location: &TokenLocation, secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
+        let location = match location {
+            TokenLocation::Header(name) => SharedLocation::Header(header_name(name)?),
+            TokenLocation::Query(name) => SharedLocation::Query(name.as_str().into()),
         };
-        SharedCheck::new(place, secrets)
+        SharedCheck::new(location, secrets)
     }
 
     /// With a user name, each secret is a password; without one, each is `user:password`.
@@ -62,34 +60,36 @@ impl SharedCheck {
             None if secret.value.expose().contains(':') => Ok(secret.value.clone()),
             None => Err(SettingsProblem::NoUserName(secret.name.clone())),
         })?;
-        Ok(SharedCheck { place: SharedPlace::Basic, keys })
+        Ok(SharedCheck { location: SharedLocation::Basic, keys })
     }
 
-    fn new(place: SharedPlace, secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
+    fn new(location: SharedLocation, secrets: &[Secret]) -> Result<SharedCheck, SettingsProblem> {
         let keys = Keyring::build(secrets, |secret| Ok::<_, SettingsProblem>(secret.value.clone()))?;
-        Ok(SharedCheck { place, keys })
+        Ok(SharedCheck { location, keys })
     }
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
-        let place = self.place.name();
+        let location = self.location.name();
         let sent = self.sent(request)?;
-        let mismatch = VerifyError::CredentialsMismatch { place };
-        let secret = self.keys.admit(now, mismatch, |key| same(&sent, key.expose().as_bytes()))?;
-        Ok(Verified::by(secret, None))
+        let mismatch = VerifyError::CredentialsMismatch { location };
+        let secret = self.keys.accept(now, mismatch, |key| constant_time_eq(&sent, key.expose().as_bytes()))?;
+        Ok(Verified::signed_by(secret, None))
     }
 
-    /// The credentials that the request carries.
+    /// The credential in the request.
     fn sent<'a>(&self, request: &Request<'a>) -> Result<Cow<'a, [u8]>, VerifyError> {
-        let missing = || VerifyError::CredentialsMissing { place: self.place.name() };
-        let malformed = || VerifyError::CredentialsMalformed { place: self.place.name() };
-        match &self.place {
-            SharedPlace::Header(name) => request.header(name).map(Cow::Borrowed).ok_or_else(missing),
-            SharedPlace::Query(name) => request.parameter(name).filter(|value| !value.is_empty()).ok_or_else(missing),
-            SharedPlace::Bearer => {
+        let missing = || VerifyError::CredentialsMissing { location: self.location.name() };
+        let malformed = || VerifyError::CredentialsMalformed { location: self.location.name() };
+        match &self.location {
+            SharedLocation::Header(name) => request.header(name).map(Cow::Borrowed).ok_or_else(missing),
+            SharedLocation::Query(name) => {
+                request.parameter(name).filter(|value| !value.is_empty()).ok_or_else(missing)
+            }
+            SharedLocation::Bearer => {
                 let value = request.header("authorization").ok_or_else(missing)?;
                 after_scheme(value, "bearer").map(Cow::Borrowed).ok_or_else(malformed)
             }
-            SharedPlace::Basic => {
+            SharedLocation::Basic => {
                 let value = request.header("authorization").ok_or_else(missing)?;
                 let encoded = after_scheme(value, "basic").ok_or_else(malformed)?;
                 let end = encoded.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
@@ -99,25 +99,25 @@ impl SharedCheck {
     }
 }
 
-impl SharedPlace {
+impl SharedLocation {
     pub(super) fn header(&self) -> Option<&str> {
         match self {
-            SharedPlace::Bearer | SharedPlace::Basic => Some("authorization"),
-            SharedPlace::Header(name) => Some(name),
-            SharedPlace::Query(_) => None,
+            SharedLocation::Bearer | SharedLocation::Basic => Some("authorization"),
+            SharedLocation::Header(name) => Some(name),
+            SharedLocation::Query(_) => None,
         }
     }
 
     fn name(&self) -> String {
         match self {
-            SharedPlace::Bearer | SharedPlace::Basic => "the header authorization".to_owned(),
-            SharedPlace::Header(name) => format!("the header {name}"),
-            SharedPlace::Query(name) => format!("the query parameter {name}"),
+            SharedLocation::Bearer | SharedLocation::Basic => "the header authorization".to_owned(),
+            SharedLocation::Header(name) => format!("the header {name}"),
+            SharedLocation::Query(name) => format!("the query parameter {name}"),
         }
     }
 }
 
-/// What follows the name of an authentication scheme, which is written in any case.
+/// Value after the name of an authentication scheme, which is case-insensitive.
 fn after_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let (own, rest) = value.split_at_checked(scheme.len())?;
     let credentials = rest.strip_prefix(b" ")?.trim_ascii();

@@ -1,4 +1,4 @@
-//! The other side: signs a request as its sender would, so that a test webhook can be posted.
+//! Signs a request as its sender would, for test webhooks.
 
 use std::fmt;
 
@@ -7,26 +7,24 @@ use data_encoding::{BASE64, HEXLOWER};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::hmac::{Filling, HmacCheck, StampPlace};
+use super::hmac::{HmacCheck, SignedValues, TimestampLocation};
 use super::hmac_settings::{Assign, Layout, Separator, SignatureHeader};
 use super::preset::{FieldLocation, preset};
 use super::request::Request;
 use super::scheme::Scheme;
 use super::secret::SecretValue;
-use super::shared_secret::{SharedCheck, SharedPlace};
+use super::shared_secret::{SharedCheck, SharedLocation};
 use super::text::percent_encode;
 use super::verifier::{Check, Verifier};
 
-/// A request that is not signed yet.
 #[derive(Clone, Copy)]
 pub struct UnsignedRequest<'a> {
-    /// In capitals.
+    /// Upper case.
     pub method: &'a str,
-    /// The event id, for senders that sign it or send it in a header.
+    /// Event id, for senders that sign it or send it in a header.
     pub id: &'a str,
-    /// The content type; Twilio signs a form in another way than anything else.
+    /// Twilio signs forms differently from other bodies.
     pub content_type: &'a str,
-    /// The body.
     pub body: &'a [u8],
 }
 
@@ -41,14 +39,14 @@ impl fmt::Debug for UnsignedRequest<'_> {
     }
 }
 
-/// What to send.
+/// A signed request.
 #[derive(Clone)]
 pub struct SignedRequest {
-    /// Headers to set beside the content type. Some are credentials, so none is printed.
+    /// Additional headers. Hidden in debug output, since some are credentials.
     pub headers: Vec<(String, SecretValue)>,
-    /// What the query of the URL has to be, where the proof is in it.
+    /// Query of the URL, if the scheme puts a credential into it.
     pub query: Option<SecretValue>,
-    /// The body; another one than before where the proof is in it.
+    /// Modified if the scheme puts a credential into the body.
     pub body: Vec<u8>,
 }
 
@@ -62,29 +60,22 @@ impl fmt::Debug for SignedRequest {
     }
 }
 
-/// Why a request cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignProblem {
-    /// Every secret has expired.
     #[error("every configured secret has expired")]
     NoSecret,
-    /// A public key only checks.
-    #[error("a public key is configured, which cannot sign; set the private signing key as well")]
+    #[error("a public key cannot sign; set the private signing key too")]
     SigningKeyMissing,
-    /// The id would be read as another part of what is signed.
-    #[error("an event id must not be empty or hold a full stop for {scheme}")]
-    Id {
-        /// The scheme.
-        scheme: Scheme,
-    },
-    /// The proof goes into the body, and there is no place for it.
-    #[error("the body cannot carry the proof: {0}")]
+    /// Could be confused with another part of the signed string.
+    #[error("with {scheme} an event id must not be empty or contain a dot")]
+    Id { scheme: Scheme },
+    #[error("the body cannot carry the signature: {0}")]
     Body(&'static str),
 }
 
-/// Signs as the sender would, at this moment, with the first secret that has not expired.
+/// Signs as the sender would at time `now`, with the first secret that has not expired.
 ///
-/// Where the scheme signs the URL, it is the configured public URL.
+/// Schemes that sign the URL use the configured public URL.
 pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) -> Result<SignedRequest, SignProblem> {
     let scheme = verifier.scheme();
     let mut signed = SignedRequest { headers: Vec::new(), query: None, body: request.body.to_vec() };
@@ -112,16 +103,16 @@ pub fn sign(verifier: &Verifier, request: &UnsignedRequest<'_>, now: Timestamp) 
         }
         Check::Mailgun(check) => {
             let token = mailgun_token(request.id, now);
-            let proof = check.sign(&token, now).ok_or(SignProblem::NoSecret)?;
-            let (timestamp, signature) = proof;
+            let signature_fields = check.sign(&token, now).ok_or(SignProblem::NoSecret)?;
+            let (timestamp, signature) = signature_fields;
             if is_form(request.content_type) {
                 signed.append_fields(&[("timestamp", &timestamp), ("token", &token), ("signature", &signature)]);
                 signed.set_id(scheme, request.id);
                 return Ok(signed);
             }
-            let proof = json!({"timestamp": timestamp, "token": token, "signature": signature});
+            let signature_fields = json!({"timestamp": timestamp, "token": token, "signature": signature});
             signed.change_body(|body| {
-                body.insert("signature".to_owned(), proof);
+                body.insert("signature".to_owned(), signature_fields);
                 Ok(())
             })?;
         }
@@ -151,25 +142,25 @@ fn hmac(
 ) -> Result<(), SignProblem> {
     let key = check.keys.signing(now).ok_or(SignProblem::NoSecret)?;
     let timestamp = match &check.timestamp {
-        Some(source) => match &source.place {
-            StampPlace::Body(..) => {
-                source.place.in_body(request.body).ok_or(SignProblem::Body("the timestamp has to be in it already"))?
+        Some(source) => match &source.location {
+            TimestampLocation::Body(..) => {
+                source.location.in_body(request.body).ok_or(SignProblem::Body("the timestamp must be in it already"))?
             }
             _ => source.unit.write(now).into_bytes(),
         },
         None => Vec::new(),
     };
-    let filling = Filling {
+    let values = SignedValues {
         body: request.body,
         timestamp: &timestamp,
         id: request.id.as_bytes(),
         url: check.public_url(),
         method: request.method,
     };
-    let digest = check.encoding.encode(check.tag(key, &filling).as_ref());
+    let digest = check.encoding.encode(check.tag(key, &values).as_ref());
     let signature = format!("{}{digest}", check.prefix);
     let timestamp = String::from_utf8_lossy(&timestamp);
-    let stamp = check.timestamp.as_ref().map(|source| &source.place);
+    let signed_at = check.timestamp.as_ref().map(|source| &source.location);
     let value = match &check.layout {
         Layout::Whole => signature,
         Layout::List { separator, assign, signature_key } => {
@@ -183,8 +174,8 @@ fn hmac(
                 Assign::Comma => ',',
             };
             let signature = format!("{signature_key}{assign}{signature}");
-            match stamp {
-                Some(StampPlace::Field(key)) => {
+            match signed_at {
+                Some(TimestampLocation::Field(key)) => {
                     format!("{key}{assign}{timestamp}{separator}{signature}")
                 }
                 _ => signature,
@@ -194,7 +185,7 @@ fn hmac(
     let (SignatureHeader::One(header) | SignatureHeader::FirstOf(header, _) | SignatureHeader::EitherOf(header, _)) =
         &check.header;
     signed.set(header, value);
-    if let Some(StampPlace::Header(name)) = stamp {
+    if let Some(TimestampLocation::Header(name)) = signed_at {
         signed.set(name, timestamp.into_owned());
     }
     if let Some(name) = &check.id_header {
@@ -205,13 +196,13 @@ fn hmac(
 
 fn shared(check: &SharedCheck, now: Timestamp, signed: &mut SignedRequest) -> Result<(), SignProblem> {
     let secret = check.keys.signing(now).ok_or(SignProblem::NoSecret)?.expose();
-    match &check.place {
-        SharedPlace::Bearer => signed.set("authorization", format!("Bearer {secret}")),
-        SharedPlace::Basic => {
+    match &check.location {
+        SharedLocation::Bearer => signed.set("authorization", format!("Bearer {secret}")),
+        SharedLocation::Basic => {
             signed.set("authorization", format!("Basic {}", BASE64.encode(secret.as_bytes())));
         }
-        SharedPlace::Header(name) => signed.set(name, secret.to_owned()),
-        SharedPlace::Query(name) => {
+        SharedLocation::Header(name) => signed.set(name, secret.to_owned()),
+        SharedLocation::Query(name) => {
             let mut query = String::new();
             percent_encode(name.as_bytes(), b"-_.~", &mut query);
             query.push('=');
@@ -227,7 +218,7 @@ fn is_form(content_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
-/// Fifty hexadecimal digits, another one for each id and moment.
+/// Fifty hexadecimal digits, different for each id and time.
 fn mailgun_token(id: &str, now: Timestamp) -> String {
     let seed = format!("{id} {now}");
     let mut token = HEXLOWER.encode(digest::digest(&digest::SHA256, seed.as_bytes()).as_ref());
@@ -237,10 +228,10 @@ fn mailgun_token(id: &str, now: Timestamp) -> String {
 
 fn set_client_state(body: &mut Map<String, Value>, key: &SecretValue) -> Result<(), SignProblem> {
     let notifications = body.get_mut("value").and_then(Value::as_array_mut);
-    let notifications = notifications.ok_or(SignProblem::Body("it has to hold a list at value"))?;
+    let notifications = notifications.ok_or(SignProblem::Body("it must contain a list at value"))?;
     for notification in notifications {
         let members = notification.as_object_mut();
-        let members = members.ok_or(SignProblem::Body("each entry of value has to be an object"))?;
+        let members = members.ok_or(SignProblem::Body("each entry of value must be an object"))?;
         members.insert("clientState".to_owned(), json!(key.expose()));
     }
     Ok(())
@@ -257,7 +248,7 @@ impl SignedRequest {
         }
     }
 
-    /// Sends the id in the header where this sender's ids are, if they are in one.
+    /// Sets the id header of this sender, if it has one.
     fn set_id(&mut self, scheme: Scheme, id: &str) {
         if let Some([FieldLocation::Header(name)]) = preset(scheme).event_id.first() {
             let is_set = self.headers.iter().any(|(own, _)| own == name);
@@ -284,7 +275,7 @@ impl SignedRequest {
     ) -> Result<(), SignProblem> {
         let body: Option<Value> = serde_json::from_slice(&self.body).ok();
         let Some(Value::Object(mut members)) = body else {
-            return Err(SignProblem::Body("it has to be a JSON object"));
+            return Err(SignProblem::Body("it must be a JSON object"));
         };
         change(&mut members)?;
         self.body = Value::Object(members).to_string().into_bytes();

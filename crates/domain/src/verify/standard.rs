@@ -12,7 +12,7 @@ use super::Verified;
 use super::digest::{Algorithm, Candidates, Encoding};
 use super::error::{MalformedSignature, VerifyError};
 use super::freshness::TimestampUnit;
-use super::hmac::{fields, header_place};
+use super::hmac::{fields, header_location};
 use super::hmac_settings::{Assign, SecretEncoding, Separator};
 use super::problem::SettingsProblem;
 use super::request::Request;
@@ -22,7 +22,7 @@ use super::sign::SignProblem;
 const TOLERANCE: Duration = Duration::from_secs(300);
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
 
-/// The three header names of one family.
+/// Names of the three headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     id: &'static str,
@@ -34,7 +34,7 @@ pub(super) const STANDARD: Family =
     Family { id: "webhook-id", timestamp: "webhook-timestamp", signature: "webhook-signature" };
 pub(super) const SVIX: Family = Family { id: "svix-id", timestamp: "svix-timestamp", signature: "svix-signature" };
 
-/// A scheme that reads either family, and writes its own.
+/// Verifies either header family; signs with the first.
 #[derive(Clone, Debug)]
 pub(super) struct StandardCheck {
     families: [Family; 2],
@@ -87,7 +87,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 }
 
 impl StandardCheck {
-    /// The headers that this scheme itself writes.
+    /// The headers that it signs with.
     pub(super) fn headers(&self) -> [&'static str; 3] {
         let [own, _] = &self.families;
         [own.signature, own.timestamp, own.id]
@@ -109,19 +109,19 @@ impl StandardCheck {
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let family = self.family(request);
-        let missing = |name| VerifyError::SignatureMissing { place: header_place(name) };
+        let missing = |name| VerifyError::SignatureMissing { location: header_location(name) };
         let value = request.header(family.signature).ok_or_else(|| missing(family.signature))?;
         let id = request.header(family.id);
-        let id = id.ok_or_else(|| VerifyError::IdMissing { place: header_place(family.id) })?;
-        // A full stop in the id would let one signed text be read as another id and timestamp.
+        let id = id.ok_or_else(|| VerifyError::IdMissing { location: header_location(family.id) })?;
+        // A dot in the id would make the boundary between id and timestamp ambiguous.
         if id.contains(&b'.') {
-            return Err(VerifyError::IdMalformed { place: header_place(family.id) });
+            return Err(VerifyError::IdMalformed { location: header_location(family.id) });
         }
-        let place = || header_place(family.timestamp);
+        let location = || header_location(family.timestamp);
         let timestamp = request.header(family.timestamp);
-        let timestamp = timestamp.ok_or_else(|| VerifyError::TimestampMissing { place: place() })?;
+        let timestamp = timestamp.ok_or_else(|| VerifyError::TimestampMissing { location: location() })?;
         let at = UNIT.parse(timestamp);
-        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { place: place() })?;
+        let at = at.ok_or_else(|| VerifyError::TimestampMalformed { location: location() })?;
         UNIT.check(at, now, Some(self.tolerance))?;
 
         let listed = |version| fields(value, Separator::Space, Assign::Comma, version);
@@ -129,10 +129,10 @@ impl StandardCheck {
         let v1a = Candidates::decode(Encoding::Base64, 64, listed("v1a"));
         if let (Err(hmac), Err(ed25519)) = (&v1, &v1a) {
             let problem = if *hmac == MalformedSignature::NoKnownVersion { ed25519 } else { hmac };
-            return Err(VerifyError::malformed(header_place(family.signature), *problem));
+            return Err(VerifyError::malformed(header_location(family.signature), *problem));
         }
         let mut joined = None;
-        let secret = self.keys.admit(now, VerifyError::SignatureMismatch, |key| match key {
+        let secret = self.keys.accept(now, VerifyError::SignatureMismatch, |key| match key {
             StandardKey::Hmac(key) => {
                 v1.as_ref().is_ok_and(|candidates| candidates.contain(tag(key, id, timestamp, request.body).as_ref()))
             }
@@ -141,10 +141,10 @@ impl StandardCheck {
                 candidates.iter().any(|signature| public.verify_sig(message, signature).is_ok())
             }),
         })?;
-        Ok(Verified::by(secret, Some(at)))
+        Ok(Verified::signed_by(secret, Some(at)))
     }
 
-    /// The first family that is there as a whole; failing that, the one that has a signature.
+    /// The first complete family; otherwise the one with a signature.
     fn family(&self, request: &Request<'_>) -> Family {
         let whole = |family: &&Family| {
             let names = [family.id, family.timestamp, family.signature];
@@ -155,7 +155,7 @@ impl StandardCheck {
         *families().find(whole).or_else(|| families().find(signed)).unwrap_or(&self.families[0])
     }
 
-    /// The three headers, as the sender would set them.
+    /// The three headers as set by the sender.
     pub(super) fn sign(
         &self,
         id: &str,

@@ -1,6 +1,5 @@
-//! The signed string of the general HMAC scheme: `v0:{timestamp}:{body}`.
+//! Signed string of the general HMAC scheme: `v0:{timestamp}:{body}`.
 
-/// One piece of a signed string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Literal(Box<[u8]>),
@@ -11,24 +10,20 @@ pub(super) enum Part {
     Method,
 }
 
-/// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignedStringProblem {
-    /// A placeholder that does not exist.
     #[error(
-        "it holds the placeholder {{{0}}}, which does not exist; there are {{body}}, {{timestamp}}, \
+        "unknown placeholder {{{0}}}; known are {{body}}, {{timestamp}}, \
          {{id}}, {{url}} and {{method}}"
     )]
     UnknownPlaceholder(String),
-    /// A brace that is not closed, or that closes nothing.
-    #[error("it holds a brace without its other half")]
+    #[error("unbalanced brace")]
     Brace,
-    /// The signature would hold for any body.
-    #[error("it does not hold {{body}}, so that anyone could change the body")]
+    /// The signature would match any body.
+    #[error("it does not contain {{body}}, so the body could be forged")]
     NoBody,
 }
 
-/// Reads a template.
 pub(super) fn parse(template: &str) -> Result<Box<[Part]>, SignedStringProblem> {
     let mut parts = Vec::new();
     let mut rest = template;
@@ -70,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_cut_into_parts() {
+    fn template_is_split_into_parts() {
         let parts = |template| parse(template).map(Vec::from);
         assert_eq!(parts("{body}"), Ok(vec![Part::Body]));
         assert_eq!(parts("v0:{timestamp}:{body}"), Ok(vec![literal("v0:"), Part::Timestamp, literal(":"), Part::Body]));
@@ -81,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_templates_are_rejected() {
         let unknown = SignedStringProblem::UnknownPlaceholder("ts".into());
         assert_eq!(parse("{ts}.{body}"), Err(unknown.clone()));
         assert!(unknown.to_string().contains("{ts}"), "{unknown}");

@@ -1,9 +1,9 @@
-//! Form and percent encoding, on bytes: what was sent need not be UTF-8.
+//! Form and percent encoding, on bytes: input need not be UTF-8.
 
 use std::borrow::Cow;
 
-/// The pairs of a form body or a query, decoded, in order. Empty segments are skipped and a segment
-/// without `=` is a name with an empty value.
+/// Decoded pairs of a form or a query, in order. Empty segments are skipped; a segment without `=` is a name with an empty
+/// value.
 pub(crate) fn form_pairs(form: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     form.split(|byte| *byte == b'&').filter(|segment| !segment.is_empty()).map(|segment| {
         match segment.iter().position(|byte| *byte == b'=') {
@@ -13,7 +13,7 @@ pub(crate) fn form_pairs(form: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Co
     })
 }
 
-/// `+` is a space and `%XX` a byte; a `%` that starts no escape stands for itself.
+/// Decodes `+` as a space and `%XX` as a byte; a `%` without two hexadecimal digits is literal.
 pub(super) fn decode_form(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(text);
@@ -37,14 +37,14 @@ pub(super) fn decode_form(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// The byte that the two hexadecimal digits after a `%` stand for.
+/// Byte of the two hexadecimal digits after a `%`.
 pub(super) fn escaped_byte(after_percent: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let [high, low, ..] = after_percent else { return None };
     u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
 }
 
-/// Escapes everything but letters, digits and the bytes in `kept`.
+/// Escapes all bytes but letters, digits and those in `kept`.
 pub(crate) fn percent_encode(text: &[u8], kept: &[u8], into: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
@@ -58,7 +58,6 @@ pub(crate) fn percent_encode(text: &[u8], kept: &[u8], into: &mut String) {
     }
 }
 
-/// Whether `needle` occurs in `haystack`.
 pub(super) fn contains(haystack: &[u8], needle: &str) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle.as_bytes())
 }
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_decoded_byte_for_byte() {
+    fn form_pairs_decode_bytes() {
         let pairs: Vec<_> = form_pairs(b"a=1&&b=%C3%AB+x&c&=d&e=%zz%4").collect();
         let expected: [(&[u8], &[u8]); 5] =
             [(b"a", b"1"), (b"b", "ë x".as_bytes()), (b"c", b""), (b"", b"d"), (b"e", b"%zz%4")];
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding_then_decoding_gives_the_same_bytes() {
+    fn percent_encoding_round_trips() {
         let every: Vec<u8> = (0..=255).collect();
         let mut encoded = String::new();
         percent_encode(&every, b"-_.", &mut encoded);

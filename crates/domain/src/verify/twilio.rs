@@ -1,5 +1,4 @@
-//! Twilio: HMAC-SHA1 over the public URL and either the sorted form parameters, or a digest of the
-//! body that is part of the URL.
+//! Twilio: HMAC-SHA1 over the public URL and either the sorted form parameters, or a body digest in the URL.
 
 use std::borrow::Cow;
 
@@ -8,9 +7,9 @@ use data_encoding::{BASE64, HEXLOWER, HEXLOWER_PERMISSIVE};
 use jiff::Timestamp;
 
 use super::Verified;
-use super::digest::{Algorithm, Candidates, Encoding, same};
+use super::digest::{Algorithm, Candidates, Encoding, constant_time_eq};
 use super::error::VerifyError;
-use super::hmac::header_place;
+use super::hmac::header_location;
 use super::problem::SettingsProblem;
 use super::request::Request;
 use super::secret::{Keyring, Secret};
@@ -20,7 +19,6 @@ use super::url::{PublicUrl, split_scheme};
 pub(super) const SIGNATURE: &str = "x-twilio-signature";
 const BODY_DIGEST: &str = "bodySHA256";
 
-/// Twilio's scheme, ready to use.
 #[derive(Clone, Debug)]
 pub(super) struct TwilioCheck {
     url: PublicUrl,
@@ -40,29 +38,29 @@ impl TwilioCheck {
 
     pub(super) fn verify(&self, request: &Request<'_>, now: Timestamp) -> Result<Verified<'_>, VerifyError> {
         let value = request.header(SIGNATURE);
-        let value = value.ok_or_else(|| VerifyError::SignatureMissing { place: header_place(SIGNATURE) })?;
+        let value = value.ok_or_else(|| VerifyError::SignatureMissing { location: header_location(SIGNATURE) })?;
         let bytes = Algorithm::Sha1.digest_bytes();
         let candidates = Candidates::decode(Encoding::Base64, bytes, std::iter::once(value))
-            .map_err(|problem| VerifyError::malformed(header_place(SIGNATURE), problem))?;
+            .map_err(|problem| VerifyError::malformed(header_location(SIGNATURE), problem))?;
         let url = self.url.of_request(request);
         let forms = url_forms(&url);
         let matches = |key: &hmac::Key, parameters: &Parameters<'_>| {
             let mut forms = forms.iter();
             forms.any(|form| candidates.contain(tag(key, form, parameters).as_ref()))
         };
-        let admit = |parameters: &Parameters<'_>| {
-            self.keys.admit(now, VerifyError::SignatureMismatch, |key| matches(key, parameters))
+        let accept = |parameters: &Parameters<'_>| {
+            self.keys.accept(now, VerifyError::SignatureMismatch, |key| matches(key, parameters))
         };
 
-        // With a digest of the body in it, the URL alone is what is signed.
+        // If the URL contains a digest of the body, only the URL is signed.
         if let Some(signed_digest) = body_digest(&url) {
-            match admit(&Vec::new()) {
+            match accept(&Vec::new()) {
                 Ok(secret) => {
                     let own = digest::digest(&digest::SHA256, request.body);
-                    if !same(own.as_ref(), &signed_digest) {
+                    if !constant_time_eq(own.as_ref(), &signed_digest) {
                         return Err(VerifyError::BodyMismatch);
                     }
-                    return Ok(Verified::by(secret, None));
+                    return Ok(Verified::signed_by(secret, None));
                 }
                 Err(VerifyError::SecretExpired { secret }) => {
                     return Err(VerifyError::SecretExpired { secret });
@@ -70,10 +68,10 @@ impl TwilioCheck {
                 Err(_) => {}
             }
         }
-        Ok(Verified::by(admit(&parameters(request.body))?, None))
+        Ok(Verified::signed_by(accept(&parameters(request.body))?, None))
     }
 
-    /// The signature header, and the whole query of the URL if the signature needs it to be another.
+    /// The signature header, and the query of the URL if it must change.
     pub(super) fn sign(&self, request: &Request<'_>, now: Timestamp) -> Option<Signature> {
         let key = self.keys.signing(now)?;
         let mut url = self.url.text().to_owned();
@@ -92,7 +90,7 @@ impl TwilioCheck {
     }
 }
 
-/// What [`TwilioCheck::sign`] gives.
+/// Result of [`TwilioCheck::sign`].
 pub(super) struct Signature {
     pub(super) header: (&'static str, String),
     pub(super) query: Option<String>,
@@ -108,7 +106,7 @@ fn tag(key: &hmac::Key, url: &str, parameters: &Parameters<'_>) -> hmac::Tag {
     context.sign()
 }
 
-/// The form parameters by name, then value; each distinct value of a repeated one counts once.
+/// Form parameters sorted by name and value; repeated pairs count once.
 fn parameters(body: &[u8]) -> Parameters<'_> {
     let mut parameters: Parameters<'_> = form_pairs(body).collect();
     parameters.sort();
@@ -122,8 +120,8 @@ fn body_digest(url: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(&value).ok()
 }
 
-/// The ways in which Twilio's products may have written a URL: with and without its port, and with
-/// its query re-encoded. The vendor's own verifier tries the same ones.
+/// Variants in which Twilio's products write a URL: with and without port, and with a re-encoded query. Twilio's own
+/// library tries the same variants.
 fn url_forms(url: &str) -> Vec<String> {
     let mut forms = vec![url.to_owned()];
     if let Some((scheme, rest)) = split_scheme(url) {
@@ -145,7 +143,7 @@ fn url_forms(url: &str) -> Vec<String> {
     forms
 }
 
-/// A host, user name included, and its port. A colon inside brackets belongs to an IPv6 address.
+/// Host, including a user name, and port. A colon inside brackets belongs to an IPv6 address.
 fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, Some(port)),
@@ -153,8 +151,7 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The query decoded and encoded again, escaping all but the characters that a URI component may
-/// hold as they are.
+/// Decodes and re-encodes the query, escaping all but the unreserved characters of a URI component.
 fn re_encoded(query: &str) -> String {
     let mut encoded = String::with_capacity(query.len());
     for (name, value) in form_pairs(query.as_bytes()) {
@@ -173,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_tried_with_and_without_their_port() {
+    fn url_variants_include_and_omit_the_port() {
         let forms = |url| url_forms(url);
         assert_eq!(forms("https://a.b/in"), ["https://a.b/in", "https://a.b:443/in"]);
         assert_eq!(forms("https://a.b:443/in"), ["https://a.b/in", "https://a.b:443/in"]);
@@ -192,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_parameter_counts_each_distinct_value_once() {
+    fn repeated_parameters_count_once_per_distinct_value() {
         let joined = |body: &str| {
             let parameters = parameters(body.as_bytes());
             let parts = parameters.iter().flat_map(|(name, value)| [name.to_vec(), value.to_vec()]);

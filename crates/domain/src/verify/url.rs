@@ -1,31 +1,26 @@
-//! The public URL: what the sender was configured with, which behind a proxy is not what arrives.
+//! The public URL as configured at the sender. Behind a proxy it differs from the URL that arrives.
 
 use std::borrow::Cow;
 
 use super::request::Request;
 
-/// A public URL that was looked at once.
+/// A validated public URL.
 #[derive(Clone, Debug)]
 pub(super) struct PublicUrl {
     text: Box<str>,
-    /// Where the query's question mark is, or the end.
+    /// Index of the `?`, or the length.
     query_at: usize,
 }
 
-/// Why a text is no public URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
-    /// Another scheme, or none.
-    #[error("it has to start with https:// or http://")]
+    #[error("it must start with https:// or http://")]
     Scheme,
-    /// Nothing between the scheme and the path.
-    #[error("it names no host")]
+    #[error("it has no host")]
     Host,
-    /// A `#` and what follows never reaches a receiver.
-    #[error("the part from # on never reaches a receiver and has to be left out")]
+    #[error("remove the part from # on; it is never sent to a server")]
     Fragment,
-    /// A space, a line break or the like.
-    #[error("it holds a space or a control character, which have to be escaped")]
+    #[error("it contains a space or a control character; percent-encode it")]
     Character,
 }
 
@@ -45,13 +40,13 @@ impl PublicUrl {
         Ok(PublicUrl { text: text.into(), query_at })
     }
 
-    /// The URL as configured.
+    /// As configured.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The URL that this request was sent to: scheme, host and path as configured, and the query of
-    /// the request where it has one, since senders add parameters of their own.
+    /// The URL of this request: scheme, host and path as configured, with the query of the request if it has one, since
+    /// senders add parameters of their own.
     pub(super) fn of_request(&self, request: &Request<'_>) -> Cow<'_, str> {
         match request.query() {
             Some(query) if self.text.get(self.query_at + 1..) != Some(query) => {
@@ -62,7 +57,7 @@ impl PublicUrl {
     }
 }
 
-/// The scheme with its `://`, and the rest.
+/// The scheme including `://`, and the rest.
 pub(super) fn split_scheme(url: &str) -> Option<(&str, &str)> {
     let at = url.find("://")? + 3;
     let (scheme, rest) = url.split_at(at);
@@ -75,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_query_comes_from_the_request_and_the_rest_from_the_configuration() {
+    fn query_is_taken_from_the_request_and_the_rest_from_the_configuration() {
         let of = |configured: &str, arrived: &str| {
             let headers: [(&str, &str); 0] = [];
             let request = Request { method: "POST", path_and_query: arrived, headers: &headers, body: b"" };
@@ -90,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_url_is_said() {
+    fn invalid_public_urls_are_rejected() {
         let problem = |text: &str| PublicUrl::parse(text).unwrap_err();
         assert_eq!(problem("hooks.example.com/in"), UrlProblem::Scheme);
         assert_eq!(problem("ftp://a/b"), UrlProblem::Scheme);

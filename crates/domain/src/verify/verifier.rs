@@ -1,4 +1,4 @@
-//! From settings to a verifier, and the one `match` over the schemes.
+//! Builds a verifier from its settings, and dispatches over the schemes.
 
 use std::time::Duration;
 
@@ -15,43 +15,40 @@ use super::request::Request;
 use super::scheme::Scheme;
 use super::secret::{Secret, SecretValue};
 use super::sendgrid::SendgridCheck;
-use super::shared_secret::{SharedCheck, TokenPlace};
+use super::shared_secret::{SharedCheck, TokenLocation};
 use super::standard::{STANDARD, SVIX, StandardCheck};
 use super::twilio::TwilioCheck;
 use super::url::PublicUrl;
 
-/// The window of a general HMAC that signs a time; what most senders recommend.
+/// Default tolerance of a general HMAC with a timestamp; recommended by most senders.
 const HMAC_TOLERANCE: Duration = Duration::from_secs(300);
 
-/// What a configuration says about a verifier, before it is known to make sense.
+/// Settings of a verifier as configured, not validated.
 #[derive(Clone, Debug)]
 pub struct VerifierSettings {
-    /// The scheme.
     pub scheme: Scheme,
-    /// All are tried; the first that is still accepted also signs. Public keys count as secrets.
+    /// All are tried; the first accepted one also signs. Includes public keys.
     pub secrets: Vec<Secret>,
-    /// How far from now, on either side, a request may have been signed; the scheme's own window
-    /// when left out.
+    /// Maximum distance between signing time and now, in either direction; the default of the scheme if `None`.
     pub tolerance: Option<Duration>,
-    /// The URL that the sender was given. Needed by schemes that sign it.
+    /// URL as configured at the sender. Required by schemes that sign it.
     pub public_url: Option<String>,
     /// For `hubspot`.
     pub hubspot_version: HubspotVersion,
-    /// For `hmac`, and needed there.
+    /// Required for `hmac`.
     pub hmac: Option<HmacSettings>,
-    /// For `token`, and needed there.
-    pub token: Option<TokenPlace>,
+    /// Required for `token`.
+    pub token: Option<TokenLocation>,
     /// For `basic`, `pipedrive` and `postmark`: each secret is then a password only.
     pub user_name: Option<String>,
-    /// For `meta`: what the subscription handshake has to say.
+    /// For `meta`: token of the subscription handshake.
     pub verify_token: Option<SecretValue>,
-    /// For `standard-webhooks`, `svix` and `sendgrid` where the secrets are public keys: the private
-    /// key, which is used for signing test requests only.
+    /// Private key for signing test requests, for `standard-webhooks`, `svix` and `sendgrid` with public keys as secrets.
     pub signing_key: Option<SecretValue>,
 }
 
 impl VerifierSettings {
-    /// The settings of a scheme that needs no others.
+    /// Settings of a scheme that needs only secrets.
     pub fn new(scheme: Scheme, secrets: Vec<Secret>) -> VerifierSettings {
         VerifierSettings {
             scheme,
@@ -68,7 +65,7 @@ impl VerifierSettings {
     }
 }
 
-/// Settings that make sense, with every key decoded. Cheap to use, meant to be kept.
+/// Validated settings with decoded keys.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     scheme: Scheme,
@@ -76,7 +73,7 @@ pub struct Verifier {
     pub(super) verify_token: Option<SecretValue>,
 }
 
-/// One variant for each way of checking.
+/// One variant per verification method.
 #[derive(Clone, Debug)]
 pub(super) enum Check {
     Hmac(HmacCheck),
@@ -92,26 +89,25 @@ pub(super) enum Check {
 }
 
 impl Verifier {
-    /// Checks the settings and decodes the keys.
+    /// Validates the settings and decodes the keys.
     pub fn new(settings: VerifierSettings) -> Result<Verifier, SettingsProblem> {
         let scheme = settings.scheme;
         check_secrets(scheme, &settings.secrets)?;
-        check_use(&settings)?;
+        check_unused(&settings)?;
         let url = settings.public_url.as_deref().map(PublicUrl::parse).transpose();
         let url = url.map_err(SettingsProblem::PublicUrl)?;
         let check = Check::new(&settings, url)?;
         Ok(Verifier { scheme, check, verify_token: settings.verify_token })
     }
 
-    /// The scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The header that holds a token as it is, in lower case: it must not be stored. Schemes that sign have none.
+    /// The header that carries a credential in plain text, in lower case: it must not be stored. `None` for schemes that sign.
     pub fn credential_header(&self) -> Option<&str> {
         match &self.check {
-            Check::Shared(check) => check.place.header(),
+            Check::Shared(check) => check.location.header(),
             _ => None,
         }
     }
@@ -144,8 +140,8 @@ impl Check {
             }
             Scheme::Bearer => Check::Shared(SharedCheck::bearer(secrets)?),
             Scheme::Token => {
-                let place = settings.token.as_ref().ok_or_else(|| needed("token"))?;
-                Check::Shared(SharedCheck::token(place, secrets)?)
+                let location = settings.token.as_ref().ok_or_else(|| needed("token"))?;
+                Check::Shared(SharedCheck::token(location, secrets)?)
             }
             Scheme::Hmac => {
                 let hmac = settings.hmac.as_ref().ok_or_else(|| needed("hmac"))?;
@@ -170,9 +166,9 @@ impl Check {
             | Scheme::Linkedin
             | Scheme::Zoom
             | Scheme::Tiktok => {
-                let sender = hmac_presets::sender(*scheme).expect("these schemes have a row");
-                let tolerance = tolerance.or(sender.tolerance);
-                Check::Hmac(HmacCheck::new(&sender.hmac, secrets, tolerance, url)?)
+                let preset = hmac_presets::hmac_preset(*scheme).expect("these schemes have a row");
+                let tolerance = tolerance.or(preset.tolerance);
+                Check::Hmac(HmacCheck::new(&preset.hmac, secrets, tolerance, url)?)
             }
         })
     }
@@ -188,9 +184,8 @@ fn check_secrets(scheme: Scheme, secrets: &[Secret]) -> Result<(), SettingsProbl
     }
 }
 
-/// A setting that has no effect is a mistake that nobody would notice. The public URL is let
-/// through: it belongs to the source, whatever its scheme does with it.
-fn check_use(settings: &VerifierSettings) -> Result<(), SettingsProblem> {
+/// Rejects settings without effect. The public URL is always allowed: it belongs to the source, whatever its scheme.
+fn check_unused(settings: &VerifierSettings) -> Result<(), SettingsProblem> {
     let scheme = settings.scheme;
     let basic = matches!(scheme, Scheme::Basic | Scheme::Pipedrive | Scheme::Postmark);
     let asymmetric = matches!(scheme, Scheme::StandardWebhooks | Scheme::Svix | Scheme::Sendgrid);
@@ -213,25 +208,25 @@ fn check_use(settings: &VerifierSettings) -> Result<(), SettingsProblem> {
     }
 }
 
-/// What is known about a request that was believed.
+/// Facts about a request that passed verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified<'v> {
-    /// The name of the secret that it was signed with; `None` for the scheme `none`.
+    /// Name of the matching secret; `None` for the scheme `none`.
     pub secret: Option<&'v str>,
-    /// When it was signed, where the scheme says so.
+    /// Signing time, if the scheme has one.
     pub timestamp: Option<Timestamp>,
-    /// A token that must not be seen twice within the window: the signature covers it, but not the
-    /// event. Only Mailgun has one.
+    /// One-time token that the caller must reject when it recurs within the tolerance: the signature covers the token, but
+    /// not the event. Only Mailgun has one.
     pub replay_token: Option<String>,
 }
 
 impl<'v> Verified<'v> {
-    pub(super) fn by(secret: &'v str, timestamp: Option<Timestamp>) -> Verified<'v> {
+    pub(super) fn signed_by(secret: &'v str, timestamp: Option<Timestamp>) -> Verified<'v> {
         Verified { secret: Some(secret), timestamp, replay_token: None }
     }
 }
 
-/// Decides whether a request comes from whom it should, from its raw bytes and the time it is now.
+/// Verifies the origin of a request from its raw bytes, at time `now`.
 pub fn verify<'v>(verifier: &'v Verifier, request: &Request<'_>, now: Timestamp) -> Result<Verified<'v>, VerifyError> {
     match &verifier.check {
         Check::Hmac(check) => check.verify(request, now),

@@ -1,4 +1,4 @@
-//! Reads the recorded requests that the verification tests share.
+//! Recorded requests and helpers shared by the verification tests.
 
 #![allow(dead_code, reason = "each test file uses another part")]
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_domain::verify::{
     Algorithm, Encoding, HmacSettings, HubspotVersion, Request, Scheme, Secret, SecretEncoding, SignProblem,
-    SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, UnsignedRequest, Verifier,
+    SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenLocation, UnsignedRequest, Verifier,
     VerifierSettings, sign,
 };
 
@@ -38,7 +38,7 @@ pub struct Vector {
     pub public_url: Option<String>,
     pub body_encoding: Option<String>,
     pub request: RecordedRequest,
-    pub refusal: Option<String>,
+    pub expected_error: Option<String>,
     pub expected_signature: Option<String>,
     pub event_id: Option<String>,
     pub event_type: Option<String>,
@@ -114,7 +114,7 @@ impl Vector {
                 _ => HubspotVersion::Auto,
             },
             hmac: (scheme == Scheme::Hmac).then(|| self.hmac()),
-            token: (scheme == Scheme::Token).then(|| TokenPlace::Header(text("header").unwrap().to_owned())),
+            token: (scheme == Scheme::Token).then(|| TokenLocation::Header(text("header").unwrap().to_owned())),
             signing_key: self.signing_key.as_deref().map(Into::into),
             ..VerifierSettings::new(scheme, vec![Secret::new("main", self.secret())])
         }
@@ -164,14 +164,14 @@ impl Vector {
         }
     }
 
-    pub fn arrival(&self) -> Arrival {
-        Arrival { body: self.body(), ..self.request.arrival() }
+    pub fn received(&self) -> ReceivedRequest {
+        ReceivedRequest { body: self.body(), ..self.request.received() }
     }
 }
 
 impl RecordedRequest {
-    pub fn arrival(&self) -> Arrival {
-        Arrival {
+    pub fn received(&self) -> ReceivedRequest {
+        ReceivedRequest {
             method: self.method.clone(),
             path_and_query: self.url.clone().unwrap_or_else(|| "/in".to_owned()),
             headers: self.headers.clone().into_iter().collect(),
@@ -180,16 +180,16 @@ impl RecordedRequest {
     }
 }
 
-/// A request that owns its parts, so that a test can change them.
+/// An owned request that a test can modify.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct ReceivedRequest {
     pub method: String,
     pub path_and_query: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Arrival {
+impl ReceivedRequest {
     pub fn request(&self) -> Request<'_> {
         Request { method: &self.method, path_and_query: &self.path_and_query, headers: &self.headers, body: &self.body }
     }
@@ -204,35 +204,34 @@ impl Arrival {
     }
 }
 
-/// A request of this sender, signed at this moment.
-pub fn send(verifier: &Verifier, body: &[u8], now: Timestamp) -> Result<Arrival, SignProblem> {
+/// A request of this sender, signed at `now`.
+pub fn send(verifier: &Verifier, body: &[u8], now: Timestamp) -> Result<ReceivedRequest, SignProblem> {
     let content_type = match body.first() {
         Some(b'{' | b'[') => "application/json",
         _ => "application/x-www-form-urlencoded",
     };
     let unsigned = UnsignedRequest { method: "POST", id: "msg_1", content_type, body };
     let signed = sign(verifier, &unsigned, now)?;
-    let mut arrival = Arrival {
+    let mut received = ReceivedRequest {
         method: "POST".to_owned(),
         path_and_query: "/in".to_owned(),
         headers: vec![("content-type".to_owned(), content_type.to_owned())],
         body: signed.body,
     };
     for (name, value) in &signed.headers {
-        arrival.set(name, value.expose());
+        received.set(name, value.expose());
     }
     if let Some(query) = &signed.query {
-        arrival.path_and_query = format!("/in?{}", query.expose());
+        received.path_and_query = format!("/in?{}", query.expose());
     }
-    Ok(arrival)
+    Ok(received)
 }
 
-/// A moment for tests.
 pub fn now() -> Timestamp {
     Timestamp::from_second(1_772_443_800).unwrap()
 }
 
-/// Settings that can verify and sign, with a secret of this number.
+/// Settings that can verify and sign, with the secret of this number.
 pub fn settings(scheme: Scheme, number: u8) -> VerifierSettings {
     let secret = match scheme {
         Scheme::StandardWebhooks | Scheme::Svix => {
@@ -248,7 +247,7 @@ pub fn settings(scheme: Scheme, number: u8) -> VerifierSettings {
     match scheme {
         Scheme::None => settings.secrets.clear(),
         Scheme::Hmac => settings.hmac = Some(HmacSettings::new("X-Signature")),
-        Scheme::Token => settings.token = Some(TokenPlace::Query("to ken".to_owned())),
+        Scheme::Token => settings.token = Some(TokenLocation::Query("to ken".to_owned())),
         Scheme::Sendgrid => {
             let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
             let public: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
@@ -266,7 +265,7 @@ pub fn verifier(scheme: Scheme, number: u8) -> Verifier {
     Verifier::new(settings(scheme, number)).unwrap()
 }
 
-/// A body that this sender could send.
+/// A valid body of this sender.
 pub fn body(scheme: Scheme) -> &'static [u8] {
     match scheme {
         Scheme::MicrosoftGraph => br#"{"value":[{"id":"1"},{"id":"2"}]}"#,

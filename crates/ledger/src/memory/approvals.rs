@@ -10,6 +10,7 @@ use super::{EffectRow, Store};
 use crate::fence::JobGuard;
 use crate::filter::{ApprovalFilter, Page};
 use crate::op::{ApprovalRecord, Begin, DecideApproval, Decided, RequestApproval, Settle, Skip};
+use crate::record::JobRecord;
 
 impl Store {
     /// Records that an effect is skipped. `false` if the run is stale.
@@ -64,6 +65,7 @@ impl Store {
         let approval = match self.approval(request.id) {
             Some(approval) => approval,
             None => {
+                let request = request.clone();
                 let record = ApprovalRecord {
                     n: self.approvals.last().map_or(1, |last| last.n + 1),
                     id: request.id,
@@ -85,9 +87,8 @@ impl Store {
             }
         };
         if approval.state == ApprovalState::Pending
-            && let Some(mut settlement) = request.waits
+            && let Some(settlement) = request.waits_until(approval.expires_at)
         {
-            settlement.next.due_at = settlement.next.due_at.min(approval.expires_at);
             self.settle(Settle { settlement, charge: None, begin: None });
         }
         Some(approval)
@@ -124,7 +125,7 @@ impl Store {
         self.log(decide.at, &decide.actor, choice.as_str(), &id.to_string(), &decide.reason);
         self.change(job, |job| {
             if job.state == JobState::Waiting {
-                (job.due_at, job.updated_at) = (decide.at, decide.at);
+                (job.due_at, job.updated_at) = (JobRecord::DUE_AT_ONCE, decide.at);
             }
         });
         self.job(job).map_or(Decided::Unknown, |record| Decided::Counts(job, record.worker.clone()))

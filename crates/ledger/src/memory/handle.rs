@@ -182,6 +182,10 @@ impl WriteStore for Batch<'_> {
         Ok(())
     }
 
+    fn make_due(&mut self, due: &MakeDue) -> Result<Vec<ChangedJob>> {
+        Ok(self.store.make_due(due))
+    }
+
     fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
         Ok(self.store.replay(replay))
     }

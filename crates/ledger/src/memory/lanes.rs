@@ -115,14 +115,14 @@ impl Store {
         page
     }
 
-    /// Whether an older job of the lane is due later.
+    /// Whether an older job of the same worker in the lane is due later. A running job is never blocked.
     fn is_blocked(&self, job: &JobRecord, due_by: Time) -> bool {
-        if job.order == LaneOrder::None {
+        if job.order == LaneOrder::None || job.state == JobState::Running {
             return false;
         }
         let Some(ids) = self.lanes.deferred.get(&(job.destination.clone(), job.entity)) else { return false };
         let mut older = ids.range(..job.id).filter_map(|id| self.job(*id));
-        older.any(|older| older.due_at > due_by && (!job.destination.is_empty() || older.worker == job.worker))
+        older.any(|older| older.due_at > due_by && older.worker == job.worker)
     }
 
     /// Every pair of worker and destination that has live jobs.

@@ -10,7 +10,8 @@ use sluice_domain::worker::LaneOrder;
 use super::lanes::LanePlace;
 use super::{EffectRow, EventRow, Store};
 use crate::op::{
-    AuditEntry, ChangedJob, DropJobs, NewRevision, Pause, Prune, Pruned, Replay, Resolution, Resolve, Resume, Schedule,
+    AuditEntry, ChangedJob, DropJobs, MakeDue, NewRevision, Pause, Prune, Pruned, Replay, Resolution, Resolve, Resume,
+    Schedule,
 };
 use crate::record::{AuditRecord, EventSeq, JobRecord, PauseRecord, RevisionRecord};
 
@@ -86,6 +87,16 @@ impl Store {
     }
 
     /// Records what became of an effect of unknown outcome. Returns its job if that continues.
+    pub fn make_due(&mut self, due: &MakeDue) -> Vec<ChangedJob> {
+        let mut changed = Vec::new();
+        for id in &due.jobs {
+            let Some(job) = self.job(*id).filter(|job| job.state == JobState::Waiting) else { continue };
+            changed.push((*id, job.worker.clone()));
+            self.change(*id, |job| (job.due_at, job.updated_at) = (JobRecord::DUE_AT_ONCE, due.at));
+        }
+        changed
+    }
+
     pub fn resolve(&mut self, resolve: &Resolve) -> Vec<ChangedJob> {
         let (state, steps, word) = match resolve.resolution {
             Resolution::Happened => (EffectState::Applied, 1, "happened"),

@@ -258,13 +258,13 @@ impl Store {
         for id in jobs {
             let Some(job) = self.job(*id) else { continue };
             let Some(event) = self.events.get(&job.seq) else { continue };
-            let Some(body) = &event.body else { continue };
+            let body = event.body.clone().unwrap_or_default();
             bytes = bytes.saturating_add(body.bytes());
             if bytes > body_bytes_max && !loaded.is_empty() {
                 break;
             }
             let event = Arc::new(event.record());
-            loaded.push(LoadedJob { job: job.clone(), event, body: body.clone(), effects: self.effects(*id) });
+            loaded.push(LoadedJob { job: job.clone(), event, body, effects: self.effects(*id) });
         }
         loaded
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice, EXPIRY};
-use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::job::{EffectState, JobId};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
@@ -80,10 +80,8 @@ impl Batch<'_, '_> {
         ])?;
         let Some(approval) = self.reader().approval(&request.id)? else { return Ok(None) };
         if approval.state == ApprovalState::Pending
-            && let Some(waits) = &request.waits
+            && let Some(settlement) = request.waits_until(approval.expires_at)
         {
-            let mut settlement = waits.clone();
-            settlement.next.due_at = settlement.next.due_at.min(approval.expires_at);
             let settle = Settle { settlement, charge: None, begin: None };
             if self.settle_run(&settle)? != ChargeResult::Settled {
                 return Ok(None);
@@ -119,11 +117,7 @@ impl Batch<'_, '_> {
         ])?;
         self.log(decide.at, &decide.actor, choice.as_str(), &id.to_string(), &decide.reason)?;
         let Some(head) = self.job_head(record.job)? else { return Ok(Decided::Unknown) };
-        if head.guard.state == JobState::Waiting {
-            let due = params![record.job.0, decide.at.0];
-            self.cached(include_str!("sql/make_job_due.sql"))?.execute(due)?;
-            self.cached(include_str!("sql/make_deferred_due.sql"))?.execute(due)?;
-        }
+        self.make_waiting_due(&head, decide.at)?;
         Ok(Decided::Counts(record.job, head.total.worker))
     }
 }

@@ -80,7 +80,7 @@ impl Reader<'_> {
         Ok(loaded.collect())
     }
 
-    /// The first jobs whose bodies have no more bytes than allowed, without those whose body is gone. Bodies are not read.
+    /// The first jobs whose bodies have no more bytes than allowed. Bodies are not read.
     fn within_bytes(&self, jobs: Vec<JobRecord>, bytes_max: usize) -> rusqlite::Result<Vec<JobRecord>> {
         let seqs = json_array(jobs.iter().map(|job| job.seq));
         let lengths: HashMap<EventSeq, usize> = self
@@ -91,8 +91,7 @@ impl Reader<'_> {
         let mut bytes = 0usize;
         let mut within = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let Some(length) = lengths.get(&job.seq) else { continue };
-            bytes = bytes.saturating_add(*length);
+            bytes = bytes.saturating_add(lengths.get(&job.seq).copied().unwrap_or_default());
             if bytes > bytes_max && !within.is_empty() {
                 break;
             }
@@ -109,15 +108,11 @@ impl Reader<'_> {
             .collect::<rusqlite::Result<_>>()?;
         let mut statement = self.prepare_cached(include_str!("sql/load_events.sql"))?;
         let events = statement.query_map([&seqs], |row| self.event_row(row))?;
-        let with_body = |event: rusqlite::Result<EventRecord>| {
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => return Some(Err(error)),
-            };
-            let body = bodies.remove(&event.seq)?;
-            Some(Ok((event.seq, (Arc::new(event), body))))
+        let mut with_body = |event: EventRecord| {
+            let body = bodies.remove(&event.seq).unwrap_or_default();
+            (event.seq, (Arc::new(event), body))
         };
-        events.filter_map(with_body).collect()
+        events.map(|event| Ok(with_body(event?))).collect()
     }
 
     fn load_effects(&self, jobs: &[JobRecord]) -> rusqlite::Result<HashMap<JobId, Vec<EffectRecord>>> {

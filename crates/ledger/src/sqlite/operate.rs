@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use rusqlite::params;
 use sluice_domain::job::{EffectKey, JobState};
+use sluice_domain::time::Time;
 
-use super::batch::Batch;
+use super::batch::{Batch, JobHead};
 use super::mac::EffectColumns;
 use super::totals::TotalRef;
-use crate::op::{ChangedJob, DropJobs, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation};
+use crate::op::{
+    ChangedJob, DropJobs, MakeDue, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation,
+};
 
 impl Batch<'_, '_> {
     pub fn replay_jobs(&mut self, replay: &Replay) -> rusqlite::Result<Vec<ChangedJob>> {
@@ -39,6 +42,28 @@ impl Batch<'_, '_> {
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason)?;
         }
         Ok(changed)
+    }
+
+    pub fn make_jobs_due(&mut self, due: &MakeDue) -> rusqlite::Result<Vec<ChangedJob>> {
+        let mut changed = Vec::new();
+        for job in &due.jobs {
+            if let Some(head) = self.job_head(*job)?
+                && self.make_waiting_due(&head, due.at)?
+            {
+                changed.push((*job, head.total.worker));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Makes a job due at once if it waits.
+    pub fn make_waiting_due(&self, head: &JobHead, at: Time) -> rusqlite::Result<bool> {
+        if head.guard.state != JobState::Waiting {
+            return Ok(false);
+        }
+        self.cached(include_str!("sql/make_job_due.sql"))?.execute(params![head.id.0, at.0])?;
+        self.cached(include_str!("sql/make_deferred_due.sql"))?.execute([head.id.0])?;
+        Ok(true)
     }
 
     pub fn resolve_job(&mut self, resolve: &Resolve) -> rusqlite::Result<Vec<ChangedJob>> {

@@ -42,7 +42,9 @@ fn the_backlog_is_a_range_of_its_index_and_checks_lanes_by_theirs() {
     assert!(due.contains("SEARCH q USING INDEX deferred_due (destination=? AND worker=? AND due_at<?)"), "{due}");
     for plan in [&ready, &due] {
         assert!(
-            plan.contains("SEARCH d USING COVERING INDEX deferred_lane (destination=? AND entity=? AND id<?)"),
+            plan.contains(
+                "SEARCH d USING COVERING INDEX deferred_lane (destination=? AND worker=? AND entity=? AND id<?)"
+            ),
             "{plan}"
         );
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN j"), "{plan}");

@@ -67,6 +67,10 @@ impl WriteStore for Batch<'_, '_> {
         self.write_safe_mode(set)
     }
 
+    fn make_due(&mut self, due: &MakeDue) -> Result<Vec<ChangedJob>> {
+        self.make_jobs_due(due)
+    }
+
     fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
         self.replay_jobs(replay)
     }

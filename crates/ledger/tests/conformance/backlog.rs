@@ -7,7 +7,7 @@ use sluice_domain::run::StepRoute;
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
-use sluice_ledger::{EventBody, LiveLane, NewEvent, NewJob, Prune};
+use sluice_ledger::{EventBody, LiveLane, MakeDue, NewEvent, NewJob, Prune};
 
 use crate::driver::{Driver, Fixture, at, backlog, open, settlement};
 use crate::fixtures::{DAY, START, event};
@@ -33,10 +33,14 @@ fn fifo(destination: &str) -> StepRoute {
 
 /// One attempt after which the job is due at this time.
 async fn defer<D: Driver>(fixture: &Fixture<D>, job: JobId, due_at: Time) {
+    defer_as(fixture, job, JobState::Retrying, due_at).await;
+}
+
+async fn defer_as<D: Driver>(fixture: &Fixture<D>, job: JobId, state: JobState, due_at: Time) {
     let route = fixture.read(job).await.route();
     let n = fixture.read(job).await.attempts_total + 1;
     fixture.begin(job, n).await;
-    let mut retry = settlement(job, n, JobState::Retrying);
+    let mut retry = settlement(job, n, state);
     (retry.next.due_at, retry.next.destination, retry.next.order) = (due_at, route.destination, route.order);
     assert!(fixture.settle_with(retry).await);
 }
@@ -47,6 +51,25 @@ async fn page<D: Driver>(fixture: &Fixture<D>, worker: &str, destination: &str, 
 
 fn ids(jobs: &[sluice_ledger::JobRecord]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
+}
+
+pub async fn only_waiting_jobs_are_made_due<D: Driver>() {
+    let fixture = open::<D>();
+    let [waiting, retrying, queued] = [
+        routed(&fixture, "a", 1, fifo("crm")).await,
+        routed(&fixture, "b", 2, fifo("crm")).await,
+        routed(&fixture, "c", 3, fifo("crm")).await,
+    ];
+    defer_as(&fixture, waiting, JobState::Waiting, Time(START.0 + DAY)).await;
+    defer(&fixture, retrying, Time(START.0 + DAY)).await;
+    let jobs = vec![waiting, retrying, queued, JobId(99)];
+    let due = fixture.ledger.make_due(MakeDue { jobs, at: START }).await.unwrap();
+    assert_eq!(due, [(waiting, Arc::from("crm"))]);
+    let found = page(&fixture, "crm", "crm", START).await;
+    assert_eq!(
+        (ids(&found.due), ids(&found.queued), found.next_due),
+        (vec![waiting], vec![queued], Some(Time(START.0 + DAY)))
+    );
 }
 
 pub async fn the_backlog_of_a_destination_holds_its_jobs_alone<D: Driver>() {
@@ -144,7 +167,8 @@ pub async fn a_lane_behind_a_deferred_job_is_not_read<D: Driver>() {
     assert_eq!(ids(&waiting.queued), [before, unordered, other_entity]);
     assert_eq!((waiting.due.len(), waiting.next_due), (0, Some(at(100))));
     assert_eq!(waiting.looked_until, other_entity, "blocked jobs are passed over");
-    assert!(page(&fixture, "other", "crm", at(50)).await.queued.is_empty(), "a lane is shared by workers");
+    let other = page(&fixture, "other", "crm", at(50)).await;
+    assert_eq!(ids(&other.queued), [other_worker], "a deferred job blocks no other worker");
     assert_eq!(ids(&page(&fixture, "crm", "mail", at(50)).await.queued), [other_destination]);
 
     let free = page(&fixture, "crm", "crm", at(100)).await;
@@ -213,14 +237,15 @@ pub async fn jobs_are_loaded_with_event_body_and_effects_in_the_order_of_the_req
     fixture.ledger.prune(prune).await.unwrap();
     let wanted = vec![jobs[2], JobId(999), pruned, jobs[1], jobs[0]];
     let loaded = fixture.ledger.load_jobs(wanted, usize::MAX).await.unwrap();
-    assert_eq!(loaded.iter().map(|loaded| loaded.job.id).collect::<Vec<_>>(), [jobs[2], jobs[1], jobs[0]]);
+    assert_eq!(loaded.iter().map(|loaded| loaded.job.id).collect::<Vec<_>>(), [jobs[2], pruned, jobs[1], jobs[0]]);
+    assert_eq!(loaded.iter().map(|loaded| loaded.body.is_removed()).collect::<Vec<_>>(), [false, true, false, false]);
     for one in &loaded {
         assert_eq!(one.job, fixture.read(one.job.id).await);
         let (event, body) = fixture.ledger.events(vec![one.job.seq]).await.unwrap().remove(0);
-        assert_eq!((&*one.event, Some(&*one.body)), (&event, body.as_ref()));
+        assert_eq!((&*one.event, Some(&*one.body).filter(|body| !body.is_removed())), (&event, body.as_ref()));
         assert_eq!(one.effects, fixture.ledger.effects(one.job.id).await.unwrap());
     }
-    assert_eq!((loaded[0].effects.len(), loaded[1].effects.len()), (0, 1));
+    assert_eq!((loaded[0].effects.len(), loaded[2].effects.len()), (0, 1));
 }
 
 pub async fn a_load_ends_before_its_bodies_are_too_large<D: Driver>() {

@@ -129,6 +129,7 @@ macro_rules! suite {
             ]
             backlog [
                 the_backlog_of_a_destination_holds_its_jobs_alone
+                only_waiting_jobs_are_made_due
                 a_settled_job_moves_to_the_backlog_of_its_next_destination
                 queued_jobs_are_read_page_by_page
                 deferred_jobs_are_read_once_they_are_due

@@ -235,7 +235,7 @@ pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {
     fixture.accept_event(sent("a", 100 * MINUTE)).await;
     let fixture = fixture.reopen().await;
     let stats = fixture.ledger.duplicate_stats("website".into()).await.unwrap();
-    assert_eq!((stats.repeats, stats.after_expiry), (10, 1));
+    assert_eq!((stats.duplicates, stats.after_expiry), (10, 1));
     let within = |lateness: Option<Duration>, minutes: u32| {
         let lateness = lateness.unwrap();
         assert!(

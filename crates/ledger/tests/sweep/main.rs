@@ -49,7 +49,7 @@ async fn play(disk: &mut Disk, stage: &mut Stage, steps: &[Step], tally: &mut Ta
                     Err(_) => Came::Stopped,
                 },
             };
-            if disk.is_cut() {
+            if disk.is_powered_off() {
                 stage.doubt(*step);
                 return Some(n);
             }
@@ -84,7 +84,7 @@ async fn after_crash(disk: &Disk, stage: &Stage, rest: &[Step], tally: &mut Tall
     // Where nothing is left to do, everything is synced but for what a failed sync has lost.
     let kept = if rest.is_empty() { &all[..2] } else { &all[..] };
     for (n, keep) in kept.iter().copied().enumerate() {
-        let mut found = Disk::holding(&disk.image(keep, seed ^ n as u64));
+        let mut found = Disk::from_image(&disk.image(keep, seed ^ n as u64));
         found.mount(directory);
         let mut stage = stage.again(directory);
         stage.open().unwrap_or_else(|error| panic!("after a crash that kept {keep:?}: {error}"));
@@ -115,14 +115,14 @@ async fn fail(start: &(Image, Stage), steps: &[Step], number: u64, fault: DiskFa
     let _where = Where(number, fault);
     let directory = start.1.directory();
     let seed = number * 7 + fault as u64;
-    let mut disk = Disk::holding(&start.0);
+    let mut disk = Disk::from_image(&start.0);
     disk.mount(directory);
     disk.fail_at(number, fault, seed);
     let mut stage = start.1.again(directory);
     let cut = play(&mut disk, &mut stage, steps, tally).await;
-    let reached = disk.seen() > number;
+    let reached = disk.io_count() > number;
     disk.clear_faults();
-    let Some(io) = disk.met() else {
+    let Some(io) = disk.failed_io() else {
         stage.close().await;
         return reached;
     };
@@ -209,7 +209,7 @@ fn every_io_fails_once_in_every_way_and_nothing_is_lost() {
     }
     for fault in DiskFault::ALL {
         for io in [IoKind::Open, IoKind::Read, IoKind::Write, IoKind::Sync, IoKind::Truncate, IoKind::Map] {
-            let missing = fault.happens_to(io) && !tally.faults.contains_key(&(fault, io));
+            let missing = fault.applies_to(io) && !tally.faults.contains_key(&(fault, io));
             assert!(!missing, "{fault:?} at {io:?} was never met");
         }
     }

@@ -1,7 +1,7 @@
-//! Puts the files of a configuration into its directory: all of them, or none.
+//! Installs the files of a configuration atomically: all or none.
 //!
-//! They are written beside it first, into a hidden directory, and made durable. Its renaming is the moment that counts: from
-//! there on every start finishes the move, so that a crash leaves no mixture of old and new files behind.
+//! Files are staged in a hidden directory and synced. Renaming that directory commits the change: from then on every
+//! start finishes the move, so that a crash leaves no mixture of old and new files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,92 +15,66 @@ const DRAFT: &str = ".sluice-apply.draft";
 const STAGED: &str = ".sluice-apply";
 const MANIFEST: &str = "manifest.json";
 const TEXTS: &str = "files";
-/// How deep a file may lie; deeper ones are not read.
+/// Maximum directory depth; deeper files are not read.
 const DEPTH_MAX: usize = 16;
-/// How long a path may be.
 const PATH_BYTES_MAX: usize = 1_000;
 
-/// Why files cannot be put into place.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// This is not a file of a configuration.
-    #[error("`{path}` cannot be a file of the configuration: {reason}")]
-    Path {
-        /// As it was given.
-        path: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// The node was started with a single file.
-    #[error("this node was started with the single file {file}, so that is the only one it can take")]
-    SingleFile {
-        /// Its name.
-        file: String,
-    },
-    /// The file system said no.
+    #[error("`{path}` is not a valid configuration file: {reason}")]
+    Path { path: String, reason: &'static str },
+    #[error("this node was started with the single file {file}, so only that file can be applied")]
+    SingleFile { file: String },
     #[error("{path} cannot be written: {source}")]
-    Io {
-        /// What was to be written.
-        path: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
-/// Who changes what, as it is written down beside the staged files.
+/// Description of the change, stored with the staged files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// The revision that the files are.
+pub(crate) struct Manifest {
     pub revision: String,
-    /// Who brings it.
     pub actor: String,
-    /// Why.
     pub reason: String,
-    /// Files that are written.
     write: Vec<String>,
-    /// Files that are removed.
     remove: Vec<String>,
 }
 
 impl Manifest {
-    /// For a revision that somebody brings.
-    pub fn new(revision: &str, actor: &str, reason: &str) -> Manifest {
+    pub(crate) fn new(revision: &str, actor: &str, reason: &str) -> Manifest {
         let (revision, actor, reason) = (revision.to_owned(), actor.to_owned(), reason.to_owned());
         Manifest { revision, actor, reason, write: vec![], remove: vec![] }
     }
 }
 
-/// Whether a file of this name would be read as part of a configuration, and lies within it.
-pub fn check_path(path: &str) -> Result<(), InstallError> {
+/// Checks that the path is inside the configuration and would be read as part of it.
+pub(crate) fn check_path(path: &str) -> Result<(), InstallError> {
     let refuse = |reason| Err(InstallError::Path { path: path.chars().take(200).collect(), reason });
     if path.is_empty() || path.len() > PATH_BYTES_MAX || path.chars().any(|c| c.is_control() || c == '\\') {
-        return refuse("a path has letters, digits and /, and is not long");
+        return refuse("a path has letters, digits and /, and at most 1,000 bytes");
     }
     let parts: Vec<&str> = path.split('/').collect();
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if !plain || parts.iter().any(|part| part.is_empty()) {
-        return refuse("it must lie within the directory of the configuration");
+        return refuse("it must be inside the configuration directory");
     }
     if parts.iter().any(|part| part.starts_with('.')) {
         return refuse("hidden files are not read");
     }
     if parts.iter().rev().skip(1).any(|part| ["secrets", "node_modules"].contains(part)) {
-        return refuse("directories called secrets and node_modules are not read, and secrets are never sent");
+        return refuse("the directories secrets and node_modules are not read, and secrets are never sent");
     }
     if parts.len() > DEPTH_MAX {
-        return refuse("it lies too deep");
+        return refuse("it is nested more than 16 directories deep");
     }
     match config::is_taken(path) {
         true => Ok(()),
-        false => {
-            refuse("a configuration is made of .yml, .yaml and .json files, messages in templates/ and lists in lists/")
-        }
+        false => refuse("a configuration has .yml, .yaml and .json files, messages in templates/ and lists in lists/"),
     }
 }
 
-/// Puts `new` in the place of `old`, which is what lies there. The staged directory stays until [`clear`] is called, so
-/// that a crash in between is noticed.
-pub fn put(config: &Path, old: &Files, new: &Files, manifest: Manifest) -> Result<(), InstallError> {
+/// Replaces `old`, the current files, with `new`. The staged directory stays until [`clear`], so that a crash in
+/// between is detected.
+pub(crate) fn put(config: &Path, old: &Files, new: &Files, manifest: Manifest) -> Result<(), InstallError> {
     let directory = directory_of(config);
     for (path, _) in new.iter() {
         check_path(path)?;
@@ -123,8 +97,8 @@ pub fn put(config: &Path, old: &Files, new: &Files, manifest: Manifest) -> Resul
     move_into_place(&directory, &manifest)
 }
 
-/// Finishes what a process that died had begun. Answers with what that was.
-pub fn finish(config: &Path) -> Result<Option<Manifest>, InstallError> {
+/// Finishes an interrupted installation. Returns its manifest.
+pub(crate) fn finish(config: &Path) -> Result<Option<Manifest>, InstallError> {
     let directory = directory_of(config);
     remove_tree(&directory.join(DRAFT))?;
     let path = directory.join(STAGED).join(MANIFEST);
@@ -139,8 +113,8 @@ pub fn finish(config: &Path) -> Result<Option<Manifest>, InstallError> {
     Ok(Some(manifest))
 }
 
-/// Removes what was staged: it is in force, and written down.
-pub fn clear(config: &Path) -> Result<(), InstallError> {
+/// Removes the staged directory once the revision is active and recorded.
+pub(crate) fn clear(config: &Path) -> Result<(), InstallError> {
     remove_tree(&directory_of(config).join(STAGED))
 }
 
@@ -154,13 +128,13 @@ fn directory_of(config: &Path) -> PathBuf {
     }
 }
 
-/// A link may lead out of the directory, and who made it did not mean it to be replaced.
+/// A link may lead out of the directory, so it is neither followed nor replaced.
 fn no_links(directory: &Path, path: &str) -> Result<(), InstallError> {
     let mut place = directory.to_owned();
     for part in path.split('/') {
         place.push(part);
         if fs::symlink_metadata(&place).is_ok_and(|found| found.file_type().is_symlink()) {
-            let reason = "a link is in its way; change the file that it leads to and reload";
+            let reason = "it is a link; change its target and reload";
             return Err(InstallError::Path { path: path.to_owned(), reason });
         }
     }
@@ -177,15 +151,15 @@ fn stage(directory: &Path, texts: &[(&str, &str)], manifest: &Manifest) -> Resul
             io(fs::set_permissions(&place, found.permissions()), &place)?;
         }
     }
-    let told = serde_json::to_string_pretty(manifest).expect("texts have a JSON form");
-    write_durably(&draft.join(MANIFEST), &told)?;
+    let text = serde_json::to_string_pretty(manifest).expect("strings serialize to JSON");
+    write_durably(&draft.join(MANIFEST), &text)?;
     let staged = directory.join(STAGED);
     remove_tree(&staged)?;
     io(fs::rename(&draft, &staged), &staged)?;
     sync(directory)
 }
 
-/// May be begun again where it was cut off: what is not staged any more lies in its place already.
+/// Idempotent: a file that is no longer staged is already installed.
 fn move_into_place(directory: &Path, manifest: &Manifest) -> Result<(), InstallError> {
     for path in &manifest.write {
         let (from, to) = (directory.join(STAGED).join(TEXTS).join(path), directory.join(path));

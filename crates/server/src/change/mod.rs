@@ -1,14 +1,14 @@
-//! Change: what a new configuration would do to a node, and how its files come into place.
+//! Change: plans a new configuration and installs its files.
 //!
-//! In: two configurations, and what the ledger holds for them; the files of a new one.
-//! Out: a plan with a hash; a directory that holds the new files, all of them.
-//! Touches: the configuration directory, in [`place`].
-//! Never: the ledger, the network; puts nothing in force by itself.
-//! If the process dies here: the files are all old or, once the staged ones are committed, all new at the next start.
+//! In: two configurations, their usage in the ledger; the files of a new one.
+//! Out: a plan with a hash; a directory with all new files.
+//! Touches: the configuration directory, in [`install`].
+//! Never: the ledger, the network; activates nothing.
+//! If the process dies here: all files are old or, once the staged ones are committed, all new at the next start.
 
-pub mod install;
+pub(crate) mod install;
 mod plan;
 mod stranded;
 
-pub use plan::{Affected, FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
-pub use stranded::{Stranded, reached};
+pub(crate) use plan::{FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
+pub(crate) use stranded::reached;

@@ -1,4 +1,4 @@
-//! A plan: what a new configuration changes, whom it concerns, and what it would strand. Pure.
+//! Plan: changes of a new configuration, affected jobs and stranded jobs. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,113 +13,97 @@ use crate::config::{self, Difference, Files};
 
 mod note;
 
-/// One of the two configurations.
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
-    /// Its files.
+pub(crate) struct Side<'a> {
     pub files: &'a Files,
-    /// What they mean; `None` for an older one that does not compile here.
+    /// `None` for an older revision that no longer compiles.
     pub config: Option<&'a Config>,
 }
 
-/// What the ledger holds that a change may concern.
+/// Ledger state that a change may affect.
 #[derive(Clone, Debug, Default)]
-pub struct LedgerUsage {
-    /// Live jobs and dead letters, by what they need.
+pub(crate) struct LedgerUsage {
+    /// Live jobs and dead letters by worker, queue and revision.
     pub pinned: Vec<PinnedRecord>,
-    /// Which destinations the workers of their revisions reach.
+    /// Destinations of the workers of their revisions.
     pub reached: Reached,
-    /// How many events each source has sent in the last seven days.
+    /// Events per source in the last seven days.
     pub accepted: BTreeMap<String, u64>,
 }
 
-/// What a new configuration changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
-    /// Names this plan; `apply` takes it. Three parts: the revision in force, the new one, and what would change.
+    /// Plan id for `apply`: active revision, new revision, and digest of the changes.
     pub plan: String,
-    /// The revision that is in force.
+    /// Active revision.
     pub running: String,
-    /// The revision that the new files are.
+    /// Revision of the new files.
     pub new: String,
-    /// What changes.
     pub changes: Vec<PlanChange>,
-    /// Jobs that are live or wait for a person, by worker and revision, as far as something changes for them.
+    /// Live jobs and dead letters affected by the change, by worker and revision.
     pub affected: Vec<Affected>,
-    /// What jobs still need and would not have any more. Not empty: the plan is refused unless that is allowed.
+    /// Removed resources that jobs need. If not empty, the plan is rejected unless that is allowed.
     pub stranded: Vec<Stranded>,
-    /// Warnings about the new configuration.
     pub warnings: Vec<String>,
 }
 
-/// A thing that changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlanChange {
-    /// flow, worker, queue, destination or another section; file for anything else.
+    /// flow, worker, queue, destination or another section; file otherwise.
     pub kind: String,
-    /// Its name.
     pub name: String,
     /// added, removed or changed.
     pub change: String,
-    /// The file that it stands in.
     pub file: String,
-    /// What differs in it.
     pub fields: Vec<FieldView>,
-    /// What that means for senders and jobs.
+    /// Consequences for senders and jobs.
     pub notes: Vec<String>,
 }
 
-/// A key whose value changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldView {
-    /// Where it stands.
     pub path: String,
-    /// What was written; absent where nothing was.
+    /// Old value; absent if the key was.
     pub from: Option<String>,
-    /// What is written now; absent where nothing is.
+    /// New value; absent if the key is.
     pub to: Option<String>,
-    /// What holds where nothing is written.
+    /// Default of the key.
     pub default: Option<String>,
 }
 
-/// Jobs that a change concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Affected {
-    /// Their worker.
     pub worker: String,
-    /// The revision whose steps they do.
+    /// Revision they were accepted under.
     pub revision: String,
-    /// How many are live.
     pub live: u64,
-    /// How many are dead letters or parked.
+    /// Dead and unknown jobs.
     pub dead_letters: u64,
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.running == self.new
     }
 }
 
-/// What names a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanHash {
-    /// The beginning of the revision in force.
+pub(crate) struct PlanHash {
+    /// Prefix of the active revision.
     pub running: String,
-    /// The beginning of the new revision.
+    /// Prefix of the new revision.
     pub new: String,
-    /// A digest of both and of what would change.
+    /// Digest of both revisions and the changes.
     pub changes: String,
 }
 
-/// How much of a revision's name stands in a plan's.
+/// Length of the revision prefix in a plan id.
 const REVISION_DIGITS: usize = 8;
 const CHANGES_DIGITS: usize = 12;
 
 impl PlanHash {
     /// Reads what [`fmt::Display`] writes.
-    pub fn parse(text: &str) -> Option<PlanHash> {
+    pub(crate) fn parse(text: &str) -> Option<PlanHash> {
         let hexadecimal = |part: &str| part.chars().all(|c| c.is_ascii_hexdigit());
         let mut parts = text.trim().split('-').map(str::to_ascii_lowercase);
         let hash = PlanHash { running: parts.next()?, new: parts.next()?, changes: parts.next()? };
@@ -128,14 +112,14 @@ impl PlanHash {
         (whole && [&hash.running, &hash.new, &hash.changes].iter().all(|part| hexadecimal(part))).then_some(hash)
     }
 
-    /// Counts of jobs are no part of it: they change all the time, and what a plan does is the same.
+    /// Excludes job counts, which change all the time.
     fn of(running: &Revision, new: &Revision, changes: &[Difference], stranded: &[Stranded]) -> PlanHash {
-        let told: Vec<(String, String)> = [("revisions".to_owned(), format!("{} {}", running.0, new.0))]
+        let parts: Vec<(String, String)> = [("revisions".to_owned(), format!("{} {}", running.0, new.0))]
             .into_iter()
             .chain(changes.iter().map(|change| ("change".to_owned(), format!("{change:?}"))))
             .chain(stranded.iter().map(|thing| ("stranded".to_owned(), format!("{} {}", thing.kind, thing.name))))
             .collect();
-        let digest = Revision::of(told.iter().map(|(what, text)| (what.as_str(), text.as_str()))).0;
+        let digest = Revision::of(parts.iter().map(|(what, text)| (what.as_str(), text.as_str()))).0;
         let cut = |text: &str, length| text.chars().take(length).collect();
         PlanHash {
             running: cut(&running.0, REVISION_DIGITS),
@@ -151,22 +135,22 @@ impl fmt::Display for PlanHash {
     }
 }
 
-/// Compares the configuration in force with a new one.
-pub fn plan(before: Side<'_>, after: (&Files, &Config), subject: &LedgerUsage) -> Plan {
+/// Compares the active configuration with a new one.
+pub(crate) fn plan(before: Side<'_>, after: (&Files, &Config), usage: &LedgerUsage) -> Plan {
     let (new_files, new_config) = after;
     let running = Revision::of(before.files.iter());
     let new = Revision::of(new_files.iter());
-    let differences = config::differences(&config::things(before.files), &config::things(new_files));
-    let stranded = stranded(before.config, new_config, &subject.pinned, &subject.reached);
+    let differences = config::differences(&config::resources(before.files), &config::resources(new_files));
+    let stranded = stranded(before.config, new_config, &usage.pinned, &usage.reached);
     let plan = PlanHash::of(&running, &new, &differences, &stranded).to_string();
     let changes: Vec<PlanChange> = differences
         .into_iter()
         .map(|difference| {
-            let notes = note::notes(&difference, before.config, new_config, subject);
+            let notes = note::notes(&difference, before.config, new_config, usage);
             view(difference, notes)
         })
         .collect();
-    let affected = affected(&changes, &subject.pinned);
+    let affected = affected(&changes, &usage.pinned);
     Plan { plan, running: running.0, new: new.0, changes, affected, stranded, warnings: vec![] }
 }
 
@@ -187,7 +171,7 @@ fn view(difference: Difference, notes: Vec<String>) -> PlanChange {
     PlanChange { kind, name, change: change.to_owned(), file: difference.file, fields, notes }
 }
 
-/// The jobs of every worker that changes, or whose queue does.
+/// Jobs of every changed worker or queue.
 fn affected(changes: &[PlanChange], pinned: &[PinnedRecord]) -> Vec<Affected> {
     let touches = |record: &PinnedRecord| {
         changes.iter().any(|change| match change.kind.as_str() {

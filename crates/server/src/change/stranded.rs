@@ -1,4 +1,4 @@
-//! What a change would take away from jobs that still need it.
+//! Resources that a change removes while jobs need them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,28 @@ use sluice_domain::config::Config;
 use sluice_ledger::PinnedRecord;
 use utoipa::ToSchema;
 
-/// Something that jobs need and that would be gone.
+/// Removed resource that jobs need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stranded {
     /// worker, queue or destination.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Live jobs that need it.
     pub live: u64,
-    /// Dead letters and parked jobs that need it when they are replayed.
+    /// Dead and unknown jobs that need it for a replay.
     pub dead_letters: u64,
-    /// What becomes of them.
     pub why: String,
 }
 
-/// A worker of a revision, and the destinations that its steps reach.
-pub type Reached = BTreeMap<(String, String), BTreeSet<String>>;
+/// Destinations by (revision, worker).
+pub(super) type Reached = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Everything that `after` has no more and that jobs need. What `before` had not either was given up earlier.
-pub fn stranded(before: Option<&Config>, after: &Config, pinned: &[PinnedRecord], reached: &Reached) -> Vec<Stranded> {
+/// Resources missing in `after` that jobs need. Those also missing in `before` were stranded earlier and are skipped.
+pub(super) fn stranded(
+    before: Option<&Config>,
+    after: &Config,
+    pinned: &[PinnedRecord],
+    reached: &Reached,
+) -> Vec<Stranded> {
     let mut found: BTreeMap<(&'static str, &str), (u64, u64)> = BTreeMap::new();
     let mut need = |kind: &'static str, name, record: &PinnedRecord| {
         if had(before, kind, name) && !has(after, kind, name) {
@@ -58,11 +60,12 @@ pub fn stranded(before: Option<&Config>, after: &Config, pinned: &[PinnedRecord]
 fn why(kind: &str) -> &'static str {
     match kind {
         "worker" => {
-            "live jobs keep the steps that they have, one at a time after a restart, and nobody can pause them; dead letters \
-             die again when they are replayed with the newest steps"
+            "live jobs keep their steps, run one at a time after a restart and cannot be paused; dead letters fail again if replayed with --latest-config"
         }
-        "queue" => "its dead letters are never cleaned up, and its jobs cannot be replayed with the newest steps",
-        _ => "jobs keep the address and the limits that it had last, and nobody can pause it or change it any more",
+        "queue" => {
+            "its dead letters are never dropped by retention, and its jobs cannot be replayed with --latest-config"
+        }
+        _ => "jobs keep its last address and limits, and it can no longer be paused or changed",
     }
 }
 
@@ -78,8 +81,8 @@ fn has(config: &Config, kind: &str, name: &str) -> bool {
     }
 }
 
-/// Which destinations the workers of a configuration reach.
-pub fn reached(config: &Config) -> Reached {
+/// Destinations of the workers of a configuration.
+pub(crate) fn reached(config: &Config) -> Reached {
     let of_worker = |worker: &sluice_domain::worker::Worker| {
         let outward = worker.steps.iter().chain(&worker.undo).filter(|step| !step.destination.is_empty());
         outward.map(|step| step.destination.to_string()).collect::<BTreeSet<String>>()

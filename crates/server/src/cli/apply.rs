@@ -1,4 +1,4 @@
-//! `sluice apply` and `sluice rollback`: a configuration is put in force as it was planned.
+//! `sluice apply` and `sluice rollback`: activate a planned configuration.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -6,25 +6,24 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::node_access::{AdminClient, NodeArgs};
-use super::plan::{files, told};
+use super::plan::{files, render};
 use super::print::{self, Format, hint};
 use super::selection::Actor;
 use super::{CliError, exit};
 use crate::change::Plan;
-use crate::operate::change::AppliedView;
+use crate::operate::views::AppliedView;
 
-/// Put a planned configuration in force on the running node
+/// Activate a planned configuration on the running node
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The node takes the files only if the plan is still what would happen: the same revision in force, the same files. It writes them into its own \
-configuration directory, all or none, so that a restart finds them. Secrets are never sent: the node looks them up itself.\n\n\
+    after_help = "The node applies the files only if the plan is still current: the same active revision, the same files. It writes them to its configuration directory atomically, so that a restart uses them. Secrets are never sent: the node looks them up itself.\n\n\
 Examples:\n  sluice plan new-config\n  sluice apply new-config --plan 3f9a01c2-77ab12de-90aa31bc44d0 --reason \"the partner allows more\""
 )]
-pub(super) struct Apply {
-    /// The new configuration: a directory or a file; --config when left out
+pub struct Apply {
+    /// New configuration directory or file; --config by default
     #[arg(value_name = "DIR")]
     new: Option<PathBuf>,
-    /// The hash that `sluice plan` printed
+    /// Plan id printed by `sluice plan`
     #[arg(long, value_name = "HASH")]
     plan: String,
     #[command(flatten)]
@@ -33,30 +32,27 @@ pub(super) struct Apply {
 
 /// Go back to an earlier configuration
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Shows the plan and asks first. Jobs keep the steps that they were accepted with, here too.\n\n\
-Examples:\n  sluice rollback --reason \"the new mapping loses phone numbers\"\n  sluice rollback 3f9a01c2 --reason \"as on Friday\" --yes"
-)]
-pub(super) struct Rollback {
-    /// Which revision, or enough of its beginning; the one before the one in force when left out
+#[command(after_help = "Shows the plan and asks for confirmation. Jobs keep the steps they were accepted with.\n\n\
+Examples:\n  sluice rollback --reason \"the new mapping loses phone numbers\"\n  sluice rollback 3f9a01c2 --reason \"as on Friday\" --yes")]
+pub struct Rollback {
+    /// Revision or a unique prefix; the one before the active revision by default
     revision: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
     terms: Terms,
 }
 
-/// Why, who and under which conditions.
 #[derive(Debug, clap::Args)]
 struct Terms {
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long)]
     reason: String,
-    /// Go on although jobs still need what would be gone
+    /// Apply even if jobs need removed resources
     #[arg(long)]
     allow_stranded: bool,
-    /// Write over edits in the node's directory that were never in force
+    /// Overwrite edits in the node's directory that were never active
     #[arg(long)]
     discard_edits: bool,
     #[command(flatten)]
@@ -68,7 +64,7 @@ struct Terms {
 }
 
 impl Terms {
-    async fn order(&self, desk: &AdminClient, wanted: Value, plan: &str) -> Result<(), CliError> {
+    async fn order(&self, client: &AdminClient, wanted: Value, plan: &str) -> Result<(), CliError> {
         let mut order = json!({
             "plan": plan,
             "reason": self.reason,
@@ -79,19 +75,19 @@ impl Terms {
         if let (Value::Object(order), Value::Object(wanted)) = (&mut order, wanted) {
             order.extend(wanted);
         }
-        let answer = desk.post("/apply", &order).await?;
+        let answer = client.post("/apply", &order).await?;
         let Some(applied) = self.format.read::<AppliedView>(&answer)? else { return Ok(()) };
         let mut text = match applied.changed {
             true => format!(
-                "Configuration {} is in force; it was {}. Jobs that were accepted before keep their steps.\n",
+                "Configuration {} is active; before it was {}. Existing jobs keep their steps.\n",
                 applied.revision, applied.plan.running
             ),
-            false => format!("Nothing has changed; configuration {} stays in force.\n", applied.revision),
+            false => format!("No changes; configuration {} stays active.\n", applied.revision),
         };
-        if desk.is_offline() {
-            text.push_str(&hint("No node runs: it holds from the next start on (`sluice up`)."));
+        if client.is_offline() {
+            text.push_str(&hint("No node is running: it becomes active at the next start (`sluice up`)."));
         } else if applied.changed {
-            text.push_str(&hint("Back to what was: sluice rollback --reason \"…\""));
+            text.push_str(&hint("Roll back: sluice rollback --reason \"…\""));
         }
         print::print(&text)
     }
@@ -101,17 +97,17 @@ impl Apply {
     pub fn run(self) -> Result<(), CliError> {
         let new = self.new.clone().unwrap_or_else(|| self.terms.reach.config().to_owned());
         let files = files(&new)?;
-        self.terms.reach.run(async |desk| self.terms.order(desk, json!({ "files": files }), &self.plan).await)
+        self.terms.reach.run(async |client| self.terms.order(client, json!({ "files": files }), &self.plan).await)
     }
 }
 
 impl Rollback {
     pub fn run(self) -> Result<(), CliError> {
-        self.terms.reach.run(async |desk| {
+        self.terms.reach.run(async |client| {
             let wanted = json!({ "revision": self.revision.as_deref().unwrap_or("previous") });
-            let plan: Plan = print::understood(&desk.post("/plan", &wanted).await?)?;
+            let plan: Plan = print::deserialize(&client.post("/plan", &wanted).await?)?;
             if !self.terms.format.json {
-                print::print(&told(&plan))?;
+                print::print(&render(&plan))?;
             }
             let refused = !plan.stranded.is_empty() && !self.terms.allow_stranded;
             if refused && !self.terms.format.json {
@@ -120,17 +116,17 @@ impl Rollback {
             if !plan.is_empty() && !refused && !self.yes {
                 confirm(&plan)?;
             }
-            self.terms.order(desk, wanted, &plan.plan).await
+            self.terms.order(client, wanted, &plan.plan).await
         })
     }
 }
 
 fn confirm(plan: &Plan) -> Result<(), CliError> {
     if !std::io::stdin().is_terminal() {
-        let message = "without a terminal to ask at, say --yes if that is meant";
+        let message = "no terminal for the confirmation; use --yes";
         return Err(CliError::new(exit::USAGE, message));
     }
-    anstream::eprint!("Put revision {} in force? [y/N] ", plan.new);
+    anstream::eprint!("Activate revision {}? [y/N] ", plan.new);
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);

@@ -1,4 +1,4 @@
-//! `sluice approvals`: questions that wait for a person, and their answers.
+//! `sluice approvals`: list and decide approvals.
 
 use serde_json::json;
 use sluice_domain::approval::Choice;
@@ -9,17 +9,17 @@ use super::print::{self, Format, ago, hint, moment, plural};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, exit};
-use crate::operate::approvals::ApprovalView;
-use crate::operate::view::{BulkResult, List};
+use crate::operate::views::ApprovalView;
+use crate::operate::views::{BulkResult, List};
 
-/// See questions that wait for a person, and answer them
+/// List and decide approvals
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "The first answer counts. The same answer twice is fine; another one is refused with who decided before.\n\n\
+    after_help = "The first decision counts. The same decision again is accepted; a different one is rejected.\n\n\
 Examples:\n  sluice approvals\n  sluice approvals show apr_…\n  sluice approvals approve apr_… --reason \"looks right\"\n  sluice approvals reject --filter worker=holiday-promo --reason \"wrong price\"\n  sluice approvals approve --all --reason \"checked ten of them\" --yes"
 )]
-pub(super) struct Approvals {
+pub struct Approvals {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -28,19 +28,19 @@ pub(super) struct Approvals {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Newest first; those that nobody has answered, unless --state says otherwise
+    /// List approvals, newest first; pending ones by default
     List(ListApprovals),
-    /// One question
+    /// Show one approval
     Show(Show),
-    /// Yes: their jobs go on
+    /// Approve: the jobs continue
     Approve(Answer),
-    /// No: their jobs end as no-ops
+    /// Reject: the jobs end as no-ops
     Reject(Answer),
 }
 
 #[derive(Debug, clap::Args)]
 struct ListApprovals {
-    /// pending, approved or rejected; all shows every one
+    /// pending, approved, rejected or all
     #[arg(long, default_value = "pending", value_parser = ["pending", "approved", "rejected", "all"])]
     state: String,
     /// Only of this worker
@@ -56,7 +56,7 @@ struct ListApprovals {
 
 #[derive(Debug, clap::Args)]
 struct Show {
-    /// The question: apr_…
+    /// Approval id: apr_…
     id: String,
     #[command(flatten)]
     format: Format,
@@ -67,22 +67,22 @@ struct Show {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(false))]
 struct Answer {
-    /// Questions: apr_…
+    /// Approval ids: apr_…
     #[arg(value_name = "ID", group = "which")]
     ids: Vec<String>,
-    /// Every open question of a worker
+    /// Every pending approval of a worker
     #[arg(long, value_name = "worker=NAME", group = "which", value_parser = worker)]
     filter: Option<String>,
-    /// Every open question
+    /// Every pending approval
     #[arg(long, group = "which")]
     all: bool,
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long)]
     reason: String,
-    /// Only say how many there are
+    /// Show the number without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before answering many
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -114,26 +114,26 @@ impl Approvals {
 
 impl ListApprovals {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let wanted = Some(self.state.clone()).filter(|state| state != "all");
             let mut query = vec![("state", wanted), ("worker", self.worker.clone())];
             query.extend(self.paging.query());
-            let answer = desk.get("/approvals", &query).await?;
+            let answer = client.get("/approvals", &query).await?;
             let Some(list) = self.format.read::<List<ApprovalView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print(match self.state.as_str() {
-                    "pending" => "Nothing waits for an answer.",
-                    _ => "No question matches.",
+                    "pending" => "No pending approvals.",
+                    _ => "No approval matches.",
                 });
             }
             let mut table = Table::new([
-                Column::Whole("QUESTION"),
+                Column::Whole("APPROVAL"),
                 Column::Whole("STATE"),
-                Column::Cut("TITLE"),
-                Column::Cut("WORKER"),
+                Column::Wrap("TITLE"),
+                Column::Wrap("WORKER"),
                 Column::Whole("ASKED"),
                 Column::Whole("EXPIRES"),
-                Column::Cut("BY"),
+                Column::Wrap("BY"),
             ]);
             for item in &list.items {
                 table.row([
@@ -148,36 +148,36 @@ impl ListApprovals {
             }
             let waits = list.items.iter().any(|item| item.decided_at.is_none());
             let act = if waits {
-                hint("Answer: sluice approvals approve|reject QUESTION --reason \"…\"")
+                hint("Decide: sluice approvals approve|reject APPROVAL --reason \"…\"")
             } else {
                 String::new()
             };
-            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice approvals show QUESTION") + &act))
+            print::print(&(table.render() + &footer(list.next.as_deref(), "sluice approvals show APPROVAL") + &act))
         })
     }
 }
 
 impl Show {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get(&format!("/approvals/{}", self.id), &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get(&format!("/approvals/{}", self.id), &[]).await?;
             let Some(view) = self.format.read::<ApprovalView>(&answer)? else { return Ok(()) };
-            print::print(&told(&view))
+            print::print(&render(&view))
         })
     }
 }
 
-fn told(view: &ApprovalView) -> String {
+fn render(view: &ApprovalView) -> String {
     let expires = match view.decided_at {
-        None => format!("{}; then it counts as {}", moment(&view.expires_at), past(&view.default)),
+        None => format!("{}; then it is {}", moment(&view.expires_at), past(&view.default)),
         Some(_) => String::new(),
     };
     let decided = view
         .decided_at
         .as_deref()
-        .map(|at| format!("{} by {}", moment(at), view.decided_by.as_deref().unwrap_or("somebody")));
+        .map(|at| format!("{} by {}", moment(at), view.decided_by.as_deref().unwrap_or("unknown")));
     pairs([
-        ("question", view.id.clone()),
+        ("approval", view.id.clone()),
         ("state", view.state.clone()),
         ("title", view.title.clone()),
         ("summary", view.summary.clone()),
@@ -198,23 +198,23 @@ fn past(choice: &str) -> &str {
 
 impl Answer {
     fn run(self, choice: Choice) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             if let ([id], false) = (self.ids.as_slice(), self.dry_run) {
                 let order = json!({ "decision": choice, "reason": self.reason, "actor": self.actor.name() });
-                let answer = desk.post(&format!("/approvals/{id}"), &order).await?;
+                let answer = client.post(&format!("/approvals/{id}"), &order).await?;
                 let Some(view) = self.format.read::<ApprovalView>(&answer)? else { return Ok(()) };
-                let goes_on = if view.state == "approved" { "goes on" } else { "ends as a no-op" };
-                return print::print(&format!("{} is {}; {} {goes_on}.", view.id, view.state, view.job));
+                let consequence = if view.state == "approved" { "continues" } else { "ends as a no-op" };
+                return print::print(&format!("{} is {}; {} {consequence}.", view.id, view.state, view.job));
             }
             if self.ids.is_empty() && !self.yes && !self.dry_run {
                 let counted: BulkResult =
-                    print::understood(&desk.post("/approvals", &self.order(choice, true)).await?)?;
+                    print::deserialize(&client.post("/approvals", &self.order(choice, true)).await?)?;
                 if counted.changed > 0 {
-                    let questions = plural(counted.changed, "question");
+                    let questions = plural(counted.changed, "approval");
                     super::selection::confirm_many(choice.as_str(), choice.state().as_str(), &questions)?;
                 }
             }
-            self.answer_many(desk, choice).await
+            self.answer_many(client, choice).await
         })
     }
 
@@ -225,20 +225,20 @@ impl Answer {
         })
     }
 
-    async fn answer_many(&self, desk: &AdminClient, choice: Choice) -> Result<(), CliError> {
-        let answer = desk.post("/approvals", &self.order(choice, self.dry_run)).await?;
-        let acted: BulkResult = print::understood(&answer)?;
+    async fn answer_many(&self, client: &AdminClient, choice: Choice) -> Result<(), CliError> {
+        let answer = client.post("/approvals", &self.order(choice, self.dry_run)).await?;
+        let acted: BulkResult = print::deserialize(&answer)?;
         if self.format.json {
             print::json(&answer)?;
         } else {
-            let questions = plural(acted.changed, "question");
+            let questions = plural(acted.changed, "approval");
             let mut text = match (acted.dry_run, acted.matched) {
-                (_, 0) => "No question matches; nothing was changed.\n".to_owned(),
+                (_, 0) => "No approval matches; nothing was changed.\n".to_owned(),
                 (true, _) => format!("{questions} would be {}.\n", choice.state().as_str()),
                 (false, _) => format!("{questions} {}.\n", choice.state().as_str()),
             };
-            for left in &acted.skipped {
-                text.push_str(&format!("{}: {}\n", left.job, left.reason));
+            for skipped in &acted.skipped {
+                text.push_str(&format!("{}: {}\n", skipped.job, skipped.reason));
             }
             print::print(&text)?;
         }

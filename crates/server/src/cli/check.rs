@@ -8,16 +8,16 @@ use super::print::plural;
 use super::{CliError, exit};
 use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
 
-/// Find every mistake in the configuration
+/// Check the configuration and report every problem
 #[derive(Debug, clap::Args)]
-pub(super) struct Check {
-    /// The configuration: a directory or a file
+pub struct Check {
+    /// Configuration directory or file
     #[arg(default_value = ".", env = "SLUICE_CONFIG")]
     config: PathBuf,
     /// Print the problems as JSON
     #[arg(long)]
     json: bool,
-    /// Fail on warnings too
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
 }
@@ -42,7 +42,7 @@ impl Check {
                 false => config::render_all(problems, &files, Colours::Ansi).trim_end().to_owned(),
             };
             match &compiled.config {
-                Some(config) => anstream::println!("{said} ({})", told(config)),
+                Some(config) => anstream::println!("{said} ({})", render(config)),
                 None => anstream::println!("{said}"),
             }
         }
@@ -51,8 +51,8 @@ impl Check {
     }
 }
 
-/// How much there is of everything.
-fn told(config: &Config) -> String {
+/// Number of resources by kind.
+fn render(config: &Config) -> String {
     let parts = [
         (config.flows.len(), "flow"),
         (config.queues.len(), "queue"),

@@ -1,36 +1,36 @@
-//! What else came under an event's key, for a person.
+//! Renders the variants of an event.
 
 use serde_json::Value;
 
 use super::print::{heading, moment, plural};
 use super::table::{Cell, Column, Table};
-use crate::operate::view::{ChangeView, ClashView};
+use crate::operate::views::{ChangeView, ClashView};
 
-pub(super) fn told(clash: &ClashView) -> String {
+pub(super) fn render(clash: &ClashView) -> String {
     let mut text = String::new();
     if let Some(first) = &clash.variant_of {
-        text.push_str(&heading("Another content under the key of an earlier event"));
-        text.push_str(&format!("The first with this key: sluice events show {first}\n"));
+        text.push_str(&heading("Key clash with an earlier event"));
+        text.push_str(&format!("First event with this key: sluice events show {first}\n"));
         text.push_str(&changes(&clash.changes));
     }
     if !clash.variants.is_empty() {
-        text.push_str(&heading("Other contents under this key"));
+        text.push_str(&heading("Variants under this key"));
     }
     for (place, variant) in clash.variants.iter().enumerate() {
         let became = match &variant.event_id {
             Some(id) => format!("became {id}"),
-            None => "kept, and nothing was done with it".to_owned(),
+            None => "stored only".to_owned(),
         };
         let times = plural(variant.times, "time");
         text.push_str(&format!("{}. {}, {times}: {became}\n", place + 1, moment(&variant.received_at)));
         match &variant.changes {
             Some(list) => text.push_str(&changes(list)),
-            None => text.push_str("What it says is past its retention.\n"),
+            None => text.push_str("Its body has been deleted by retention.\n"),
         }
     }
     if clash.further > 0 {
         text.push_str(&format!(
-            "{} with yet other contents; they were not kept.\n",
+            "{} with further variants, which were not stored.\n",
             plural(clash.further, "more request")
         ));
     }
@@ -39,9 +39,9 @@ pub(super) fn told(clash: &ClashView) -> String {
 
 fn changes(changes: &[ChangeView]) -> String {
     if changes.is_empty() {
-        return "No field differs that is still kept.\n".to_owned();
+        return "No stored field differs.\n".to_owned();
     }
-    let mut table = Table::new([Column::Cut("FIELD"), Column::Cut("FIRST"), Column::Cut("THIS ONE")]);
+    let mut table = Table::new([Column::Wrap("FIELD"), Column::Wrap("FIRST"), Column::Wrap("THIS ONE")]);
     let value = |value: &Option<Value>| value.as_ref().map_or("(nothing)".to_owned(), Value::to_string);
     for change in changes {
         table.row([Cell::from(change.path.as_str()), value(&change.before).into(), value(&change.after).into()]);

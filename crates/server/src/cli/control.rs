@@ -8,58 +8,58 @@ use super::print::{self, Format, ago, hint};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
-use crate::operate::view::{AuditView, List, PauseView};
+use crate::operate::views::{AuditView, List, PauseView};
 
-/// Hold a source, a worker or a destination; survives restarts
+/// Pause a source, a queue, a worker, a destination or replays; survives restarts
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Jobs of a paused worker or destination wait and lose no attempt. Senders of a paused source get 503 and repeat later.\n\n\
+    after_help = "Jobs of a paused worker or destination wait; waiting uses no attempt. Senders of a paused source receive 503 and retry later.\n\n\
 Examples:\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice pause worker:lead-to-crm --reason \"mapping is wrong\"\n  sluice pause source:website --reason \"form is being spammed\""
 )]
-pub(super) struct Pause {
+pub struct Pause {
     /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long)]
     reason: String,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers: everything that is paused now
+    /// Print the JSON of the admin API: all active pauses
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     reach: NodeArgs,
 }
 
-/// Let something go on that was paused
+/// Resume a paused target
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice resume destination:crm")]
-pub(super) struct Resume {
+pub struct Resume {
     /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
     #[command(flatten)]
     actor: Actor,
-    /// Print JSON, as the admin API answers: everything that is paused now
+    /// Print the JSON of the admin API: all active pauses
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     reach: NodeArgs,
 }
 
-/// Make the node read its configuration again
+/// Reload the configuration of the node
 #[derive(Debug, clap::Args)]
-#[command(after_help = "A configuration with a mistake never replaces the one in force; the mistakes are printed.")]
-pub(super) struct Reload {
+#[command(after_help = "A configuration with errors never becomes active; the errors are printed.")]
+pub struct Reload {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
     reach: NodeArgs,
 }
 
-/// See who did what, when and why
+/// Show the audit trail: actor, action, time and reason
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  sluice audit --limit 5")]
-pub(super) struct Audit {
+pub struct Audit {
     #[command(flatten)]
     paging: Paging,
     #[command(flatten)]
@@ -70,17 +70,14 @@ pub(super) struct Audit {
 
 impl Pause {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let order = json!({ "target": self.target, "reason": self.reason, "actor": self.actor.name() });
-            let answer = desk.post("/pause", &order).await?;
+            let answer = client.post("/pause", &order).await?;
             if self.json {
                 return print::json(&answer);
             }
-            let text = format!(
-                "{} is paused.\n{}",
-                self.target,
-                hint(&format!("Let it go on: sluice resume {}", self.target))
-            );
+            let text =
+                format!("{} is paused.\n{}", self.target, hint(&format!("Resume: sluice resume {}", self.target)));
             print::print(&(text + &others(&answer, &self.target)?))
         })
     }
@@ -88,28 +85,28 @@ impl Pause {
 
 impl Resume {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let before: Vec<PauseView> = print::understood(&desk.get("/pauses", &[]).await?)?;
-            let answer = desk.post("/resume", &json!({ "target": self.target, "actor": self.actor.name() })).await?;
+        self.reach.run(async |client| {
+            let before: Vec<PauseView> = print::deserialize(&client.get("/pauses", &[]).await?)?;
+            let answer = client.post("/resume", &json!({ "target": self.target, "actor": self.actor.name() })).await?;
             if self.json {
                 return print::json(&answer);
             }
             let was = before.iter().any(|pause| pause.target == self.target);
-            let text = format!("{} {}.\n", self.target, if was { "goes on" } else { "was not paused" });
+            let text = format!("{} {}.\n", self.target, if was { "resumed" } else { "was not paused" });
             print::print(&(text + &others(&answer, &self.target)?))
         })
     }
 }
 
-/// What else is paused.
+/// Other active pauses.
 fn others(answer: &Value, target: &str) -> Result<String, CliError> {
-    let pauses: Vec<PauseView> = print::understood(answer)?;
+    let pauses: Vec<PauseView> = print::deserialize(answer)?;
     let others: Vec<&PauseView> = pauses.iter().filter(|pause| pause.target != target).collect();
     if others.is_empty() {
         return Ok(String::new());
     }
     let mut table =
-        Table::new([Column::Cut("ALSO PAUSED"), Column::Whole("SINCE"), Column::Cut("BY"), Column::Cut("WHY")]);
+        Table::new([Column::Wrap("ALSO PAUSED"), Column::Whole("SINCE"), Column::Wrap("BY"), Column::Wrap("WHY")]);
     for pause in others {
         table.row([
             Cell::from(pause.target.as_str()),
@@ -123,22 +120,21 @@ fn others(answer: &Value, target: &str) -> Result<String, CliError> {
 
 impl Reload {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            if desk.is_offline() {
-                let message =
-                    "no node runs, so there is nothing to reload; `sluice up` reads the configuration when it starts";
+        self.reach.run(async |client| {
+            if client.is_offline() {
+                let message = "no node is running; `sluice up` reads the configuration at startup";
                 return Err(CliError::new(exit::UNAVAILABLE, message));
             }
-            let answer = desk.post("/reload", &json!({})).await?;
+            let answer = client.post("/reload", &json!({})).await?;
             if self.format.json {
                 return print::json(&answer);
             }
             let revision = answer.get("revision").and_then(Value::as_str).unwrap_or_default();
             print::print(&match answer.get("changed").and_then(Value::as_bool) {
                 Some(true) => {
-                    format!("Configuration {revision} is in force. Jobs that were accepted before keep theirs.")
+                    format!("Configuration {revision} is active. Existing jobs keep their steps.")
                 }
-                _ => format!("Nothing has changed; configuration {revision} stays in force."),
+                _ => format!("No changes; configuration {revision} stays active."),
             })
         })
     }
@@ -146,19 +142,19 @@ impl Reload {
 
 impl Audit {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get("/audit", &self.paging.query()).await?;
+        self.reach.run(async |client| {
+            let answer = client.get("/audit", &self.paging.query()).await?;
             let Some(list) = self.format.read::<List<AuditView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
-                return print::print("The audit trail is empty: nobody has changed anything yet.");
+                return print::print("The audit trail is empty.");
             }
             let mut table = Table::new([
                 Column::Number("#"),
                 Column::Whole("WHEN"),
-                Column::Cut("WHO"),
-                Column::Cut("WHAT"),
-                Column::Cut("TO"),
-                Column::Cut("WHY"),
+                Column::Wrap("WHO"),
+                Column::Wrap("WHAT"),
+                Column::Wrap("TO"),
+                Column::Wrap("WHY"),
             ]);
             for line in &list.items {
                 table.row([
@@ -171,9 +167,9 @@ impl Audit {
                 ]);
             }
             let mut text = table.render();
-            text.push_str(&hint("\nWhole lines, with exact times: sluice audit --json"));
+            text.push_str(&hint("\nFull entries with exact times: sluice audit --json"));
             if let Some(next) = &list.next {
-                text.push_str(&hint(&format!("There are more: --after {next}")));
+                text.push_str(&hint(&format!("Next page: --after {next}")));
             }
             print::print(&text)
         })

@@ -1,4 +1,4 @@
-//! `sluice dlq`: jobs that failed for good, or whose outcome nobody knows.
+//! `sluice dlq`: dead and unknown jobs.
 
 use serde_json::json;
 use sluice_domain::job::JobState;
@@ -10,15 +10,15 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint};
 use super::selection::{Act, Verb};
 use super::table::{Cell, Column, Table, state};
-use crate::operate::view::{JobView, List, ReasonView};
+use crate::operate::views::{JobView, List, ReasonView};
 
-/// See dead letters, why they died, and give them up
+/// List, inspect and drop dead letters
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice dlq top --since 1h\n  sluice dlq --class permanent --worker lead-to-crm\n  sluice replay --filter code=timeout --reason \"the CRM is back\"\n  sluice dlq drop job_17 job_18 --reason \"test data\"\n  sluice dlq drop --filter source=website --reason \"spam\" --dry-run"
 )]
-pub(super) struct Dlq {
+pub struct Dlq {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -27,13 +27,13 @@ pub(super) struct Dlq {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Newest first
+    /// List dead letters, newest first
     List(ListDead),
-    /// One dead letter with its effects and attempts
+    /// Show one dead letter with its effects and attempts
     Show(Show),
-    /// Why jobs died, most frequent first
+    /// Show the causes of dead letters, most frequent first
     Top(Top),
-    /// Give dead or unknown jobs up for good
+    /// Drop dead or unknown jobs
     Drop(Act),
 }
 
@@ -51,10 +51,10 @@ struct ListDead {
 
 #[derive(Debug, clap::Args)]
 struct Top {
-    /// Within this span (1h) or since this time
+    /// Within this duration (1h) or since this time
     #[arg(long, default_value = "1h")]
     since: String,
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
     limit: u32,
     #[command(flatten)]
@@ -77,39 +77,39 @@ impl Dlq {
             Some(Command::List(list)) => list.run(),
             Some(Command::Show(show)) => show.run(),
             Some(Command::Top(top)) => top.run(),
-            Some(Command::Drop(act)) => act.reach.run(async |desk| act.perform(desk, DROP, json!({})).await),
+            Some(Command::Drop(act)) => act.reach.run(async |client| act.perform(client, DROP, json!({})).await),
         }
     }
 }
 
 impl ListDead {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let mut query = self.filters.query();
             query.extend(self.paging.query());
-            let answer = desk.get("/dead-letters", &query).await?;
+            let answer = client.get("/dead-letters", &query).await?;
             let Some(list) = self.format.read::<List<JobView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print(match self.filters.is_empty() {
-                    true => "No dead letters. Jobs that are still tried again: `sluice jobs --state retrying,waiting`.",
+                    true => "No dead letters. Jobs that are retried: `sluice jobs --state retrying,waiting`.",
                     false => "No dead letters match. `sluice dlq` lists them all.",
                 });
             }
-            print::print(&told(&list))
+            print::print(&render(&list))
         })
     }
 }
 
-fn told(list: &List<JobView>) -> String {
+fn render(list: &List<JobView>) -> String {
     let mut table = Table::new([
         Column::Whole("JOB"),
         Column::Whole("STATE"),
-        Column::Cut("WORKER"),
-        Column::Cut("SOURCE"),
+        Column::Wrap("WORKER"),
+        Column::Wrap("SOURCE"),
         Column::Whole("DIED"),
-        Column::Number("TRIES"),
-        Column::Cut("CODE"),
-        Column::Cut("WHAT HAPPENED"),
+        Column::Number("ATTEMPTS"),
+        Column::Wrap("CODE"),
+        Column::Wrap("WHAT HAPPENED"),
     ]);
     for job in &list.items {
         let failure = job.failure.as_ref();
@@ -119,31 +119,31 @@ fn told(list: &List<JobView>) -> String {
             job.worker.as_str().into(),
             job.source.as_str().into(),
             ago(&job.updated_at).into(),
-            job.tries.into(),
+            job.attempts_total.into(),
             failure.map_or("", |failure| &failure.code).into(),
             failure.map_or("", |failure| &failure.message).into(),
         ]);
     }
     let mut text = table.render() + &footer(list.next.as_deref(), "sluice dlq show JOB");
-    text.push_str(&hint("Try again: sluice replay JOB --reason \"…\"   Give up: sluice dlq drop JOB --reason \"…\""));
+    text.push_str(&hint("Replay: sluice replay JOB --reason \"…\"   Drop: sluice dlq drop JOB --reason \"…\""));
     text
 }
 
 impl Top {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let query = [("since", Some(self.since.clone())), ("limit", Some(self.limit.to_string()))];
-            let answer = desk.get("/dead-letters/top", &query).await?;
+            let answer = client.get("/dead-letters/top", &query).await?;
             let Some(reasons) = self.format.read::<Vec<ReasonView>>(&answer)? else { return Ok(()) };
             if reasons.is_empty() {
-                return print::print(&format!("Nothing died since {}. A longer look back: --since 7d.", self.since));
+                return print::print(&format!("No job died since {}. Look further back with --since 7d.", self.since));
             }
             let mut table = Table::new([
                 Column::Number("COUNT"),
                 Column::Whole("CLASS"),
-                Column::Cut("CODE"),
+                Column::Wrap("CODE"),
                 Column::Whole("NEWEST"),
-                Column::Cut("SUCH AS"),
+                Column::Wrap("SUCH AS"),
             ]);
             for reason in &reasons {
                 table.row([

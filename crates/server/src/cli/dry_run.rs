@@ -1,4 +1,4 @@
-//! `sluice try`: what a node would make of one payload. Nothing is written and nothing is sent.
+//! `sluice try`: dry run of one payload. Nothing is written and nothing is sent.
 
 mod report;
 mod steps;
@@ -19,25 +19,23 @@ use crate::intake::{self, HttpProblem, Prepared, RequestMeta};
 use crate::revisions::LoadedRevision;
 use report::{EventReport, KeyReport, PartReport, QueueReport, Report};
 
-/// See what one payload would become: key, event, jobs, requests; nothing is sent
+/// Dry run of one payload: key, event, jobs, requests; nothing is sent
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The payload is signed as the flow's sender would, so that keys which come from a header are found too.\n\
-Personal data is masked unless --reveal; secrets are *** always. Exit code 1: it would be refused, kept for a person, or die.\n\n\
-Examples:\n  sluice try website-leads lead.json\n  sluice try /in/website - < lead.json\n  sluice try website-leads lead.json --header 'Idempotency-Key: 42' --json"
-)]
-pub(super) struct Try {
-    /// The flow, by its name or its path
+#[command(after_help = "The payload is signed like the flow's sender, so that keys from a header are found too.\n\
+Personal data is masked unless --reveal; secrets are always ***. Exit code 1: the payload would be rejected or quarantined, or a job would die.\n\n\
+Examples:\n  sluice try website-leads lead.json\n  sluice try /in/website - < lead.json\n  sluice try website-leads lead.json --header 'Idempotency-Key: 42' --json")]
+pub struct Try {
+    /// Flow name or path
     flow: String,
-    /// The payload, as JSON or as the form that the sender posts; - reads standard input
+    /// Payload as JSON or form; - reads standard input
     file: PathBuf,
-    /// The configuration: a directory or a file
+    /// Configuration directory or file
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
-    /// A header that the sender sets; may be given more than once
+    /// Additional header; may be repeated
     #[arg(long, value_name = "NAME: VALUE", value_parser = flow::header)]
     header: Vec<(String, String)>,
-    /// The event id that the sender gives it, where that stands in a header
+    /// Event id of the sender, for schemes with an id header
     #[arg(long, default_value = "try", value_name = "ID")]
     id: String,
     /// Show personal data
@@ -70,11 +68,11 @@ impl Try {
             flow: flow.name.clone(),
             source: flow.source.clone(),
             route: format!("{} {}", flow.method, flow.path),
-            verify: flow.verify.as_ref().map_or("nobody is verified", |verifier| verifier.scheme().name()).to_owned(),
+            verify: flow.verify.as_ref().map_or("not verified", |verifier| verifier.scheme().name()).to_owned(),
             events: prepared.iter().map(|prepared| self.event(&live, &flow, prepared, now)).collect(),
             revealed: self.reveal,
         };
-        let text = if self.json { print::pretty(&report) } else { report.told() };
+        let text = if self.json { print::pretty(&report) } else { report.render() };
         print::print(&report.without_ids(text))?;
         match report.problem() {
             Some(problem) => Err(CliError::new(exit::NO, problem)),
@@ -84,7 +82,7 @@ impl Try {
 
     fn event(&self, live: &LoadedRevision, flow: &Flow, prepared: &Prepared<'_>, now: Time) -> EventReport {
         let quarantine = prepared.new.quarantine.as_ref().map(|quarantine| &quarantine.failure);
-        // Jobs of an event that waits for a person do nothing until it is mended.
+        // Jobs of a quarantined event do not run.
         let jobs = if quarantine.is_some() { &[][..] } else { &prepared.new.jobs };
         EventReport {
             key: self.key(flow, prepared),
@@ -109,13 +107,13 @@ impl Try {
         }
     }
 
-    /// The key, and what each of its parts was in this request.
+    /// Key and its parts.
     fn key(&self, flow: &Flow, prepared: &Prepared<'_>) -> KeyReport {
-        let Explanation { strategy, parts, passed_over } = prepared.key.explain(&flow.idempotency.strategies);
+        let Explanation { strategy, parts, skipped } = prepared.key.explain(&flow.idempotency.strategies);
         KeyReport {
             strategy,
             parts: parts.into_iter().map(|PartValue { part, value }| PartReport { from: part, value }).collect(),
-            passed_over,
+            passed_over: skipped,
             text: self.cover().text(&prepared.key.text),
             kept_for: format_duration(flow.idempotency.ttl),
         }
@@ -127,11 +125,11 @@ impl Try {
 }
 
 fn refused(problem: HttpProblem) -> CliError {
-    let message = format!("refused: {} {}: {}", problem.status.as_u16(), problem.code, problem.detail);
+    let message = format!("rejected: {} {}: {}", problem.status.as_u16(), problem.code, problem.detail);
     CliError::new(exit::NO, mask::text(&message))
 }
 
-/// Whether personal data is covered.
+/// Masking of personal data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cover {
     On,

@@ -1,4 +1,4 @@
-//! `sluice sources` and `sluice destinations`: where events come from and where effects go.
+//! `sluice sources` and `sluice destinations`.
 
 use serde_json::Value;
 
@@ -7,15 +7,15 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, hint, style_of, styled};
 use super::table::{Cell, Column, Table, state};
 use super::{CliError, source};
-use crate::operate::view::{DestinationView, SourceView};
+use crate::operate::views::{DestinationView, SourceView};
 
-/// See who sends, what was accepted, repeated and refused
+/// Show sources: accepted, duplicate and rejected requests
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Counts are of the last 7 days; refusals are the latest since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   how it repeats itself, and how long its keys must live\n  sluice pause source:website --reason \"their retries run wild\""
+    after_help = "Counts cover the last 7 days; rejections are since the node started.\n\nExamples:\n  sluice sources\n  sluice sources show website   duplicates, and the key lifetime that covers them\n  sluice pause source:website --reason \"too many retries\""
 )]
-pub(super) struct Sources {
+pub struct Sources {
     #[command(subcommand)]
     command: Option<SourcesCommand>,
     #[command(flatten)]
@@ -26,16 +26,16 @@ pub(super) struct Sources {
 
 #[derive(Debug, clap::Subcommand)]
 enum SourcesCommand {
-    /// One source: how often and how late it repeats itself, what was refused, its limits
+    /// Show one source: duplicates, rejections, limits
     Show(source::Show),
 }
 
-/// See destinations and the gates in front of them
+/// Show destinations and their gates
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  sluice destinations\n  sluice pause destination:crm --reason \"maintenance until noon\"\n  sluice resume destination:crm"
 )]
-pub(super) struct Destinations {
+pub struct Destinations {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
@@ -47,13 +47,11 @@ impl Sources {
         if let Some(SourcesCommand::Show(show)) = self.command {
             return show.run();
         }
-        self.reach.run(async |desk| {
-            let answer = desk.get("/sources", &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get("/sources", &[]).await?;
             let Some(sources) = self.format.read::<Vec<SourceView>>(&answer)? else { return Ok(()) };
             if sources.is_empty() {
-                return print::print(
-                    "No sources: this configuration has no flows, or it has mistakes (`sluice check`).",
-                );
+                return print::print("No sources: the configuration has no flows, or it has errors (`sluice check`).");
             }
             print::print(&told_sources(&sources))
         })
@@ -62,10 +60,10 @@ impl Sources {
 
 fn told_sources(sources: &[SourceView]) -> String {
     let mut table = Table::new([
-        Column::Cut("SOURCE"),
-        Column::Cut("FLOW"),
-        Column::Cut("ROUTE"),
-        Column::Cut("VERIFIED BY"),
+        Column::Wrap("SOURCE"),
+        Column::Wrap("FLOW"),
+        Column::Wrap("ROUTE"),
+        Column::Wrap("VERIFIED BY"),
         Column::Number("ACCEPTED"),
         Column::Number("REPEATS"),
         Column::Number("CLASHES"),
@@ -86,21 +84,21 @@ fn told_sources(sources: &[SourceView]) -> String {
     for source in sources {
         let refused: Vec<String> = source.refused.iter().map(|(code, count)| format!("{count} {code}")).collect();
         if !refused.is_empty() {
-            text.push_str(&format!("{} refused: {}\n", source.name, refused.join(", ")));
+            text.push_str(&format!("{} rejected: {}\n", source.name, refused.join(", ")));
         }
         for (code, _) in source.refused_lately.iter().filter(|(_, lately)| lately.jump) {
-            let word = styled("a jump", style_of("dead"));
+            let word = styled("spike", style_of("dead"));
             text.push_str(&format!("{}: {word} in {code}: sluice sources show {}\n", source.name, source.name));
         }
         if source.paused {
             text.push_str(&format!(
-                "{} is paused; its senders are told to come back: sluice resume source:{}\n",
+                "{} is paused; its senders receive 503: sluice resume source:{}\n",
                 source.name, source.name
             ));
         }
         if source.clashes > 0 {
             text.push_str(&hint(&format!(
-                "{}: a clash is a repeat of a key with another content; the first one stands.",
+                "{}: key clash: same key, different content; the first one is kept.",
                 source.name
             )));
         }
@@ -110,17 +108,15 @@ fn told_sources(sources: &[SourceView]) -> String {
 
 impl Destinations {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get("/destinations", &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get("/destinations", &[]).await?;
             let Some(destinations) = self.format.read::<Vec<DestinationView>>(&answer)? else { return Ok(()) };
             if destinations.is_empty() {
-                return print::print(
-                    "No destinations: this configuration names none, or it has mistakes (`sluice check`).",
-                );
+                return print::print("No destinations: the configuration has none, or it has errors (`sluice check`).");
             }
             let mut text = told_destinations(&destinations);
-            if desk.is_offline() {
-                text.push_str(&hint("No node runs, so no gate is in force."));
+            if client.is_offline() {
+                text.push_str(&hint("No node is running, so there are no gates."));
             }
             print::print(&text)
         })
@@ -129,13 +125,13 @@ impl Destinations {
 
 fn told_destinations(destinations: &[DestinationView]) -> String {
     let mut table = Table::new([
-        Column::Cut("DESTINATION"),
-        Column::Cut("TYPE"),
+        Column::Wrap("DESTINATION"),
+        Column::Wrap("TYPE"),
         Column::Whole("BREAKER"),
         Column::Number("IN FLIGHT"),
         Column::Number("ALLOWED"),
         Column::Number("MAX"),
-        Column::Cut("HELD BACK BY"),
+        Column::Wrap("HELD BACK BY"),
     ]);
     for destination in destinations {
         let gate = destination.gate.as_ref();
@@ -143,10 +139,10 @@ fn told_destinations(destinations: &[DestinationView]) -> String {
         let word = |name: &str| member(name).and_then(Value::as_str).unwrap_or_default();
         let count = |name: &str| member(name).and_then(Value::as_u64).map_or(Cell::from("-"), Cell::from);
         let held = match (word("paused"), word("open_until"), word("not_before")) {
-            ("auth", ..) => "paused: it refused our credentials".to_owned(),
+            ("auth", ..) => "paused: it rejected the credentials".to_owned(),
             ("operator", ..) => "paused by an operator".to_owned(),
-            (_, until, _) if !until.is_empty() => format!("its failures, until {}", ago(until)),
-            (_, _, until) if !until.is_empty() => format!("its own wish, until {}", ago(until)),
+            (_, until, _) if !until.is_empty() => format!("circuit breaker, until {}", ago(until)),
+            (_, _, until) if !until.is_empty() => format!("Retry-After, until {}", ago(until)),
             _ => String::new(),
         };
         table.row([

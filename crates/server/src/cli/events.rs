@@ -1,4 +1,4 @@
-//! `sluice events`: what was accepted.
+//! `sluice events`: accepted events.
 
 use serde_json::Value;
 
@@ -8,15 +8,15 @@ use super::print::{self, Format, ago, heading, hint, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
 use super::{CliError, clash};
-use crate::operate::view::{EventDetail, EventView, List};
+use crate::operate::views::{EventDetail, EventView, List};
 
-/// See accepted events
+/// List and show accepted events
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves a line in the audit trail)"
+    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves an audit entry)"
 )]
-pub(super) struct Events {
+pub struct Events {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -25,9 +25,9 @@ pub(super) struct Events {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Newest first
+    /// List events, newest first
     List(ListEvents),
-    /// One event with its jobs, its body, and what else came under its key
+    /// Show one event with its jobs, its body and its variants
     Show(Show),
 }
 
@@ -49,12 +49,12 @@ struct ListEvents {
 
 #[derive(Debug, clap::Args)]
 struct Show {
-    /// The event: evt_…
+    /// Event id: evt_…
     id: String,
-    /// Show personal data; leaves a line in the audit trail
+    /// Show personal data; leaves an audit entry
     #[arg(long, requires = "reason")]
     reveal: bool,
-    /// Why personal data is shown; stands in the audit trail
+    /// Reason for showing personal data, recorded in the audit trail
     #[arg(long, requires = "reveal", value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -77,29 +77,29 @@ impl Events {
 
 impl ListEvents {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let mut query = vec![("source", self.source.clone()), ("type", self.r#type.clone())];
             query.extend(self.paging.query());
-            let answer = desk.get("/events", &query).await?;
+            let answer = client.get("/events", &query).await?;
             let Some(list) = self.format.read::<List<EventView>>(&answer)? else { return Ok(()) };
-            print::print(&self.told(&list))
+            print::print(&self.render(&list))
         })
     }
 
-    fn told(&self, list: &List<EventView>) -> String {
+    fn render(&self, list: &List<EventView>) -> String {
         if list.items.is_empty() {
             return match (&self.source, &self.r#type) {
                 (None, None) => "No events yet. Post one with `sluice send FLOW FILE`.\n".to_owned(),
-                _ => "No events match. `sluice sources` shows who has sent anything.\n".to_owned(),
+                _ => "No events match. `sluice sources` lists the sources.\n".to_owned(),
             };
         }
         let mut table = Table::new([
             Column::Whole("EVENT"),
             Column::Whole("RECEIVED"),
-            Column::Cut("SOURCE"),
-            Column::Cut("TYPE"),
+            Column::Wrap("SOURCE"),
+            Column::Wrap("TYPE"),
             Column::Whole("STATUS"),
-            Column::Cut("KEY"),
+            Column::Wrap("KEY"),
         ]);
         for event in &list.items {
             table.row([
@@ -117,22 +117,22 @@ impl ListEvents {
 
 impl Show {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let query = [
                 ("reveal", self.reveal.then(|| "true".to_owned())),
                 ("actor", self.reveal.then(|| self.actor.name())),
                 ("reason", self.reason.clone()),
             ];
-            let answer = desk.get(&format!("/events/{}", escaped(&self.id)), &query).await?;
+            let answer = client.get(&format!("/events/{}", escaped(&self.id)), &query).await?;
             if self.format.json {
                 return print::json(&answer);
             }
-            print::print(&told(&print::understood(&answer)?))
+            print::print(&render(&print::deserialize(&answer)?))
         })
     }
 }
 
-fn told(detail: &EventDetail) -> String {
+fn render(detail: &EventDetail) -> String {
     let event = &detail.event;
     let mut text = pairs([
         ("event", event.id.clone()),
@@ -142,17 +142,21 @@ fn told(detail: &EventDetail) -> String {
         ("key", event.idempotency_key.clone()),
         ("received", moment(&event.received_at)),
         ("occurred", event.occurred_at.as_deref().map(moment).unwrap_or_default()),
-        ("key kept until", moment(&event.expires_at)),
-        ("verified by", event.verified_by.clone().unwrap_or_else(|| "nobody".to_owned())),
+        ("key expires", moment(&event.expires_at)),
+        ("verified by", event.verified_by.clone().unwrap_or_else(|| "not verified".to_owned())),
         ("configuration", event.revision.clone()),
         ("trace", event.trace.clone()),
     ]);
     if event.jobs.is_empty() {
-        text.push_str("\nNo worker took it: it has no jobs.\n");
+        text.push_str("\nNo worker handles it: it has no jobs.\n");
     } else {
         text.push_str(&heading("Jobs"));
-        let mut table =
-            Table::new([Column::Whole("JOB"), Column::Whole("STATE"), Column::Cut("WORKER"), Column::Number("TRIES")]);
+        let mut table = Table::new([
+            Column::Whole("JOB"),
+            Column::Whole("STATE"),
+            Column::Wrap("WORKER"),
+            Column::Number("ATTEMPTS"),
+        ]);
         for job in &event.jobs {
             table.row([
                 Cell::from(job.id.as_str()),
@@ -164,7 +168,7 @@ fn told(detail: &EventDetail) -> String {
         text.push_str(&table.render());
     }
     if let Some(clash) = &detail.clash {
-        text.push_str(&clash::told(clash));
+        text.push_str(&clash::render(clash));
     }
     let mut body = |title: &str, value: &Option<Value>| {
         if let Some(value) = value {
@@ -177,18 +181,16 @@ fn told(detail: &EventDetail) -> String {
     body("Request body", &detail.raw);
     body("Request headers", &detail.headers);
     if detail.normalized.is_none() && detail.raw.is_none() {
-        text.push_str("\nIts body is past its retention.\n");
+        text.push_str("\nIts body has been deleted by retention.\n");
     }
     text.push_str(&hint("\nSee a job: sluice jobs show JOB"));
     if !detail.revealed && detail.raw.is_some() {
-        text.push_str(&hint(
-            "Personal data is masked; --reveal --reason WHY shows it and leaves a line in the audit trail.",
-        ));
+        text.push_str(&hint("Personal data is masked; --reveal --reason WHY shows it and leaves an audit entry."));
     }
     text
 }
 
-/// An id in a path: whatever was typed stays one segment of it.
+/// Escapes an id as one path segment.
 pub(super) fn escaped(id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     id.trim()

@@ -1,4 +1,4 @@
-//! What `try` and `send` share: a flow of the configuration, and a payload as its sender would post it.
+//! Shared by `try` and `send`: a flow, and a payload signed like its sender.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,12 +19,12 @@ use crate::run::StartError;
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The directory that holds a configuration, which may be one file.
+/// Directory of a configuration, which may be one file.
 pub(super) fn directory(config: &Path) -> PathBuf {
     if config.is_dir() { config.to_owned() } else { config.parent().unwrap_or(Path::new(".")).to_owned() }
 }
 
-/// Reads a configuration. Its warnings are `sluice check`'s to tell.
+/// Loads a configuration, without warnings.
 pub(super) fn load(path: &Path) -> Result<LoadedRevision, CliError> {
     let files = config::read(path).map_err(|error| explain(error.into()))?;
     let mut compiled = config::compile(&files, &EnvironmentThenFiles::new(directory(path)));
@@ -34,7 +34,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedRevision, CliError> {
     }
 }
 
-/// The flow with this name, or the one behind this path.
+/// Flow by name or path.
 pub(super) fn find<'a>(live: &'a LoadedRevision, wanted: &str) -> Result<&'a Arc<Flow>, CliError> {
     let flows = &live.config.flows;
     let mut at_path = flows.values().filter(|flow| flow.path == wanted);
@@ -45,17 +45,18 @@ pub(super) fn find<'a>(live: &'a LoadedRevision, wanted: &str) -> Result<&'a Arc
     let names: Vec<&str> = flows.keys().map(String::as_str).collect();
     let hint = match did_you_mean(wanted, names.iter().copied().chain(paths)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if names.is_empty() => "this configuration has no flows; name another one with --config DIR".to_owned(),
-        None => format!("there are {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+        None if names.is_empty() => "the configuration has no flows; use another one with --config DIR".to_owned(),
+        None => {
+            format!("the flows are {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+        }
     };
-    Err(CliError::new(exit::NO, format!("there is no flow `{wanted}`; {hint}")))
+    Err(CliError::new(exit::NO, format!("unknown flow `{wanted}`; {hint}")))
 }
 
-/// A payload from a file, or from standard input for `-`.
 pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, CliError> {
     let unreadable =
         |error: std::io::Error| CliError::new(exit::USAGE, format!("{} cannot be read: {error}", file.display()));
-    // One byte over the limit is enough to know that it is over.
+    // Reads one byte over the limit to detect an excess.
     let limit = flow.body_bytes_max.saturating_add(1);
     let mut body = Vec::new();
     if file == Path::new("-") {
@@ -67,7 +68,7 @@ pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, CliError> {
         return Err(CliError::new(
             exit::NO,
             format!(
-                "refused: 413 body-too-large: the payload has more than the {} bytes that this flow takes",
+                "rejected: 413 body-too-large: the payload exceeds the limit of this flow, {} bytes",
                 flow.body_bytes_max
             ),
         ));
@@ -75,18 +76,18 @@ pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, CliError> {
     Ok(body)
 }
 
-/// A request as the flow's sender would make it.
+/// Signed request.
 #[derive(Debug)]
 pub(super) struct Signed {
-    /// Names in lower case, and values.
+    /// Names are lower case.
     pub headers: Vec<(String, SecretValue)>,
-    /// The query that carries the proof, where it does.
+    /// Query string of the credential, if the scheme uses one.
     pub query: Option<SecretValue>,
     pub body: Vec<u8>,
 }
 
-/// A payload in the form that the flow's sender posts, and what that form is called. A form may be written as one, or as the
-/// JSON object that a form is read as; the line break at the end of a file is not part of it.
+/// Payload in the format of the flow's sender, with its content type. A form may be given as a form or as the
+/// equivalent JSON object; a trailing line break is removed.
 fn in_its_form<'b>(flow: &Flow, given: Option<&'b str>, body: &'b [u8]) -> (&'b str, Cow<'b, [u8]>) {
     if let Some(given) = given {
         return (given, Cow::Borrowed(body));
@@ -107,8 +108,8 @@ fn in_its_form<'b>(flow: &Flow, given: Option<&'b str>, body: &'b [u8]) -> (&'b 
     }
 }
 
-/// Signs a payload as the flow's sender would, now. Without a verifier it stays as it is. A content type among the headers that
-/// were given by hand is believed.
+/// Signs a payload like the flow's sender. Without a verifier it is unchanged. An explicit content type takes
+/// precedence.
 pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, String)]) -> Result<Signed, CliError> {
     let given = given.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
     let (form, body) = in_its_form(flow, given, body);
@@ -120,7 +121,7 @@ pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, Strin
     let signed = sign(verifier, &unsigned, jiff::Timestamp::now()).map_err(|problem| {
         CliError::new(
             exit::NO,
-            format!("this payload cannot be signed for `{}` ({}): {problem}", flow.name, verifier.scheme()),
+            format!("the payload cannot be signed for `{}` ({}): {problem}", flow.name, verifier.scheme()),
         )
     })?;
     let mut headers = vec![content_type];
@@ -130,14 +131,14 @@ pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, Strin
 
 /// `Name: value`, as a flag.
 pub(super) fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
+    let (name, value) = text.split_once(':').ok_or("use the format 'Name: value'")?;
     let name = hyper::header::HeaderName::from_bytes(name.trim().as_bytes()).map_err(|error| error.to_string())?;
     let value = value.trim();
     hyper::header::HeaderValue::from_str(value).map_err(|error| error.to_string())?;
     Ok((name.as_str().to_owned(), value.to_owned()))
 }
 
-/// Sets headers that were given by hand, in place of the sender's own where they have the same name.
+/// Sets explicit headers, which override the sender's.
 pub(super) fn set_headers(headers: &mut Vec<(String, SecretValue)>, given: &[(String, String)]) {
     for (name, value) in given {
         headers.retain(|(own, _)| own != name);

@@ -10,24 +10,24 @@ use super::print::{self, Format, ago, hint, plural};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
-use crate::operate::guards::{SafeModeView, SuppressedView, SuppressionView};
+use crate::operate::views::{SafeModeView, SuppressedView, SuppressionView};
 
-/// Say whom policies with `suppression` must not write to
+/// Manage the list of suppressed contacts
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Contacts are kept as digests: the list shows them masked, and nobody can read them back.\n\n\
+#[command(after_help = "Contacts are stored as digests: the list shows them masked, and they cannot be recovered.\n\n\
 Examples:\n  sluice suppress add ada@example.com --reason \"asked on the phone\"\n  sluice suppress add --file unsubscribed.txt --channel email --reason \"import\"\n  sluice suppress remove ada@example.com --reason \"is back\"\n  sluice suppress list")]
-pub(super) struct SuppressCommand {
+pub struct SuppressCommand {
     #[command(subcommand)]
     command: SuppressAct,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum SuppressAct {
-    /// Put contacts on the list
+    /// Add contacts to the list
     Add(Change),
-    /// Take contacts off the list
+    /// Remove contacts from the list
     Remove(Change),
-    /// See the list, masked, newest first
+    /// Show the list, masked, newest first
     List(ListSuppressed),
 }
 
@@ -36,13 +36,13 @@ struct Change {
     /// Contacts: email addresses, phone numbers, ids
     #[arg(required_unless_present = "file")]
     contacts: Vec<String>,
-    /// A file with one contact a line; - reads standard input
+    /// File with one contact per line; - reads standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Only by this channel; any when left out
+    /// Only this channel; any by default
     #[arg(long, default_value = "", hide_default_value = true)]
     channel: String,
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -55,7 +55,7 @@ struct Change {
 
 #[derive(Debug, clap::Args)]
 struct ListSuppressed {
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, default_value_t = 100)]
     limit: u32,
     #[command(flatten)]
@@ -82,15 +82,15 @@ impl Change {
             let line = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
             contacts.extend(text.lines().map(line).filter(|line| !line.is_empty()));
         }
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let order = json!({
                 verb: contacts, "channel": self.channel, "reason": self.reason, "actor": self.actor.name(),
             });
-            let answer = desk.post("/suppressions", &order).await?;
+            let answer = client.post("/suppressions", &order).await?;
             let Some(done) = self.format.read::<SuppressedView>(&answer)? else { return Ok(()) };
             print::print(&match verb {
                 "add" => format!("{} added to the list.", plural(done.added, "contact")),
-                _ => format!("{} taken off the list.", plural(done.removed, "contact")),
+                _ => format!("{} removed from the list.", plural(done.removed, "contact")),
             })
         })
     }
@@ -109,18 +109,18 @@ fn read(file: &Path) -> Result<String, CliError> {
 
 impl ListSuppressed {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get("/suppressions", &[("limit", Some(self.limit.to_string()))]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get("/suppressions", &[("limit", Some(self.limit.to_string()))]).await?;
             let Some(list) = self.format.read::<Vec<SuppressionView>>(&answer)? else { return Ok(()) };
             if list.is_empty() {
-                return print::print("Nobody is suppressed.");
+                return print::print("No suppressed contacts.");
             }
             let mut table = Table::new([
-                Column::Cut("CONTACT"),
+                Column::Wrap("CONTACT"),
                 Column::Whole("CHANNEL"),
                 Column::Whole("SINCE"),
-                Column::Cut("BY"),
-                Column::Cut("WHY"),
+                Column::Wrap("BY"),
+                Column::Wrap("WHY"),
             ]);
             for item in &list {
                 table.row([
@@ -136,14 +136,14 @@ impl ListSuppressed {
     }
 }
 
-/// Send safer messages, under tighter policies or not at all, for a while
+/// Turn safe mode on or off: safer messages, stricter policies or held jobs
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "What changes is what a worker's `safe_mode:` says; expressions see `safe_mode`. It ends by itself and survives restarts.\n\n\
+    after_help = "The `safe_mode:` section of a worker sets the behaviour; expressions see `safe_mode`. Safe mode ends automatically and survives restarts.\n\n\
 Examples:\n  sluice safe-mode on --worker cart-recovery --for 2h --reason \"partner is throttling us\"\n  sluice safe-mode on --for 30m --reason \"incident 42\"\n  sluice safe-mode off --reason \"over\"\n  sluice safe-mode"
 )]
-pub(super) struct SafeModeCommand {
+pub struct SafeModeCommand {
     #[command(subcommand)]
     command: Option<SafeModeAct>,
     #[command(flatten)]
@@ -152,9 +152,9 @@ pub(super) struct SafeModeCommand {
 
 #[derive(Debug, clap::Subcommand)]
 enum SafeModeAct {
-    /// Turn it on, with an end
+    /// Turn safe mode on
     On(TurnOn),
-    /// Turn it off now
+    /// Turn safe mode off
     Off(TurnOff),
 }
 
@@ -171,10 +171,10 @@ struct TurnOn {
     /// Only this worker
     #[arg(long)]
     worker: Option<String>,
-    /// For how long, such as 1h; what the worker's `safe_mode.for` says when left out
+    /// Duration, such as 1h; the worker's `safe_mode.for` by default
     #[arg(long, value_name = "DURATION")]
     r#for: Option<String>,
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -188,7 +188,7 @@ struct TurnOff {
     /// Only this worker
     #[arg(long)]
     worker: Option<String>,
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -213,28 +213,28 @@ impl SafeModeCommand {
                 (Some(order), off.show)
             }
         };
-        show.reach.run(async |desk| {
+        show.reach.run(async |client| {
             let answer = match &order {
-                Some(order) => desk.post("/safe-mode", order).await?,
-                None => desk.get("/safe-mode", &[]).await?,
+                Some(order) => client.post("/safe-mode", order).await?,
+                None => client.get("/safe-mode", &[]).await?,
             };
             let Some(modes) = show.format.read::<Vec<SafeModeView>>(&answer)? else { return Ok(()) };
             if modes.is_empty() {
                 return print::print("Safe mode is off.");
             }
-            print::print(&(told(&modes) + &hint("\nEnd it: sluice safe-mode off --reason \"…\"")))
+            print::print(&(render(&modes) + &hint("\nTurn it off: sluice safe-mode off --reason \"…\"")))
         })
     }
 }
 
-/// Who is in safe mode, as a table.
-pub(super) fn told(modes: &[SafeModeView]) -> String {
+/// Table of workers in safe mode.
+pub(super) fn render(modes: &[SafeModeView]) -> String {
     let mut table = Table::new([
-        Column::Cut("SAFE MODE"),
+        Column::Wrap("SAFE MODE"),
         Column::Whole("SINCE"),
         Column::Whole("ENDS"),
-        Column::Cut("BY"),
-        Column::Cut("WHY"),
+        Column::Wrap("BY"),
+        Column::Wrap("WHY"),
     ]);
     for mode in modes {
         table.row([

@@ -1,4 +1,4 @@
-//! `sluice jobs`: what is done with events, step by step.
+//! `sluice jobs`: list, show and resolve jobs.
 
 use serde_json::json;
 
@@ -9,15 +9,15 @@ use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
 use super::selection::Actor;
 use super::table::{Cell, Column, Table, pairs, state};
-use crate::operate::view::{FailureView, JobDetail, JobView, List};
+use crate::operate::views::{FailureView, JobDetail, JobView, List};
 
-/// See jobs, and say what became of those whose outcome is unknown
+/// List, show and resolve jobs
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice jobs --state retrying,waiting\n  sluice jobs show job_17\n  sluice jobs resolve job_17 --happened --reason \"found it in the CRM\""
 )]
-pub(super) struct Jobs {
+pub struct Jobs {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -26,11 +26,11 @@ pub(super) struct Jobs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Newest first
+    /// List jobs, newest first
     List(ListJobs),
-    /// One job with its effects and attempts
+    /// Show one job with its effects and attempts
     Show(Show),
-    /// Say what became of an effect whose outcome is unknown; its job goes on from there
+    /// State whether an unknown effect was applied; its job continues
     Resolve(Resolve),
 }
 
@@ -46,10 +46,9 @@ struct ListJobs {
     reach: NodeArgs,
 }
 
-/// One job.
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
-    /// The job: job_17
+    /// Job id: job_17
     id: String,
     #[command(flatten)]
     format: Format,
@@ -58,17 +57,17 @@ pub(super) struct Show {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("verdict").required(true))]
+#[command(group = clap::ArgGroup::new("resolution").required(true))]
 struct Resolve {
-    /// The job: job_17
+    /// Job id: job_17
     id: String,
-    /// The effect is there: the job goes on with its next step
-    #[arg(long, group = "verdict")]
+    /// The effect was applied: the job continues with its next step
+    #[arg(long, group = "resolution")]
     happened: bool,
-    /// The effect is not there: the step is tried again
-    #[arg(long, group = "verdict")]
+    /// The effect was not applied: the step is attempted again
+    #[arg(long, group = "resolution")]
     did_not_happen: bool,
-    /// How you know; stands in the audit trail
+    /// Evidence, recorded in the audit trail
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -92,32 +91,32 @@ impl Jobs {
 
 impl ListJobs {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let mut query = self.filters.query();
             query.extend(self.paging.query());
-            let answer = desk.get("/jobs", &query).await?;
+            let answer = client.get("/jobs", &query).await?;
             let Some(list) = self.format.read::<List<JobView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
                 return print::print(match self.filters.is_empty() {
-                    true => "No jobs yet: every accepted event makes one for each worker of its queue.",
+                    true => "No jobs yet: every accepted event has one per worker of its queues.",
                     false => "No jobs match. `sluice status` counts them by state.",
                 });
             }
-            print::print(&told_list(&list))
+            print::print(&render_list(&list))
         })
     }
 }
 
-fn told_list(list: &List<JobView>) -> String {
+fn render_list(list: &List<JobView>) -> String {
     let mut table = Table::new([
         Column::Whole("JOB"),
         Column::Whole("STATE"),
-        Column::Cut("WORKER"),
-        Column::Cut("SOURCE"),
-        Column::Cut("TYPE"),
-        Column::Number("TRIES"),
+        Column::Wrap("WORKER"),
+        Column::Wrap("SOURCE"),
+        Column::Wrap("TYPE"),
+        Column::Number("ATTEMPTS"),
         Column::Whole("CHANGED"),
-        Column::Cut("LAST FAILURE"),
+        Column::Wrap("LAST FAILURE"),
     ]);
     for job in &list.items {
         table.row([
@@ -126,7 +125,7 @@ fn told_list(list: &List<JobView>) -> String {
             job.worker.as_str().into(),
             job.source.as_str().into(),
             job.event_type.as_str().into(),
-            job.tries.into(),
+            job.attempts_total.into(),
             ago(&job.updated_at).into(),
             job.failure.as_ref().map(short).unwrap_or_default().into(),
         ]);
@@ -143,12 +142,12 @@ fn short(failure: &FailureView) -> String {
 
 impl Show {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get(&format!("/jobs/{}", escaped(&self.id)), &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get(&format!("/jobs/{}", escaped(&self.id)), &[]).await?;
             if self.format.json {
                 print::json(&answer)
             } else {
-                print::print(&told(&print::understood(&answer)?, desk))
+                print::print(&render(&print::deserialize(&answer)?, client))
             }
         })
     }
@@ -156,20 +155,20 @@ impl Show {
 
 impl Resolve {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let verdict = if self.happened { "happened" } else { "did-not-happen" };
-            let order = json!({ "verdict": verdict, "reason": self.reason, "actor": self.actor.name() });
-            let answer = desk.post(&format!("/jobs/{}/resolve", escaped(&self.id)), &order).await?;
+        self.reach.run(async |client| {
+            let resolution = if self.happened { "happened" } else { "did-not-happen" };
+            let order = json!({ "resolution": resolution, "reason": self.reason, "actor": self.actor.name() });
+            let answer = client.post(&format!("/jobs/{}/resolve", escaped(&self.id)), &order).await?;
             if self.format.json {
                 return print::json(&answer);
             }
-            print::print(&told(&print::understood(&answer)?, desk))
+            print::print(&render(&print::deserialize(&answer)?, client))
         })
     }
 }
 
-/// A job with everything about it.
-fn told(detail: &JobDetail, desk: &AdminClient) -> String {
+/// Renders a job with its details.
+fn render(detail: &JobDetail, client: &AdminClient) -> String {
     let job = &detail.job;
     let due = matches!(job.state.as_str(), "retrying" | "waiting");
     let mut text = pairs([
@@ -187,7 +186,7 @@ fn told(detail: &JobDetail, desk: &AdminClient) -> String {
         ("changed", moment(&job.updated_at)),
         ("due", if due { moment(&job.due_at) } else { String::new() }),
         ("finished", job.finished_at.as_deref().map(moment).unwrap_or_default()),
-        ("tries", format!("{} in all, {} at this step since it was last replayed", job.tries, job.attempts)),
+        ("attempts", format!("{} in total, {} at this step since the last replay", job.attempts_total, job.attempts)),
         ("replays", if job.replays > 0 { job.replays.to_string() } else { String::new() }),
         ("configuration", job.revision.clone()),
         ("trace", job.trace.clone()),
@@ -199,12 +198,12 @@ fn told(detail: &JobDetail, desk: &AdminClient) -> String {
     if !detail.effects.is_empty() {
         text.push_str(&heading("Effects"));
         let mut table = Table::new([
-            Column::Cut("STEP"),
+            Column::Wrap("STEP"),
             Column::Whole("STATE"),
-            Column::Cut("ACTION"),
-            Column::Cut("TO"),
+            Column::Wrap("ACTION"),
+            Column::Wrap("TO"),
             Column::Whole("CLASS"),
-            Column::Number("TRIES"),
+            Column::Number("ATTEMPTS"),
             Column::Whole("EFFECT KEY"),
         ]);
         for effect in &detail.effects {
@@ -224,12 +223,12 @@ fn told(detail: &JobDetail, desk: &AdminClient) -> String {
         text.push_str(&heading("Attempts"));
         let mut table = Table::new([
             Column::Number("#"),
-            Column::Cut("STEP"),
+            Column::Wrap("STEP"),
             Column::Whole("KIND"),
             Column::Whole("STARTED"),
             Column::Number("TOOK"),
             Column::Whole("OUTCOME"),
-            Column::Cut("FAILURE"),
+            Column::Wrap("FAILURE"),
         ]);
         for attempt in &detail.attempts_made {
             table.row([
@@ -253,25 +252,25 @@ fn told(detail: &JobDetail, desk: &AdminClient) -> String {
         text.push_str(&heading("Payload"));
         text.push_str(&indented(&detail.preview.join("\n"), 0));
     }
-    text.push_str(&next(detail, desk));
+    text.push_str(&next(detail, client));
     text
 }
 
-/// What a person can do about it.
-fn next(detail: &JobDetail, desk: &AdminClient) -> String {
+/// Suggested commands.
+fn next(detail: &JobDetail, client: &AdminClient) -> String {
     let id = &detail.job.id;
     let mut text = hint(&format!("\nIts event: sluice events show {}", detail.job.event_id));
     match detail.job.state.as_str() {
         "dead" => {
-            text.push_str(&hint(&format!("Try it again: sluice replay {id} --reason \"…\"")));
-            text.push_str(&hint(&format!("Give it up:   sluice dlq drop {id} --reason \"…\"")));
+            text.push_str(&hint(&format!("Replay: sluice replay {id} --reason \"…\"")));
+            text.push_str(&hint(&format!("Drop:   sluice dlq drop {id} --reason \"…\"")));
         }
         "unknown" => text.push_str(&hint(&format!(
-            "Look in the destination whether the effect is there, then say so:\n\
+            "Check the destination for the effect, then resolve the job:\n\
              sluice jobs resolve {id} --happened (or --did-not-happen) --reason \"…\""
         ))),
-        "queued" | "retrying" | "waiting" if desk.is_offline() => {
-            text.push_str(&hint("No node runs: it goes on when one does (`sluice up`)."));
+        "queued" | "retrying" | "waiting" if client.is_offline() => {
+            text.push_str(&hint("No node is running: the job continues when one starts (`sluice up`)."));
         }
         _ => {}
     }

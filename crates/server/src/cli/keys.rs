@@ -1,4 +1,4 @@
-//! `sluice keys`: the keys that seal the ledger.
+//! `sluice keys`: encryption keys of the ledger.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, hint};
 use super::selection::Actor;
 use super::table::pairs;
-use crate::operate::keys::KeysView;
+use crate::operate::views::KeysView;
 
-/// See and replace the keys that seal the ledger
+/// Show and rotate the encryption keys of the ledger
 #[derive(Debug, clap::Args)]
-pub(super) struct Keys {
+pub struct Keys {
     #[command(subcommand)]
     act: Act,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
-    /// See which keys there are; never the keys themselves
+    /// Show key names and versions, never the keys
     Show(Show),
-    /// Replace the root key, or the tenant's key, without stopping the node
+    /// Rotate the root key or the tenant key, without a restart
     Rotate(Rotate),
 }
 
@@ -37,14 +37,15 @@ struct Show {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "No payload is written again: only the keys below the new one are wrapped anew. After a rotation of the root key the old one opens nothing.\n\n\
+    after_help = "Payloads are not rewritten: only the keys below the new one are re-wrapped. After a rotation of the root key the old one is invalid.\n\n\
 Examples:\n  sluice keys rotate\n  sluice keys rotate --tenant\n  sluice keys rotate --to /etc/sluice/new-root.key"
 )]
 struct Rotate {
-    /// Replace the tenant's key instead of the root key
+    /// Rotate the tenant key instead of the root key
     #[arg(long, conflicts_with = "to")]
     tenant: bool,
-    /// A file on the node's machine for the new root key, when that does not lie in the data directory; what is in it is taken
+    /// File on the node's machine for the new root key, if the key is not in the data directory; an existing file is
+    /// read
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -58,8 +59,8 @@ struct Rotate {
 impl Keys {
     pub fn run(self) -> Result<(), CliError> {
         match self.act {
-            Act::Show(show) => show.reach.run(async |desk| {
-                let answer = desk.get("/keys", &[]).await?;
+            Act::Show(show) => show.reach.run(async |client| {
+                let answer = client.get("/keys", &[]).await?;
                 tell(&answer, show.format.json, "")
             }),
             Act::Rotate(rotate) => rotate.run(),
@@ -69,20 +70,18 @@ impl Keys {
 
 impl Rotate {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
+        self.reach.run(async |client| {
             let key = if self.tenant { "tenant" } else { "root" };
             let order = json!({ "key": key, "to": self.to, "actor": self.actor.name() });
-            let answer = desk.post("/keys/rotate", &order).await?;
+            let answer = client.post("/keys/rotate", &order).await?;
             let then = match (self.tenant, &self.to) {
-                (true, _) => "New data is sealed with the new key.".to_owned(),
+                (true, _) => "New data is encrypted with the new key.".to_owned(),
                 (false, None) => {
-                    "Keep a copy of the new root key elsewhere: without it nothing in the ledger can be read."
-                        .to_owned()
+                    "Keep a copy of the new root key elsewhere: without it the ledger cannot be read.".to_owned()
                 }
-                (false, Some(to)) => format!(
-                    "Put what is in {} where the node finds its root key before it is started again.",
-                    to.display()
-                ),
+                (false, Some(to)) => {
+                    format!("Install the key from {} as the root key of the node before its next start.", to.display())
+                }
             };
             tell(&answer, self.format.json, &then)
         })
@@ -93,7 +92,7 @@ fn tell(answer: &Value, as_json: bool, then: &str) -> Result<(), CliError> {
     if as_json {
         return print::json(answer);
     }
-    let keys: KeysView = print::understood(answer)?;
+    let keys: KeysView = print::deserialize(answer)?;
     let waiting = match keys.contact_keys_to_rewrap {
         0 => String::new(),
         count => format!(", {} still wrapped by an older key", grouped(count)),

@@ -1,14 +1,13 @@
-//! What every list has: pages, and filters for jobs.
+//! Paging of lists, and filters of jobs.
 
 use super::print::hint;
 
-/// A stretch of a list.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Paging {
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
     limit: u32,
-    /// Go on after this one: the last of the page before
+    /// Continue after this row: the last of the previous page
     #[arg(long, value_name = "ID")]
     after: Option<String>,
 }
@@ -19,7 +18,6 @@ impl Paging {
     }
 }
 
-/// Which jobs.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct JobFilters {
     /// Only in these states, separated by commas: queued, running, retrying, waiting, succeeded, noop, dead, unknown, dropped
@@ -43,7 +41,7 @@ pub(super) struct JobFilters {
     /// Only with this failure code
     #[arg(long)]
     code: Option<String>,
-    /// Only changed within this span (1h) or since this time
+    /// Only changed within this duration (1h) or since this time
     #[arg(long)]
     since: Option<String>,
 }
@@ -62,17 +60,16 @@ impl JobFilters {
         ]
     }
 
-    /// Whether nothing is filtered, so that an empty list is really empty.
     pub fn is_empty(&self) -> bool {
         self.query().iter().all(|(_, value)| value.is_none())
     }
 }
 
-/// The end of a list: how to go on, and how to see one of it.
+/// Footer of a list: next page, and how to show one row.
 pub(super) fn footer(next: Option<&str>, see_one: &str) -> String {
-    let mut text = hint(&format!("\nSee one: {see_one}"));
+    let mut text = hint(&format!("\nDetails: {see_one}"));
     if let Some(next) = next {
-        text.push_str(&hint(&format!("There are more: --after {next}")));
+        text.push_str(&hint(&format!("Next page: --after {next}")));
     }
     text
 }

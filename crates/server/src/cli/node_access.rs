@@ -1,5 +1,5 @@
-//! How a command comes to a node: by its address, by the note that it leaves in its data directory, or, when none
-//! runs, by opening the ledger itself.
+//! Connects a command to a node: by URL, by `node.json` in its data directory, or, without a running node, by opening
+//! the ledger.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_connectors::node_client::{NodeClient, NodeError};
 use sluice_domain::config::Config;
+use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
 use sluice_ledger::{Ledger, LedgerOptions};
 use tokio::sync::watch;
@@ -22,25 +23,24 @@ use crate::revisions::LoadedRevision;
 use crate::run::NodeSettings;
 use crate::{intake, maintain, root_key};
 
-/// Which node a command is for.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Which node")]
 pub(super) struct NodeArgs {
-    /// The admin address of a node, such as http://127.0.0.1:8081
+    /// Admin URL of the node, such as http://127.0.0.1:8081
     #[arg(long, env = "SLUICE_URL", value_name = "URL")]
     url: Option<String>,
-    /// The data directory of a node on this machine; .sluice beside --config when left out
+    /// Data directory of a node on this machine; .sluice in --config by default
     #[arg(long, env = "SLUICE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The configuration of a node on this machine
+    /// Configuration of a node on this machine
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
-    /// A file with the admin token; SLUICE_ADMIN_TOKEN when left out
+    /// File with the admin token; SLUICE_ADMIN_TOKEN by default
     #[arg(long, env = "SLUICE_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
 }
 
-/// What a running node says about itself in its data directory.
+/// Content of `node.json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct NodeFile {
     pub admin: String,
@@ -50,14 +50,13 @@ pub(super) struct NodeFile {
 }
 
 impl NodeFile {
-    /// The note in this data directory; the process behind it may be gone.
+    /// The process may no longer run.
     pub fn read(data: &Path) -> Option<NodeFile> {
         serde_json::from_str(&std::fs::read_to_string(data.join("node.json")).ok()?).ok()
     }
 }
 
-/// Where a command puts its questions and orders: always the admin API, which this process serves to itself when no
-/// node runs.
+/// Client of the admin API. Without a running node this process serves the API itself.
 #[derive(Debug)]
 pub(super) struct AdminClient {
     client: NodeClient,
@@ -65,7 +64,7 @@ pub(super) struct AdminClient {
     own: Option<EmbeddedAdmin>,
 }
 
-/// The admin API over a ledger that this process has opened.
+/// Admin server on a ledger opened by this process.
 #[derive(Debug)]
 struct EmbeddedAdmin {
     ledger: Ledger,
@@ -74,17 +73,15 @@ struct EmbeddedAdmin {
 }
 
 impl NodeArgs {
-    /// Runs one command against the node.
     pub fn run(&self, command: impl AsyncFnOnce(&AdminClient) -> Result<(), CliError>) -> Result<(), CliError> {
         runtime()?.block_on(async {
-            let desk = self.desk().await?;
-            let done = command(&desk).await;
-            desk.close().await;
+            let client = self.client().await?;
+            let done = command(&client).await;
+            client.close().await;
             done
         })
     }
 
-    /// The configuration of the node, if it is on this machine.
     pub fn config(&self) -> &Path {
         &self.config
     }
@@ -93,33 +90,33 @@ impl NodeArgs {
         data_directory(&self.config, self.data.clone())
     }
 
-    async fn desk(&self) -> Result<AdminClient, CliError> {
+    async fn client(&self) -> Result<AdminClient, CliError> {
         let token = up::admin_token(self.admin_token_file.as_deref())?;
-        let client = |url: &str| NodeClient::new(url, token.as_ref());
-        let desk = |client| AdminClient { client, has_token: token.is_some(), own: None };
+        let connect = |url: &str| NodeClient::new(url, token.as_ref());
+        let admin = |client| AdminClient { client, has_token: token.is_some(), own: None };
         if let Some(url) = &self.url {
-            return Ok(desk(client(url).map_err(|error| failed(error, token.is_some()))?));
+            return Ok(admin(connect(url).map_err(|error| failed(error, token.is_some()))?));
         }
         let data = self.data();
         let note = NodeFile::read(&data);
         if let Some(note) = &note {
-            let client = client(&note.admin).map_err(|error| failed(error, token.is_some()))?;
-            // A node that was killed leaves its note behind.
+            let client = connect(&note.admin).map_err(|error| failed(error, token.is_some()))?;
+            // A killed node leaves its `node.json`.
             match client.get("/healthz", &[]).await {
                 Err(NodeError::Unreachable { .. } | NodeError::NotANode { .. }) => {}
-                _ => return Ok(desk(client)),
+                _ => return Ok(admin(client)),
             }
         }
         self.open(&data, note).await
     }
 
-    /// No node answers: opens the ledger, unless there is none or somebody else has it.
+    /// Opens the ledger, unless there is none or another process has it open.
     async fn open(&self, data: &Path, note: Option<NodeFile>) -> Result<AdminClient, CliError> {
         if !Ledger::exists_in(data) {
             return Err(CliError::new(
                 exit::UNAVAILABLE,
                 format!(
-                    "no node answers, and there is no ledger in {}\n\
+                    "no node responds, and there is no ledger in {}\n\
                      Start one with `sluice up`, or say where it is: --config DIR, --data DIR, or --url URL for another machine.",
                     data.display()
                 ),
@@ -129,22 +126,22 @@ impl NodeArgs {
         let options = LedgerOptions::quiet(Clock::start().for_ledger()).with_root_key(root_key);
         let ledger = Ledger::open(data, options).map_err(|error| match (error, note) {
             (sluice_ledger::Error::Locked { .. }, Some(note)) => unavailable(format!(
-                "process {} has {} open, but its admin API at {} does not answer\n\
+                "process {} has {} open, but its admin API at {} does not respond\n\
                  Try again in a moment; see its log if this stays so.",
                 note.pid,
                 data.display(),
                 note.admin
             )),
-            (error @ sluice_ledger::Error::Locked { .. }, None) => unavailable(format!(
-                "{error}\nIf that is a node whose note node.json is lost, name it with --url http://127.0.0.1:8081."
-            )),
+            (error @ sluice_ledger::Error::Locked { .. }, None) => {
+                unavailable(format!("{error}\nIf a node runs without its node.json, use --url http://127.0.0.1:8081."))
+            }
             (error, _) => unavailable(error.to_string()),
         })?;
-        let desk = self.serve(ledger.clone(), data).await;
-        if desk.is_err() {
+        let client = self.serve(ledger.clone(), data).await;
+        if client.is_err() {
             ledger.close().await;
         }
-        desk
+        client
     }
 
     async fn serve(&self, ledger: Ledger, data: &Path) -> Result<AdminClient, CliError> {
@@ -155,10 +152,11 @@ impl NodeArgs {
             intake: nowhere,
             admin: nowhere,
             admin_token: None,
-            door: intake::IntakeSettings::default(),
+            intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
+            scheduler: Limits::default(),
         };
-        // Without a configuration that works, events and jobs can still be seen and acted on.
+        // Without a valid configuration, events and jobs can still be shown and changed.
         let live = match flow::load(&self.config) {
             Ok(live) => live,
             Err(_) => LoadedRevision::new(Config::default(), SecretStore::default())
@@ -169,9 +167,9 @@ impl NodeArgs {
         let operator = operator.map_err(|error| unavailable(error.to_string()))?;
         let token = SecretValue::from(fresh_token());
         let window = AdminServer::bind(nowhere, operator, Some(token.clone())).await;
-        let no_window = |error: std::io::Error| unavailable(format!("no port on 127.0.0.1 can be used: {error}"));
-        let window = window.map_err(no_window)?;
-        let url = format!("http://{}", window.address().map_err(no_window)?);
+        let no_port = |error: std::io::Error| unavailable(format!("no port on 127.0.0.1 can be used: {error}"));
+        let window = window.map_err(no_port)?;
+        let url = format!("http://{}", window.address().map_err(no_port)?);
         let client = NodeClient::new(&url, Some(&token)).map_err(|error| failed(error, true))?;
         let stop = watch::Sender::new(false);
         let serving = tokio::spawn(window.run(stop.subscribe()));
@@ -180,19 +178,19 @@ impl NodeArgs {
 }
 
 impl AdminClient {
-    /// Asks for something below `/api/v1`; an absent value is not asked with.
+    /// GET below `/api/v1`; absent query values are omitted.
     pub async fn get(&self, path: &str, query: &[(&str, Option<String>)]) -> Result<Value, CliError> {
         let query: Vec<(&str, String)> =
             query.iter().filter_map(|(name, value)| value.clone().map(|value| (*name, value))).collect();
         self.client.get(&format!("/api/v1{path}"), &query).await.map_err(|error| failed(error, self.has_token))
     }
 
-    /// Orders something below `/api/v1`.
+    /// POST below `/api/v1`.
     pub async fn post(&self, path: &str, order: &Value) -> Result<Value, CliError> {
         self.client.post(&format!("/api/v1{path}"), order).await.map_err(|error| failed(error, self.has_token))
     }
 
-    /// Whether no node runs, so that nothing moves until one does.
+    /// Whether no node is running, so that jobs do not run.
     pub fn is_offline(&self) -> bool {
         self.own.is_some()
     }
@@ -200,15 +198,15 @@ impl AdminClient {
     async fn close(self) {
         if let Some(own) = self.own {
             let _ = own.stop.send(true);
-            // The client may keep its connection for a few seconds; nobody has to wait for that.
+            // Does not wait for the client's idle connection.
             own.serving.abort();
             own.ledger.close().await;
         }
     }
 }
 
-/// One thread is enough for a command that asks and prints.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+/// Single-threaded runtime for short commands.
+pub fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -219,20 +217,20 @@ fn unavailable(message: String) -> CliError {
     CliError::new(exit::UNAVAILABLE, message)
 }
 
-/// What a client's failure means to whoever typed the command.
+/// Error message of a failed API call.
 pub(super) fn failed(error: NodeError, has_token: bool) -> CliError {
     let message = error.to_string();
     match error {
         NodeError::Address { .. } | NodeError::Request(_) => CliError::new(exit::USAGE, message),
-        NodeError::Unreachable { .. } => unavailable(format!(
-            "{message}\nIs the node running? Its own `sluice up` logs the addresses that it listens on."
-        )),
+        NodeError::Unreachable { .. } => {
+            unavailable(format!("{message}\nIs the node running? `sluice up` logs its addresses."))
+        }
         NodeError::Client(_) | NodeError::NotANode { .. } => unavailable(message),
         NodeError::Refused { status: 401, .. } if has_token => {
-            unavailable("the node refuses this admin token; give the one that it was started with".into())
+            unavailable("the node rejects this admin token; use the one it was started with".into())
         }
         NodeError::Refused { status: 401, .. } => {
-            unavailable("the node wants its admin token; set SLUICE_ADMIN_TOKEN or --admin-token-file".into())
+            unavailable("the node requires an admin token; set SLUICE_ADMIN_TOKEN or --admin-token-file".into())
         }
         NodeError::Refused { status: 400, .. } => CliError::new(exit::USAGE, message),
         NodeError::Refused { status: 500.., .. } => unavailable(message),
@@ -240,7 +238,7 @@ pub(super) fn failed(error: NodeError, has_token: bool) -> CliError {
     }
 }
 
-/// Known to this process alone, for as long as it lives.
+/// Random token of this process.
 fn fresh_token() -> String {
     use std::hash::{BuildHasher, RandomState};
     let draw = || RandomState::new().hash_one(jiff::Timestamp::now().as_nanosecond());

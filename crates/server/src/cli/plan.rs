@@ -1,4 +1,4 @@
-//! `sluice plan`: what a new configuration would change, before it does.
+//! `sluice plan`: shows the changes of a new configuration.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use crate::change::{FieldView, LedgerUsage, Plan, PlanChange, Side, plan};
 use crate::config::{self, Colours, EnvironmentThenFiles, Files};
 use crate::run::StartError;
 
-/// See what a new configuration would change, and whom that concerns
+/// Show the changes of a new configuration and the affected jobs
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The node compares the files with the revision in force; when no node runs, with the last one in the ledger.\n\n\
-Exit codes:\n  0  nothing would change\n  1  mistakes, or jobs still need what would be gone\n  4  there are changes, and they can be applied\n\n\
+    after_help = "Compares the files with the active revision of the node; without a running node, with the last one in the ledger.\n\n\
+Exit codes:\n  0  no changes\n  1  errors, or jobs need removed resources\n  4  there are changes, and they can be applied\n\n\
 Examples:\n  sluice plan\n  sluice plan new-config --url http://10.0.0.5:8081\n  sluice plan . --against ../released"
 )]
-pub(super) struct PlanCommand {
-    /// The new configuration: a directory or a file; --config when left out
+pub struct PlanCommand {
+    /// New configuration directory or file; --config by default
     #[arg(value_name = "DIR")]
     new: Option<PathBuf>,
-    /// Compare with the configuration in this directory instead of a node's; says nothing about jobs
+    /// Compare with the configuration in this directory instead of a node's; without affected jobs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "data"])]
     against: Option<PathBuf>,
-    /// Do not refuse what jobs still need and would not have any more
+    /// Allow the removal of resources that jobs need
     #[arg(long)]
     allow_stranded: bool,
     #[command(flatten)]
@@ -47,23 +47,23 @@ impl PlanCommand {
             return self.tell(&json!(plan), &new);
         }
         let files = files(&new)?;
-        self.reach.run(async |desk| {
-            let answer = desk.post("/plan", &json!({ "files": files })).await?;
+        self.reach.run(async |client| {
+            let answer = client.post("/plan", &json!({ "files": files })).await?;
             self.tell(&answer, &new)
         })
     }
 
     fn tell(&self, answer: &Value, new: &Path) -> Result<(), CliError> {
-        let plan: Plan = print::understood(answer)?;
+        let plan: Plan = print::deserialize(answer)?;
         if self.format.json {
             print::json(answer)?;
         } else {
-            let mut text = told(&plan);
+            let mut text = render(&plan);
             let refused = !plan.stranded.is_empty() && !self.allow_stranded;
             if !plan.is_empty() && self.against.is_none() && !refused {
                 let allow = if plan.stranded.is_empty() { "" } else { " --allow-stranded" };
                 let order = format!("sluice apply {} --plan {}{allow} --reason \"…\"", new.display(), plan.plan);
-                text.push_str(&hint(&format!("\nPut it in force with: {order}")));
+                text.push_str(&hint(&format!("\nApply: {order}")));
             }
             print::print(&text)?;
         }
@@ -71,7 +71,7 @@ impl PlanCommand {
     }
 }
 
-/// What a script learns from a plan.
+/// Exit code of a plan.
 fn outcome(plan: &Plan, allow_stranded: bool) -> Result<(), CliError> {
     if plan.is_empty() {
         return Ok(());
@@ -80,7 +80,7 @@ fn outcome(plan: &Plan, allow_stranded: bool) -> Result<(), CliError> {
     Err(CliError::new(if refused { exit::NO } else { exit::CHANGES }, ""))
 }
 
-/// The files of a configuration, as they are sent.
+/// Files of a configuration for the API.
 pub(super) fn files(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
     let files = config::read(path).map_err(|error| explain(error.into()))?;
     if !files.problems().is_empty() {
@@ -89,7 +89,6 @@ pub(super) fn files(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
     Ok(files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
 }
 
-/// Compares two directories, without a node.
 fn local(before: &Path, after: &Path) -> Result<Plan, CliError> {
     let read = |path: &Path| -> Result<(Files, config::Compiled), CliError> {
         let files = config::read(path).map_err(|error| explain(error.into()))?;
@@ -109,24 +108,23 @@ const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
 const CHANGED: Style = AnsiColor::Yellow.on_default();
 
-/// A plan for a person.
-pub(super) fn told(plan: &Plan) -> String {
+pub(super) fn render(plan: &Plan) -> String {
     if plan.is_empty() {
-        return format!("Nothing changes: revision {} is in force.\n", plan.running);
+        return format!("No changes: revision {} is active.\n", plan.running);
     }
     let mut text = format!("Plan {}\n", styled(&plan.plan, BOLD));
-    text.push_str(&hint(&format!("revision {} is in force, and would become {}", plan.running, plan.new)));
+    text.push_str(&hint(&format!("active revision: {}, new revision: {}", plan.running, plan.new)));
     if plan.changes.is_empty() {
-        text.push_str("\nOnly comments, layout or the places of files differ; nothing is done otherwise.\n");
+        text.push_str("\nOnly comments, layout or file paths differ.\n");
     }
     for change in &plan.changes {
         text.push('\n');
         text.push_str(&told_change(change));
     }
     if !plan.affected.is_empty() {
-        text.push_str("\nJobs that this concerns:\n");
+        text.push_str("\nAffected jobs:\n");
         let mut table = Table::new([
-            Column::Cut("WORKER"),
+            Column::Wrap("WORKER"),
             Column::Whole("ACCEPTED UNDER"),
             Column::Number("LIVE"),
             Column::Number("DEAD LETTERS"),
@@ -142,7 +140,7 @@ pub(super) fn told(plan: &Plan) -> String {
         text.push_str(&table.render());
     }
     if !plan.stranded.is_empty() {
-        text.push_str(&format!("\n{}\n", styled("Jobs still need what would be gone:", REMOVED)));
+        text.push_str(&format!("\n{}\n", styled("Jobs need removed resources:", REMOVED)));
         for thing in &plan.stranded {
             text.push_str(&format!(
                 "  {} {}: {}, {}\n    {}\n",
@@ -154,7 +152,7 @@ pub(super) fn told(plan: &Plan) -> String {
             ));
         }
         text.push_str(&hint(
-            "Keep it until they are done (`sluice jobs`, `sluice replay`, `sluice dlq drop`), or say --allow-stranded.",
+            "Keep these until the jobs are done (`sluice jobs`, `sluice replay`, `sluice dlq drop`), or use --allow-stranded.",
         ));
     }
     if !plan.warnings.is_empty() {
@@ -183,9 +181,9 @@ fn told_change(change: &PlanChange) -> String {
     text
 }
 
-/// The longest value that stands on one line with the other.
+/// Longest value shown on one line.
 const SHORT: usize = 60;
-/// How much of a long value is shown; `--json` has it all.
+/// Shown length of a long value; `--json` has all of it.
 const LONG: usize = 300;
 
 fn told_field(field: &FieldView) -> String {
@@ -195,7 +193,7 @@ fn told_field(field: &FieldView) -> String {
     };
     match (&field.from, &field.to) {
         (Some(from), Some(to)) if from.contains('\n') || to.contains('\n') => {
-            format!("    {}:\n{}", field.path, told_lines(from, to))
+            format!("    {}:\n{}", field.path, render_lines(from, to))
         }
         (Some(from), Some(to)) if from.chars().count().max(to.chars().count()) > SHORT => {
             let (from, to) = (styled(&format!("- {}", cut(from)), REMOVED), styled(&format!("+ {}", cut(to)), ADDED));
@@ -214,8 +212,8 @@ fn cut(text: &str) -> String {
     if flat.chars().count() <= LONG { flat } else { flat.chars().take(LONG).chain(['…']).collect() }
 }
 
-/// Texts of several lines, without those that are the same at the beginning and at the end.
-fn told_lines(from: &str, to: &str) -> String {
+/// Multi-line texts without their common first and last lines.
+fn render_lines(from: &str, to: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (from.lines().collect(), to.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(old, new)| old == new).count();
     let start = same(&mut old.iter().zip(&new));
@@ -236,13 +234,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_text_only_what_differs_is_shown() {
-        let shown = told_lines("a\nb\nc\nd", "a\nB\nB2\nc\nd");
+    fn long_text_shows_only_differing_lines() {
+        let shown = render_lines("a\nb\nc\nd", "a\nB\nB2\nc\nd");
         assert_eq!(anstream::adapter::strip_str(&shown).to_string(), "      - b\n      + B\n      + B2\n");
     }
 
     #[test]
-    fn a_key_that_was_left_out_is_shown_with_its_default() {
+    fn absent_key_is_shown_with_its_default() {
         let field = FieldView { path: "a.b".into(), from: None, to: Some("2".into()), default: Some("16".into()) };
         assert_eq!(anstream::adapter::strip_str(&told_field(&field)).to_string(), "    a.b: (16) → 2\n");
     }

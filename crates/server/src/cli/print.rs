@@ -1,4 +1,4 @@
-//! What a person reads: times, counts, colours; and what a script reads: JSON.
+//! Output: times, counts, colours, JSON.
 
 use std::io::{self, Write};
 
@@ -10,8 +10,8 @@ use super::{CliError, exit};
 
 pub(super) use sluice_domain::unit::{grouped, plural};
 
-/// Writes a text and ends its last line. Whoever reads may go away (`| head`): that is no failure.
-pub(super) fn print(text: &str) -> Result<(), CliError> {
+/// Prints a text with a trailing newline. A closed pipe (`| head`) is not an error.
+pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = anstream::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
@@ -21,40 +21,38 @@ pub(super) fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// How an answer of the admin API is shown.
+/// Output format of API responses.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct Format {
-    /// Print JSON, as the admin API answers
+    /// Print the JSON of the admin API
     #[arg(long)]
     pub json: bool,
 }
 
 impl Format {
-    /// The answer, to be told in words; nothing if it was wanted as it is, and has been printed.
+    /// Deserializes the response; `None` if JSON was requested and has been printed.
     pub fn read<T: serde::de::DeserializeOwned>(self, answer: &Value) -> Result<Option<T>, CliError> {
         if self.json {
             return json(answer).map(|()| None);
         }
-        understood(answer).map(Some)
+        deserialize(answer).map(Some)
     }
 }
 
-/// Writes a value as indented JSON.
-pub(super) fn json(value: &impl Serialize) -> Result<(), CliError> {
+/// Prints a value as indented JSON.
+pub fn json(value: &impl Serialize) -> Result<(), CliError> {
     print(&pretty(value))
 }
 
-/// A value as indented JSON.
 pub(super) fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("\"{error}\""))
 }
 
-/// Every line, moved to the right.
 pub(super) fn indented(text: &str, by: usize) -> String {
     text.lines().map(|line| format!("{:by$}{line}\n", "")).collect()
 }
 
-/// How far a time is from now: `3m ago`, `in 12s`.
+/// Relative time: `3m ago`, `in 12s`.
 pub(super) fn ago(time: &str) -> String {
     match time.parse::<jiff::Timestamp>() {
         Ok(at) => distance(jiff::Timestamp::now().as_millisecond() - at.as_millisecond()),
@@ -74,7 +72,7 @@ fn distance(milliseconds: i64) -> String {
     if milliseconds < 0 { format!("in {span}") } else { format!("{span} ago") }
 }
 
-/// A time to the second, and how far it is from now.
+/// Time to the second, with the relative time.
 pub(super) fn moment(time: &str) -> String {
     match time.parse::<jiff::Timestamp>() {
         Ok(at) => format!("{} ({})", at.strftime("%Y-%m-%d %H:%M:%S UTC"), ago(time)),
@@ -88,7 +86,7 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
-/// How good or bad a word is that stands for a state, an outcome or a status.
+/// Style of a state, outcome or status.
 pub(super) fn style_of(word: &str) -> Style {
     match word {
         "succeeded" | "done" | "applied" | "present" | "closed" | "accepted" => GREEN,
@@ -100,26 +98,26 @@ pub(super) fn style_of(word: &str) -> Style {
     }
 }
 
-/// A text in a style. Print it with [`print`], which takes the style out where nobody can see it.
+/// Styled text. Print it with [`print`], which strips the style if the output is not a terminal.
 pub(super) fn styled(text: &str, style: Style) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A heading over what follows.
-pub(super) fn heading(text: &str) -> String {
+pub fn heading(text: &str) -> String {
     format!("\n{}\n", styled(text, BOLD))
 }
 
-/// What to do next, in the background.
-pub(super) fn hint(text: &str) -> String {
+/// Dimmed hint line.
+pub fn hint(text: &str) -> String {
     format!("{}\n", styled(text, DIM))
 }
 
-/// What the node said, in the form that this build knows.
-pub(super) fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
+/// Deserializes a response of the node.
+pub(super) fn deserialize<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
     serde_json::from_value(value.clone()).map_err(|error| {
-        let message =
-            format!("the node's answer is not understood ({error}); is it another version? --json shows it as it is");
+        let message = format!(
+            "the response of the node cannot be read ({error}); its version may differ; --json prints it as is"
+        );
         CliError::new(exit::UNAVAILABLE, message)
     })
 }
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_short_and_point_in_one_direction() {
+    fn relative_times_are_short() {
         for (milliseconds, text) in [
             (0, "now"),
             (-900, "now"),

@@ -1,11 +1,11 @@
-//! `sluice reference` and `sluice completions`: pages and scripts that are made from the code, so that they cannot lie.
+//! `sluice reference` and `sluice completions`: generated pages and scripts.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use super::{Arguments, CliError, exit, print};
+use super::{CliError, exit, print};
 use crate::{config, operate};
 
 /// Print a reference page, or compare one with this build
@@ -13,8 +13,8 @@ use crate::{config, operate};
 #[command(
     after_help = "Examples:\n  sluice reference configuration > docs/reference/configuration.md\n  sluice reference cli --check docs/reference/cli.md"
 )]
-pub(super) struct Reference {
-    /// Which page
+pub struct Reference {
+    /// Page
     #[arg(value_enum)]
     page: Page,
     /// Compare with this file instead of printing; exit code 1 if it differs
@@ -24,52 +24,52 @@ pub(super) struct Reference {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Page {
-    /// Every key of the configuration, in Markdown
+    /// Configuration keys, in Markdown
     Configuration,
     /// Workers and their steps, in Markdown
     Steps,
-    /// Every action and its parameters, in Markdown
+    /// Actions and their parameters, in Markdown
     Actions,
-    /// What expressions see and can do, in Markdown
+    /// Expressions, in Markdown
     Expressions,
     /// Policies and safe mode, in Markdown
     Policies,
-    /// Every command and its flags, in Markdown
+    /// Commands and flags, in Markdown
     Cli,
-    /// The admin API, as OpenAPI in JSON
+    /// Admin API, as OpenAPI in JSON
     Api,
-    /// The configuration, as a JSON Schema for editors
+    /// JSON Schema of the configuration for editors
     Schema,
 }
 
-/// Print a script that completes commands and flags in a shell
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  sluice completions bash > ~/.local/share/bash-completion/completions/sluice\n  sluice completions zsh > \"${fpath[1]}/_sluice\"\n  sluice completions fish > ~/.config/fish/completions/sluice.fish"
 )]
-pub(super) struct Completions {
-    /// Which shell
+pub struct Completions {
+    /// Shell
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
 
 impl Completions {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self, mut program: Command) -> Result<(), CliError> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "sluice", &mut script);
+        clap_complete::generate(self.shell, &mut program, "sluice", &mut script);
         print::print(&String::from_utf8_lossy(&script))
     }
 }
 
 impl Reference {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self, program: Command) -> Result<(), CliError> {
         let page = match self.page {
             Page::Configuration => config::reference(),
             Page::Steps => config::steps(),
             Page::Actions => config::actions(),
             Page::Expressions => config::expressions(),
             Page::Policies => config::policies(),
-            Page::Cli => cli(),
+            Page::Cli => cli(program),
             Page::Api => operate::openapi(),
             Page::Schema => print::pretty(&config::editor_schema()),
         };
@@ -81,7 +81,7 @@ impl Reference {
             Some((line, kept, made)) => Err(CliError::new(
                 exit::NO,
                 format!(
-                    "{} differs from this build in line {line}:\n  - {kept}\n  + {made}\nWrite it again with `sluice reference`.",
+                    "{} differs from this build in line {line}:\n  - {kept}\n  + {made}\nGenerate it again with `sluice reference`.",
                     file.display()
                 ),
             )),
@@ -89,20 +89,19 @@ impl Reference {
     }
 }
 
-/// The first line in which two texts differ. How the last line ends does not matter.
+/// First differing line, ignoring a trailing newline.
 fn first_difference<'a>(kept: &'a str, made: &'a str) -> Option<(usize, &'a str, &'a str)> {
     let (kept, made): (Vec<&str>, Vec<&str>) = (kept.trim_end().lines().collect(), made.trim_end().lines().collect());
     (0..kept.len().max(made.len())).find_map(|place| {
         let (old, new) = (kept.get(place).copied(), made.get(place).copied());
-        (old != new).then(|| (place + 1, old.unwrap_or("(the end)"), new.unwrap_or("(the end)")))
+        (old != new).then(|| (place + 1, old.unwrap_or("(end of file)"), new.unwrap_or("(end of file)")))
     })
 }
 
-/// The page about the command line, in Markdown.
-fn cli() -> String {
-    let mut command = Arguments::command();
+/// Markdown page of the command line.
+fn cli(mut command: Command) -> String {
     command.build();
-    let mut page = String::from("# Command line\n\nMade by `sluice reference cli`; do not edit it by hand.\n");
+    let mut page = String::from("# Command line\n\nGenerated by `sluice reference cli`; do not edit.\n");
     let _ = write!(page, "\n{}\n", text(command.get_about()));
     page.push_str("\n| command | |\n|---|---|\n");
     for sub in visible(&command) {
@@ -139,7 +138,7 @@ fn section(page: &mut String, command: &Command, parent: &str, depth: usize) {
 }
 
 fn options<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
-    page.push_str("| | | environment | when left out |\n|---|---|---|---|\n");
+    page.push_str("| | | environment | default |\n|---|---|---|---|\n");
     for argument in arguments {
         let value =
             argument.get_value_names().and_then(|names| names.first()).map(|name| name.to_string()).unwrap_or_default();
@@ -175,7 +174,7 @@ fn text(styled: Option<&clap::builder::StyledStr>) -> String {
     styled.map(ToString::to_string).unwrap_or_default().trim().to_owned()
 }
 
-/// A bar would end the cell, and so would a line.
+/// Escapes `|` and line breaks, which end a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -185,27 +184,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_agree_with_each_other() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn every_command_says_what_it_does_and_fits_a_line() {
-        fn look(command: &Command) {
-            let about = text(command.get_about());
-            assert!(!about.is_empty() && about.len() <= 90, "{}: {about}", command.get_name());
-            for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
-            }
-            visible(command).for_each(look);
-        }
-        visible(&Arguments::command()).for_each(look);
-    }
-
-    #[test]
-    fn the_first_difference_is_found_and_the_last_newline_is_none() {
+    fn first_difference_ignores_trailing_newline() {
         assert_eq!(first_difference("a\nb\n", "a\nb"), None);
         assert_eq!(first_difference("a\nb", "a\nc"), Some((2, "b", "c")));
-        assert_eq!(first_difference("a", "a\nc"), Some((2, "(the end)", "c")));
+        assert_eq!(first_difference("a", "a\nc"), Some((2, "(end of file)", "c")));
     }
 }

@@ -1,4 +1,4 @@
-//! `sluice replay`: jobs come back to life, with their own keys.
+//! `sluice replay`: requeue jobs with the same keys.
 
 use serde_json::json;
 use sluice_domain::job::JobState;
@@ -6,30 +6,30 @@ use sluice_domain::job::JobState;
 use super::selection::{Act, Verb};
 use super::{CliError, exit};
 
-/// Try jobs again; effects that are done stay done
+/// Requeue jobs; applied effects are not sent again
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A filter means dead jobs unless it names other states. It says how many jobs that are and asks, unless --yes.\n\n\
-Examples:\n  sluice replay job_17 --reason \"the field exists now\"\n  sluice replay evt_1a2b… --newest --reason \"mapping mended\"\n  sluice replay --filter code=timeout --filter since=2h --reason \"the CRM is back\"\n  sluice replay --filter worker=lead-to-crm --dry-run"
+    after_help = "A filter selects dead jobs unless it names other states. The command shows the number of jobs and asks for confirmation, unless --yes.\n\n\
+Examples:\n  sluice replay job_17 --reason \"the field exists now\"\n  sluice replay evt_1a2b… --latest-config --reason \"mapping fixed\"\n  sluice replay --filter code=timeout --filter since=2h --reason \"the CRM is back\"\n  sluice replay --filter worker=lead-to-crm --dry-run"
 )]
-pub(super) struct Replay {
+pub struct Replay {
     #[command(flatten)]
     act: Act,
-    /// Run them with the configuration in force, not the one they were accepted under
+    /// Run the jobs with the active configuration, not the one they were accepted under
     #[arg(long, help_heading = None::<&str>)]
-    newest: bool,
+    latest_config: bool,
 }
 
 const REPLAY: Verb = Verb { path: "/replays", infinitive: "replay", participle: "replayed", states: &[JobState::Dead] };
 
 impl Replay {
     pub fn run(self) -> Result<(), CliError> {
-        self.act.reach.run(async |desk| {
-            if self.newest && desk.is_offline() {
-                let message = "no node runs, so no configuration is in force; start one with `sluice up`, then replay with --newest";
+        self.act.reach.run(async |client| {
+            if self.latest_config && client.is_offline() {
+                let message = "no node is running, so there is no active configuration; start one with `sluice up`, then replay with --latest-config";
                 return Err(CliError::new(exit::UNAVAILABLE, message));
             }
-            self.act.perform(desk, REPLAY, json!({ "newest": self.newest })).await
+            self.act.perform(client, REPLAY, json!({ "latest_config": self.latest_config })).await
         })
     }
 }

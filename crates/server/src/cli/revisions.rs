@@ -1,20 +1,20 @@
-//! `sluice revisions`: what was in force, since when, by whom and why.
+//! `sluice revisions`: activated configurations.
 
 use super::CliError;
 use super::lists::Paging;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, heading, hint, indented, moment};
 use super::table::{Cell, Column, Table};
-use crate::operate::change::{RevisionDetail, RevisionView};
-use crate::operate::view::List;
+use crate::operate::views::List;
+use crate::operate::views::{RevisionDetail, RevisionView};
 
-/// See every configuration that was in force: when, by whom and why
+/// List activated configurations with time, actor and reason
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice revisions\n  sluice revisions show 3f9a01c2"
 )]
-pub(super) struct Revisions {
+pub struct Revisions {
     #[command(subcommand)]
     act: Option<Act>,
     #[command(flatten)]
@@ -27,14 +27,14 @@ pub(super) struct Revisions {
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
-    /// See one configuration with its files
+    /// Show one configuration with its files
     Show(Show),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice revisions show 3f9a01c2\n  sluice revisions show previous --json")]
 struct Show {
-    /// Which revision, or enough of its beginning; `previous` is the one before the one in force
+    /// Revision or a unique prefix; `previous` is the one before the active revision
     revision: String,
     #[command(flatten)]
     format: Format,
@@ -47,29 +47,29 @@ impl Revisions {
         if let Some(Act::Show(show)) = self.act {
             return show.run();
         }
-        self.reach.run(async |desk| {
-            let answer = desk.get("/revisions", &self.paging.query()).await?;
+        self.reach.run(async |client| {
+            let answer = client.get("/revisions", &self.paging.query()).await?;
             let Some(list) = self.format.read::<List<RevisionView>>(&answer)? else { return Ok(()) };
             if list.items.is_empty() {
-                return print::print("No configuration was in force yet: no node has been started with this ledger.");
+                return print::print("No configuration yet: no node has been started with this ledger.");
             }
-            let mut text = told(&list.items);
+            let mut text = render(&list.items);
             if let Some(next) = &list.next {
-                text.push_str(&hint(&format!("There are more: --after {next}")));
+                text.push_str(&hint(&format!("Next page: --after {next}")));
             }
-            text.push_str(&hint("\nMore about one: sluice revisions show REVISION"));
+            text.push_str(&hint("\nDetails: sluice revisions show REVISION"));
             print::print(&text)
         })
     }
 }
 
-fn told(revisions: &[RevisionView]) -> String {
+fn render(revisions: &[RevisionView]) -> String {
     let mut table = Table::new([
         Column::Number("#"),
         Column::Whole("REVISION"),
         Column::Whole("SINCE"),
-        Column::Cut("WHO"),
-        Column::Cut("WHY"),
+        Column::Wrap("WHO"),
+        Column::Wrap("WHY"),
         Column::Whole(""),
     ]);
     for revision in revisions {
@@ -79,7 +79,7 @@ fn told(revisions: &[RevisionView]) -> String {
             ago(&revision.at).into(),
             revision.actor.as_str().into(),
             revision.reason.as_str().into(),
-            if revision.current { "in force" } else { "" }.into(),
+            if revision.current { "active" } else { "" }.into(),
         ]);
     }
     table.render()
@@ -87,10 +87,10 @@ fn told(revisions: &[RevisionView]) -> String {
 
 impl Show {
     fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get(&format!("/revisions/{}", self.revision), &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get(&format!("/revisions/{}", self.revision), &[]).await?;
             let Some(detail) = self.format.read::<RevisionDetail>(&answer)? else { return Ok(()) };
-            let state = if detail.current { "in force" } else { "not in force" };
+            let state = if detail.current { "active" } else { "not active" };
             let mut text = format!("Revision {}, {state}\n", detail.revision);
             for time in &detail.in_force {
                 let why = if time.reason.is_empty() { String::new() } else { format!(": {}", time.reason) };

@@ -1,4 +1,4 @@
-//! Which jobs a replay or a drop is for, how many that are, and whether that is meant.
+//! Selection of jobs for a replay or a drop, with confirmation.
 
 use std::io::{IsTerminal, Write};
 
@@ -14,27 +14,26 @@ use super::table::{Cell, Column, Table};
 use super::{CliError, exit};
 use crate::config::did_you_mean;
 use crate::operate::Selection;
-use crate::operate::view::BulkResult;
+use crate::operate::views::BulkResult;
 
-/// What `--filter` knows.
+/// Keys of `--filter`.
 const KEYS: [&str; 9] = ["state", "worker", "queue", "dead_letter_queue", "source", "class", "code", "since", "until"];
 
-/// Which jobs, and why.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Act {
-    /// Jobs (job_17) or events (evt_…, meaning all their jobs)
+    /// Job ids (job_17), or event ids (evt_…) for all their jobs
     #[arg(value_name = "ID", required_unless_present = "filter", conflicts_with = "filter")]
     ids: Vec<String>,
-    /// All jobs that match: state, worker, queue, dead_letter_queue, source, class, code, since or until
+    /// All jobs that match KEY=VALUE: state, worker, queue, dead_letter_queue, source, class, code, since or until
     #[arg(long, value_name = "KEY=VALUE")]
     filter: Vec<String>,
-    /// Why; stands in the audit trail
+    /// Reason, recorded in the audit trail
     #[arg(long, required_unless_present = "dry_run")]
     reason: Option<String>,
-    /// Only say what would happen
+    /// Show the result without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before acting on a filter
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -45,10 +44,9 @@ pub(super) struct Act {
     pub reach: NodeArgs,
 }
 
-/// Who acts.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Actor {
-    /// Who acts, for the audit trail; the user of this machine when left out
+    /// Actor for the audit trail; the user of this machine by default
     #[arg(long, env = "SLUICE_ACTOR", value_name = "NAME")]
     actor: Option<String>,
 }
@@ -64,25 +62,25 @@ impl Actor {
     }
 }
 
-/// An act in words: `replay`, `replayed`.
+/// Forms of a command verb: `replay`, `replayed`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verb {
     pub path: &'static str,
     pub infinitive: &'static str,
     pub participle: &'static str,
-    /// The states that a filter means unless it names others.
+    /// Default states of a filter.
     pub states: &'static [JobState],
 }
 
 impl Act {
-    /// Carries it out. `more` is added to the order.
-    pub async fn perform(&self, desk: &AdminClient, verb: Verb, more: Value) -> Result<(), CliError> {
+    /// Sends the request. `more` is merged into it.
+    pub async fn perform(&self, client: &AdminClient, verb: Verb, more: Value) -> Result<(), CliError> {
         let selection = if self.filter.is_empty() {
             Selection { ids: self.ids.clone(), filter: None }
         } else {
             Selection { ids: vec![], filter: Some(filter(&self.filter, verb.states)?) }
         };
-        // A dry run leaves no trace, so it needs no reason; the node asks for one all the same.
+        // A dry run needs no reason, but the API requires one.
         let reason = self.reason.clone().unwrap_or_else(|| "dry run".to_owned());
         let order = |dry_run: bool| {
             let mut order = json!({ "reason": reason, "actor": self.actor.name(), "dry_run": dry_run });
@@ -94,17 +92,17 @@ impl Act {
             order
         };
         if !self.filter.is_empty() && !self.dry_run && !self.yes {
-            let counted: BulkResult = print::understood(&desk.post(verb.path, &order(true)).await?)?;
+            let counted: BulkResult = print::deserialize(&client.post(verb.path, &order(true)).await?)?;
             if counted.changed > 0 {
                 confirm(verb, &counted)?;
             }
         }
-        let answer = desk.post(verb.path, &order(self.dry_run)).await?;
-        let acted: BulkResult = print::understood(&answer)?;
+        let answer = client.post(verb.path, &order(self.dry_run)).await?;
+        let acted: BulkResult = print::deserialize(&answer)?;
         if self.format.json {
             print::json(&answer)?;
         } else {
-            print::print(&told(verb, &acted, desk.is_offline()))?;
+            print::print(&render(verb, &acted, client.is_offline()))?;
         }
         if acted.changed == 0 { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
@@ -114,15 +112,15 @@ fn confirm(verb: Verb, counted: &BulkResult) -> Result<(), CliError> {
     let jobs = plural(counted.changed, "job");
     let apart = match counted.matched - counted.changed {
         0 => String::new(),
-        left => format!(" ({} more match and are left alone)", grouped(left)),
+        left => format!(" ({} more match and are skipped)", grouped(left)),
     };
     confirm_many(verb.infinitive, verb.participle, &format!("{jobs}{apart}"))
 }
 
-/// Asks whether that is meant.
+/// Asks for confirmation.
 pub(super) fn confirm_many(infinitive: &str, participle: &str, what: &str) -> Result<(), CliError> {
     if !std::io::stdin().is_terminal() {
-        let message = format!("{what} would be {participle}; without a terminal to ask at, say --yes if that is meant");
+        let message = format!("{what} would be {participle}; no terminal for the confirmation, use --yes");
         return Err(CliError::new(exit::USAGE, message));
     }
     let mut words = infinitive.to_owned();
@@ -137,7 +135,7 @@ pub(super) fn confirm_many(infinitive: &str, participle: &str, what: &str) -> Re
     Err(CliError::new(exit::NO, format!("nothing was {participle}")))
 }
 
-fn told(verb: Verb, acted: &BulkResult, offline: bool) -> String {
+fn render(verb: Verb, acted: &BulkResult, offline: bool) -> String {
     let mut text = match (acted.matched, acted.changed, acted.dry_run) {
         (0, ..) => "No job matches; nothing was changed.\n".to_owned(),
         (_, changed, true) => format!("{} would be {}.\n", plural(changed, "job"), verb.participle),
@@ -145,8 +143,8 @@ fn told(verb: Verb, acted: &BulkResult, offline: bool) -> String {
     };
     if !acted.skipped.is_empty() {
         const SHOWN_MAX: usize = 20;
-        text.push_str(&format!("{} left alone:\n", plural(acted.skipped.len() as u64, "job")));
-        let mut table = Table::new([Column::Whole("JOB"), Column::Cut("WHY")]);
+        text.push_str(&format!("{} skipped:\n", plural(acted.skipped.len() as u64, "job")));
+        let mut table = Table::new([Column::Whole("JOB"), Column::Wrap("WHY")]);
         for left in acted.skipped.iter().take(SHOWN_MAX) {
             table.row([Cell::from(left.job.as_str()), left.reason.as_str().into()]);
         }
@@ -156,19 +154,19 @@ fn told(verb: Verb, acted: &BulkResult, offline: bool) -> String {
         }
     }
     if offline && acted.changed > 0 && !acted.dry_run && verb.infinitive == "replay" {
-        text.push_str(&hint("No node runs: they start when one does (`sluice up`)."));
+        text.push_str(&hint("No node is running: the jobs run when one starts (`sluice up`)."));
     }
     text
 }
 
-/// Reads `key=value` words. States that are not named are the verb's own.
+/// Parses `key=value` words; default states are those of the verb.
 fn filter(words: &[String], states: &[JobState]) -> Result<JobFilter, CliError> {
     let usage = |message: String| CliError::new(exit::USAGE, message);
     let mut filter = JobFilter { states: states.to_vec(), ..JobFilter::default() };
     for word in words {
         let (key, value) = word
             .split_once('=')
-            .ok_or_else(|| usage(format!("`{word}` is no filter; write KEY=VALUE with one of {}", KEYS.join(", "))))?;
+            .ok_or_else(|| usage(format!("`{word}` is not a filter; use KEY=VALUE with one of {}", KEYS.join(", "))))?;
         let text = || Some(value.trim().to_owned());
         match key.trim() {
             "state" => filter.states = value.split(',').map(state).collect::<Result<_, _>>().map_err(usage)?,
@@ -183,9 +181,9 @@ fn filter(words: &[String], states: &[JobState]) -> Result<JobFilter, CliError> 
             other => {
                 let hint = match did_you_mean(other, KEYS) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("those are {}", KEYS.join(", ")),
+                    None => format!("use one of {}", KEYS.join(", ")),
                 };
-                return Err(usage(format!("`{other}` is nothing to filter by; {hint}")));
+                return Err(usage(format!("unknown filter key `{other}`; {hint}")));
             }
         }
     }
@@ -196,12 +194,12 @@ fn state(word: &str) -> Result<JobState, String> {
     let words = || JobState::ALL.iter().map(|state| state.as_str());
     JobState::parse(word.trim()).ok_or_else(|| {
         let hint = did_you_mean(word, words()).map(|near| format!("did you mean `{near}`?"));
-        let hint = hint.unwrap_or_else(|| format!("those are {}", words().collect::<Vec<_>>().join(", ")));
-        format!("`{word}` is no state of a job; {hint}")
+        let hint = hint.unwrap_or_else(|| format!("use one of {}", words().collect::<Vec<_>>().join(", ")));
+        format!("`{word}` is not a job state; {hint}")
     })
 }
 
-/// `1h` ago, or a time.
+/// A duration before now (`1h`), or a time.
 fn time(text: &str) -> Result<Time, String> {
     if let Some(time) = Time::parse(text.trim()) {
         return Ok(time);
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_means_the_verbs_states_unless_it_names_others() {
+    fn filter_defaults_to_the_states_of_the_verb() {
         assert_eq!(read(&["worker=w"]).unwrap().states, [JobState::Dead]);
         let named = read(&["state=dead,noop", "code=a=b", "dlq=q"]).unwrap();
         assert_eq!(named.states, [JobState::Dead, JobState::Noop]);
@@ -229,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_filter_is_said_with_what_would_be_right() {
+    fn invalid_filters_are_reported_with_a_hint() {
         for (word, complaint) in [
-            ("dead", "`dead` is no filter; write KEY=VALUE with one of state, worker"),
-            ("wroker=x", "`wroker` is nothing to filter by; did you mean `worker`?"),
-            ("state=ded", "`ded` is no state of a job; did you mean `dead`?"),
+            ("dead", "`dead` is not a filter; use KEY=VALUE with one of state, worker"),
+            ("wroker=x", "unknown filter key `wroker`; did you mean `worker`?"),
+            ("state=ded", "`ded` is not a job state; did you mean `dead`?"),
             (
                 "since=soon",
                 "`soon` is not a duration; write a number and a unit: 250ms, 90s, 15m, 48h or 7d; or a time such as",

@@ -1,43 +1,43 @@
-//! `sluice send`: posts a payload as the flow's sender would.
+//! `sluice send`: signs and posts a payload like the flow's sender.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_connectors::node_client::{NodeClient, NodeResponse, Posting};
+use sluice_connectors::node_client::{NodeClient, NodeResponse, RawRequest};
 use sluice_domain::flow::Flow;
 
 use super::node_access::{self, NodeFile};
 use super::print::{self, hint, plural, style_of, styled};
 use super::{CliError, data_directory, exit, flow};
 
-/// Sign a payload as the flow's sender would, and post it to the node
+/// Sign a payload like the flow's sender and post it to the node
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit code 1 means that the node refused it.\n\n\
+#[command(after_help = "Exit code 1: the node rejected the request.\n\n\
 Examples:\n  sluice send website-leads lead.json\n  sluice send website-leads lead.json --times 3      the same event three times: one effect\n  sluice send /in/website - --to http://127.0.0.1:8080 < lead.json")]
-pub(super) struct Send {
-    /// The flow, by its name or its path
+pub struct Send {
+    /// Flow name or path
     flow: String,
-    /// The payload, as JSON or as the form that the sender posts; - reads standard input
+    /// Payload as JSON or form; - reads standard input
     file: PathBuf,
-    /// The configuration: a directory or a file
+    /// Configuration directory or file
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
-    /// The data directory of the node; .sluice beside the configuration when left out
+    /// Data directory of the node; .sluice in the configuration directory by default
     #[arg(long, env = "SLUICE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where to post, when the node is not this machine's; the flow's path is added unless there is one
+    /// URL of a node on another machine; without a path, the flow's path is added
     #[arg(long, value_name = "URL")]
     to: Option<String>,
-    /// The event id that the sender gives it, where that stands in a header; another one each time when left out
+    /// Event id of the sender, for schemes with an id header; random by default
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// A header that the sender sets; may be given more than once
+    /// Additional header; may be repeated
     #[arg(long, value_name = "NAME: VALUE", value_parser = flow::header)]
     header: Vec<(String, String)>,
-    /// Post the same event so many times
+    /// Number of times to post the same event
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "N")]
     times: u32,
-    /// Print JSON: a list of answers
+    /// Print a JSON list of responses
     #[arg(long)]
     json: bool,
 }
@@ -60,12 +60,12 @@ impl Send {
         if self.json {
             print::json(&answers.iter().map(Posted::to_json).collect::<Vec<_>>())?;
         } else {
-            print::print(&self.told(&answers, refused))?;
+            print::print(&self.render(&answers, refused))?;
         }
         if refused == 0 { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 
-    /// Signs anew each time, as a sender that repeats itself does.
+    /// Signs each request again, like a sender that retries.
     async fn post(&self, flow: &Flow, url: &str, id: &str, body: &[u8]) -> Result<Posted, CliError> {
         let mut signed = flow::signed(flow, id, body, &self.header)?;
         flow::set_headers(&mut signed.headers, &self.header);
@@ -73,7 +73,7 @@ impl Send {
             Some(query) => format!("{url}?{}", query.expose()),
             None => url.to_owned(),
         };
-        let posting = Posting { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
+        let posting = RawRequest { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
         let answer = NodeClient::send(posting).await.map_err(|error| node_access::failed(error, true))?;
         Ok(Posted::from(answer))
     }
@@ -92,25 +92,25 @@ impl Send {
         }
     }
 
-    fn told(&self, answers: &[Posted], refused: usize) -> String {
+    fn render(&self, answers: &[Posted], refused: usize) -> String {
         const SHOWN_MAX: usize = 10;
         let mut text = String::new();
         for answer in answers.iter().take(SHOWN_MAX) {
-            text.push_str(&answer.told());
+            text.push_str(&answer.render());
         }
         if answers.len() > SHOWN_MAX {
             let repeats = answers.iter().filter(|answer| answer.repeat).count() as u64;
-            let more = plural((answers.len() - SHOWN_MAX) as u64, "more answer");
-            text.push_str(&format!("… and {more}; in all {}, {refused} refused\n", plural(repeats, "repeat")));
+            let more = plural((answers.len() - SHOWN_MAX) as u64, "more response");
+            text.push_str(&format!("… and {more}; in total {}, {refused} rejected\n", plural(repeats, "duplicate")));
         }
         if let Some(event) = answers.iter().find_map(Posted::event_id) {
-            text.push_str(&hint(&format!("\nWhat became of it: sluice events show {event}")));
+            text.push_str(&hint(&format!("\nDetails: sluice events show {event}")));
         }
         text
     }
 }
 
-/// What the node said.
+/// Response of the node.
 #[derive(Debug)]
 struct Posted {
     status: u16,
@@ -135,9 +135,9 @@ impl Posted {
         json!({ "status": self.status, "repeat": self.repeat, "body": self.body })
     }
 
-    fn told(&self) -> String {
+    fn render(&self) -> String {
         let word = match (self.status, self.repeat) {
-            (200..300, true) => "a repeat: the first answer again",
+            (200..300, true) => "duplicate: first response again",
             (200..300, false) => "accepted",
             _ => "refused",
         };
@@ -150,13 +150,13 @@ fn nowhere(data: &Path) -> CliError {
     CliError::new(
         exit::UNAVAILABLE,
         format!(
-            "no node runs with its data in {}\nStart one with `sluice up`, or say where to post: --data DIR, or --to http://HOST:PORT.",
+            "no node runs with the data directory {}\nStart one with `sluice up`, or set the target: --data DIR, or --to http://HOST:PORT.",
             data.display()
         ),
     )
 }
 
-/// Another one each time, so that what is sent is a new event wherever the id makes it one.
+/// Random id, so that every run sends a new event.
 fn fresh_id() -> String {
     use std::hash::{BuildHasher, RandomState};
     let now = jiff::Timestamp::now();

@@ -1,13 +1,12 @@
-//! `sluice sources show`: how a source repeats itself, and how long its keys must live.
+//! `sluice sources show`: duplicates of a source, and the key lifetime that covers them.
 
 use super::CliError;
 use super::events::escaped;
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, grouped, heading, hint, style_of, styled};
 use super::table::{Cell, Column, Table, pairs};
-use crate::operate::view::{KeyAdvice, SourceDetail};
+use crate::operate::views::{KeyAdvice, SourceDetail};
 
-/// How many of the refused requests are printed.
 const REFUSALS_SHOWN: usize = 5;
 
 #[derive(Debug, clap::Args)]
@@ -22,17 +21,17 @@ pub(super) struct Show {
 
 impl Show {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get(&format!("/sources/{}", escaped(&self.name)), &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get(&format!("/sources/{}", escaped(&self.name)), &[]).await?;
             if self.format.json {
                 return print::json(&answer);
             }
-            print::print(&told(&print::understood(&answer)?))
+            print::print(&render(&print::deserialize(&answer)?))
         })
     }
 }
 
-fn told(detail: &SourceDetail) -> String {
+fn render(detail: &SourceDetail) -> String {
     let source = &detail.source;
     let verified = |open: bool, verify: &str| if open { styled(verify, style_of("dead")) } else { verify.to_owned() };
     let flows = source.flows.iter().map(|flow| {
@@ -40,7 +39,7 @@ fn told(detail: &SourceDetail) -> String {
     });
     let own = [
         ("source", source.name.clone()),
-        ("paused", if source.paused { "yes; its senders are told to come back".to_owned() } else { String::new() }),
+        ("paused", if source.paused { "yes; its senders receive 503".to_owned() } else { String::new() }),
         ("accepted", format!("{} in the last 7 days", grouped(source.accepted))),
         (
             "repeats",
@@ -51,23 +50,23 @@ fn told(detail: &SourceDetail) -> String {
                 None => "none in the last 7 days".to_owned(),
             },
         ),
-        ("clashes", format!("{} in the last 7 days: the same key with another content", grouped(source.clashes))),
+        ("clashes", format!("{} in the last 7 days: same key, different content", grouped(source.clashes))),
     ];
     let mut text = pairs(own.into_iter().chain(flows));
     text.push_str(&keys(&detail.keys));
     text.push_str(&heading("Refused"));
     if source.refused_lately.is_empty() {
-        text.push_str("Nothing in the last day.\n");
+        text.push_str("None in the last day.\n");
     } else {
         let mut table = Table::new([
-            Column::Cut("CODE"),
+            Column::Wrap("CODE"),
             Column::Number("2 MINUTES"),
             Column::Number("HOUR"),
             Column::Number("DAY"),
             Column::Whole(""),
         ]);
         for (code, lately) in &source.refused_lately {
-            let jump = if lately.jump { super::table::marked("a jump", "dead") } else { Cell::from("") };
+            let jump = if lately.jump { super::table::marked("spike", "dead") } else { Cell::from("") };
             table.row([code.as_str().into(), lately.minute.into(), lately.hour.into(), lately.day.into(), jump]);
         }
         text.push_str(&table.render());
@@ -78,11 +77,11 @@ fn told(detail: &SourceDetail) -> String {
     }
     text.push_str(&heading("Limits"));
     if detail.limits.is_empty() {
-        text.push_str("None: it may send as often as it likes.\n");
+        text.push_str("None.\n");
     }
     for limit in &detail.limits {
-        let whose = limit.secret.as_ref().map_or("the source".to_owned(), |secret| format!("the holder of {secret}"));
-        text.push_str(&format!("{}: {whose} may send {}, {} at once\n", limit.flow, limit.rate, limit.burst));
+        let whose = limit.secret.as_ref().map_or("the source".to_owned(), |secret| format!("the secret {secret}"));
+        text.push_str(&format!("{}: {whose} is limited to {}, burst {}\n", limit.flow, limit.rate, limit.burst));
     }
     text + &hint(&format!("\nIts events: sluice events --source {}", source.name))
 }
@@ -96,8 +95,8 @@ fn keys(keys: &KeyAdvice) -> String {
             count => format!("{}: each became a new event", styled(&grouped(count), style_of("dead"))),
         };
         text.push_str(&pairs([
-            ("repeats", format!("{} in all", grouped(keys.repeats))),
-            ("how late", late),
+            ("duplicates", format!("{} in total", grouped(keys.repeats))),
+            ("delay", late),
             ("after expiry", expired),
             ("lifetime for 99.9 %", keys.lifetime_wanted.clone().unwrap_or_default()),
         ]));

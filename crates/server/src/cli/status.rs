@@ -1,15 +1,15 @@
-//! `sluice status`: the node at a glance.
+//! `sluice status`.
 
 use super::CliError;
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, grouped, hint, plural, style_of, styled};
 use super::table::pairs;
-use crate::operate::view::Status;
+use crate::operate::views::Status;
 
-/// See the node at a glance
+/// Show the status of the node
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  sluice status\n  sluice status --url https://sluice.internal:8081 --json")]
-pub(super) struct StatusCommand {
+pub struct StatusCommand {
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
@@ -18,22 +18,22 @@ pub(super) struct StatusCommand {
 
 impl StatusCommand {
     pub fn run(self) -> Result<(), CliError> {
-        self.reach.run(async |desk| {
-            let answer = desk.get("/status", &[]).await?;
+        self.reach.run(async |client| {
+            let answer = client.get("/status", &[]).await?;
             if self.format.json {
                 print::json(&answer)
             } else {
-                print::print(&told(&print::understood(&answer)?, desk))
+                print::print(&render(&print::deserialize(&answer)?, client))
             }
         })
     }
 }
 
-fn told(status: &Status, desk: &AdminClient) -> String {
+fn render(status: &Status, client: &AdminClient) -> String {
     let counted = |(state, count): (&String, &u64)| format!("{} {}", grouped(*count), styled(state, style_of(state)));
     let jobs: Vec<String> = status.jobs.iter().filter(|(_, count)| **count > 0).map(counted).collect();
-    let node = match desk.is_offline() {
-        true => "none runs here; this is what the ledger says".to_owned(),
+    let node = match client.is_offline() {
+        true => "not running; showing the ledger".to_owned(),
         false => format!("up, version {}, configuration {}", status.version, status.revision),
     };
     let mut text = pairs([
@@ -43,10 +43,10 @@ fn told(status: &Status, desk: &AdminClient) -> String {
         ("jobs", if jobs.is_empty() { "none".to_owned() } else { jobs.join(", ") }),
         (
             "running",
-            if desk.is_offline() {
+            if client.is_offline() {
                 String::new()
             } else {
-                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_held))
+                format!("{}, {} in memory", grouped(status.in_flight), grouped(status.jobs_in_memory))
             },
         ),
     ]);
@@ -72,26 +72,23 @@ fn told(status: &Status, desk: &AdminClient) -> String {
     }
     let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
     let mut hints = Vec::new();
-    if desk.is_offline() {
+    if client.is_offline() {
         hints.push("Start the node: sluice up".to_owned());
     }
     if status.events == 0 {
-        hints.push("Nothing was accepted yet; post something: sluice send FLOW FILE".to_owned());
+        hints.push("No events yet; send one: sluice send FLOW FILE".to_owned());
     }
     if count("dead") > 0 {
         hints.push(format!("{}: sluice dlq top, then sluice dlq", plural(count("dead"), "dead letter")));
     }
     if count("unknown") > 0 {
-        hints.push(format!(
-            "{} a person must decide on: sluice dlq --state unknown",
-            plural(count("unknown"), "outcome")
-        ));
+        hints.push(format!("{} to resolve: sluice dlq --state unknown", plural(count("unknown"), "outcome")));
     }
     if let Some(pause) = status.paused.first() {
-        hints.push(format!("Let it go on: sluice resume {}", pause.target));
+        hints.push(format!("Resume: sluice resume {}", pause.target));
     }
     if status.approvals_pending > 0 {
-        hints.push(format!("{} a person must answer: sluice approvals", plural(status.approvals_pending, "question")));
+        hints.push(format!("{}: sluice approvals", plural(status.approvals_pending, "pending approval")));
     }
     if !hints.is_empty() {
         text.push('\n');

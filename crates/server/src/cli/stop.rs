@@ -1,23 +1,23 @@
-//! Being asked to stop: by Ctrl-C, or by whoever ends the process.
+//! Shutdown signals: SIGINT and SIGTERM.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{CliError, exit};
 
-/// Hears of it from the moment that it is made.
+/// Receives signals from its creation on.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Stop {
-    /// Within a runtime.
+    /// Requires a Tokio runtime.
     pub fn listen() -> Result<Stop, CliError> {
         Ok(Stop { interrupt: heard(SignalKind::interrupt())?, terminate: heard(SignalKind::terminate())? })
     }
 
-    /// Waits until it is asked.
+    /// Waits for a signal.
     pub async fn asked(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -26,7 +26,7 @@ impl Stop {
     }
 }
 
-/// A signal that is heard from here on.
+/// Registers a signal handler.
 pub(super) fn heard(kind: SignalKind) -> Result<Signal, CliError> {
     signal(kind).map_err(|error| CliError::new(exit::UNAVAILABLE, format!("no signals: {error}")))
 }

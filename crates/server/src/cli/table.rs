@@ -1,38 +1,41 @@
-//! Aligned columns that fit on a screen.
+//! Tables for a terminal, laid out by `comfy-table`.
+//!
+//! A table uses the width of the terminal and wraps what does not fit. It has no width limit when standard output is not a
+//! terminal, so that a pipe gets one line per row.
 
-use anstyle::Style;
+use anstyle::{AnsiColor, Color, Effects, Style};
+use comfy_table::{Attribute, CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
-use super::print::{BOLD, styled};
+use super::print::{BOLD, DIM};
 
-/// No line is longer.
-pub(super) const WIDTH_MAX: usize = 100;
-const GAP: usize = 2;
-/// A column that may be cut keeps this much.
-const CUT_MIN: usize = 8;
+/// Spaces between two columns.
+const GAP: u16 = 2;
+/// Minimum width of a column that wraps.
+const WRAP_MIN: u16 = 8;
 
-/// How a column behaves.
+/// Layout of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// Always whole: ids, states, times.
+    /// Never wrapped: ids, states, times.
     Whole(&'static str),
-    /// Whole, and aligned to the right: counts.
+    /// Never wrapped, aligned to the right: counts.
     Number(&'static str),
-    /// Cut where there is no room.
-    Cut(&'static str),
+    /// Wrapped where the terminal is too narrow.
+    Wrap(&'static str),
 }
 
 impl Column {
     fn title(self) -> &'static str {
-        let (Column::Whole(title) | Column::Number(title) | Column::Cut(title)) = self;
+        let (Column::Whole(title) | Column::Number(title) | Column::Wrap(title)) = self;
         title
     }
 }
 
-/// Rows under headings.
+/// Rows under column titles.
 #[derive(Debug)]
 pub(super) struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<(String, Style)>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -40,60 +43,80 @@ impl Table {
         Table { columns: columns.into(), rows: Vec::new() }
     }
 
-    /// Adds a row; a cell is a text or a text with a style.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().map(|cell| (flat(&cell.0), cell.1)).collect());
+        self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as text, each line ended.
+    /// The table as text, with a line break after each line.
     pub fn render(&self) -> String {
-        let widths = self.widths();
-        let mut text = String::new();
-        let titles: Vec<(String, Style)> =
-            self.columns.iter().map(|column| (column.title().to_owned(), BOLD)).collect();
-        for row in std::iter::once(&titles).chain(&self.rows) {
-            let mut line = String::new();
-            let last = row.iter().rposition(|(cell, _)| !cell.is_empty()).unwrap_or(0);
-            for (place, ((cell, style), width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
-                let cell = cut(cell, *width);
-                let room = " ".repeat(width.saturating_sub(cell.chars().count()));
-                let (before, after) = match self.columns.get(place) {
-                    Some(Column::Number(_)) => (room.as_str(), ""),
-                    _ if place == last => ("", ""),
-                    _ => ("", room.as_str()),
-                };
-                let shown = if *style == Style::new() { cell } else { styled(&cell, *style) };
-                line.push_str(&format!("{before}{shown}{after}"));
-                if place < last {
-                    line.push_str(&" ".repeat(GAP));
-                }
-            }
-            text.push_str(&line);
-            text.push('\n');
-        }
-        text
+        self.render_in(None)
     }
 
-    fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.columns.iter().map(|column| column.title().chars().count()).collect();
+    /// The width is that of the terminal unless it is given.
+    fn render_in(&self, width: Option<u16>) -> String {
+        let mut table = borderless(width);
+        let title = |column: &Column| Cell(column.title().to_owned(), BOLD).laid_out();
+        table.set_header(self.columns.iter().map(title).collect::<Vec<_>>());
         for row in &self.rows {
-            for (width, (cell, _)) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
+            table.add_row(row.iter().map(Cell::laid_out).collect::<Vec<_>>());
         }
-        let gaps = GAP * self.columns.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > WIDTH_MAX {
-            let may_be_cut = |place: &usize| matches!(self.columns[*place], Column::Cut(_)) && widths[*place] > CUT_MIN;
-            let Some(widest) = (0..widths.len()).filter(may_be_cut).max_by_key(|place| widths[*place]) else { break };
-            widths[widest] -= 1;
-        }
-        widths
+        lay_out(&mut table, &self.columns)
     }
 }
 
-/// A text in a table, and how it looks.
+fn borderless(width: Option<u16>) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    // `print` removes the styles where they are not wanted.
+    table.enforce_styling().style_text_only();
+    if let Some(width) = width {
+        table.set_width(width);
+    }
+    table
+}
+
+fn lay_out(table: &mut comfy_table::Table, columns: &[Column]) -> String {
+    let widths = table.column_max_content_widths();
+    let count = table.column_count();
+    for (index, (layout, column)) in columns.iter().zip(table.column_iter_mut()).enumerate() {
+        let gap = if index + 1 == count { 0 } else { GAP };
+        column.set_padding((0, gap));
+        column.set_constraint(match layout {
+            Column::Whole(_) | Column::Number(_) => ColumnConstraint::ContentWidth,
+            Column::Wrap(_) => ColumnConstraint::LowerBoundary(Width::Fixed(widths[index].min(WRAP_MIN) + gap)),
+        });
+        if matches!(layout, Column::Number(_)) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
+}
+
+/// A text in a table, and its style.
 #[derive(Clone, Debug)]
 pub(super) struct Cell(String, Style);
+
+impl Cell {
+    fn laid_out(&self) -> comfy_table::Cell {
+        let Cell(text, style) = self;
+        let cell = comfy_table::Cell::new(flat(text));
+        // A styled empty text would keep the spaces before it at the end of a line.
+        if text.is_empty() {
+            return cell;
+        }
+        let cell = match style.get_fg_color() {
+            Some(Color::Ansi(AnsiColor::Green)) => cell.fg(comfy_table::Color::DarkGreen),
+            Some(Color::Ansi(AnsiColor::Yellow)) => cell.fg(comfy_table::Color::DarkYellow),
+            Some(Color::Ansi(AnsiColor::Red)) => cell.fg(comfy_table::Color::DarkRed),
+            _ => cell,
+        };
+        match style.get_effects() {
+            effects if effects.contains(Effects::BOLD) => cell.add_attribute(Attribute::Bold),
+            effects if effects.contains(Effects::DIMMED) => cell.add_attribute(Attribute::Dim),
+            _ => cell,
+        }
+    }
+}
 
 impl From<String> for Cell {
     fn from(text: String) -> Cell {
@@ -129,91 +152,78 @@ pub(super) fn marked(text: &str, state: &str) -> Cell {
     Cell(text.to_owned(), super::print::style_of(state))
 }
 
-/// Labels and values under each other, each line ended. A long value goes on below itself; an empty one is left out.
-pub(super) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
-    let pairs: Vec<(&str, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let label_width = pairs.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0) + GAP;
-    let mut text = String::new();
-    for (label, value) in pairs {
-        for (place, line) in wrapped(&value, WIDTH_MAX - label_width).into_iter().enumerate() {
-            let label = if place == 0 { label } else { "" };
-            let room = " ".repeat(label_width - label.chars().count());
-            text.push_str(&format!("{}{room}{line}\n", styled(label, super::print::DIM)));
-        }
-    }
-    text
+/// A label and a value per line, with a line break after each line. Pairs with an empty value are omitted.
+pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    pairs_in(pairs, None)
 }
 
-/// Lines of at most so many characters, broken between words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let characters: Vec<Vec<char>> = text.split_whitespace().map(|word| word.chars().collect()).collect();
-    // A word that is longer than a line is broken too.
-    for word in characters.iter().flat_map(|word| word.chunks(width.max(1))).map(String::from_iter) {
-        let word: &str = &word;
-        let line = lines.last_mut().expect("there is always a line");
-        let length = line.chars().count();
-        if length > 0 && length + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            if length > 0 {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
+fn pairs_in<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>, width: Option<u16>) -> String {
+    let mut table = borderless(width);
+    for (label, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+        // A value may hold styles of its own, so control characters stay.
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        table.add_row(vec![Cell(label.to_owned(), DIM).laid_out(), comfy_table::Cell::new(value)]);
     }
-    lines
+    if table.is_empty() {
+        return String::new();
+    }
+    lay_out(&mut table, &[Column::Whole(""), Column::Wrap("")])
 }
 
-/// On one line, without anything that moves a cursor.
+/// One line without control characters, which could move the cursor.
 fn flat(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let mut kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    kept.truncate(kept.trim_end().len());
-    kept.push('…');
-    kept
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plain(table: &Table) -> String {
-        anstream::adapter::strip_str(&table.render()).to_string()
+    fn plain(table: &Table, width: Option<u16>) -> String {
+        anstream::adapter::strip_str(&table.render_in(width)).to_string()
     }
 
     #[test]
-    fn columns_align_and_lines_have_no_end_of_spaces() {
-        let mut table = Table::new([Column::Whole("ID"), Column::Number("N"), Column::Cut("WHY")]);
+    fn columns_align_without_trailing_spaces() {
+        let mut table = Table::new([Column::Whole("ID"), Column::Number("N"), Column::Wrap("WHY")]);
         table.row([Cell::from("job_1"), Cell::from(1_200u64), Cell::from("")]);
         table.row([Cell::from("job_22"), Cell::from(3u64), Cell::from("two\nlines")]);
-        assert_eq!(plain(&table), "ID          N  WHY\njob_1   1,200\njob_22      3  two lines\n");
+        assert_eq!(plain(&table, None), "ID          N  WHY\njob_1   1,200\njob_22      3  two lines\n");
     }
 
     #[test]
-    fn what_may_be_cut_is_cut_until_the_line_fits() {
-        let mut table = Table::new([Column::Whole("ID"), Column::Cut("NAME"), Column::Cut("MESSAGE")]);
-        table.row([Cell::from("x".repeat(40)), Cell::from("n".repeat(20)), Cell::from("m ".repeat(80))]);
-        let text = plain(&table);
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH_MAX), "{text}");
-        assert!(
-            text.contains(&"x".repeat(40)) && text.contains(&"n".repeat(20)) && text.trim_end().ends_with('…'),
-            "{text}"
-        );
+    fn long_cells_wrap_at_the_width_and_stay_whole_without_one() {
+        let mut table = Table::new([Column::Whole("ID"), Column::Wrap("NAME"), Column::Wrap("MESSAGE")]);
+        let message = "word ".repeat(40).trim_end().to_owned();
+        table.row([Cell::from("x".repeat(40)), Cell::from("n".repeat(20)), Cell::from(message.as_str())]);
+        for width in [80, 100, 200] {
+            let text = plain(&table, Some(width));
+            assert!(text.lines().all(|line| line.chars().count() <= width.into()), "{text}");
+            assert!(text.contains(&"x".repeat(40)), "{text}");
+            assert_eq!(text.matches("word").count(), 40, "{text}");
+        }
+        let whole = plain(&table, None);
+        assert_eq!((whole.lines().count(), whole.contains(&message)), (2, true), "{whole}");
     }
 
     #[test]
-    fn long_values_go_on_below_themselves() {
-        let text = pairs([("a", "word ".repeat(30)), ("empty", String::new()), ("long", "v".into())]);
+    fn columns_that_wrap_keep_a_minimum_width() {
+        let mut table = Table::new([Column::Whole("ID"), Column::Wrap("MESSAGE")]);
+        table.row([Cell::from("x".repeat(30)), Cell::from("some words of text")]);
+        let text = plain(&table, Some(20));
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.lines().count() <= 5, "{text}");
+    }
+
+    #[test]
+    fn long_values_continue_below_themselves() {
+        let values = [("a", "word ".repeat(30)), ("empty", String::new()), ("long", "v".into())];
+        let text = pairs_in(values.clone(), Some(100));
         let text = anstream::adapter::strip_str(&text).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("a     word") && lines[1].starts_with("      word"), "{text}");
         assert_eq!(lines[2], "long  v");
+        assert_eq!(pairs_in(values, None).lines().count(), 2);
+        assert_eq!(pairs([("empty", String::new())]), "");
     }
 }

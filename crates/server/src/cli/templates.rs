@@ -1,4 +1,4 @@
-//! `sluice templates`: the messages of a configuration, and what they look like filled in.
+//! `sluice templates`: list and preview message templates.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use crate::config::did_you_mean;
 use crate::intake::{self, RequestMeta};
 use crate::revisions::LoadedRevision;
 
-/// See the messages of a configuration, and how they look filled in
+/// List and preview message templates
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  sluice templates\n  sluice templates preview cart_recovery_v3 scope.json\n  sluice templates preview cart_recovery_v3 cart.json --flow carts --set vars.offer='10 % off'\n  sluice templates preview cart_recovery_v3 scope.json --part html > preview.html"
 )]
-pub(super) struct Templates {
+pub struct Templates {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -29,15 +29,15 @@ pub(super) struct Templates {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Every message, its parts and what it reads
+    /// List messages, their parts and the variables they read
     List(ListTemplates),
-    /// One message, filled in; nothing is sent
+    /// Render one message; nothing is sent
     Preview(Preview),
 }
 
 #[derive(Debug, clap::Args)]
 struct ListTemplates {
-    /// The configuration: a directory or a file
+    /// Configuration directory or file
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
     /// Print JSON
@@ -47,20 +47,20 @@ struct ListTemplates {
 
 #[derive(Debug, clap::Args)]
 struct Preview {
-    /// The message
+    /// Message name
     name: String,
-    /// What it is filled in with: JSON such as {"event": {…}, "vars": {…}}, or with --flow a payload; - reads standard input
+    /// Variables as JSON such as {"event": {…}, "vars": {…}}, or with --flow a payload; - reads standard input
     file: PathBuf,
-    /// The file is a payload for this flow, by its name or its path
+    /// Treat the file as a payload of this flow (name or path)
     #[arg(long)]
     flow: Option<String>,
-    /// One more value, such as vars.offer=10 or steps.code.output.code=SAVE10; may be given more than once
+    /// Additional variable, such as vars.offer=10 or steps.code.output.code=SAVE10; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Print only this part, as it would be sent
+    /// Print only this part
     #[arg(long, value_parser = ["subject", "txt", "html"])]
     part: Option<String>,
-    /// The configuration: a directory or a file
+    /// Configuration directory or file
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
     /// Print JSON
@@ -101,15 +101,13 @@ impl ListTemplates {
             return print::print(&print::pretty(&list));
         }
         if rows.is_empty() {
-            return print::print(
-                "There are no templates. One is written in templates/NAME.subject and templates/NAME.txt or .html.",
-            );
+            return print::print("No templates. Create templates/NAME.subject and templates/NAME.txt or .html.");
         }
-        let mut table = Table::new([Column::Whole("TEMPLATE"), Column::Whole("PARTS"), Column::Cut("READS")]);
+        let mut table = Table::new([Column::Whole("TEMPLATE"), Column::Whole("PARTS"), Column::Wrap("READS")]);
         for (name, parts, reads) in &rows {
             table.row([Cell::from(*name), parts.join(", ").into(), reads.join(", ").into()]);
         }
-        print::print(&(table.render() + &hint("\nSee one filled in: sluice templates preview NAME FILE")))
+        print::print(&(table.render() + &hint("\nPreview: sluice templates preview NAME FILE")))
     }
 }
 
@@ -122,7 +120,7 @@ impl Preview {
                 Some(near) => format!("; did you mean `{near}`?"),
                 None => String::new(),
             };
-            return Err(CliError::new(exit::NO, format!("there is no template `{}`{hint}", self.name)));
+            return Err(CliError::new(exit::NO, format!("unknown template `{}`{hint}", self.name)));
         }
         let mut roots = match &self.flow {
             Some(name) => self.accepted(&live, name)?,
@@ -139,10 +137,10 @@ impl Preview {
         let message = messages
             .render(&self.name, &scope, vars.as_ref())
             .map_err(|problem| CliError::new(exit::NO, problem.to_string()))?;
-        print::print(&self.told(&message))
+        print::print(&self.render(&message))
     }
 
-    fn told(&self, message: &Message) -> String {
+    fn render(&self, message: &Message) -> String {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         match self.part.as_deref() {
             Some("subject") => return message.subject.clone(),
@@ -164,25 +162,25 @@ impl Preview {
         text
     }
 
-    /// The file names the roots itself.
+    /// Variables from the file.
     fn as_given(&self) -> Result<Map<String, Value>, CliError> {
         match serde_json::from_slice(&read(&self.file)?) {
             Ok(Value::Object(roots)) => Ok(roots),
-            Ok(_) => Err(CliError::new(exit::USAGE, "the file must hold an object such as {\"event\": {…}}")),
+            Ok(_) => Err(CliError::new(exit::USAGE, "the file must contain an object such as {\"event\": {…}}")),
             Err(error) => Err(CliError::new(exit::USAGE, format!("{} is not JSON: {error}", self.file.display()))),
         }
     }
 
-    /// The file is a payload: what a worker would see of the first event in it.
+    /// Variables of a worker for the first event of a payload.
     fn accepted(&self, live: &LoadedRevision, name: &str) -> Result<Map<String, Value>, CliError> {
         let flow = flow::find(live, name)?.clone();
         let body = flow::payload(&self.file, &flow)?;
         let now = Time::from(jiff::Timestamp::now());
         let arrival = RequestMeta { received_at: now, verified_by: None, trace: "" };
         let prepared = intake::prepare_all(live, &flow, &HeaderMap::new(), &body, arrival);
-        let prepared = prepared.map_err(|problem| CliError::new(exit::NO, format!("refused: {}", problem.detail)))?;
+        let prepared = prepared.map_err(|problem| CliError::new(exit::NO, format!("rejected: {}", problem.detail)))?;
         let Some(first) = prepared.first() else {
-            return Err(CliError::new(exit::NO, "the payload carries no event"));
+            return Err(CliError::new(exit::NO, "the payload contains no event"));
         };
         let body = serde_json::from_slice(&first.new.body.raw).unwrap_or_default();
         Ok(Map::from_iter([("event".to_owned(), first.event.to_scope()), ("body".to_owned(), body)]))
@@ -199,13 +197,10 @@ fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     found.map_err(|error| CliError::new(exit::USAGE, format!("{} cannot be read: {error}", file.display())))
 }
 
-/// Puts `a.b.c=value` in its place; a value that is JSON keeps its type.
+/// Applies `a.b.c=value`; a JSON value keeps its type.
 fn set(roots: &mut Map<String, Value>, word: &str) -> Result<(), CliError> {
     let Some((path, value)) = word.split_once('=') else {
-        return Err(CliError::new(
-            exit::USAGE,
-            format!("`{word}` sets nothing; write PATH=VALUE, such as vars.offer=10"),
-        ));
+        return Err(CliError::new(exit::USAGE, format!("`{word}` is not PATH=VALUE, such as vars.offer=10")));
     };
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
     put(roots, path.trim(), value);

@@ -1,48 +1,50 @@
-//! `sluice up`: a node until it is told to stop.
+//! `sluice up`: runs a node.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
 use tokio::signal::unix::SignalKind;
 
 use super::stop::{self, Stop};
 use super::{CliError, data_directory, exit};
+use crate::clock::Clock;
 use crate::config::{self, Colours};
 use crate::run::{Node, NodeSettings, StartError};
 use crate::{intake, maintain};
 
-/// How long answers to senders may take when the node stops because its ledger has failed.
-const PATIENCE_WHEN_FAILED: Duration = Duration::from_secs(1);
+/// Shutdown timeout after a ledger failure, for open responses.
+const FAILED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run a node: intake, workers and the admin API
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Stop it with Ctrl-C or SIGTERM: what is under way may end, then the ledger is closed.\n\
-SIGHUP reads the configuration again; so does a change of its files (see --watch).")]
-pub(super) struct Up {
-    /// The configuration: a directory or a file
+#[command(after_help = "Stop it with Ctrl-C or SIGTERM: attempts in flight finish, then the ledger is closed.\n\
+SIGHUP or a change of the files (see --watch) reloads the configuration.")]
+pub struct Up {
+    /// Configuration directory or file
     #[arg(default_value = ".", env = "SLUICE_CONFIG")]
     config: PathBuf,
-    /// Where the ledger lies; .sluice beside the configuration when left out
+    /// Data directory; .sluice in the configuration directory by default
     #[arg(long, env = "SLUICE_DATA")]
     data: Option<PathBuf>,
-    /// Where senders come in: the only address to expose
+    /// Address of the intake listener, the only public one
     #[arg(long, env = "SLUICE_INTAKE", default_value = "127.0.0.1:8080")]
     intake: SocketAddr,
-    /// Where operators come in
+    /// Address of the admin listener
     #[arg(long, env = "SLUICE_ADMIN", default_value = "127.0.0.1:8081")]
     admin: SocketAddr,
-    /// A file with the token that operators must show; needed to listen anywhere but on loopback
+    /// File with the admin token; required for a non-loopback admin address
     #[arg(long, env = "SLUICE_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
-    /// How long attempts that are under way may take to end when the node stops
-    #[arg(long, env = "SLUICE_PATIENCE", default_value = "20s", value_parser = duration)]
-    patience: Duration,
-    /// How long bodies of finished events are kept
+    /// Maximum wait for attempts in flight at shutdown
+    #[arg(long, env = "SLUICE_SHUTDOWN_TIMEOUT", default_value = "20s", value_parser = duration)]
+    shutdown_timeout: Duration,
+    /// Retention of bodies of finished events
     #[arg(long, env = "SLUICE_KEEP_BODIES", default_value = "30d", value_parser = duration)]
     keep_bodies: Duration,
-    /// How long finished events are kept, once their keys have expired
+    /// Retention of finished events, once their keys have expired
     #[arg(long, env = "SLUICE_KEEP_EVENTS", default_value = "90d", value_parser = duration)]
     keep_events: Duration,
     /// Reload the configuration when its files change
@@ -50,42 +52,49 @@ pub(super) struct Up {
     watch: bool,
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     sluice_domain::unit::duration(text).map_err(|problem| problem.to_string())
 }
 
 impl Up {
     pub fn run(self) -> Result<(), CliError> {
+        self.run_with_clock(Clock::start())
+    }
+
+    /// Runs the node with a clock other than the system's. For fault injection.
+    pub fn run_with_clock(self, clock: Clock) -> Result<(), CliError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .map_err(|error| CliError::new(exit::UNAVAILABLE, format!("no runtime: {error}")))?;
-        runtime.block_on(self.serve())
+        runtime.block_on(self.serve(clock))
     }
 
-    async fn serve(self) -> Result<(), CliError> {
+    async fn serve(self, clock: Clock) -> Result<(), CliError> {
         let settings = NodeSettings {
             data: data_directory(&self.config, self.data.clone()),
             intake: self.intake,
             admin: self.admin,
             admin_token: admin_token(self.admin_token_file.as_deref())?,
-            door: intake::IntakeSettings::default(),
+            intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings {
                 bodies: self.keep_bodies,
                 events: self.keep_events,
                 ..Default::default()
             },
+            scheduler: Limits::default(),
             config: self.config.clone(),
         };
         let data = settings.data.clone();
-        let node = Node::start(settings).await.map_err(explain)?;
-        let note = NodeNote::write(&data, &node);
-        tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "sluice is up");
+        let node = Node::start_with_clock(settings, clock).await.map_err(explain)?;
+        let note = NodeFileGuard::write(&data, &node);
+        tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "node started");
         let ended = self.wait(&node).await;
         tracing::info!("stopping");
-        // What is under way when the ledger has failed cannot be written down any more: its end need not be awaited.
-        let patience = if ended.is_ok() { self.patience } else { self.patience.min(PATIENCE_WHEN_FAILED) };
-        node.stop(patience).await;
+        // After a ledger failure attempts cannot be settled, so there is no need to wait for them.
+        let shutdown_timeout =
+            if ended.is_ok() { self.shutdown_timeout } else { self.shutdown_timeout.min(FAILED_SHUTDOWN_TIMEOUT) };
+        node.stop(shutdown_timeout).await;
         drop(note);
         ended
     }
@@ -93,29 +102,29 @@ impl Up {
     async fn wait(&self, node: &Node) -> Result<(), CliError> {
         let (mut stop, mut hangup) = (Stop::listen()?, stop::heard(SignalKind::hangup())?);
         let mut look = tokio::time::interval(Duration::from_secs(2));
-        let mut complained = String::new();
+        let mut last_error = String::new();
         loop {
             tokio::select! {
                 () = stop.asked() => return Ok(()),
                 () = node.failed() => {
-                    return Err(CliError::new(exit::UNAVAILABLE, "the ledger could not be written; see the log, then start again"));
+                    return Err(CliError::new(exit::UNAVAILABLE, "the ledger has failed; see the log, then restart the node"));
                 }
                 _ = hangup.recv() => reload(node, &mut String::new()).await,
-                _ = look.tick(), if self.watch => reload(node, &mut complained).await,
+                _ = look.tick(), if self.watch => reload(node, &mut last_error).await,
             }
         }
     }
 }
 
-/// Says what is wrong with a new configuration once, not at every look.
-async fn reload(node: &Node, complained: &mut String) {
+/// Logs the errors of a new configuration once, not at every check.
+async fn reload(node: &Node, last_error: &mut String) {
     match node.operator.reload("reload").await {
-        Ok(_) => complained.clear(),
+        Ok(_) => last_error.clear(),
         Err(error) => {
             let message = error.to_string();
-            if *complained != message {
-                tracing::error!("the new configuration has mistakes; the one before stays in force\n{message}");
-                *complained = message;
+            if *last_error != message {
+                tracing::error!("the new configuration has errors; the active one stays\n{message}");
+                *last_error = message;
             }
         }
     }
@@ -138,7 +147,7 @@ pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<Secre
     }
 }
 
-/// A start that failed, for a person.
+/// Error message of a failed start.
 pub(super) fn explain(error: StartError) -> CliError {
     match error {
         StartError::Config(compiled, files) => CliError::new(
@@ -155,21 +164,21 @@ pub(super) fn explain(error: StartError) -> CliError {
     }
 }
 
-/// Tells other commands on this machine where the node's API is, for as long as it runs.
-struct NodeNote(PathBuf);
+/// Writes `node.json` for other commands on this machine; deletes it at shutdown.
+struct NodeFileGuard(PathBuf);
 
-impl NodeNote {
-    fn write(data: &std::path::Path, node: &Node) -> NodeNote {
+impl NodeFileGuard {
+    fn write(data: &std::path::Path, node: &Node) -> NodeFileGuard {
         let path = data.join("node.json");
         let note = serde_json::json!({ "admin": format!("http://{}", node.admin), "intake": format!("http://{}", node.intake), "pid": std::process::id() });
         if let Err(error) = std::fs::write(&path, note.to_string()) {
-            tracing::warn!(path = %path.display(), %error, "other commands will not find this node by themselves");
+            tracing::warn!(path = %path.display(), %error, "node.json not written; other commands need --url");
         }
-        NodeNote(path)
+        NodeFileGuard(path)
     }
 }
 
-impl Drop for NodeNote {
+impl Drop for NodeFileGuard {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

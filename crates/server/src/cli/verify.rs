@@ -1,4 +1,4 @@
-//! `sluice verify` and `sluice balance`: the ledger by itself, and the books by day and source.
+//! `sluice verify` and `sluice balance`: invariants of the ledger, and accounting by day and source.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,13 +12,12 @@ use super::up::duration;
 use super::{CliError, data_directory, exit};
 use crate::clock::Clock;
 
-/// Where the ledger lies.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// The data directory; .sluice beside --config when left out
+    /// Data directory; .sluice in --config by default
     #[arg(long, env = "SLUICE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The configuration that the data directory lies beside
+    /// Configuration of the data directory
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
 }
@@ -27,7 +26,7 @@ impl Where {
     fn open(self) -> Result<Inspector, CliError> {
         let directory = data_directory(&self.config, self.data);
         if !sluice_ledger::Ledger::exists_in(&directory) {
-            let message = format!("there is no ledger in {}; name its directory with --data", directory.display());
+            let message = format!("no ledger in {}; set its directory with --data", directory.display());
             return Err(CliError::new(exit::UNAVAILABLE, message));
         }
         Inspector::open(&directory).map_err(unreadable)
@@ -38,16 +37,14 @@ fn unreadable(error: sluice_ledger::Error) -> CliError {
     CliError::new(exit::UNAVAILABLE, error.to_string())
 }
 
-/// Check that the ledger is whole: every row against what must hold of it
+/// Check the invariants of every row of the ledger
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "A node may run meanwhile. Nothing is written and nothing that is sealed is opened. Exit code 1 means that a \
-row is not as it must be; the first one of each kind is named."
-)]
-pub(super) struct Verify {
+#[command(after_help = "Works while a node runs. Nothing is written or decrypted. Exit code 1: a \
+row is not as it must be; the first one of each kind is named.")]
+pub struct Verify {
     #[command(flatten)]
     place: Where,
-    /// Print what was found as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -77,26 +74,26 @@ impl Verify {
                 plural(found.jobs, "job"),
                 plural(found.checks.into(), "check")
             );
-            let verdict = if found.broken.is_empty() { "the ledger is whole" } else { "the ledger is not whole" };
+            let verdict = if found.broken.is_empty() { "no violations" } else { "invariants violated" };
             print::print(&format!("{looked}: {verdict}"))?;
         }
         if found.broken.is_empty() { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
 }
 
-/// See what became of everything that was accepted, by day and source
+/// Account for every accepted event, by day and source
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. What is left over was pruned since, or lost; \
+    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. The remainder was pruned or lost; \
 then the exit code is 1. An event with several jobs counts once, by the worst of them. A node may run meanwhile."
 )]
-pub(super) struct Balance {
+pub struct Balance {
     #[command(flatten)]
     place: Where,
-    /// How far back
+    /// Period to cover
     #[arg(long, default_value = "7d", value_parser = duration, value_name = "DURATION")]
     since: Duration,
-    /// Print the lines as JSON
+    /// Print the rows as JSON
     #[arg(long)]
     json: bool,
 }
@@ -111,10 +108,10 @@ impl Balance {
         } else {
             print::print(table(&lines).trim_end())?;
             let verdict = match left {
-                0 => "The books balance.".to_owned(),
-                1 => "1 event is not accounted for: pruned since, or lost.".to_owned(),
+                0 => "All events are accounted for.".to_owned(),
+                1 => "1 event is not accounted for: pruned or lost.".to_owned(),
                 left => {
-                    format!("{} are not accounted for: pruned since, or lost.", plural(left.unsigned_abs(), "event"))
+                    format!("{} are not accounted for: pruned or lost.", plural(left.unsigned_abs(), "event"))
                 }
             };
             print::print(&format!("\n{verdict}"))?;
@@ -135,7 +132,7 @@ fn table(lines: &[Line]) -> String {
         Column::Number("waiting"),
         Column::Number("unknown"),
         Column::Number("dropped"),
-        Column::Number("left over"),
+        Column::Number("remainder"),
     ]);
     for line in lines {
         let counts =

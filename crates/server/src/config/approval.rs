@@ -1,4 +1,4 @@
-//! `approval.request`: what the catalogue cannot say, and the message that goes to Slack.
+//! `approval.request`: checks beyond the action catalogue, and the Slack message step.
 
 use serde_json::{Value, json};
 use sluice_domain::action::Action;
@@ -13,10 +13,10 @@ use super::expression::{Visible, template};
 use super::node::YamlNode;
 use super::parameters;
 
-/// What the step that posts the message is called, behind the name of the one that asks.
+/// Suffix of the step that posts the message.
 const SUFFIX: &str = "-slack";
 
-/// Checks where an answer could come from, and makes the step that posts the question to Slack, if it is wanted there.
+/// Checks the `slack` parameter and creates the step that posts the request to Slack.
 pub(super) fn message(
     report: Report<'_>,
     asks: &Step,
@@ -26,18 +26,18 @@ pub(super) fn message(
 ) -> Option<Step> {
     let slack = with?.get("slack")?;
     if slack.entries().is_none() {
-        // What is no map and is not filled in was said of the parameter.
+        // A value that is neither a map nor a template is reported with the parameter.
         if parameters::is_filled_in(slack) {
             report
-                .error(slack.span, "wrong-type", format!("`slack` is a map, and this is {}", slack.describe()))
+                .error(slack.span, "wrong-type", format!("`slack` must be a map, found {}", slack.describe()))
                 .hint("its keys are destination and channel");
         }
         return None;
     }
     if asks.foreach.is_some() {
         report
-            .error(slack.span, "exclusive-keys", "`slack` shows one question, and `foreach` asks one for each item")
-            .hint("leave `slack` out and answer with `sluice approvals`, or ask once, before the step with `foreach`");
+            .error(slack.span, "exclusive-keys", "`slack` supports one request, and `foreach` creates one per item")
+            .hint("remove `slack` and decide with `sluice approvals`, or request one approval before the step with `foreach`");
         return None;
     }
     let destination = destination(report, slack, names)?;
@@ -49,10 +49,10 @@ pub(super) fn message(
     if let Some(DestinationKind::Slack(found)) = kind {
         if found.signing_secret.is_none() {
             report
-                .error(slack.span, "no-signing-secret", format!("`{destination}` has no `signing_secret`, so nobody could believe a pressed button"))
-                .hint("add `signing_secret: ${secrets.NAME}` to the destination: it stands in the app's basic information");
+                .error(slack.span, "no-signing-secret", format!("`{destination}` has no `signing_secret`, so button presses cannot be verified"))
+                .hint("add `signing_secret: ${secrets.NAME}` to the destination; Slack shows it in the app's basic information");
         }
-        if matches!(found.way, SlackTransport::Token(_)) && channel.is_none() {
+        if matches!(found.transport, SlackTransport::Token(_)) && channel.is_none() {
             report.error(slack.span, "missing-parameter", "`slack` needs `channel`, the id of a channel");
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn message(
         destination: destination.into(),
         with: Template::Map(parameters),
         class,
-        // A question that Slack does not show can still be answered elsewhere.
+        // The approval can be decided elsewhere if Slack is down.
         on_error: OnError::Continue,
         announces: Some(asks.id.clone()),
         policies: vec![],
@@ -99,15 +99,17 @@ fn destination(report: Report<'_>, slack: &YamlNode, names: &Declarations) -> Op
             if known.iter().any(|known| *known == name) || names.incomplete {
                 return Some(name.to_owned());
             }
-            report
-                .error(node.span, "unknown-destination", format!("no destination of type slack is called `{name}`"))
-                .meant(name, known.iter().map(|known| known.as_str()), "declare it under `destinations:`");
+            report.error(node.span, "unknown-destination", format!("unknown slack destination `{name}`")).meant(
+                name,
+                known.iter().map(|known| known.as_str()),
+                "declare it under `destinations:`",
+            );
             None
         }
     }
 }
 
-/// What people see: the question, and two buttons that carry its name.
+/// Message with two buttons whose value is the approval id.
 fn blocks() -> Value {
     let button = |choice: &str, text: &str, style: &str| {
         json!({

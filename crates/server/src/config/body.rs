@@ -1,4 +1,4 @@
-//! `body:` and `dedup:`: what a request's body is, and what counts as the same.
+//! `body:` and `dedup:` of an http trigger.
 
 use std::time::Duration;
 
@@ -13,18 +13,17 @@ use super::table::{SOME_TIME, SectionSpec, ValueType, key};
 
 pub(super) static BODY: SectionSpec = SectionSpec {
     title: "a body",
-    about: "What the body is, where the sender's own way is not known or not used.",
+    about: "Format of the body. Overrides the defaults of the sender's scheme.",
     keys: &[
-        key("format", ValueType::OneOf(&["json", "form", "json-or-form"]), "How it is written.")
-            .or("the sender's own; else json-or-form"),
+        key("format", ValueType::OneOf(&["json", "form", "json-or-form"]), "Format of the body.")
+            .or("the format of the sender's scheme; else json-or-form"),
         key(
             "events",
             ValueType::Described("a path such as value or entry.changes, or [] when the body is the list"),
-            "Where the events are, when one request carries several. Each is an event with a key of its own, and all go into \
-             one commit.",
+            "Path of the events, if one request carries several. Each event has its own key; all are written in one commit.",
         )
-        .or("the sender's own; else the body is one event"),
-        key("duplicate_keys", ValueType::OneOf(&["refuse", "last"]), "What is done with an object that has a name twice.")
+        .or("the path of the sender's scheme; else the body is one event"),
+        key("duplicate_keys", ValueType::OneOf(&["refuse", "last"]), "Handling of an object with the same name twice.")
             .or("refuse"),
     ],
     later: &[],
@@ -33,22 +32,21 @@ pub(super) static BODY: SectionSpec = SectionSpec {
 
 pub(super) static DEDUP: SectionSpec = SectionSpec {
     title: "dedup",
-    about: "What counts as the same beside the key.",
+    about: "Duplicate detection beyond the key.",
     keys: &[
         key(
-            "second_net",
+            "content_window",
             ValueType::Described("a duration from 1ms to 2d, or off"),
-            "For so long the same content is taken for a repeat although its key is another. The event's own id and moment do \
-             not count.",
+            "Within this time an event with the same content is a duplicate even if its key differs. The event's own id and \
+             timestamp do not count.",
         )
-        .or("15m for requests whose key is the content or a fallback; off for those that carry the sender's own"),
-        key("volatile", ValueType::Described("a list of paths into the body"), "Fields that change on a resend and do not count.")
-            .or("what is known of the sender"),
+        .or("15m if the key is a fingerprint or a fallback; off if the sender provides the key"),
+        key("volatile", ValueType::Described("a list of paths into the body"), "Fields that change between deliveries; ignored by the comparison.")
+            .or("the defaults of the sender's scheme"),
         key(
             "on_clash",
             ValueType::OneOf(&["drop", "update", "quarantine"]),
-            "What is done with a repeat of a key that says something else: kept and shown, done as an event of its own, or kept \
-             for a person.",
+            "Handling of a key clash (same key, different content). drop: stored as a variant of the first event. update: accepted as a separate event. quarantine: accepted, and its jobs wait for an operator.",
         )
         .or("drop"),
     ],
@@ -56,7 +54,7 @@ pub(super) static DEDUP: SectionSpec = SectionSpec {
     rules: &[],
 };
 
-/// Reads `body:` over what is known of the sender.
+/// Reads `body:` over the defaults of the sender's scheme.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, body: &mut BodySettings) {
     let Some(fields) = Fields::open(report, node, &[&BODY]) else { return };
     match fields.one_of("format") {
@@ -86,25 +84,23 @@ fn read_events(report: Report<'_>, node: &YamlNode) -> Option<Vec<String>> {
         .collect();
     if text.is_empty() || names.iter().any(|name| name.is_empty() || name.contains(['[', ']', ' ', '{'])) {
         report
-            .error(node.span, "bad-path", "`events` is a path of names, or [] when the body is the list")
+            .error(node.span, "bad-path", "`events` must be a path of names, or [] if the body is the list")
             .hint("such as: events: entry.changes");
         return None;
     }
     Some(names)
 }
 
-/// What `dedup:` says.
 #[derive(Default)]
 pub(super) struct Dedup {
-    pub(super) second_net: ContentDedup,
+    pub(super) content_window: ContentDedup,
     pub(super) volatile: Vec<Path>,
     pub(super) on_clash: OnClash,
 }
 
-/// The longest second net: beyond it two equal contents are more likely two events than one.
-pub(super) const SECOND_NET: ValueType = ValueType::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
+/// Beyond two days, equal contents are more likely two events than one.
+pub(super) const CONTENT_WINDOW: ValueType = ValueType::Between(SOME_TIME, Duration::from_secs(2 * 86_400));
 
-/// Reads `dedup:`.
 pub(super) fn read_dedup(report: Report<'_>, node: &YamlNode) -> Dedup {
     let mut dedup = Dedup::default();
     let Some(fields) = Fields::open(report, node, &[&DEDUP]) else { return dedup };
@@ -114,12 +110,12 @@ pub(super) fn read_dedup(report: Report<'_>, node: &YamlNode) -> Dedup {
         _ => OnClash::Drop,
     };
     dedup.volatile = fields.node("volatile").map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
-    match fields.node("second_net").map(|node| (node, node.text())) {
-        // YAML takes a bare `off` for text or for false, as it likes.
-        Some((_, Some("off" | "false"))) => dedup.second_net = ContentDedup::Off,
+    match fields.node("content_window").map(|node| (node, node.text())) {
+        // YAML parsers read a bare `off` as text or as false.
+        Some((_, Some("off" | "false"))) => dedup.content_window = ContentDedup::Off,
         Some(_) => {
-            if let Some(window) = fields.duration_in("second_net", SECOND_NET) {
-                dedup.second_net = ContentDedup::Always(window);
+            if let Some(window) = fields.duration_in("content_window", CONTENT_WINDOW) {
+                dedup.content_window = ContentDedup::Always(window);
             }
         }
         None => {}

@@ -1,5 +1,5 @@
-//! From texts to a configuration: one pass for what is named, one for what uses the names, one for
-//! what only the whole can show.
+//! Compiles files to a configuration in three passes: declarations, documents that refer to them, cross-document
+//! checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::cross_checks;
 use super::declarations::{Declarations, Placed, SourceLocation, add};
 use super::destination::{self, built_in};
 use super::diagnostics::{Diagnostics, Report};
-use super::document::{What, classify};
+use super::document::{DocumentKind, classify};
 use super::flow;
 use super::message;
 use super::node::YamlNode;
@@ -31,21 +31,21 @@ use super::script::NeededRuntime;
 use super::secrets::{SecretSource, SecretStore};
 use super::worker::{self, ReadWorker};
 
-/// What a configuration came to.
+/// Result of compiling a configuration.
 #[derive(Debug)]
 pub struct Compiled {
-    /// What it means; `None` if any problem is an error.
+    /// `None` if any problem is an error.
     pub config: Option<Config>,
-    /// The secrets that its steps need while they run.
+    /// Secrets used by steps at run time.
     pub secrets: SecretStore,
-    /// Every problem, by file and place.
+    /// Sorted by file and position.
     pub problems: Vec<ConfigProblem>,
-    /// What its scripts need on this machine; see [`Compiled::require_runtimes`].
+    /// Script runtimes required on this machine; see [`Compiled::require_runtimes`].
     pub runtimes: Vec<NeededRuntime>,
 }
 
 impl Compiled {
-    /// Asks for every runtime that a script needs, and makes a problem of each that is not there.
+    /// Probes every required runtime and reports the missing ones.
     pub fn require_runtimes(&mut self, mut probe: impl FnMut(Runtime) -> Result<(), String>) {
         let mut known: BTreeMap<Runtime, Result<(), String>> = BTreeMap::new();
         for needed in &self.runtimes {
@@ -65,29 +65,28 @@ impl Compiled {
     }
 }
 
-/// A document and the file it stands in.
 struct Document<'f> {
     file: &'f str,
-    what: What,
+    kind: DocumentKind,
     node: YamlNode,
 }
 
-/// Reads, checks and joins every file. Pure, apart from the lookups of secrets.
+/// Pure, except for secret lookups.
 pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
-    let desk = Diagnostics::new(secrets);
+    let diagnostics = Diagnostics::new(secrets);
     let mut names = Declarations { incomplete: !files.problems().is_empty(), ..Declarations::default() };
     names.texts = files.iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
-    names.messages = message::read_all(&desk, files);
-    let documents = parse_all(&desk, files, &mut names);
-    read_sections(&desk, &documents, &mut names);
+    names.messages = message::read_all(&diagnostics, files);
+    let documents = parse_all(&diagnostics, files, &mut names);
+    read_sections(&diagnostics, &documents, &mut names);
 
     let mut flows: BTreeMap<String, Placed<Arc<Flow>>> = BTreeMap::new();
     let mut addresses: BTreeMap<(String, String), String> = BTreeMap::new();
     let mut workers: BTreeMap<String, Placed<ReadWorker>> = BTreeMap::new();
     for document in &documents {
-        let report = desk.report(document.file);
-        match document.what {
-            What::Flow => {
+        let report = diagnostics.report(document.file);
+        match document.kind {
+            DocumentKind::Flow => {
                 for read in flow::read(report, &document.node, &names) {
                     let address = (read.flow.method.clone(), read.flow.path.clone());
                     if let Some(first) = addresses.get(&address) {
@@ -95,48 +94,48 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
                             .error(
                                 read.place.span,
                                 "duplicate-path",
-                                format!("{} {} is already the address of the flow in {first}", address.0, address.1),
+                                format!("{} {} is already used by the flow in {first}", address.0, address.1),
                             )
-                            .hint("give each flow a path of its own");
+                            .hint("give each flow a unique path");
                     } else {
                         addresses.insert(address, read.place.describe());
                     }
                     add(&mut flows, report, "flow", (&read.name.0, read.name.1), read.flow);
                 }
             }
-            What::Worker => {
+            DocumentKind::Worker => {
                 if let Some(read) = worker::read(report, &document.node, &names) {
                     let (name, span) = read.name.clone();
                     add(&mut workers, report, "worker", (&name, span), read);
                 }
             }
-            What::Sections | What::Broken | What::Foreign => {}
+            DocumentKind::Sections | DocumentKind::Broken | DocumentKind::Foreign => {}
         }
     }
-    check_whole(&desk, &documents, &names, &workers);
+    check_whole(&diagnostics, &documents, &names, &workers);
     if !names.incomplete {
-        cross_checks::check_playbooks(&desk, &flows, &workers);
-        cross_checks::check_pulls(&desk, &names, &workers);
+        cross_checks::check_playbooks(&diagnostics, &flows, &workers);
+        cross_checks::check_pulls(&diagnostics, &names, &workers);
     }
-    let usable = !desk.has_errors() && files.problems().is_empty();
+    let usable = !diagnostics.has_errors() && files.problems().is_empty();
     let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();
     let config = usable.then(|| join(files, names, flows, workers));
-    let (mut problems, secrets) = desk.finish();
+    let (mut problems, secrets) = diagnostics.finish();
     problems.splice(0..0, files.problems().iter().cloned());
     Compiled { config, secrets, problems, runtimes }
 }
 
-/// Messages and lists of contacts are no documents.
+/// Templates and suppression lists are not YAML documents.
 fn is_document(file: &str) -> bool {
     message::part_of(file).is_none() && policy::list_of(file).is_none()
 }
 
-fn parse_all<'f>(desk: &Diagnostics<'_>, files: &'f Files, names: &mut Declarations) -> Vec<Document<'f>> {
+fn parse_all<'f>(diagnostics: &Diagnostics<'_>, files: &'f Files, names: &mut Declarations) -> Vec<Document<'f>> {
     let mut documents = vec![];
     for (file, text) in files.iter().filter(|(file, _)| is_document(file)) {
-        let report = desk.report(file);
+        let report = diagnostics.report(file);
         let is_json = file.to_ascii_lowercase().ends_with(".json");
-        // JSON may be indented with tabs, YAML may not; a tab cannot stand inside a JSON string.
+        // JSON may be indented with tabs, YAML may not. A JSON string cannot contain a raw tab.
         let spaced = is_json.then(|| text.replace('\t', " "));
         let (nodes, flaws) = parse::parse(spaced.as_deref().unwrap_or(text));
         names.incomplete |= !flaws.is_empty();
@@ -147,26 +146,26 @@ fn parse_all<'f>(desk: &Diagnostics<'_>, files: &'f Files, names: &mut Declarati
             }
         }
         for node in nodes {
-            let what = classify(report, &node);
-            names.incomplete |= what == What::Broken;
-            if what != What::Foreign {
+            let kind = classify(report, &node);
+            names.incomplete |= kind == DocumentKind::Broken;
+            if kind != DocumentKind::Foreign {
                 plaintext_secrets::find(report, &node);
             }
-            documents.push(Document { file, what, node });
+            documents.push(Document { file, kind, node });
         }
     }
     documents
 }
 
-fn read_sections(desk: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut Declarations) {
+fn read_sections(diagnostics: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut Declarations) {
     let mut dead_letters: Vec<(&str, DeadLetter)> = vec![];
-    for document in documents.iter().filter(|document| document.what != What::Foreign) {
-        let report = desk.report(document.file);
+    for document in documents.iter().filter(|document| document.kind != DocumentKind::Foreign) {
+        let report = diagnostics.report(document.file);
         if let Some(section) = document.node.get("queues").filter(|section| !section.is_null()) {
             let read = queue::read_all(report, section, &mut names.queues);
             dead_letters.extend(read.into_iter().map(|dead| (document.file, dead)));
         }
-        if let Some(node) = document.node.get("retry").filter(|_| document.what == What::Sections) {
+        if let Some(node) = document.node.get("retry").filter(|_| document.kind == DocumentKind::Sections) {
             read_policy(report, node, names);
         }
         if let Some(section) = document.node.get("destinations").filter(|section| !section.is_null()) {
@@ -177,7 +176,7 @@ fn read_sections(desk: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut
         }
     }
     for (file, dead) in dead_letters {
-        let report = desk.report(file);
+        let report = diagnostics.report(file);
         names.check_queue(report, dead.span, &dead.to);
         if dead.from == dead.to {
             report.error(dead.span, "dead-letter-loop", format!("`{}` is its own dead-letter queue", dead.from));
@@ -185,47 +184,49 @@ fn read_sections(desk: &Diagnostics<'_>, documents: &[Document<'_>], names: &mut
     }
 }
 
-/// A document with nothing but a retry policy.
+/// Reads a document that contains only a retry policy.
 fn read_policy(report: Report<'_>, node: &YamlNode, names: &mut Declarations) {
     if let Some(first) = &names.retry {
         report
             .error(
                 node.span,
                 "duplicate-name",
-                format!("there is a retry policy for everything in {}", first.place.describe()),
+                format!("the default retry policy is already defined in {}", first.place.describe()),
             )
-            .hint("keep one of them, or write `retry:` into the workers");
+            .hint("remove one of them, or set `retry:` in the workers");
         return;
     }
     let value = retry::read(report, node, &RetryPolicy::standard(), (names, ""));
     names.retry = Some(Placed { place: SourceLocation::new(report, node.span), value });
 }
 
-/// What no single document can show.
+/// Checks across documents.
 fn check_whole(
-    desk: &Diagnostics<'_>,
+    diagnostics: &Diagnostics<'_>,
     documents: &[Document<'_>],
     names: &Declarations,
     workers: &BTreeMap<String, Placed<ReadWorker>>,
 ) {
-    let has = |what| documents.iter().any(|document| document.what == what);
-    if !has(What::Flow) && !names.incomplete {
-        desk.report("")
-            .file_error("no-flows", "there is no flow, so no request would be answered")
+    let has = |kind| documents.iter().any(|document| document.kind == kind);
+    if !has(DocumentKind::Flow) && !names.incomplete {
+        diagnostics
+            .report("")
+            .file_error("no-flows", "the configuration has no flow, so no request can be accepted")
             .hint("a flow is a document with `triggers:`, such as: triggers: [{http: {path: /contacts}}]");
     }
     if names.incomplete {
-        // A worker may stand in what could not be read.
+        // The missing worker may be in a document that could not be read.
         return;
     }
     for (name, placed) in &names.queues {
         let consumed = workers.values().any(|worker| worker.value.worker.queue == *name);
         if !consumed && !is_dead_letter_queue(name, names, workers) {
-            desk.report(&placed.place.file)
+            diagnostics
+                .report(&placed.place.file)
                 .warning(
                     placed.place.span,
                     "queue-without-worker",
-                    format!("no worker consumes the queue `{name}`, so nothing is done with what is put there"),
+                    format!("no worker consumes the queue `{name}`, so its jobs never run"),
                 )
                 .hint(format!("add a worker with `consumes: {name}`"));
         }
@@ -250,7 +251,7 @@ fn implicit_name(queue: &str) -> String {
     format!("{queue}-dlq")
 }
 
-/// Joins what was read, and gives every job a place to go when it is dead.
+/// Builds the configuration and assigns a dead-letter queue to every worker and queue.
 fn join(
     files: &Files,
     names: Declarations,
@@ -301,8 +302,8 @@ fn join(
     config
 }
 
-/// A CRM record that belongs to nobody cannot be found again, so an event that says nothing of who it is about waits for a
-/// person before it gets there, unless the flow says otherwise.
+/// A CRM record without an identity cannot be found again. So an event without identity fields is quarantined before a
+/// CRM worker, unless the flow sets `require_identity`.
 fn settle_identity(config: &mut Config, name: &str) {
     let Some(flow) = config.flows.get(name).filter(|flow| flow.admission.require_identity.is_none()) else { return };
     let into_crm = |worker: &Arc<Worker>| worker.steps.iter().any(|step| step.action == Action::SalesforceUpsert);

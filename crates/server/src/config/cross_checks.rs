@@ -1,4 +1,4 @@
-//! What only the whole configuration can show of playbooks and of pulls.
+//! Checks across documents for playbooks and `queue_pull`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::diagnostics::Diagnostics;
 use super::problem::did_you_mean;
 use super::worker::ReadWorker;
 
-/// The types of event that a flow makes, as far as they are written.
+/// Event types that a flow produces, as far as they are literals.
 pub(super) fn types_of(flow: &Flow) -> Vec<&str> {
     match &flow.event.event_type {
         Template::Literal(Value::String(name)) => vec![name],
@@ -21,14 +21,14 @@ pub(super) fn types_of(flow: &Flow) -> Vec<&str> {
     }
 }
 
-/// Whether the types of a flow depend on its requests.
+/// Whether the event type depends on the request.
 fn is_open(flow: &Flow) -> bool {
     types_of(flow).is_empty()
 }
 
-/// A playbook whose type nobody makes does nothing, and neither does a flow without steps that no playbook is for.
+/// Warns of playbooks without a flow for their event type, and of flows whose events no worker handles.
 pub(super) fn check_playbooks(
-    desk: &Diagnostics<'_>,
+    diagnostics: &Diagnostics<'_>,
     flows: &BTreeMap<String, Placed<Arc<Flow>>>,
     workers: &BTreeMap<String, Placed<ReadWorker>>,
 ) {
@@ -41,13 +41,14 @@ pub(super) fn check_playbooks(
         }
         let hint = match did_you_mean(on, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("write `event: {{type: {on}}}` into the flow that it is for"),
+            None => format!("set `event: {{type: {on}}}` in the flow that produces it"),
         };
-        desk.report(&placed.place.file)
+        diagnostics
+            .report(&placed.place.file)
             .warning(
                 span,
                 "type-without-flow",
-                format!("no flow makes events of the type `{on}`, so this playbook has nothing to do"),
+                format!("no flow produces events of the type `{on}`, so this playbook never runs"),
             )
             .hint(hint);
     }
@@ -60,11 +61,12 @@ pub(super) fn check_playbooks(
         };
         if flow.enqueue.is_empty() && !has_playbook {
             let types = types_of(flow).join(", ");
-            desk.report(&placed.place.file)
+            diagnostics
+                .report(&placed.place.file)
                 .error(
                     placed.place.span,
                     "no-steps",
-                    format!("the flow `{name}` puts its events into no queue, and no playbook is for them"),
+                    format!("the flow `{name}` puts its events into no queue, and no playbook handles them"),
                 )
                 .hint(format!(
                     "add `steps: [{{queue: NAME}}]`, or a playbook with `on: {}`",
@@ -74,9 +76,9 @@ pub(super) fn check_playbooks(
     }
 }
 
-/// Only dead letters can be pulled.
+/// `queue_pull` reads dead-letter queues only.
 pub(super) fn check_pulls(
-    desk: &Diagnostics<'_>,
+    diagnostics: &Diagnostics<'_>,
     names: &Declarations,
     workers: &BTreeMap<String, Placed<ReadWorker>>,
 ) {
@@ -85,18 +87,14 @@ pub(super) fn check_pulls(
             if is_dead_letter_queue(queue, names, workers) {
                 continue;
             }
-            let report = desk.report(&placed.place.file);
+            let report = diagnostics.report(&placed.place.file);
             if names.queues.contains_key(queue) {
                 report
-                    .error(
-                        *span,
-                        "not-a-dead-letter-queue",
-                        format!("`{queue}` holds no dead letters, and only those can be pulled"),
-                    )
+                    .error(*span, "not-a-dead-letter-queue", format!("`{queue}` is not a dead-letter queue"))
                     .hint(format!("write {queue}-dlq"));
             } else {
                 let known = names.queues.keys().map(String::as_str);
-                report.error(*span, "unknown-queue", format!("no queue is called `{queue}`")).meant(queue, known, "");
+                report.error(*span, "unknown-queue", format!("unknown queue `{queue}`")).meant(queue, known, "");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The names that one part of a configuration uses to speak of another.
+//! Named resources that documents refer to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use sluice_domain::worker::Queue;
 use super::diagnostics::Report;
 use super::node::Span;
 
-/// Where something was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SourceLocation {
     pub(super) file: String,
@@ -30,44 +29,42 @@ impl SourceLocation {
     }
 }
 
-/// Something and where it was said.
+/// Value with its source location.
 #[derive(Debug)]
 pub(super) struct Placed<T> {
     pub(super) place: SourceLocation,
     pub(super) value: T,
 }
 
-/// Every queue and destination there is, known before flows and workers are read.
+/// Queues, destinations and policies, collected before flows and workers are read.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
     pub(super) queues: BTreeMap<String, Placed<Queue>>,
-    /// `None` is one that could not be read: its name exists, and nothing more is said about it.
+    /// `None` could not be read: the name exists, and no further problem is reported for it.
     pub(super) destinations: BTreeMap<String, Placed<Option<Destination>>>,
-    /// The same: `None` could not be read.
+    /// `None` could not be read.
     pub(super) policies: BTreeMap<String, Placed<Option<Arc<Policy>>>>,
-    /// The retry policy of workers that have none.
+    /// Default retry policy.
     pub(super) retry: Option<Placed<RetryPolicy>>,
-    /// What `messaging.send_template` can send.
     pub(super) messages: Messages,
-    /// The files of the configuration, for what refers to one.
+    /// Files of the configuration, for references to them.
     pub(super) texts: BTreeMap<String, String>,
-    /// Whether a file could not be read, so that a name that is not here may still exist.
+    /// A file could not be read, so an unknown name may exist in it.
     pub(super) incomplete: bool,
 }
 
 impl Declarations {
-    /// The policy of a worker that says nothing.
     pub(super) fn standard_retry(&self) -> RetryPolicy {
         self.retry.as_ref().map_or_else(RetryPolicy::standard, |placed| placed.value.clone())
     }
 
-    /// Says so if there is no such queue.
+    /// Reports an unknown queue.
     pub(super) fn check_queue(&self, report: Report<'_>, span: Span, queue: &str) {
         if self.incomplete || self.queues.contains_key(queue) {
             return;
         }
         let otherwise = format!("declare it: queues: [{{name: {queue}}}]");
-        report.error(span, "unknown-queue", format!("no queue is called `{queue}`")).meant(
+        report.error(span, "unknown-queue", format!("unknown queue `{queue}`")).meant(
             queue,
             self.queues.keys().map(String::as_str),
             &otherwise,
@@ -75,15 +72,15 @@ impl Declarations {
     }
 }
 
-/// Adds a thing under its name; a name that is taken is a problem that names both places.
+/// Adds a named resource; a duplicate name is reported with both locations.
 pub(super) fn add<T>(
-    things: &mut BTreeMap<String, Placed<T>>,
+    resources: &mut BTreeMap<String, Placed<T>>,
     report: Report<'_>,
     what: &str,
     (name, span): (&str, Span),
     value: T,
 ) {
-    if let Some(first) = things.get(name) {
+    if let Some(first) = resources.get(name) {
         report
             .error(
                 span,
@@ -93,5 +90,5 @@ pub(super) fn add<T>(
             .hint("give one of them another name, or remove it");
         return;
     }
-    things.insert(name.to_owned(), Placed { place: SourceLocation::new(report, span), value });
+    resources.insert(name.to_owned(), Placed { place: SourceLocation::new(report, span), value });
 }

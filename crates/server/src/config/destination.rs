@@ -19,25 +19,24 @@ use super::queue::named_items;
 use super::rule::{at_least_one, at_most_one, needs};
 use super::table::{LASTING, SectionSpec, ValueType, key};
 
-/// What a call may take unless the destination says otherwise.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest that any script may take; its step says how long it may.
+/// Upper bound for any script; the step sets its own timeout.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(3600);
-/// The version of the Salesforce API that is asked for unless the destination says otherwise.
 const SALESFORCE_API_VERSION: &str = "v60.0";
 
 pub(super) static DESTINATION: SectionSpec = SectionSpec {
     title: "a destination",
-    about: "An integration with credentials, limits and a breaker. `destinations:` is a map of names to these, or a list of them. \
+    about: "External system with credentials, limits and a circuit breaker. `destinations:` is a map of names to these, or a list of them. \
             These keys are common to all types.",
     keys: &[
-        key("name", ValueType::Name, "Its name; in a map, the name is the key.").required(),
-        key("type", ValueType::OneOf(&DestinationKind::NAMES), "What speaks there.").required(),
-        key("timeout", LASTING, "What a single call may take, connection included.").or("30s"),
-        key("concurrency", ValueType::Count(1, 10_000), "Calls in flight at once, at the most.").or("16"),
-        key("rate", ValueType::Rate, "Calls in a span of time, evenly spread.").or("no limit"),
-        key("burst", ValueType::Count(1, 100_000), "How many may go at once when the rate has been unused.").or("1"),
-        key("breaker", ValueType::Table("a breaker"), "When to stop asking for a while."),
+        key("name", ValueType::Name, "Unique name; in a map, the key is the name.").required(),
+        key("type", ValueType::OneOf(&DestinationKind::NAMES), "Type of the external system.").required(),
+        key("timeout", LASTING, "Timeout of a call, including the connection.").or("30s"),
+        key("concurrency", ValueType::Count(1, 10_000), "Maximum number of calls in flight.").or("16"),
+        key("rate", ValueType::Rate, "Maximum rate of calls, evenly spread.").or("no limit"),
+        key("burst", ValueType::Count(1, 100_000), "Number of calls that may start at once after an idle period.")
+            .or("1"),
+        key("breaker", ValueType::Table("a breaker"), "Circuit breaker."),
     ],
     later: &[],
     rules: &[],
@@ -45,19 +44,19 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
 
 pub(super) static HTTP: SectionSpec = SectionSpec {
     title: "an http destination",
-    about: "More keys of a destination of `type: http`.",
+    about: "Additional keys of a destination of `type: http`.",
     keys: &[
-        key("base_url", ValueType::Url, "What relative URLs are joined to. A private address written here is meant."),
+        key("base_url", ValueType::Url, "Base of relative URLs. A private address is allowed here."),
         key(
             "headers",
             ValueType::Described("a map of header names to text"),
-            "Headers for every request; ${secrets.NAME} is filled in.",
+            "Headers of every request; ${secrets.NAME} is replaced.",
         ),
-        key("auth", ValueType::Table("http credentials"), "Who we are."),
+        key("auth", ValueType::Table("http credentials"), "Credentials."),
         key(
             "allow_private_addresses",
             ValueType::Flag,
-            "Whether a URL that comes out of an event may lead to a private or loopback address.",
+            "Whether a URL from an event may use a private or loopback address.",
         )
         .or("false"),
     ],
@@ -67,14 +66,14 @@ pub(super) static HTTP: SectionSpec = SectionSpec {
 
 pub(super) static HTTP_AUTH: SectionSpec = SectionSpec {
     title: "http credentials",
-    about: "One of these.",
+    about: "Set exactly one key.",
     keys: &[
         key("bearer", ValueType::Secret, "Sent as `Authorization: Bearer …`."),
         key("basic", ValueType::Table("basic credentials"), "Sent as `Authorization: Basic …`."),
     ],
     later: &[],
     rules: &[
-        at_most_one(&["bearer", "basic"], "`auth` has `bearer` or `basic`, not both", "keep one of them"),
+        at_most_one(&["bearer", "basic"], "`auth` must have `bearer` or `basic`, not both", "remove one of them"),
         at_least_one(&["bearer", "basic"], "`auth` needs `bearer` or `basic`", "such as: bearer: ${secrets.NAME}"),
     ],
 };
@@ -92,35 +91,38 @@ pub(super) static BASIC: SectionSpec = SectionSpec {
 
 pub(super) static SALESFORCE: SectionSpec = SectionSpec {
     title: "a salesforce destination",
-    about: "More keys of a destination of `type: salesforce`.",
+    about: "Additional keys of a destination of `type: salesforce`.",
     keys: &[
         key("instance_url", ValueType::Url, "https://MYDOMAIN.my.salesforce.com").required(),
-        key("api_version", ValueType::Described("a version such as v60.0"), "The version of the API to speak.")
-            .or("v60.0"),
-        key("auth", ValueType::Table("salesforce credentials"), "How a token is had.").required(),
-        key("allow_duplicates", ValueType::Flag, "Send the header that lets alert-only duplicate rules pass.")
-            .or("false"),
+        key("api_version", ValueType::Described("a version such as v60.0"), "Version of the API.").or("v60.0"),
+        key("auth", ValueType::Table("salesforce credentials"), "Credentials.").required(),
+        key(
+            "allow_duplicates",
+            ValueType::Flag,
+            "Send the header that allows saves despite alert-only duplicate rules.",
+        )
+        .or("false"),
     ],
     later: &[],
     rules: &[],
 };
 
-const CLIENT_OR_TOKEN: &str = "give client_id and client_secret, or a token";
-const TOKEN_AND_CLIENT: &str = "`auth` has `token` or `client_id` and `client_secret`, not both";
+const CLIENT_OR_TOKEN: &str = "set client_id and client_secret, or a token";
+const TOKEN_AND_CLIENT: &str = "`auth` must have `token`, or `client_id` and `client_secret`, not both";
 
 pub(super) static SALESFORCE_AUTH: SectionSpec = SectionSpec {
     title: "salesforce credentials",
-    about: "`client_id` and `client_secret` for the client credentials flow, or a `token` that somebody else renews.",
+    about: "`client_id` and `client_secret` for the client credentials flow, or a `token` that is renewed externally.",
     keys: &[
         key("client_id", ValueType::Plain, "The consumer key."),
         key("client_secret", ValueType::Secret, "The consumer secret."),
-        key("token", ValueType::Secret, "A token; a 401 cannot be cured here."),
+        key("token", ValueType::Secret, "An access token. It is not refreshed after a 401."),
     ],
     later: &[],
     rules: &[
-        at_least_one(&["client_id", "client_secret", "token"], "`auth` says nothing", CLIENT_OR_TOKEN),
-        at_most_one(&["client_id", "token"], TOKEN_AND_CLIENT, "keep one of them"),
-        at_most_one(&["client_secret", "token"], TOKEN_AND_CLIENT, "keep one of them"),
+        at_least_one(&["client_id", "client_secret", "token"], "`auth` is empty", CLIENT_OR_TOKEN),
+        at_most_one(&["client_id", "token"], TOKEN_AND_CLIENT, "remove one of them"),
+        at_most_one(&["client_secret", "token"], TOKEN_AND_CLIENT, "remove one of them"),
         needs(&["client_id", "client_secret"], "salesforce credentials need `client_secret`", CLIENT_OR_TOKEN),
         needs(&["client_secret", "client_id"], "salesforce credentials need `client_id`", CLIENT_OR_TOKEN),
     ],
@@ -128,20 +130,25 @@ pub(super) static SALESFORCE_AUTH: SectionSpec = SectionSpec {
 
 pub(super) static BREAKER: SectionSpec = SectionSpec {
     title: "a breaker",
-    about: "Stops asking a destination that keeps failing. Jobs wait meanwhile; waiting costs no attempt.",
+    about: "Stops calls to a destination that keeps failing. Jobs wait meanwhile; waiting uses no attempt.",
     keys: &[
-        key("window", ValueType::Duration, "The span over which calls are counted.").or("30s"),
-        key("calls_min", ValueType::Count(1, 100_000), "No verdict from fewer calls than this.").or("20"),
-        key("failure_percent", ValueType::Count(1, 100), "The share of failed calls that opens it.").or("50"),
-        key("failures_in_a_row", ValueType::Count(1, 100_000), "This many failures in a row open it too.").or("10"),
-        key("open_first", ValueType::Duration, "How long it stays open the first time; doubled each time.").or("5s"),
-        key("open_max", ValueType::Duration, "No longer than this.").or("5m"),
+        key("window", ValueType::Duration, "Interval over which calls are counted.").or("30s"),
+        key("calls_min", ValueType::Count(1, 100_000), "Minimum number of calls before the share is evaluated.")
+            .or("20"),
+        key("failure_percent", ValueType::Count(1, 100), "Percentage of failed calls that opens the breaker.").or("50"),
+        key(
+            "failures_in_a_row",
+            ValueType::Count(1, 100_000),
+            "Number of consecutive failures that opens the breaker.",
+        )
+        .or("10"),
+        key("open_first", ValueType::Duration, "Duration of the first open period; doubled each time.").or("5s"),
+        key("open_max", ValueType::Duration, "Maximum duration of an open period.").or("5m"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// Reads the whole section.
 pub(super) fn read_all(
     report: Report<'_>,
     node: &YamlNode,
@@ -162,7 +169,7 @@ pub(super) fn read_all(
     }
 }
 
-/// The destination of this type that is there without being declared.
+/// Built-in destination of this type, which needs no declaration.
 pub(super) fn built_in(kind: &str) -> Option<Destination> {
     let (kind, timeout) = match kind {
         "http" => (DestinationKind::Http(HttpDestination::default()), TIMEOUT),
@@ -173,7 +180,7 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
     Some(Destination { name: kind.as_str().into(), kind, timeout, gate })
 }
 
-/// The scripts of a configuration have nothing in common that could be down: one that fails must not stop the others.
+/// Scripts are independent of each other, so a failing one must not stop the others.
 fn usual_breaker(kind: &DestinationKind) -> BreakerSettings {
     match kind {
         DestinationKind::Script(_) => {
@@ -193,7 +200,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
         Some("slack") => &[&DESTINATION, &SLACK],
         Some("script") => &[&DESTINATION, &SCRIPT],
         _ if node.entries().is_some() => {
-            // Without its type nobody knows which keys it may have; only the type is a problem.
+            // Without the type the allowed keys are unknown; only the type is reported.
             return refuse_type(report, name, node);
         }
         _ => &[&DESTINATION],
@@ -220,7 +227,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
         },
     };
     if fields.node("burst").is_some() && fields.node("rate").is_none() {
-        report.warning(fields.key_span("burst"), "unused-key", "`burst` has no meaning without `rate`");
+        report.warning(fields.key_span("burst"), "unused-key", "`burst` is not used without `rate`");
     }
     Some(Destination { name: name.to_owned(), kind, timeout, gate })
 }
@@ -232,7 +239,7 @@ fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destin
         Some(written) => {
             let text = written.text().unwrap_or_default();
             report
-                .error(written.span, "unknown-type", format!("no destination has the type `{text}`"))
+                .error(written.span, "unknown-type", format!("unknown destination type `{text}`"))
                 .meant(text, types, &hint);
         }
         None => {
@@ -269,7 +276,7 @@ fn read_http(fields: &Fields<'_, '_>) -> HttpDestination {
 
 fn read_headers(report: Report<'_>, node: &YamlNode) -> Vec<(String, SecretValue)> {
     let Some(entries) = node.entries() else {
-        report.error(node.span, "wrong-type", format!("`headers` is a map, and this is {}", node.describe()));
+        report.error(node.span, "wrong-type", format!("`headers` must be a map, found {}", node.describe()));
         return vec![];
     };
     let mut headers = vec![];
@@ -334,7 +341,7 @@ fn read_salesforce_auth(report: Report<'_>, node: &YamlNode) -> Option<Salesforc
     Some(SalesforceAuth::ClientCredentials { client_id: client_id?, client_secret: client_secret? })
 }
 
-/// Text that is no secret, and may still be kept among the secrets.
+/// Non-secret text that may also be provided as a secret.
 pub(super) fn read_revealed(fields: &Fields<'_, '_>, name: &'static str) -> Option<String> {
     let node = fields.node(name)?;
     secret_text(fields.report, node, name, Literal::Accepted).map(|value| value.expose().to_owned())

@@ -1,4 +1,4 @@
-//! The types of destination that are not HTTP with credentials: databases, mail, Slack and scripts.
+//! Destinations other than HTTP and Salesforce: PostgreSQL, SMTP, Slack and scripts.
 
 use std::time::Duration;
 
@@ -11,24 +11,22 @@ use super::fields::{Fields, Literal, secret_text};
 use super::rule::{at_least_one, at_most_one, needs};
 use super::table::{LASTING, SectionSpec, ValueType, key};
 
-/// When a server gives up on a statement, unless the destination says otherwise.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Where Slack's API is.
 const SLACK_URL: &str = "https://slack.com/api";
 
 pub(super) static POSTGRES: SectionSpec = SectionSpec {
     title: "a postgres destination",
-    about: "More keys of a destination of `type: postgres`. The table sluice_effects is created there at the first use.",
+    about: "More keys of a destination of `type: postgres`. The table sluice_effects is created on first use.",
     keys: &[
         key(
             "url",
             ValueType::Secret,
-            "postgres://USER:PASSWORD@HOST/DATABASE. TLS is used for every host but this machine; sslmode=disable in the URL turns it off.",
+            "postgres://USER:PASSWORD@HOST/DATABASE. TLS is used for every host except loopback; sslmode=disable in the URL turns it off.",
         )
         .required(),
-        key("statement_timeout", LASTING, "When the server gives up on a statement.").or("10s"),
-        key("ca_certificate", ValueType::Plain, "Who vouches for the server, in PEM.")
-            .or("what this machine trusts"),
+        key("statement_timeout", LASTING, "Statement timeout of the server.").or("10s"),
+        key("ca_certificate", ValueType::Plain, "CA certificate of the server, in PEM format.")
+            .or("the trust store of this machine"),
     ],
     later: &[],
     rules: &[],
@@ -38,24 +36,26 @@ pub(super) static SMTP: SectionSpec = SectionSpec {
     title: "an smtp destination",
     about: "More keys of a destination of `type: smtp`.",
     keys: &[
-        key("host", ValueType::Text, "The mail server.").required(),
-        key("port", ValueType::Count(1, 65_535), "Its port.").or("587 for starttls, 465 for tls, 25 for none"),
+        key("host", ValueType::Text, "Host of the mail server.").required(),
+        key("port", ValueType::Count(1, 65_535), "Port of the mail server.")
+            .or("587 for starttls, 465 for tls, 25 for none"),
         key(
             "tls",
             ValueType::OneOf(&SmtpTls::NAMES),
-            "How the way there is protected. none is only for this machine, unless allow_plaintext is set.",
+            "TLS mode of the connection. none is only allowed for loopback, unless allow_plaintext is set.",
         )
         .or("starttls"),
-        key("allow_plaintext", ValueType::Flag, "Mail and password may cross a network unprotected.").or("false"),
+        key("allow_plaintext", ValueType::Flag, "Allow unencrypted mail and passwords on the network.").or("false"),
         key("user", ValueType::Plain, "The user name."),
         key("password", ValueType::Secret, "The password."),
-        key("from", ValueType::Described("an address, or Name <address>"), "Who mail is from.").required(),
-        key("ca_certificate", ValueType::Plain, "Who vouches for the server, in PEM.").or("what this machine trusts"),
+        key("from", ValueType::Described("an address, or Name <address>"), "Sender address.").required(),
+        key("ca_certificate", ValueType::Plain, "CA certificate of the server, in PEM format.")
+            .or("the trust store of this machine"),
     ],
     later: &[],
     rules: &[
-        needs(&["user", "password"], "an smtp destination needs `password` too", "give user and password, or neither"),
-        needs(&["password", "user"], "an smtp destination needs `user` too", "give user and password, or neither"),
+        needs(&["user", "password"], "an smtp destination needs `password` too", "set user and password, or neither"),
+        needs(&["password", "user"], "an smtp destination needs `user` too", "set user and password, or neither"),
     ],
 };
 
@@ -64,12 +64,12 @@ pub(super) static SLACK: SectionSpec = SectionSpec {
     about: "More keys of a destination of `type: slack`: a bot's `token`, or the `webhook_url` of an incoming webhook.",
     keys: &[
         key("token", ValueType::Secret, "A bot's token (xoxb-…) with the scopes chat:write and channels:history."),
-        key("webhook_url", ValueType::Secret, "The URL of an incoming webhook. A message there cannot be read back."),
-        key("base_url", ValueType::Url, "Where the API is.").or("https://slack.com/api"),
+        key("webhook_url", ValueType::Secret, "The URL of an incoming webhook. Its messages cannot be read back."),
+        key("base_url", ValueType::Url, "URL of the API.").or("https://slack.com/api"),
         key(
             "signing_secret",
             ValueType::Secret,
-            "What Slack signs pressed buttons with; they come to /slack/interactions/NAME of the intake.",
+            "Signing secret of the Slack app. Button presses are received at /slack/interactions/NAME of the intake.",
         ),
     ],
     later: &[],
@@ -81,16 +81,15 @@ pub(super) static SLACK: SectionSpec = SectionSpec {
         ),
         at_most_one(
             &["token", "webhook_url"],
-            "a slack destination has `token` or `webhook_url`, not both",
-            "keep the token: what was sent with it can be read back",
+            "a slack destination must have `token` or `webhook_url`, not both",
+            "keep the token: its messages can be read back",
         ),
     ],
 };
 
 pub(super) static SCRIPT: SectionSpec = SectionSpec {
     title: "a script destination",
-    about: "A destination of `type: script` has no keys of its own. It is always there under the name `script`; declare it to \
-            change its concurrency or its rate.",
+    about: "A destination of `type: script` has no additional keys. A built-in one is named `script`; declare it to change its concurrency or rate.",
     keys: &[],
     later: &[],
     rules: &[],
@@ -113,8 +112,8 @@ pub(super) fn read_smtp(fields: &Fields<'_, '_>) -> Option<SmtpDestination> {
         && !is_this_machine(host)
     {
         report
-            .error(fields.key_span("tls"), "plaintext", format!("mail to `{host}` would cross the network unprotected"))
-            .hint("write tls: starttls or tls: tls; if this is meant, add allow_plaintext: true");
+            .error(fields.key_span("tls"), "plaintext", format!("mail to `{host}` would be sent unencrypted"))
+            .hint("write tls: starttls or tls: tls; or add allow_plaintext: true to allow this");
     }
     let login = match (fields.node("user"), fields.node("password")) {
         (Some(_), Some(_)) => {
@@ -148,7 +147,7 @@ pub(super) fn read_slack(fields: &Fields<'_, '_>) -> Option<SlackDestination> {
         Some(_) => Some(fields.secret("signing_secret")?),
         None => None,
     };
-    Some(SlackDestination { base_url, way, signing_secret })
+    Some(SlackDestination { base_url, transport: way, signing_secret })
 }
 
 fn read_certificate(fields: &Fields<'_, '_>) -> Option<sluice_domain::verify::SecretValue> {

@@ -9,7 +9,7 @@ use super::node::Span;
 use super::problem::{ConfigProblem, Severity, did_you_mean};
 use super::secrets::{SecretSource, SecretStore, is_secret_name};
 
-/// What is known over all files while they are read.
+/// State shared by all files of one compilation.
 pub(super) struct Diagnostics<'a> {
     source: &'a dyn SecretSource,
     problems: RefCell<Vec<ConfigProblem>>,
@@ -22,9 +22,9 @@ impl<'a> Diagnostics<'a> {
         Diagnostics { source, problems: RefCell::default(), found: RefCell::default(), at_run_time: RefCell::default() }
     }
 
-    /// For problems of this file.
+    /// Reporter for one file.
     pub(super) fn report<'r>(&'r self, file: &'r str) -> Report<'r> {
-        Report { desk: self, file }
+        Report { diagnostics: self, file }
     }
 
     /// Whether an error was reported.
@@ -32,7 +32,7 @@ impl<'a> Diagnostics<'a> {
         self.problems.borrow().iter().any(|problem| problem.severity == Severity::Error)
     }
 
-    /// Everything that was reported, by place, and the secrets that are needed at run time.
+    /// Problems sorted by location, and the secrets used at run time.
     pub(super) fn finish(self) -> (Vec<ConfigProblem>, SecretStore) {
         let mut problems = self.problems.into_inner();
         problems.sort_by(|a, b| (&a.file, a.span, a.severity).cmp(&(&b.file, b.span, b.severity)));
@@ -58,28 +58,27 @@ impl<'a> Diagnostics<'a> {
     }
 }
 
-/// Takes the problems of one file.
+/// Reports problems of one file.
 #[derive(Clone, Copy)]
 pub(super) struct Report<'a> {
-    desk: &'a Diagnostics<'a>,
+    diagnostics: &'a Diagnostics<'a>,
     file: &'a str,
 }
 
-/// A problem that was just reported: a hint may follow.
+/// Reported problem that may get a hint.
 pub(super) struct Reported<'a> {
-    desk: &'a Diagnostics<'a>,
+    diagnostics: &'a Diagnostics<'a>,
     index: usize,
 }
 
 impl Reported<'_> {
-    /// Says what would be right.
     pub(super) fn hint(self, hint: impl Into<String>) {
-        if let Some(problem) = self.desk.problems.borrow_mut().get_mut(self.index) {
+        if let Some(problem) = self.diagnostics.problems.borrow_mut().get_mut(self.index) {
             problem.hint = Some(hint.into());
         }
     }
 
-    /// Offers the nearest of these words, or says this.
+    /// Sets a "did you mean" hint with the closest candidate, or `otherwise`.
     pub(super) fn meant<'w>(self, word: &str, candidates: impl IntoIterator<Item = &'w str>, otherwise: &str) {
         match did_you_mean(word, candidates) {
             Some(candidate) => self.hint(format!("did you mean `{candidate}`?")),
@@ -102,37 +101,37 @@ impl<'a> Report<'a> {
         self.push(Severity::Warning, Some(span), code, message.into())
     }
 
-    /// An error of the whole file.
+    /// Reports an error without a position.
     pub(super) fn file_error(&self, code: &'static str, message: impl Into<String>) -> Reported<'a> {
         self.push(Severity::Error, None, code, message.into())
     }
 
     fn push(&self, severity: Severity, span: Option<Span>, code: &'static str, message: String) -> Reported<'a> {
-        let mut problems = self.desk.problems.borrow_mut();
+        let mut problems = self.diagnostics.problems.borrow_mut();
         problems.push(ConfigProblem { severity, code, file: self.file.to_owned(), span, message, hint: None });
-        Reported { desk: self.desk, index: problems.len() - 1 }
+        Reported { diagnostics: self.diagnostics, index: problems.len() - 1 }
     }
 
-    /// The secret of this name, read now; a missing one is a problem here.
+    /// Looks up a secret; reports a missing one.
     pub(super) fn secret(&self, span: Span, name: &str) -> Option<SecretValue> {
         if !is_secret_name(name) {
             self.error(span, "bad-secret-name", format!("`{name}` cannot be the name of a secret"))
-                .hint("a name has letters, digits and `_`, and does not begin with a digit");
+                .hint("a name has letters, digits and `_`, and does not start with a digit");
             return None;
         }
-        match self.desk.lookup(name) {
+        match self.diagnostics.lookup(name) {
             Ok(value) => Some(value),
             Err(message) => {
-                self.error(span, "missing-secret", message).hint(self.desk.source.describe(name));
+                self.error(span, "missing-secret", message).hint(self.diagnostics.source.describe(name));
                 None
             }
         }
     }
 
-    /// The same for a secret whose value is put in place when a step runs.
+    /// Checks a secret that is inserted when a step runs.
     pub(super) fn secret_at_run_time(&self, span: Span, name: &str) {
         if self.secret(span, name).is_some() {
-            self.desk.at_run_time.borrow_mut().insert(name.to_owned());
+            self.diagnostics.at_run_time.borrow_mut().insert(name.to_owned());
         }
     }
 }

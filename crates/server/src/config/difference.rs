@@ -1,4 +1,4 @@
-//! Two configurations, compared thing by thing and key by key.
+//! Compares two configurations by resource and key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,36 +9,30 @@ use super::reference::tables;
 use super::resources::{Resource, ResourceName};
 use super::table::{Absent, SectionSpec, ValueType};
 
-/// What became of a thing.
+/// Change of one resource.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    /// What it is, and its name.
+pub(crate) struct Difference {
     pub thing: ResourceName,
-    /// The file that it stands in; in the newer one where it is in both.
+    /// File of the resource, in the newer configuration if both have it.
     pub file: String,
-    /// Whether it is in the older one.
     pub before: bool,
-    /// Whether it is in the newer one.
     pub after: bool,
-    /// What differs; nothing for a thing that only one of the two has.
+    /// Empty if only one side has the resource.
     pub fields: Vec<FieldDifference>,
 }
 
-/// A key whose value differs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldDifference {
-    /// Where it stands: `triggers[0].http.path`, `run.upsert.with.fields.Email`.
+pub(crate) struct FieldDifference {
+    /// For example `triggers[0].http.path` or `run.upsert.with.fields.Email`.
     pub path: String,
-    /// What was written; `None` where nothing was.
+    /// `None` if the key is absent.
     pub from: Option<String>,
-    /// What is written now.
     pub to: Option<String>,
-    /// What holds where nothing is written.
     pub default: Option<&'static str>,
 }
 
-/// Everything that differs, in the order of kinds and names.
-pub fn differences(
+/// All differences, ordered by kind and name.
+pub(crate) fn differences(
     before: &BTreeMap<ResourceName, Resource>,
     after: &BTreeMap<ResourceName, Resource>,
 ) -> Vec<Difference> {
@@ -61,7 +55,7 @@ pub fn differences(
     found
 }
 
-/// The tables whose keys such a thing has.
+/// Section specs of a resource kind.
 fn tables_of(kind: &str, value: &Value) -> Vec<&'static SectionSpec> {
     let article = |title: &str| title == format!("a {kind}") || title == format!("an {kind}");
     let of_type = value.get("type").and_then(Value::as_str).map(|of_type| format!("{of_type} {kind}"));
@@ -86,7 +80,7 @@ impl Walk<'_> {
         }
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
-                // In the order in which they are written now; what is gone comes last.
+                // In the order of the newer file; removed keys come last.
                 for name in new.keys().chain(old.keys().filter(|name| !new.contains_key(*name))) {
                     self.path.push(name.clone());
                     match (old.get(name), new.get(name)) {
@@ -112,7 +106,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Items that have names are compared by them; their order may matter, so it is compared too.
+    /// Named items are compared by name; their order is compared too, because it may matter.
     fn compare_named(&mut self, old: &[(&str, &Value)], new: &[(&str, &Value)], tables: &[&'static SectionSpec]) {
         let find = |items: &[(&str, &Value)], name: &str| {
             items.iter().find(|(other, _)| *other == name).map(|(_, item)| (*item).clone())
@@ -159,7 +153,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names of the items, if every one has its own.
+/// Names of the items, if all are unique.
 fn named(items: &[Value]) -> Option<Vec<(&str, &Value)>> {
     let name = |item: &'_ Value| -> Option<String> {
         ["id", "name"].iter().find_map(|key| item.get(*key)?.as_str().map(str::to_owned))
@@ -172,7 +166,7 @@ fn named(items: &[Value]) -> Option<Vec<(&str, &Value)>> {
     items.iter().map(pair).collect()
 }
 
-/// The tables of what stands under a key.
+/// Section specs of the value under a key.
 fn below(of: &[&'static SectionSpec], name: &str) -> Vec<&'static SectionSpec> {
     let title = of.iter().find_map(|table| table.key(name)).and_then(|key| match key.shape {
         ValueType::Table(title) | ValueType::Tables(title) => Some(title),
@@ -188,7 +182,7 @@ fn default_of(of: &[&'static SectionSpec], name: &str) -> Option<&'static str> {
     }
 }
 
-/// A value for a person. What should be a secret and stands in plain text is not shown.
+/// Text of a value for display. A plain-text secret is not shown.
 fn shown(value: &Value, secret: bool) -> String {
     match value {
         Value::String(text) if secret && !text.contains("${") && !text.contains("{{") => "(not shown)".to_owned(),
@@ -210,10 +204,10 @@ fn shown(value: &Value, secret: bool) -> String {
 mod tests {
     use super::*;
     use crate::config::Files;
-    use crate::config::resources::things;
+    use crate::config::resources::resources;
 
-    fn told(before: &str, after: &str) -> Vec<String> {
-        let [before, after] = [before, after].map(|text| things(&Files::from_texts([("a.yml", text)])));
+    fn rendered(before: &str, after: &str) -> Vec<String> {
+        let [before, after] = [before, after].map(|text| resources(&Files::from_texts([("a.yml", text)])));
         let line = |difference: Difference| {
             let head = format!("{} {}", difference.thing.0, difference.thing.1);
             match (difference.before, difference.after) {
@@ -236,31 +230,31 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_the_order_of_keys_are_no_difference() {
-        assert_eq!(told("queues: {a: {retention: 1d}}", "# new\nqueues:\n  - {retention: 1d, name: a}\n"), [""; 0]);
+    fn comments_and_key_order_are_ignored() {
+        assert_eq!(rendered("queues: {a: {retention: 1d}}", "# new\nqueues:\n  - {retention: 1d, name: a}\n"), [""; 0]);
     }
 
     #[test]
-    fn a_key_that_is_left_out_is_shown_with_what_holds_then() {
+    fn absent_key_is_shown_with_its_default() {
         assert_eq!(
-            told("name: w\nconsumes: q", "name: w\nconsumes: q\nconcurrency: 2\nretry: {max_attempts: 3}"),
+            rendered("name: w\nconsumes: q", "name: w\nconsumes: q\nconcurrency: 2\nretry: {max_attempts: 3}"),
             [
                 "worker w concurrency: (8) -> 2",
-                "worker w retry: (the policy of a document with nothing but `retry:`) -> {max_attempts: 3}"
+                "worker w retry: (the policy of a document with only `retry:`) -> {max_attempts: 3}"
             ]
         );
         let (before, after) =
             ("destinations: {a: {type: salesforce, api_version: v58.0}}", "destinations: {a: {type: salesforce}}");
-        assert_eq!(told(before, after), ["destination a api_version: v58.0 -> (v60.0)"]);
+        assert_eq!(rendered(before, after), ["destination a api_version: v58.0 -> (v60.0)"]);
     }
 
     #[test]
-    fn steps_are_compared_by_name_and_by_place() {
+    fn steps_are_compared_by_name_and_order() {
         let worker = |steps: &str| format!("name: w\nconsumes: q\nrun: [{steps}]");
         let before = worker("{id: a, run: x}, {id: b, run: y}, {id: c, run: z}");
         let after = worker("{id: c, run: z}, {id: a, run: other}, {id: d, run: new}");
         assert_eq!(
-            told(&before, &after),
+            rendered(&before, &after),
             [
                 "worker w run.a.run: x -> other",
                 "worker w run.d: nothing -> {id: d, run: new}",
@@ -271,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn things_that_only_one_side_has_are_named() {
-        assert_eq!(told("queues: [a, b]", "queues: [b, c]"), ["- queue a", "+ queue c"]);
+    fn added_and_removed_resources_are_listed() {
+        assert_eq!(rendered("queues: [a, b]", "queues: [b, c]"), ["- queue a", "+ queue c"]);
     }
 
     #[test]
-    fn what_should_be_a_secret_is_not_shown() {
+    fn plain_text_secrets_are_not_shown() {
         let with = |token: &str| format!("destinations: {{a: {{type: http, auth: {{bearer: x, token: {token}}}}}}}");
         assert_eq!(
-            told(&with("hunter2"), &with("\"${secrets.NEW}\"")),
+            rendered(&with("hunter2"), &with("\"${secrets.NEW}\"")),
             ["destination a auth.token: (not shown) -> ${secrets.NEW}"]
         );
     }

@@ -1,4 +1,4 @@
-//! What a document is: its keys say it.
+//! Classifies a document by its keys.
 
 use super::diagnostics::Report;
 use super::fields::Fields;
@@ -9,26 +9,26 @@ use super::table::{SectionSpec, ValueType, key};
 
 pub(super) static FILE: SectionSpec = SectionSpec {
     title: "a file",
-    about: "A file holds one document, or several with `---` between them. Where it lies and what it is called does not matter: its keys say what it is.",
-    keys: &[key("version", ValueType::OneOf(&["1"]), "The version of the language.").or("1")],
+    about: "A file holds one document, or several with `---` between them. Its path and name do not matter; its keys determine what it declares.",
+    keys: &[key("version", ValueType::OneOf(&["1"]), "Version of the configuration language.").or("1")],
     later: &[],
     rules: &[],
 };
 
 pub(super) static DOCUMENT: SectionSpec = SectionSpec {
     title: "any document",
-    about: "These sections may stand in any document, beside a flow or a worker too.",
+    about: "Sections allowed in any document, including documents of flows and workers.",
     keys: &[
-        key("queues", ValueType::Tables("a queue"), "Where jobs wait."),
+        key("queues", ValueType::Tables("a queue"), "Queues of jobs."),
         key(
             "destinations",
             ValueType::Described("a map of names to destinations, or a list of them"),
-            "Where effects go.",
+            "External systems.",
         ),
         key(
             "policies",
             ValueType::Described("a map of names to policies, or a list of them"),
-            "What has to hold before an effect happens.",
+            "Rules that are evaluated before an effect is sent.",
         ),
     ],
     later: &["alerts"],
@@ -37,37 +37,35 @@ pub(super) static DOCUMENT: SectionSpec = SectionSpec {
 
 pub(super) static POLICY: SectionSpec = SectionSpec {
     title: "a policy document",
-    about: "A document with nothing but `retry:` is the policy of every worker that has none of its own.",
-    keys: &[key("retry", ValueType::Table("a retry policy"), "The policy.")],
+    about: "A document with only `retry:` is the retry policy of every worker without its own.",
+    keys: &[key("retry", ValueType::Table("a retry policy"), "Default retry policy.")],
     later: &[],
     rules: &[],
 };
 
-/// What a document is, beside its sections.
+/// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum DocumentKind {
     Flow,
     Worker,
-    /// Only sections.
     Sections,
-    /// Ours, and what is wrong with it was said; what it would have held is not known.
+    /// Has reported errors; its content is unknown.
     Broken,
-    /// Somebody else's.
     Foreign,
 }
 
-/// Says what a document is. A document that is none of ours gets a warning, and one that should be gets an error.
-pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> What {
+/// Classifies a document. A foreign document gets a warning, an ambiguous one an error.
+pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> DocumentKind {
     if node.is_null() {
-        return What::Foreign;
+        return DocumentKind::Foreign;
     }
     let Some(entries) = node.entries() else {
         report.warning(
             node.span,
             "not-ours",
-            format!("this file is skipped: it holds {} and no section of ours", node.describe()),
+            format!("skipped: the file contains {} and no section of a Sluice configuration", node.describe()),
         );
-        return What::Foreign;
+        return DocumentKind::Foreign;
     };
     let find = |name: &str| entries.iter().find(|entry| entry.key == name);
     let works = ["consumes", "on", "schedule"];
@@ -77,30 +75,30 @@ pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> What {
                 .error(
                     work.key_span,
                     "two-kinds",
-                    format!("this document has `triggers` and `{}`, so it is a flow and a worker at once", work.key),
+                    format!("this document has `triggers` and `{}`, so it would be a flow and a worker", work.key),
                 )
-                .hint("put the worker into a document of its own, after a line with ---");
-            return What::Broken;
+                .hint("put the worker into a separate document, after a line with ---");
+            return DocumentKind::Broken;
         }
-        (Some(_), None) => return What::Flow,
-        (None, Some(_)) => return What::Worker,
+        (Some(_), None) => return DocumentKind::Flow,
+        (None, Some(_)) => return DocumentKind::Worker,
         (None, None) => {}
     }
     if ["queues", "destinations", "policies", "alerts"].iter().any(|name| find(name).is_some()) {
         Fields::open(report, node, &[&FILE, &DOCUMENT]).map(|fields| fields.one_of("version"));
-        return What::Sections;
+        return DocumentKind::Sections;
     }
     if find("retry").is_some() && entries.iter().all(|entry| ["retry", "version"].contains(&entry.key.as_str())) {
         Fields::open(report, node, &[&FILE, &DOCUMENT, &POLICY]).map(|fields| fields.one_of("version"));
-        return What::Sections;
+        return DocumentKind::Sections;
     }
     unclear(report, node, entries)
 }
 
-/// A document in which no key says what it is.
-fn unclear(report: Report<'_>, node: &YamlNode, entries: &[YamlEntry]) -> What {
+/// Reports a document without a key that determines its kind.
+fn unclear(report: Report<'_>, node: &YamlNode, entries: &[YamlEntry]) -> DocumentKind {
     if schema::is_schema(entries) {
-        return What::Foreign;
+        return DocumentKind::Foreign;
     }
     let kinds = ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "retry"];
     let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
@@ -109,26 +107,30 @@ fn unclear(report: Report<'_>, node: &YamlNode, entries: &[YamlEntry]) -> What {
     match (near, marked) {
         (Some((entry, meant)), _) => {
             report
-                .error(entry.key_span, "unknown-kind", format!("`{}` does not say what this is", entry.key))
+                .error(
+                    entry.key_span,
+                    "unknown-kind",
+                    format!("`{}` does not determine the kind of the document", entry.key),
+                )
                 .hint(format!("did you mean `{meant}`?"));
-            What::Broken
+            DocumentKind::Broken
         }
         (None, Some(entry)) => {
             report
                 .error(
                     entry.key_span,
                     "unknown-kind",
-                    format!("there is `{}`, but nothing says whether this is a flow or a worker", entry.key),
+                    format!("the document has `{}`, but no key determines whether it is a flow or a worker", entry.key),
                 )
                 .hint("a flow has `triggers:`, a worker `consumes:`, `on:` or `schedule:`");
-            What::Broken
+            DocumentKind::Broken
         }
         (None, None) => {
             let span = entries.first().map_or(node.span, |entry| entry.key_span);
             report
-                .warning(span, "not-ours", "this document is skipped: it has no key of ours")
+                .warning(span, "not-ours", "skipped: the document has no key of a Sluice configuration")
                 .hint("a flow has `triggers:`, a worker `consumes:`; there are also `queues:` and `destinations:`");
-            What::Foreign
+            DocumentKind::Foreign
         }
     }
 }

@@ -15,55 +15,53 @@ use super::table::{SectionSpec, ValueType, key};
 
 pub(super) static EVENT: SectionSpec = SectionSpec {
     title: "an event",
-    about: "How a payload becomes an event. A value is a path that starts with `body.` or `headers.`, text in which `{{ … }}` stands \
-            for values, or plain text.",
+    about: "Mapping of a payload to an event. A value is a path that starts with `body.` or `headers.`, text with `{{ … }}`, or plain text.",
     keys: &[
-        key("schema_version", ValueType::Text, "The version of the event's shape; stands in every event.").or("1.0"),
-        key("mapping_version", ValueType::Text, "Stands in every event; change it whenever the mapping changes.").or("1"),
-        key("type", ValueType::Template, "What happened, such as lead.created.").or("the flow's name"),
-        key("id", ValueType::Template, "The source's own id of the event."),
-        key("occurred_at", ValueType::Template, "When it happened: RFC 3339 text or a Unix time."),
-        key("identity", ValueType::Described("a map of names to values"), "Who it is about."),
+        key("schema_version", ValueType::Text, "Version of the event schema; part of every event.").or("1.0"),
+        key("mapping_version", ValueType::Text, "Version of the mapping; part of every event. Change it with the mapping.").or("1"),
+        key("type", ValueType::Template, "Event type, such as lead.created.").or("the flow's name"),
+        key("id", ValueType::Template, "Event id assigned by the source."),
+        key("occurred_at", ValueType::Template, "Time of the event: RFC 3339 text or a Unix time."),
+        key("identity", ValueType::Described("a map of names to values"), "Fields that identify the entity of the event."),
         key(
             "attributes",
             ValueType::Described("a map of names to values, or a list of fields of the body"),
-            "What is said about them.",
+            "Attributes of the event.",
         )
         .or("the whole body"),
-        key("routing", ValueType::Described("a map of names to values"), "Where it should go."),
+        key("routing", ValueType::Described("a map of names to values"), "Routing hints."),
         key(
             "required",
             ValueType::Described("a list of paths into the event, such as identity.email"),
-            "A payload that lacks one of them does not match.",
+            "Paths that must have a value; otherwise the payload is invalid.",
         ),
         key(
             "schema",
             ValueType::Described("a JSON Schema, or the path of a file of this configuration that holds one"),
-            "What the payload of this schema_version must be.",
+            "JSON Schema of the payload.",
         ),
         key(
             "on_mismatch",
             ValueType::OneOf(&["reject", "quarantine"]),
-            "What is done with a payload that does not match or cannot be mapped: refused with the whole request, or kept for a \
+            "Handling of a payload that is invalid or cannot be mapped: reject the whole request, or keep the event for an \
              person.",
         )
-        .or("reject; quarantine for one of several in a request"),
-        key("require_identity", ValueType::Flag, "Whether an event that says nothing of who it is about waits for a person.")
-            .or("true when `identity` is mapped and a worker writes into a CRM"),
+        .or("reject; quarantine if the request carries several events"),
+        key("require_identity", ValueType::Flag, "Whether the jobs of an event without identity fields wait for an operator.")
+            .or("true if `identity` is mapped and a worker writes to a CRM"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// What `event:` says.
 pub(super) struct ReadEvent {
     pub(super) mapping: EventMapping,
-    /// Whether `type` is written, so that the sender's own does not take its place.
+    /// `type` is set, so the default of the sender's scheme does not apply.
     pub(super) type_written: bool,
     pub(super) admission: PayloadRules,
 }
 
-/// Reads the section; without one the body is taken as it is.
+/// Reads the section; without one the event is the body.
 pub(super) fn read(report: Report<'_>, node: Option<&YamlNode>, flow: &str, names: &Declarations) -> ReadEvent {
     let mut read =
         ReadEvent { mapping: EventMapping::plain(flow), type_written: false, admission: PayloadRules::default() };
@@ -95,7 +93,7 @@ pub(super) fn read(report: Report<'_>, node: Option<&YamlNode>, flow: &str, name
         on_mismatch: match fields.one_of("on_mismatch") {
             Some("reject") => OnMismatch::Reject,
             Some(_) => OnMismatch::Quarantine,
-            None => OnMismatch::AsItCame,
+            None => OnMismatch::RejectUnlessBatch,
         },
         require_identity: fields.flag("require_identity"),
         known_fields: None,
@@ -105,14 +103,14 @@ pub(super) fn read(report: Report<'_>, node: Option<&YamlNode>, flow: &str, name
             .error(
                 fields.key_span("require_identity"),
                 "never-filled",
-                "an identity is required and none is mapped, so every event would wait for a person",
+                "`require_identity` is set but no identity is mapped, so every event would be quarantined",
             )
             .hint("such as: identity: {email: body.email}");
     }
     read
 }
 
-/// A value of the mapping. A plain path is an expression here, so that the common case needs no braces.
+/// Value of the mapping. A plain path is an expression, so that the common case needs no braces.
 fn value(report: Report<'_>, node: &YamlNode) -> Option<Template> {
     if let Some(text) = node.text()
         && ["body.", "headers.", "body["].iter().any(|root| text.starts_with(root))
@@ -129,7 +127,7 @@ fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Temp
             .error(
                 node.span,
                 "wrong-type",
-                format!("`{name}` is a map of names to values, and this is {}", node.describe()),
+                format!("`{name}` must be a map of names to values, found {}", node.describe()),
             )
             .hint(format!("such as: {name}: {{email: body.email}}"));
         return vec![];
@@ -137,7 +135,7 @@ fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Temp
     entries.iter().filter_map(|entry| Some((entry.key.clone(), value(report, &entry.value)?))).collect()
 }
 
-/// `[first_name, company.name]`: fields of the body under their own last name.
+/// `[first_name, company.name]`: each field is named by its last path segment.
 fn listed(report: Report<'_>, items: &[YamlNode]) -> Vec<(String, Template)> {
     let mut attributes: Vec<(String, Template)> = vec![];
     for item in items {
@@ -150,7 +148,7 @@ fn listed(report: Report<'_>, items: &[YamlNode]) -> Vec<(String, Template)> {
         match (name, Expression::parse(&format!("body.{path}"))) {
             (Some(name), _) if attributes.iter().any(|(taken, _)| *taken == name) => {
                 report
-                    .error(item.span, "duplicate-name", format!("`{name}` is the name of two attributes"))
+                    .error(item.span, "duplicate-name", format!("two attributes have the name `{name}`"))
                     .hint("write `attributes` as a map to give them different names");
             }
             (Some(name), Ok(expression)) => attributes.push((name, Template::Expression(expression))),
@@ -168,11 +166,7 @@ const SHAPE: [&str; 6] = ["schema_version", "event_id", "event_type", "source", 
 
 fn required(report: Report<'_>, node: &YamlNode, mapping: &EventMapping) -> Vec<(String, Path)> {
     let Some(items) = node.items() else {
-        report.error(
-            node.span,
-            "wrong-type",
-            format!("`required` is a list of paths, and this is {}", node.describe()),
-        );
+        report.error(node.span, "wrong-type", format!("`required` must be a list of paths, found {}", node.describe()));
         return vec![];
     };
     let mut paths = vec![];
@@ -191,7 +185,7 @@ fn required(report: Report<'_>, node: &YamlNode, mapping: &EventMapping) -> Vec<
     paths
 }
 
-/// A required field that the mapping never fills would refuse every event.
+/// A required field that the mapping never fills would reject every event.
 fn check_reachable(report: Report<'_>, item: &YamlNode, text: &str, path: &Path, mapping: &EventMapping) {
     let Some(Segment::Key(first)) = path.0.first() else { return };
     let names = |section: &[(String, Template)]| section.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -210,14 +204,14 @@ fn check_reachable(report: Report<'_>, item: &YamlNode, text: &str, path: &Path,
     if !known.contains(wanted) {
         let filled: Vec<String> = known.iter().map(|name| format!("{prefix}{name}")).collect();
         let hint = match known.is_empty() {
-            true => "fill it in the mapping, or take it out of `required`".to_owned(),
+            true => "add it to the mapping, or remove it from `required`".to_owned(),
             false => format!("the mapping fills {}", filled.join(", ")),
         };
         report
             .error(
                 item.span,
                 "never-filled",
-                format!("`{text}` is required and never filled, so every event would be refused"),
+                format!("`{text}` is required but never mapped, so every event would be rejected"),
             )
             .meant(&format!("{prefix}{wanted}"), filled.iter().map(String::as_str), &hint);
     }

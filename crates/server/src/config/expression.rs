@@ -1,4 +1,4 @@
-//! Expressions and templates, checked for what they can see where they stand.
+//! Parses expressions and templates and checks the names they read.
 
 use serde_json::Value;
 use sluice_domain::template::{Expression, Scope, Template};
@@ -7,46 +7,45 @@ use super::diagnostics::Report;
 use super::node::{Span, YamlKind, YamlNode};
 use super::problem::did_you_mean;
 
-/// What an expression can see.
+/// Names visible to an expression.
 #[derive(Clone, Copy)]
 pub(super) struct Visible<'a> {
-    /// The names that it may start from.
+    /// Allowed first names of a path.
     pub(super) roots: &'static [&'static str],
-    /// The steps that ran before.
+    /// Steps that run before.
     pub(super) earlier: &'a [String],
     /// The steps that have not run yet.
     pub(super) later: &'a [String],
-    /// Whether `${secrets.NAME}` may stand here.
     pub(super) secrets: SecretUse,
 }
 
-/// Whether `${secrets.NAME}` may stand in a template.
+/// Whether `${secrets.NAME}` is allowed in a template.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretUse {
-    /// It is put in place when the step runs.
+    /// Replaced when the step runs.
     AtRunTime,
-    /// What is made here is stored and shown.
+    /// Rejected, because the result is stored and displayed.
     Refused,
 }
 
-/// What a flow's key and mapping can see.
+/// Scope of a flow's key and mapping.
 pub(super) const REQUEST: Visible<'static> =
     Visible { roots: &["body", "headers", "request"], earlier: &[], later: &[], secrets: SecretUse::Refused };
 
-/// What the steps of a flow can see.
+/// Scope of a flow's steps.
 pub(super) const ACCEPTED: Visible<'static> = Visible { roots: &["event", "body", "headers", "request"], ..REQUEST };
 
-/// What the steps of a worker can see.
+/// Scope of a worker's steps.
 pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "steps", "safe_mode"];
 
-/// The same in a step that is done for each item of a list.
+/// Scope of a step with `foreach`.
 pub(super) const WORKED_ITEM: &[&str] = &["event", "body", "headers", "request", "steps", "item", "index"];
 
-/// Names that every expression has: they are functions, not roots.
+/// Functions available in every expression.
 pub(super) const FUNCTIONS: [&str; 10] =
     ["range", "dict", "namespace", "debug", "normalize_email", "email_hash", "e164", "phone_hash", "sha256", "seconds"];
 
-/// Filters that are worth offering.
+/// Filters offered as suggestions.
 pub(super) const FILTERS: [&str; 28] = [
     "abs",
     "capitalize",
@@ -78,7 +77,7 @@ pub(super) const FILTERS: [&str; 28] = [
     "upper",
 ];
 
-/// Reads one expression, without `{{ }}`.
+/// Parses one expression, without `{{ }}`.
 pub(super) fn expression(report: Report<'_>, span: Span, source: &str, visible: Visible<'_>) -> Option<Expression> {
     match Expression::parse(source) {
         Ok(expression) => {
@@ -92,10 +91,10 @@ pub(super) fn expression(report: Report<'_>, span: Span, source: &str, visible: 
     }
 }
 
-/// Reads a condition: an expression, in `{{ }}` or not.
+/// Parses a condition: an expression with or without `{{ }}`.
 pub(super) fn condition(report: Report<'_>, node: &YamlNode, visible: Visible<'_>) -> Option<Expression> {
     let Some(text) = node.text() else {
-        report.error(node.span, "wrong-type", format!("`if` must be an expression, and this is {}", node.describe()));
+        report.error(node.span, "wrong-type", format!("`if` must be an expression, found {}", node.describe()));
         return None;
     };
     let trimmed = text.trim();
@@ -111,7 +110,7 @@ pub(super) fn condition(report: Report<'_>, node: &YamlNode, visible: Visible<'_
     }
 }
 
-/// Reads a value with templates in it, whatever its shape.
+/// Parses a value of any type that may contain templates.
 pub(super) fn template(report: Report<'_>, node: &YamlNode, visible: Visible<'_>) -> Option<Template> {
     match &node.kind {
         YamlKind::Scalar(scalar) => match scalar.to_value() {
@@ -132,7 +131,6 @@ pub(super) fn template(report: Report<'_>, node: &YamlNode, visible: Visible<'_>
     }
 }
 
-/// Reads text with templates in it.
 pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible: Visible<'_>) -> Option<Template> {
     let template = match Template::parse_text(text) {
         Ok(template) => template,
@@ -156,14 +154,14 @@ pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible:
             .warning(
                 span,
                 "unknown-interpolation",
-                format!("`{written}}}` stands as it is: only secrets are filled in so"),
+                format!("`{written}}}` is not replaced: only secrets are written so"),
             )
             .hint("write ${secrets.NAME} for a secret and {{ … }} for a value");
     }
     Some(template)
 }
 
-/// Checks what an expression reads.
+/// Checks the names that an expression reads.
 fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visible<'_>) {
     let source = expression.source();
     for root in expression.roots() {
@@ -179,13 +177,13 @@ fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visib
         let names = visible.roots.join(", ");
         let first = if visible.roots.contains(&"event") { "event" } else { "body" };
         let message = match source == root {
-            true => format!("nothing is called `{root}` here"),
-            false => format!("`{source}` reads `{root}`, which does not exist here"),
+            true => format!("unknown name `{root}`"),
+            false => format!("`{source}` reads `{root}`, which is not available here"),
         };
         let hint = match did_you_mean(&root, visible.roots.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if source == root => {
-                format!("a value starts with {names}, such as {first}.{root}; text stands in quotes")
+                format!("a value starts with {names}, such as {first}.{root}; put text in quotes")
             }
             None => format!("a value starts with {names}"),
         };
@@ -197,16 +195,16 @@ fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visib
         }
         if visible.later.contains(&step) {
             report
-                .error(span, "step-order", format!("`{source}` reads the step `{step}`, which has not run yet here"))
-                .hint("a step sees the output of the steps above it");
+                .error(span, "step-order", format!("`{source}` reads the step `{step}`, which runs later"))
+                .hint("a step can read the outputs of earlier steps");
         } else {
             report
                 .error(span, "unknown-step", format!("`{source}` reads the step `{step}`, which does not exist"))
                 .meant(&step, visible.earlier.iter().map(String::as_str), "");
         }
     }
-    // Filters and functions are looked up when they are called: an evaluation over nothing finds
-    // the unknown ones, and whatever else fails over nothing may well work over an event.
+    // Filters and functions are resolved when they are called. An evaluation with an empty scope finds the unknown
+    // ones; other failures of it are ignored, because they may succeed with an event.
     let unknown = ["unknown filter", "unknown function", "unknown test", "unknown method"];
     if let Err(problem) = expression.evaluate(&Scope::new())
         && unknown.iter().any(|kind| problem.0.contains(kind))

@@ -1,4 +1,4 @@
-//! Reads one map by its table: unknown keys are refused, values are checked for their shape.
+//! Reads one map by its section spec: unknown keys are rejected, value types are checked.
 
 use serde_json::Value;
 use sluice_domain::template::{Piece, Template};
@@ -8,23 +8,23 @@ use super::diagnostics::Report;
 use super::node::{Span, YamlEntry, YamlNode};
 use super::plaintext_secrets::secret_in_file;
 use super::problem::did_you_mean;
+use super::renamed::current_name;
 use super::rule::Holds;
 use super::table::{Absent, KeySpec, SectionSpec, ValueType};
 
-/// A map that is being read.
+/// Typed access to the entries of a map.
 pub(super) struct Fields<'n, 'r> {
     pub(super) report: Report<'r>,
-    /// Where the map stands.
     pub(super) span: Span,
     tables: Vec<&'static SectionSpec>,
     entries: &'n [YamlEntry],
-    /// What unknown keys were probably meant to be: their absence is not a second problem.
+    /// Suggested names of unknown keys; their absence is not reported again.
     meant: Vec<&'static str>,
 }
 
 impl<'n, 'r> Fields<'n, 'r> {
-    /// Opens a map whose keys are those of the tables. What is not a map is a problem, and so is
-    /// each key that no table has, and each one that must be there and is not.
+    /// Opens a map with the keys of `tables`. Reports a value that is not a map, unknown keys and missing required
+    /// keys.
     pub(super) fn open(
         report: Report<'r>,
         node: &'n YamlNode,
@@ -33,7 +33,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         Fields::open_except(report, node, tables, &[])
     }
 
-    /// The same for a thing whose name may stand elsewhere.
+    /// Like [`Fields::open`], for a resource whose name may be the key it is declared under.
     pub(super) fn open_named(
         report: Report<'r>,
         node: &'n YamlNode,
@@ -51,7 +51,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         let title = tables.first().map_or("a map", |table| table.title);
         let Some(entries) = node.entries() else {
             report
-                .error(node.span, "wrong-type", format!("{title} is a map, and this is {}", node.describe()))
+                .error(node.span, "wrong-type", format!("{title} must be a map, found {}", node.describe()))
                 .hint(format!("its keys are {}", list_keys(tables)));
             return None;
         };
@@ -74,7 +74,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         Some(fields)
     }
 
-    /// Says which rules of the tables are broken.
+    /// Reports violated key rules.
     fn check_rules(&self) {
         for rule in self.tables.iter().flat_map(|table| table.rules) {
             let there: Vec<&str> = rule.keys.iter().copied().filter(|name| self.has(name)).collect();
@@ -100,7 +100,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         self.entries.iter().any(|entry| entry.key == name && !entry.value.is_null())
     }
 
-    /// Whether an unknown key is probably this one, misspelt.
+    /// Whether an unknown key is probably a misspelling of this one.
     pub(super) fn is_meant(&self, name: &str) -> bool {
         self.meant.contains(&name)
     }
@@ -111,7 +111,7 @@ impl<'n, 'r> Fields<'n, 'r> {
             if entry.value.is_null() {
                 self.report
                     .error(entry.key_span, "empty-value", format!("`{name}` has no value"))
-                    .hint(format!("it must be {}; leave the line out otherwise", key.shape.describe()));
+                    .hint(format!("set {}, or remove the line", key.shape.describe()));
             }
         } else if self.tables.iter().any(|table| table.later.contains(&name)) {
             self.report.error(
@@ -120,8 +120,15 @@ impl<'n, 'r> Fields<'n, 'r> {
                 format!("`{name}` in {title} is not supported by this version yet"),
             );
         } else {
-            let names = self.tables.iter().flat_map(|table| table.keys).map(|key| key.name);
-            let hint = match did_you_mean(name, names) {
+            let names = || self.tables.iter().flat_map(|table| table.keys).map(|key| key.name);
+            if let Some(current) = current_name(name, names()) {
+                self.meant.push(current);
+                self.report
+                    .error(entry.key_span, "renamed-key", format!("`{name}` in {title} is now called `{current}`"))
+                    .hint(format!("write `{current}:` with the same value"));
+                return;
+            }
+            let hint = match did_you_mean(name, names()) {
                 Some(meant) => {
                     self.meant.push(meant);
                     format!("did you mean `{meant}`?")
@@ -136,23 +143,23 @@ impl<'n, 'r> Fields<'n, 'r> {
         self.tables.iter().find_map(|table| table.key(name))
     }
 
-    /// What stands under a key that a table has.
+    /// Value of a key of the tables.
     pub(super) fn node(&self, name: &'static str) -> Option<&'n YamlNode> {
-        debug_assert!(self.key(name).is_some(), "`{name}` is read and stands in no table");
+        debug_assert!(self.key(name).is_some(), "`{name}` is read but is not in any table");
         self.entries.iter().find(|entry| entry.key == name).map(|entry| &entry.value).filter(|node| !node.is_null())
     }
 
-    /// What stands under a key that a table may have.
+    /// Value of a key that the tables may lack.
     pub(super) fn node_if_known(&self, name: &'static str) -> Option<&'n YamlNode> {
         self.key(name).and_then(|key| self.node(key.name))
     }
 
-    /// Where a key stands; the map's own place when it is not there.
+    /// Location of a key; of the map if the key is absent.
     pub(super) fn key_span(&self, name: &str) -> Span {
         self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.key_span)
     }
 
-    /// Where the value of a key stands.
+    /// Location of a value; of the map if the key is absent.
     pub(super) fn value_span(&self, name: &str) -> Span {
         self.entries.iter().find(|entry| entry.key == name).map_or(self.span, |entry| entry.value.span)
     }
@@ -163,17 +170,16 @@ impl<'n, 'r> Fields<'n, 'r> {
             Some(text) if text.len() <= 60 => format!("`{text}`"),
             _ => node.describe().to_owned(),
         };
-        self.report.error(node.span, "wrong-type", format!("`{name}` must be {shape}, and this is {written}"));
+        self.report.error(node.span, "wrong-type", format!("`{name}` must be {shape}, found {written}"));
         None
     }
 
-    /// The text under a key.
     pub(super) fn text(&self, name: &'static str) -> Option<&'n str> {
         let node = self.node(name)?;
         node.text().or_else(|| self.wrong(name, node))
     }
 
-    /// A name under a key, and where it stands.
+    /// Name with its location.
     pub(super) fn name(&self, name: &'static str) -> Option<(&'n str, Span)> {
         let node = self.node(name)?;
         let text = node.text().or_else(|| self.wrong(name, node))?;
@@ -190,7 +196,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         }
     }
 
-    /// A whole number in the range of its row.
+    /// Integer in the range of its spec.
     pub(super) fn count(&self, name: &'static str) -> Option<u32> {
         let node = self.node(name)?;
         let number = node.text().and_then(|text| text.parse().ok());
@@ -200,7 +206,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         }
     }
 
-    /// A number in the range of its row.
+    /// Number in the range of its spec.
     pub(super) fn number(&self, name: &'static str) -> Option<f64> {
         let node = self.node(name)?;
         let number: Option<f64> = node.text().and_then(|text| text.parse().ok());
@@ -214,7 +220,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         }
     }
 
-    /// One of the words of its row, whatever its case.
+    /// One of the words of its spec, case-insensitive.
     pub(super) fn one_of(&self, name: &'static str) -> Option<&'static str> {
         let node = self.node(name)?;
         let text = node.text().or_else(|| self.wrong(name, node))?;
@@ -222,7 +228,7 @@ impl<'n, 'r> Fields<'n, 'r> {
         let found = words.iter().copied().find(|word| word.eq_ignore_ascii_case(text));
         if found.is_none() {
             let shape = ValueType::OneOf(words).describe();
-            self.report.error(node.span, "bad-value", format!("`{name}` must be {shape}, and this is `{text}`")).meant(
+            self.report.error(node.span, "bad-value", format!("`{name}` must be {shape}, found `{text}`")).meant(
                 text,
                 words.iter().copied(),
                 "",
@@ -231,25 +237,24 @@ impl<'n, 'r> Fields<'n, 'r> {
         found
     }
 
-    /// A secret, or text around secrets, read now.
+    /// Secret, or text that contains secrets, resolved now.
     pub(super) fn secret(&self, name: &'static str) -> Option<SecretValue> {
         secret_text(self.report, self.node(name)?, name, Literal::Refused)
     }
 }
 
-/// Whether plain text may stand where a secret is expected.
+/// Whether plain text is allowed in place of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Literal {
-    /// It may.
     Accepted,
-    /// It would be a secret in a file.
+    /// Rejected, because it would be a secret in a file.
     Refused,
 }
 
-/// Text in which `${secrets.NAME}` is replaced now.
+/// Text with `${secrets.NAME}` resolved now.
 pub(super) fn secret_text(report: Report<'_>, node: &YamlNode, name: &str, literal: Literal) -> Option<SecretValue> {
     let Some(text) = node.text() else {
-        report.error(node.span, "wrong-type", format!("`{name}` must be text, and this is {}", node.describe()));
+        report.error(node.span, "wrong-type", format!("`{name}` must be text, found {}", node.describe()));
         return None;
     };
     let pieces = match Template::parse_text(text) {
@@ -291,12 +296,12 @@ fn expression_not_here(report: Report<'_>, span: Span, name: &str) {
         .error(
             span,
             "expression-not-here",
-            format!("`{name}` is read before any event, so {{{{ … }}}} has no value here"),
+            format!("`{name}` is read at startup, so {{{{ … }}}} is not available here"),
         )
-        .hint("write the text itself, with ${secrets.NAME} for secrets");
+        .hint("write literal text, with ${secrets.NAME} for secrets");
 }
 
-/// Checks a name of ours.
+/// Checks the syntax of a resource name.
 pub(super) fn check_name(report: Report<'_>, span: Span, name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let good = !name.is_empty()
@@ -305,8 +310,8 @@ pub(super) fn check_name(report: Report<'_>, span: Span, name: &str) -> bool {
         && name.starts_with(|c: char| c.is_ascii_alphanumeric());
     if !good {
         report
-            .error(span, "bad-name", format!("`{name}` cannot be a name"))
-            .hint("a name has letters, digits, `-`, `_` and `.`, begins with a letter or digit, and has at most 100 characters");
+            .error(span, "bad-name", format!("`{name}` is not a valid name"))
+            .hint("a name has letters, digits, `-`, `_` and `.`, starts with a letter or digit, and has at most 100 characters");
     }
     good
 }

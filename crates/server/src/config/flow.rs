@@ -22,38 +22,37 @@ use super::trigger::{self, Trigger};
 
 pub(super) static FLOW: SectionSpec = SectionSpec {
     title: "a flow",
-    about: "How a source's requests become events. A document with `triggers:` is a flow.",
+    about: "Turns requests of a source into events. A document with `triggers:` is a flow.",
     keys: &[
-        key("version", ValueType::OneOf(&["1"]), "The version of the language.").or("1"),
-        key("name", ValueType::Name, "Its name.").required(),
-        key("source", ValueType::Name, "Who sends.").or("the flow's name"),
-        key("triggers", ValueType::Tables("a trigger"), "What starts it.").required(),
-        key("event", ValueType::Table("an event"), "How the payload becomes an event.")
-            .or("the body as it is, with the id, type and time that are known of the sender"),
+        key("version", ValueType::OneOf(&["1"]), "Version of the configuration language.").or("1"),
+        key("name", ValueType::Name, "Unique name.").required(),
+        key("source", ValueType::Name, "System that sends the requests.").or("the flow's name"),
+        key("triggers", ValueType::Tables("a trigger"), "Triggers of the flow.").required(),
+        key("event", ValueType::Table("an event"), "Mapping of the payload to an event.")
+            .or("the body, with the id, type and time of the sender's scheme"),
         key(
             "drop",
             ValueType::Described("a list of paths into the body, or headers.NAME"),
-            "Fields that are taken out before anything is stored. A path through a list means every item of it.",
+            "Fields removed before anything is stored. A path through a list applies to every item.",
         )
-        .or("what is known to be a secret of the sender"),
-        key("steps", ValueType::Tables("a step of a flow"), "Which queues the event goes to.")
-            .or("none: playbooks for its type of event work on it"),
-        key("responses", ValueType::Table("responses"), "What a sender is answered."),
+        .or("fields known to hold secrets of the sender"),
+        key("steps", ValueType::Tables("a step of a flow"), "Queues that receive the event.")
+            .or("none: playbooks of its event type handle it"),
+        key("responses", ValueType::Table("responses"), "Responses to the sender."),
     ],
     later: &["schedule", "on"],
     rules: &[],
 };
 
-/// A step has one name.
-pub(super) const NAME_OR_ID: KeyRule = same(&["name", "id"], "`id` and `name` say the same thing");
+pub(super) const NAME_OR_ID: KeyRule = same(&["name", "id"], "`id` and `name` are synonyms");
 
 pub(super) static FLOW_STEP: SectionSpec = SectionSpec {
     title: "a step of a flow",
     about: "Puts the event into a queue.",
     keys: &[
-        key("name", ValueType::Name, "Its name.").or("the queue's name"),
-        key("id", ValueType::Name, "The same."),
-        key("if", ValueType::Condition, "Only if this holds."),
+        key("name", ValueType::Name, "Unique name.").or("the queue's name"),
+        key("id", ValueType::Name, "Synonym of `name`."),
+        key("if", ValueType::Condition, "Run only if this is true."),
         key(
             "queue",
             ValueType::Described("the name of a queue, or a map with name, body_from and key_from"),
@@ -67,14 +66,14 @@ pub(super) static FLOW_STEP: SectionSpec = SectionSpec {
 
 pub(super) static ENQUEUE: SectionSpec = SectionSpec {
     title: "the queue of a step",
-    about: "The queue, and what the worker sees.",
+    about: "Queue, and the body for its workers.",
     keys: &[
         key("name", ValueType::Name, "The queue.").required(),
-        key("body_from", ValueType::Expression("request.body"), "What the worker sees as `body`.").or("request.body"),
+        key("body_from", ValueType::Expression("request.body"), "Value of `body` in the worker.").or("request.body"),
         key(
             "key_from",
             ValueType::Described("what the trigger's key_from says"),
-            "Accepted when it says the same as the trigger: an event has one key.",
+            "Must equal the trigger's `key_from`: an event has one key.",
         ),
     ],
     later: &[],
@@ -83,28 +82,23 @@ pub(super) static ENQUEUE: SectionSpec = SectionSpec {
 
 pub(super) static RESPONSES: SectionSpec = SectionSpec {
     title: "responses",
-    about: "What a sender is answered. These are the only answers there are: a repeat gets the first one.",
+    about: "Responses to the sender. The listed values are the only ones: a duplicate gets the first response.",
     keys: &[
-        key("deduplicated_from", ValueType::OneOf(&["idempotency"]), "A repeat is answered with the first result.")
+        key("deduplicated_from", ValueType::OneOf(&["idempotency"]), "A duplicate gets the first result.")
             .or("idempotency"),
-        key(
-            "success_from",
-            ValueType::Described("step:NAME"),
-            "The step after which a request is answered: once it is in its queue.",
-        ),
+        key("success_from", ValueType::Described("step:NAME"), "The step whose commit completes the request."),
     ],
     later: &[],
     rules: &[],
 };
 
-/// A flow and where its address was written.
 pub(super) struct ReadFlow {
     pub(super) name: (String, Span),
     pub(super) place: SourceLocation,
     pub(super) flow: Arc<Flow>,
 }
 
-/// Reads a document: one flow for each of its triggers.
+/// Reads a document: one flow per trigger.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Vec<ReadFlow> {
     let Some(fields) = Fields::open(report, node, &[&FLOW, &DOCUMENT]) else { return vec![] };
     fields.one_of("version");
@@ -164,19 +158,19 @@ fn read_steps(fields: &Fields<'_, '_>, names: &Declarations, triggers: &[Trigger
     let report = fields.report;
     let Some(node) = fields.node("steps") else { return vec![] };
     let Some(items) = node.items() else {
-        report.error(node.span, "wrong-type", format!("`steps` is a list, and this is {}", node.describe()));
+        report.error(node.span, "wrong-type", format!("`steps` must be a list, found {}", node.describe()));
         return vec![];
     };
     if items.is_empty() {
         report
-            .error(node.span, "no-steps", "this flow puts its events into no queue, so nothing would be done with them")
+            .error(node.span, "no-steps", "the flow has an empty list of steps, so its events would not be processed")
             .hint("such as: steps: [{queue: contacts}]");
     }
     let mut steps: Vec<Enqueue> = vec![];
     for item in items {
         if let Some(step) = read_step(report, item, names, triggers) {
             if steps.iter().any(|other| other.step == step.step) {
-                report.error(item.span, "duplicate-name", format!("two steps are called `{}`", step.step));
+                report.error(item.span, "duplicate-name", format!("two steps have the name `{}`", step.step));
             }
             steps.push(step);
         }
@@ -210,7 +204,7 @@ fn read_step(report: Report<'_>, node: &YamlNode, names: &Declarations, triggers
 pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> {
     let node = fields.node("name").or(fields.node("id"))?;
     let Some(text) = node.text() else {
-        fields.report.error(node.span, "wrong-type", format!("a step's name is text, and this is {}", node.describe()));
+        fields.report.error(node.span, "wrong-type", format!("a step name must be text, found {}", node.describe()));
         return None;
     };
     if text.contains('.') {
@@ -219,7 +213,7 @@ pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> 
             .error(
                 node.span,
                 "bad-name",
-                format!("a step cannot be called `{text}`: a dot ends its name in an expression"),
+                format!("`{text}` is not a valid step name: a dot ends a name in expressions"),
             )
             .hint(format!("write {}", text.replace('.', "-")));
     } else {
@@ -228,14 +222,10 @@ pub(super) fn step_name<'n>(fields: &Fields<'n, '_>) -> Option<(&'n str, Span)> 
     Some((text, node.span))
 }
 
-/// `request.body` is what a worker sees anyway.
+/// `request.body` is the default.
 fn read_body(report: Report<'_>, node: &YamlNode) -> Option<Expression> {
     let Some(text) = node.text().map(str::trim) else {
-        report.error(
-            node.span,
-            "wrong-type",
-            format!("`body_from` must be an expression, and this is {}", node.describe()),
-        );
+        report.error(node.span, "wrong-type", format!("`body_from` must be an expression, found {}", node.describe()));
         return None;
     };
     let read = match text.contains("{{") {
@@ -257,8 +247,8 @@ fn check_key(report: Report<'_>, node: &YamlNode, triggers: &[Trigger]) {
     let same = |trigger: &Trigger| trigger.key_written.as_ref().is_some_and(|written| *written == node.to_value());
     if !triggers.iter().all(same) {
         report
-            .error(node.span, "key-differs", "this key is not the trigger's, and an event has one key")
-            .hint("leave `key_from` out here; the trigger's `idempotency.key_from` decides");
+            .error(node.span, "key-differs", "this key differs from the trigger's; an event has one key")
+            .hint("remove `key_from` here; the trigger's `idempotency.key_from` applies");
     }
 }
 
@@ -271,13 +261,13 @@ fn read_responses(report: Report<'_>, node: &YamlNode, steps: &[Enqueue]) {
         Some(step) if steps.iter().any(|known| known.step == step) => {}
         Some(step) => {
             let known = || steps.iter().map(|known| known.step.as_str());
-            report.error(span, "unknown-step", format!("no step is called `{step}`")).meant(step, known(), "");
+            report.error(span, "unknown-step", format!("unknown step `{step}`")).meant(step, known(), "");
         }
         None => {
             let near = did_you_mean(text, steps.iter().map(|known| known.step.as_str()));
             let step = near.or(steps.first().map(|known| known.step.as_str())).unwrap_or("NAME");
             report
-                .error(span, "bad-value", format!("`success_from` names a step, and this is `{text}`"))
+                .error(span, "bad-value", format!("`success_from` must name a step, found `{text}`"))
                 .hint(format!("write step:{step}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Lists and queues in a step: `foreach:`, `rate_limit:`, `queue:` and `queue_pull:`.
+//! `foreach:`, `rate_limit:`, `queue:` and `queue_pull:` of a step.
 
 use serde_json::json;
 use sluice_domain::action::Action;
@@ -16,10 +16,10 @@ use super::table::{SectionSpec, ValueType, key};
 
 pub(super) static PACE: SectionSpec = SectionSpec {
     title: "a pace",
-    about: "How far apart two items of a list are. The job waits in between, over restarts too.",
+    about: "Pace of the items of a list. The job waits in between, also across restarts.",
     keys: &[
-        key("per_integration", ValueType::Rate, "So many in so long, evenly spread.").required(),
-        key("jitter", ValueType::Described("a span of time such as 200-600ms"), "By chance so much longer.").or("none"),
+        key("per_integration", ValueType::Rate, "Maximum rate of items, evenly spread.").required(),
+        key("jitter", ValueType::Described("a span of time such as 200-600ms"), "Random additional delay.").or("none"),
     ],
     later: &[],
     rules: &[],
@@ -27,11 +27,16 @@ pub(super) static PACE: SectionSpec = SectionSpec {
 
 pub(super) static PULL: SectionSpec = SectionSpec {
     title: "a pull",
-    about: "Dead letters to look at.",
+    about: "Reads dead letters.",
     keys: &[
         key("from", ValueType::Name, "The dead-letter queue.").required(),
-        key("max_messages", ValueType::Count(1, 1000), "How many, oldest first.").or("20"),
-        key("max_replays", ValueType::Count(1, 1000), "One that was replayed this often is left for a person.").or("5"),
+        key("max_messages", ValueType::Count(1, 1000), "Maximum number of messages, oldest first.").or("20"),
+        key(
+            "max_replays",
+            ValueType::Count(1, 1000),
+            "A dead letter replayed this many times is left for an operator.",
+        )
+        .or("5"),
     ],
     later: &[],
     rules: &[],
@@ -39,22 +44,22 @@ pub(super) static PULL: SectionSpec = SectionSpec {
 
 pub(super) static PUT: SectionSpec = SectionSpec {
     title: "the queue of a worker's step",
-    about: "Where something is put, what, and under which key.",
+    about: "Queue, body and key of the new event.",
     keys: &[
         key("name", ValueType::Name, "The queue.").required(),
-        key("body_from", ValueType::Expression("item.body"), "What its workers see as `body`.")
+        key("body_from", ValueType::Expression("item.body"), "Value of `body` in its workers.")
             .or("the body of this event"),
-        key("key_from", ValueType::Expression("item.id"), "The key under which it is accepted once.")
+        key("key_from", ValueType::Expression("item.id"), "Idempotency key of the new event.")
             .or("the key of this event, the step and the item"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// A list: `step:NAME.path`, or an expression with or without `{{ }}`.
+/// List expression: `step:NAME.path`, or an expression with or without `{{ }}`.
 pub(super) fn foreach(report: Report<'_>, node: &YamlNode, visible: Visible<'_>, pulls: &[String]) -> Option<Foreach> {
     let list = one_expression(report, node, "foreach", visible)?;
-    let pulled_by = list.place().and_then(|(root, path)| match (root, path.0.as_slice()) {
+    let pulled_by = list.as_path().and_then(|(root, path)| match (root, path.0.as_slice()) {
         ("steps", [Segment::Key(step), Segment::Key(output), Segment::Key(messages)])
             if output == "output" && messages == "messages" =>
         {
@@ -65,11 +70,11 @@ pub(super) fn foreach(report: Report<'_>, node: &YamlNode, visible: Visible<'_>,
     Some(Foreach { list, pulled_by })
 }
 
-/// One expression, as `step:NAME.path`, in `{{ }}` or bare.
+/// One expression: `step:NAME.path`, with or without `{{ }}`.
 fn one_expression(report: Report<'_>, node: &YamlNode, name: &str, visible: Visible<'_>) -> Option<Expression> {
     let Some(text) = node.text().map(str::trim) else {
         report
-            .error(node.span, "wrong-type", format!("`{name}` must be an expression, and this is {}", node.describe()))
+            .error(node.span, "wrong-type", format!("`{name}` must be an expression, found {}", node.describe()))
             .hint("such as step:NAME.path or {{ body.items }}");
         return None;
     };
@@ -111,7 +116,7 @@ pub(super) fn pace(fields: &Fields<'_, '_>) -> Option<Pace> {
     Some(Pace { rate, jitter })
 }
 
-/// What `queue:`, `queue_pull:` or their `with:` says.
+/// Node of `queue:`, `queue_pull:` or their `with:`.
 pub(super) fn queueing<'n>(fields: &Fields<'n, '_>, action: Action) -> Option<&'n YamlNode> {
     match action {
         Action::Queue => fields.node_if_known("queue").or(fields.node("with")),
@@ -120,7 +125,7 @@ pub(super) fn queueing<'n>(fields: &Fields<'n, '_>, action: Action) -> Option<&'
     }
 }
 
-/// The parameters of a step that puts into a queue or pulls from one.
+/// Parameters of a `queue` or `queue_pull` step.
 pub(super) fn queue(
     report: Report<'_>,
     action: Action,

@@ -1,4 +1,4 @@
-//! `key_from:` to the ways in which a request's key is found.
+//! `key_from:` to key strategies.
 
 use std::time::Duration;
 
@@ -16,53 +16,45 @@ use super::table::{SectionSpec, ValueType, key};
 
 pub(super) static KEY_FROM: SectionSpec = SectionSpec {
     title: "a key",
-    about: "`key_from:` is `header:NAME`, a path such as `body.id`, an expression, a list of these whose values are joined, \
-            `fingerprint`, or a map with one of these keys. In a list `source`, `event_type`, `event_id` and `tenant` stand for \
-            those of the event, so the usual key is [source, event_type, event_id]. An email address or a phone number \
-            becomes a digest in every key.",
+    about: "`key_from:` is `header:NAME`, a path such as `body.id`, an expression, a list of these whose values are joined, `fingerprint`, or a map with one of these keys. In a list `source`, `event_type`, `event_id` and `tenant` are the values of the event; the usual key is [source, event_type, event_id]. An email address or a phone number is replaced by a digest in every key.",
     keys: &[
-        key("first_of", ValueType::Described("a list of keys"), "The first one that has a value gives the key."),
-        key("fields", ValueType::Described("a list of parts"), "What it is about, for a key with `bucket`."),
+        key("first_of", ValueType::Described("a list of keys"), "Strategies; the first with a value gives the key."),
+        key(
+            "fields",
+            ValueType::Described("a list of parts"),
+            "Fields that identify the entity, for a key with `bucket`.",
+        ),
         key(
             "bucket",
             ValueType::Between(Duration::from_secs(1), Duration::from_secs(7 * 86_400)),
-            "Two of the same in one stretch of this length are one, and so are two that an edge splits: at most half a stretch \
-             apart is always one, one and a half is always two.",
+            "Length of a time bucket. Two equal events up to half a bucket apart are always one event, across a boundary too; one and a half buckets apart they are always two.",
         ),
-        key("at", ValueType::Described("a path"), "The sender's own moment of the event, for `bucket`.")
+        key("at", ValueType::Described("a path"), "Sender's timestamp of the event, for `bucket`.")
             .or("event.occurred_at"),
-        key(
-            "fingerprint",
-            ValueType::Table("a fingerprint"),
-            "A digest of the body, whatever the order of its members.",
-        ),
+        key("fingerprint", ValueType::Table("a fingerprint"), "Digest of the body, independent of member order."),
     ],
     later: &[],
     rules: &[
         at_least_one(
             WAYS,
-            "a key needs `fields`: what it is about",
+            "a key needs `fields` that identify the entity",
             "such as: {fields: [body.customer_id], bucket: 5m, at: body.created_at}",
         )
         .coded("bad-key"),
-        at_most_one(
-            WAYS,
-            "a key has `{first}` or `{second}`, not both",
-            "put one behind the other in the list of `first_of`",
-        ),
+        at_most_one(WAYS, "a key must have `{first}` or `{second}`, not both", "list both in `first_of`"),
         needs(
             &["bucket", "fields"],
-            "a key with `bucket` needs `fields`: what it is about",
+            "a key with `bucket` needs `fields` that identify the entity",
             "such as: {fields: [body.customer_id], bucket: 5m, at: body.created_at}",
         )
         .coded("bad-key"),
-        needs(&["at", "bucket"], "`at` belongs to `bucket`", "such as: bucket: 5m").coded("bad-key"),
+        needs(&["at", "bucket"], "`at` requires `bucket`", "such as: bucket: 5m").coded("bad-key"),
     ],
 };
 
 pub(super) static FINGERPRINT: SectionSpec = SectionSpec {
     title: "a fingerprint",
-    about: "A digest of the content.",
+    about: "Digest of the content.",
     keys: &[key(
         "volatile",
         ValueType::Described("a list of paths into the body"),
@@ -72,21 +64,20 @@ pub(super) static FINGERPRINT: SectionSpec = SectionSpec {
     rules: &[],
 };
 
-/// The ways to write a key as a map.
+/// Alternatives of a key written as a map.
 const WAYS: &[&str] = &["first_of", "fingerprint", "fields"];
 
 const FORMS: &str = "write header:NAME, body.path, {{ an expression }}, a list of these, or fingerprint";
 
-/// What the key's parts can refer to.
+/// Event fields that key parts may refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// Whether the flow or its sender says where the event's id is.
+    /// The flow or the sender's scheme maps the event id.
     pub(super) event_id: bool,
-    /// Where the moment of the event is.
+    /// Paths of the event timestamp.
     pub(super) occurred_at: &'a [Expression],
 }
 
-/// Reads every strategy, in order.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyStrategy> {
     match &node.kind {
         YamlKind::Scalar(_) => read_text(report, node, known).into_iter().collect(),
@@ -149,8 +140,8 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
     };
     if at.is_none() && fields.node("at").is_none() {
         report
-            .error(fields.key_span("bucket"), "bad-key", "nothing says when the event happened")
-            .hint("add `at:` with the path of the sender's own time, or map `event.occurred_at`");
+            .error(fields.key_span("bucket"), "bad-key", "`bucket` needs the timestamp of the event")
+            .hint("add `at:` with the path of the sender's timestamp, or map `event.occurred_at`");
     }
     Some(KeyStrategy::Bucket { parts, at: at?, width })
 }
@@ -177,7 +168,7 @@ fn read_text(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Option<Ke
     (!parts.is_empty()).then_some(KeyStrategy::Parts(parts))
 }
 
-/// Text that says something. A bare number or flag would be the same for every request.
+/// Non-empty text. A literal number or flag would be the same for every request.
 fn words(node: &YamlNode) -> Option<&str> {
     node.text().map(str::trim).filter(|text| !text.is_empty() && node.to_value().is_string())
 }
@@ -189,16 +180,16 @@ fn header_name(text: &str) -> Option<&str> {
 fn check_header(report: Report<'_>, span: Span, name: &str) {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
         report
-            .error(span, "bad-key", format!("`{name}` cannot be the name of a header"))
+            .error(span, "bad-key", format!("`{name}` is not a valid header name"))
             .hint("such as header:Idempotency-Key");
     }
 }
 
-/// One part of a key. Text around `{{ }}` is kept, apart from what only separates: the parts are joined anyway.
+/// One part of a key. Text around `{{ }}` is kept, except separators: parts are joined with one.
 fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPart> {
     let Some(text) = words(node) else {
         report
-            .error(node.span, "bad-key", format!("a part of a key is text, and this is {}", node.describe()))
+            .error(node.span, "bad-key", format!("a part of a key must be text, found {}", node.describe()))
             .hint(FORMS);
         return vec![];
     };
@@ -208,9 +199,7 @@ fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPa
         "event_type" => return vec![KeyPart::EventType],
         "event_id" => {
             if !known.event_id {
-                report
-                    .error(node.span, "bad-key", "nothing says where the sender's id of the event is")
-                    .hint("map it: event: {id: body.id}");
+                report.error(node.span, "bad-key", "`event_id` is not mapped").hint("map it: event: {id: body.id}");
             }
             return vec![KeyPart::EventId];
         }
@@ -223,8 +212,8 @@ fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPa
     }
     if text == "fingerprint" {
         report
-            .error(node.span, "bad-key", "a fingerprint cannot be one part of a key: it covers the whole body")
-            .hint("write `key_from: fingerprint`, or put it last in `first_of`");
+            .error(node.span, "bad-key", "a fingerprint cannot be combined with other parts: it covers the whole body")
+            .hint("use `key_from: fingerprint`, or put it last in `first_of`");
         return vec![];
     }
     let mut parts = vec![];
@@ -256,24 +245,24 @@ fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPa
     parts.into_iter().map(KeyPart::Value).collect()
 }
 
-/// A time in a key tells two deliveries of one event apart, unless it is the event's own.
+/// A delivery timestamp in a key makes every delivery a new event; only the event timestamp is safe.
 fn check_time(report: Report<'_>, span: Span, part: &Expression, known: Known<'_>) {
-    let Some((root, path)) = part.place() else { return };
+    let Some((root, path)) = part.as_path() else { return };
     let Some(Segment::Key(name)) = path.0.last() else { return };
     let lower = name.to_ascii_lowercase();
     let is_time = name.ends_with("At")
         || ["_at", "timestamp", "_time", "_ts", "-timestamp", "-time"].iter().any(|end| lower.ends_with(end))
         || ["ts", "time", "date", "datetime", "now"].contains(&lower.as_str());
-    let own = known.occurred_at.iter().filter_map(Expression::place).any(|place| place == (root, path));
+    let own = known.occurred_at.iter().filter_map(Expression::as_path).any(|place| place == (root, path));
     if is_time && !own {
         report
             .warning(
                 span,
                 "time-in-key",
                 format!(
-                    "`{name}` looks like a time: if the sender makes it anew for a resend, the resend counts as new"
+                    "`{name}` looks like a timestamp: if it changes between deliveries, a duplicate is accepted as a new event"
                 ),
             )
-            .hint("if it is the moment of the event itself, say so: event: {occurred_at: …}");
+            .hint("if it is the time of the event itself, map it: event: {occurred_at: …}");
     }
 }

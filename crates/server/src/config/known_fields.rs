@@ -1,4 +1,4 @@
-//! Which members of a payload a flow knows, so that it can say when a sender starts to send more.
+//! Members of a payload known to a flow, used to detect new fields of a sender.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sluice_domain::template::Expression;
 
 use super::trigger::Trigger;
 
-/// The members that the schema names or that anything reads; `None` if the flow takes everything as it comes.
+/// Members named by the schema or read by the flow; `None` if the flow uses the whole body.
 pub(super) fn of(trigger: &Trigger, admission: &PayloadRules, enqueue: &[Enqueue]) -> Option<Arc<Set<String>>> {
     let event = &trigger.event;
     if event.attributes.is_none() && admission.schema.is_none() {
@@ -60,7 +60,7 @@ impl Known {
     }
 
     fn read(&mut self, expression: &Expression) {
-        match expression.place() {
+        match expression.as_path() {
             Some(("body", path)) => match path.0.first() {
                 Some(Segment::Key(name)) => {
                     self.names.insert(name.clone());
@@ -72,7 +72,7 @@ impl Known {
         }
     }
 
-    /// In an expression of many parts, every `body.NAME` is read; a `body` without a name reads everything.
+    /// Every `body.NAME` in an expression counts as read; a `body` without a name reads everything.
     fn scan(&mut self, source: &str) {
         for (at, word) in source.match_indices("body") {
             let before = source[..at].chars().next_back();

@@ -1,4 +1,4 @@
-//! Files below `templates/` to [`Messages`], and the steps that send them.
+//! Files in `templates/` to [`Messages`], and checks of the steps that send them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::node::{Span, YamlNode};
 use super::problem::did_you_mean;
 use super::read::Files;
 
-/// The directory in which messages lie, at the top of the configuration.
+/// Directory of message templates, relative to the configuration.
 pub(super) const DIRECTORY: &str = "templates";
 
-/// The message and the part that a file holds, if it holds one.
+/// Message name and part of a template file.
 pub(super) fn part_of(path: &str) -> Option<(&str, Part)> {
     let file = path.strip_prefix(DIRECTORY)?.strip_prefix('/')?;
     let (name, extension) = file.rsplit_once('.')?;
@@ -22,16 +22,15 @@ pub(super) fn part_of(path: &str) -> Option<(&str, Part)> {
     Some((name, Part::of_extension(extension)?))
 }
 
-/// Reads every message.
-pub(super) fn read_all(desk: &Diagnostics<'_>, files: &Files) -> Messages {
+pub(super) fn read_all(diagnostics: &Diagnostics<'_>, files: &Files) -> Messages {
     let mut messages = Messages::default();
     let parts: Vec<(&str, &str, Part, &str)> =
         files.iter().filter_map(|(path, text)| part_of(path).map(|(name, part)| (path, name, part, text))).collect();
     for (path, name, part, text) in &parts {
-        let report = desk.report(path);
+        let report = diagnostics.report(path);
         super::fields::check_name(report, line_span(text, 1), name);
         if let Err(problem) = messages.add(name, *part, text) {
-            let message = format!("this template cannot be read: {}", problem.message);
+            let message = format!("template syntax error: {}", problem.message);
             report.error(line_span(text, problem.line), "bad-template", message);
         }
     }
@@ -40,13 +39,15 @@ pub(super) fn read_all(desk: &Diagnostics<'_>, files: &Files) -> Messages {
         let path = |part: Part| format!("{DIRECTORY}/{name}.{}", part.extension());
         let file = Part::ALL.into_iter().map(path).find(|path| files.text(path).is_some()).unwrap_or_default();
         if files.text(&path(Part::Subject)).is_none() {
-            desk.report(&file)
+            diagnostics
+                .report(&file)
                 .file_error("template-without-subject", format!("the template `{name}` has no subject"))
                 .hint(format!("write it into {}", path(Part::Subject)));
         }
         if files.text(&path(Part::Text)).is_none() && files.text(&path(Part::Html)).is_none() {
-            desk.report(&file)
-                .file_error("template-without-body", format!("the template `{name}` has a subject and no body"))
+            diagnostics
+                .report(&file)
+                .file_error("template-without-body", format!("the template `{name}` has no body"))
                 .hint(format!("write one into {} or {}, or both", path(Part::Text), path(Part::Html)));
         }
         for (part, read, line) in message.reads() {
@@ -59,26 +60,23 @@ pub(super) fn read_all(desk: &Diagnostics<'_>, files: &Files) -> Messages {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "a value starts with event, body, headers, request, steps or vars".to_owned(),
             };
-            desk.report(&path)
-                .error(
-                    word_span(text, line, &read),
-                    "unknown-name",
-                    format!("nothing is called `{root}` in a template"),
-                )
+            diagnostics
+                .report(&path)
+                .error(word_span(text, line, &read), "unknown-name", format!("unknown name `{root}` in a template"))
                 .hint(hint);
         }
     }
     messages
 }
 
-/// Whether the worker is in safe mode.
+/// Variable that is true while the worker is in safe mode.
 pub(super) const SAFE_MODE: &str = "safe_mode";
 
 fn root_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Checks the message that a step sends: that it is there, and that everything it reads can be there.
+/// Checks that the message of a step exists and that the names it reads are available.
 pub(super) fn check_step(
     report: Report<'_>,
     with: Option<&YamlNode>,
@@ -87,7 +85,7 @@ pub(super) fn check_step(
     safer: &BTreeMap<String, String>,
 ) {
     let Some(node) = with.and_then(|with| with.get("template")) else { return };
-    // A name that is filled in is known when there is an event.
+    // A templated name is only known at run time.
     let Some(name) = node.text().filter(|text| !text.contains("{{")) else { return };
     let vars = with.and_then(|with| with.get("vars"));
     check_name(report, node.span, name, vars, names, visible);
@@ -96,7 +94,7 @@ pub(super) fn check_step(
     }
 }
 
-/// The same for a message that is named somewhere else than in a step.
+/// Checks a message named outside of a step.
 pub(super) fn check_name(
     report: Report<'_>,
     span: Span,
@@ -107,7 +105,7 @@ pub(super) fn check_name(
 ) {
     let Some(message) = names.messages.get(name) else {
         let otherwise = format!("write {DIRECTORY}/{name}.subject and {DIRECTORY}/{name}.txt or .html");
-        report.error(span, "unknown-template", format!("there is no template `{name}`")).meant(
+        report.error(span, "unknown-template", format!("unknown template `{name}`")).meant(
             name,
             names.messages.names(),
             &otherwise,
@@ -126,7 +124,7 @@ pub(super) fn check_name(
                 report.error(span, "template-needs-step", message).meant(
                     step,
                     visible.earlier.iter().map(String::as_str),
-                    "a message sees the output of the steps above the one that sends it",
+                    "a message can read the outputs of steps before the one that sends it",
                 );
             }
             (Some("vars"), Some(wanted)) => {
@@ -138,7 +136,7 @@ pub(super) fn check_name(
                         .error(
                             span,
                             "template-needs-var",
-                            format!("the template reads `{read}`, which this step does not hand over ({place})"),
+                            format!("the template reads `{read}`, which this step does not pass ({place})"),
                         )
                         .meant(wanted, given, &format!("add `vars: {{{wanted}: …}}` under `with`"));
                 }
@@ -146,7 +144,7 @@ pub(super) fn check_name(
             (Some(root), _) => {
                 let known =
                     visible.roots.contains(&root) || FUNCTIONS.contains(&root) || ["vars", SAFE_MODE].contains(&root);
-                // One that exists nowhere was reported in the template itself.
+                // A name unknown everywhere is reported in the template itself.
                 if !known && ROOTS.contains(&root) {
                     report.error(
                         span,
@@ -160,7 +158,6 @@ pub(super) fn check_name(
     }
 }
 
-/// A whole line.
 fn line_span(text: &str, line: usize) -> Span {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let start = start.min(text.len());
@@ -168,7 +165,7 @@ fn line_span(text: &str, line: usize) -> Span {
     Span { start, end: start + length, line, column: 1 }
 }
 
-/// A word on a line; the whole line if it is not there.
+/// Span of a word on a line; of the whole line if the word is absent.
 fn word_span(text: &str, line: usize, word: &str) -> Span {
     let whole = line_span(text, line);
     match text[whole.start..whole.end].find(word) {
@@ -185,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_the_directory_are_messages() {
+    fn only_files_in_the_directory_are_messages() {
         assert_eq!(part_of("templates/cart.txt"), Some(("cart", Part::Text)));
         assert_eq!(part_of("templates/cart.v3.html"), Some(("cart.v3", Part::Html)));
         for path in

@@ -1,8 +1,10 @@
-//! In: a directory of YAML and JSON, and a place to look secrets up.
+//! Config: files to a valid configuration, or every problem in them.
+//!
+//! In: a directory of YAML and JSON files, and a source of secrets.
 //! Out: a [`Config`](sluice_domain::config::Config) that is valid by construction, and every problem with file, line and column.
-//! Touches: the files, once, in [`read`]; the environment and `secrets/`, once for each secret, in [`EnvironmentThenFiles`].
-//! Never: the network, the ledger, a clock; and no secret leaves it but inside a type that cannot be printed.
-//! If the process dies here: nothing happened yet. The files are only read, and the next start reads them again.
+//! Touches: the files, once, in [`read`]; the environment and `secrets/`, once per secret, in [`EnvironmentThenFiles`].
+//! Never: the network, the ledger, a clock. Secrets leave it only in a type that cannot be printed.
+//! If the process dies here: nothing has happened. Files are only read, and the next start reads them again.
 
 mod approval;
 mod body;
@@ -35,6 +37,7 @@ mod problem;
 mod queue;
 mod read;
 mod reference;
+mod renamed;
 mod resources;
 mod retry;
 mod rule;
@@ -53,13 +56,14 @@ mod verify;
 mod worker;
 
 pub use compile::{Compiled, compile};
-pub use difference::{Difference, FieldDifference, differences};
+pub(crate) use difference::{Difference, FieldDifference, differences};
 pub use json_schema::{documents, editor_schema};
-pub use node::Span;
 pub use pages::{actions, expressions, policies, steps};
-pub use problem::{Colours, ConfigProblem, Severity, did_you_mean, render_all, summary};
-pub use read::{Files, ReadError, is_taken, read};
+pub use problem::{Colours, ConfigProblem, Severity, render_all};
+pub(crate) use problem::{did_you_mean, summary};
+pub use read::{Files, read};
+pub(crate) use read::{ReadError, is_taken};
 pub use reference::reference;
-pub use resources::{Resource, ResourceName, things};
-pub use script::NeededRuntime;
-pub use secrets::{EnvironmentThenFiles, Noted, SecretSource, SecretStore};
+pub(crate) use resources::resources;
+pub use secrets::{EnvironmentThenFiles, SecretSource};
+pub(crate) use secrets::{Noted, SecretStore};

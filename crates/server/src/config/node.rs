@@ -1,102 +1,85 @@
-//! A tree of values in which everything knows where it stands.
+//! YAML tree with source locations.
 
 use serde_json::Value;
 
-/// A place in a file.
+/// Range in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Span {
-    /// The first byte.
     pub start: usize,
-    /// The byte after the last.
+    /// Exclusive, in bytes.
     pub end: usize,
-    /// The line of the first character, from 1.
+    /// Line of the first character, from 1.
     pub line: usize,
-    /// The column of the first character, in characters, from 1.
+    /// Column of the first character, in characters, from 1.
     pub column: usize,
 }
 
-/// A value and where it stands.
 #[derive(Clone, Debug)]
-pub struct YamlNode {
-    /// Where.
+pub(super) struct YamlNode {
     pub span: Span,
-    /// What.
     pub kind: YamlKind,
 }
 
-/// What a node is.
 #[derive(Clone, Debug)]
-pub enum YamlKind {
-    /// Text, or something that reads as a number, a flag or nothing when it has no quotes.
+pub(super) enum YamlKind {
+    /// Text; an unquoted scalar may be a number, a flag or null.
     Scalar(Scalar),
-    /// A list.
     List(Vec<YamlNode>),
-    /// Names to values, in the order written.
+    /// Entries in source order.
     Map(Vec<YamlEntry>),
 }
 
-/// A scalar as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scalar {
-    /// Its text, without quotes.
+pub(super) struct Scalar {
+    /// Without quotes.
     pub text: String,
-    /// Whether it had quotes or was a block: then it is text, whatever it looks like.
+    /// Quoted or block scalar, which is always text.
     pub quoted: bool,
 }
 
-/// One line of a map.
 #[derive(Clone, Debug)]
-pub struct YamlEntry {
-    /// The name.
+pub(super) struct YamlEntry {
     pub key: String,
-    /// Where the name stands.
     pub key_span: Span,
-    /// The value.
     pub value: YamlNode,
 }
 
 impl YamlNode {
-    /// The scalar that this is.
-    pub fn scalar(&self) -> Option<&Scalar> {
+    pub(super) fn scalar(&self) -> Option<&Scalar> {
         match &self.kind {
             YamlKind::Scalar(scalar) => Some(scalar),
             _ => None,
         }
     }
 
-    /// The text of a scalar that is not nothing.
-    pub fn text(&self) -> Option<&str> {
+    /// Text of a non-null scalar.
+    pub(super) fn text(&self) -> Option<&str> {
         self.scalar().filter(|scalar| !scalar.is_null()).map(|scalar| scalar.text.as_str())
     }
 
-    /// The entries of a map.
-    pub fn entries(&self) -> Option<&[YamlEntry]> {
+    pub(super) fn entries(&self) -> Option<&[YamlEntry]> {
         match &self.kind {
             YamlKind::Map(entries) => Some(entries),
             _ => None,
         }
     }
 
-    /// The items of a list.
-    pub fn items(&self) -> Option<&[YamlNode]> {
+    pub(super) fn items(&self) -> Option<&[YamlNode]> {
         match &self.kind {
             YamlKind::List(items) => Some(items),
             _ => None,
         }
     }
 
-    /// Whether nothing stands here.
-    pub fn is_null(&self) -> bool {
+    pub(super) fn is_null(&self) -> bool {
         self.scalar().is_some_and(Scalar::is_null)
     }
 
-    /// The value of this name in a map.
-    pub fn get(&self, key: &str) -> Option<&YamlNode> {
+    pub(super) fn get(&self, key: &str) -> Option<&YamlNode> {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The value as JSON.
-    pub fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         match &self.kind {
             YamlKind::Scalar(scalar) => scalar.to_value(),
             YamlKind::List(items) => Value::Array(items.iter().map(YamlNode::to_value).collect()),
@@ -106,8 +89,8 @@ impl YamlNode {
         }
     }
 
-    /// What stands here, in words.
-    pub fn describe(&self) -> &'static str {
+    /// Kind of the value, for messages.
+    pub(super) fn describe(&self) -> &'static str {
         match &self.kind {
             YamlKind::List(_) => "a list",
             YamlKind::Map(_) => "a map",
@@ -122,13 +105,12 @@ impl YamlNode {
 }
 
 impl Scalar {
-    /// Whether it stands for nothing.
-    pub fn is_null(&self) -> bool {
+    pub(super) fn is_null(&self) -> bool {
         !self.quoted && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
-    /// What it means by the core schema of YAML 1.2: `yes`, `on` and `0777` are text.
-    pub fn to_value(&self) -> Value {
+    /// Value by the core schema of YAML 1.2: `yes`, `on` and `0777` are text.
+    pub(super) fn to_value(&self) -> Value {
         let text = self.text.as_str();
         if self.quoted {
             return Value::String(text.to_owned());

@@ -1,8 +1,8 @@
-//! `with:` against the catalogue of actions.
+//! Checks `with:` against the action catalogue.
 
 use serde_json::Value;
 use sluice_domain::action::{Action, Parameter, ParameterType};
-use sluice_domain::key::names_a_moment;
+use sluice_domain::key::is_time_field;
 use sluice_domain::template::Template;
 use sluice_domain::unit;
 
@@ -10,23 +10,24 @@ use super::diagnostics::Report;
 use super::expression::{Visible, template};
 use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::problem::did_you_mean;
+use super::renamed::current_name;
 
-/// Parameters that decide how an effect is treated before any event is there: no template can fill them.
-pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "repeat", "policy"];
+/// Parameters read at startup; templates are not allowed.
+pub(super) const DECIDED_BEFORE: [&str; 3] = ["class", "resend", "policy"];
 
-/// The bodies of a request, of which it has one.
+/// Mutually exclusive request bodies.
 pub(super) const BODIES: [&str; 3] = ["json", "form", "text"];
 
-/// What an effect of a class is recognised by.
+/// Parameter required by an effect class.
 pub(super) const MEANS: [(&str, &str); 2] = [("keyed", "idempotency_header"), ("verifiable", "verify")];
 
-/// Parameters that are maps with keys of their own.
+/// Parameters that are maps with fixed keys.
 pub(super) const INNER_KEYS: [(Action, &str, [&str; 2]); 2] = [
     (Action::HttpRequest, "verify", ["url", "headers"]),
     (Action::ApprovalRequest, "slack", ["destination", "channel"]),
 ];
 
-/// Parameters of which one must be there.
+/// Parameters of which at least one is required.
 pub(super) fn one_needed(action: Action) -> &'static [&'static str] {
     match action {
         Action::EmailSend => &["text", "html"],
@@ -36,12 +37,12 @@ pub(super) fn one_needed(action: Action) -> &'static [&'static str] {
     }
 }
 
-/// Whether the text of a value is made when the step runs.
+/// Whether a value is computed when the step runs.
 pub(super) fn is_filled_in(node: &YamlNode) -> bool {
     node.text().is_some_and(|text| text.contains("{{") || text.contains("${secrets."))
 }
 
-/// Reads and checks the parameters; `destination` is somebody else's.
+/// Reads and checks the parameters, except `destination`.
 pub(super) fn read(
     report: Report<'_>,
     action: Action,
@@ -55,7 +56,7 @@ pub(super) fn read(
     let node = node.unwrap_or(&empty);
     let Some(entries) = node.entries() else {
         report
-            .error(node.span, "wrong-type", format!("`with` is a map, and this is {}", node.describe()))
+            .error(node.span, "wrong-type", format!("`with` must be a map, found {}", node.describe()))
             .hint(format!("its keys are {}", list(spec.parameters)));
         return None;
     };
@@ -64,8 +65,14 @@ pub(super) fn read(
         match spec.parameters.iter().find(|parameter| parameter.name == entry.key) {
             Some(parameter) => check_shape(report, &entry.value, parameter),
             None => {
-                let names = spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
-                let near = did_you_mean(&entry.key, names);
+                let names = || spec.parameters.iter().map(|parameter| parameter.name).chain(["destination"]);
+                if let Some(current) = current_name(&entry.key, names()) {
+                    let message = format!("the parameter `{}` of {} is now called `{current}`", entry.key, spec.name);
+                    let hint = format!("write `{current}:` with the same value");
+                    report.error(entry.key_span, "renamed-key", message).hint(hint);
+                    continue;
+                }
+                let near = did_you_mean(&entry.key, names());
                 meant.extend(near);
                 let hint = match near {
                     Some(near) => format!("did you mean `{near}`?"),
@@ -86,7 +93,7 @@ pub(super) fn read(
     }
     let needed = one_needed(action);
     if !needed.is_empty() && needed.iter().all(|name| node.get(name).is_none()) {
-        report.error(at, "missing-parameter", format!("there is neither `{}`", needed.join("` nor `")));
+        report.error(at, "missing-parameter", format!("missing `{}`", needed.join("` or `")));
     }
     match action {
         Action::HttpRequest => check_http(report, node),
@@ -106,7 +113,7 @@ pub(super) fn read(
     Some(Template::Map(parameters))
 }
 
-/// A program has braces and dollar signs of its own.
+/// A program is not a template: braces and dollar signs are literal.
 pub(super) fn is_verbatim(action: Action, name: &str) -> bool {
     action == Action::Script && name == "script"
 }
@@ -115,7 +122,7 @@ fn list(parameters: &[Parameter]) -> String {
     parameters.iter().map(|parameter| parameter.name).collect::<Vec<_>>().join(", ")
 }
 
-/// What the value of a parameter must be, in words.
+/// Description of a parameter type, as in "must be …".
 pub(super) fn describe(shape: &ParameterType) -> String {
     match shape {
         ParameterType::Text => "text".into(),
@@ -130,19 +137,19 @@ pub(super) fn describe(shape: &ParameterType) -> String {
     }
 }
 
-/// Says that no template can fill this in.
+/// Reports a template in a parameter that is read at startup.
 pub(super) fn decided_before(report: Report<'_>, span: Span, name: &str) {
     report.error(
         span,
         "expression-not-here",
-        format!("`{name}` is decided before any event is there, so {{{{ … }}}} has no value here"),
+        format!("`{name}` is read at startup, so {{{{ … }}}} is not available here"),
     );
 }
 
 fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
     let filled_in = is_filled_in(node);
     let value = node.to_value();
-    let good = match &parameter.shape {
+    let good = match &parameter.value_type {
         _ if filled_in && DECIDED_BEFORE.contains(&parameter.name) => {
             return decided_before(report, node.span, parameter.name);
         }
@@ -172,17 +179,17 @@ fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
         Value::String(text) if text.len() <= 60 => format!("`{text}`"),
         _ => node.describe().to_owned(),
     };
-    let message = format!("`{}` must be {}, and this is {written}", parameter.name, describe(&parameter.shape));
+    let message = format!("`{}` must be {}, found {written}", parameter.name, describe(&parameter.value_type));
     let reported = report.error(node.span, "wrong-type", message);
-    if let (ParameterType::OneOf(words), Some(text)) = (&parameter.shape, node.text()) {
+    if let (ParameterType::OneOf(words), Some(text)) = (&parameter.value_type, node.text()) {
         reported.meant(text, words.iter().copied(), "");
     }
 }
 
-/// A key in stretches of time needs a moment.
+/// A key with time buckets needs a timestamp field.
 fn check_fields(report: Report<'_>, node: &YamlNode) {
     let Some(fields) = node.get("fields").and_then(YamlNode::items) else { return };
-    let is_moment = |field: &YamlNode| field.text().is_some_and(|name| name.contains("{{") || names_a_moment(name));
+    let is_moment = |field: &YamlNode| field.text().is_some_and(|name| name.contains("{{") || is_time_field(name));
     if let Some(width) = node.get("bucket_minutes")
         && !fields.iter().any(is_moment)
     {
@@ -190,26 +197,26 @@ fn check_fields(report: Report<'_>, node: &YamlNode) {
             .warning(
                 width.span,
                 "no-moment",
-                "no field is named like a moment, and only a moment is cut into stretches",
+                "no field looks like a timestamp, and only timestamps are divided into buckets",
             )
-            .hint("add the field that says when it happened, such as timestamp or occurred_at");
+            .hint("add the timestamp of the event, such as timestamp or occurred_at");
     }
 }
 
-/// What the catalogue cannot say: parameters that exclude or need one another.
+/// Checks mutually exclusive and dependent parameters of `http.request`.
 fn check_http(report: Report<'_>, node: &YamlNode) {
     let bodies = node.entries().unwrap_or_default().iter().filter(|entry| BODIES.contains(&entry.key.as_str()));
     if let Some(second) = bodies.clone().nth(1) {
         report
             .error(second.key_span, "exclusive-keys", "a request has one body: `json`, `form` or `text`")
-            .hint("keep one of them");
+            .hint("remove one of them");
     }
     let Some(class) = node.get("class") else { return check_verify(report, node) };
     for (word, means) in MEANS {
         if class.text() == Some(word) && node.get(means).is_none() {
             report
                 .error(class.span, "class-without-means", format!("a {word} effect needs `{means}`"))
-                .hint(format!("add `{means}`, or leave `class` out"));
+                .hint(format!("add `{means}`, or remove `class`"));
         }
     }
     check_verify(report, node);
@@ -218,11 +225,11 @@ fn check_http(report: Report<'_>, node: &YamlNode) {
 fn check_verify(report: Report<'_>, node: &YamlNode) {
     let Some(verify) = node.get("verify").filter(|verify| verify.entries().is_some()) else { return };
     if verify.get("url").is_none() {
-        report.error(verify.span, "missing-parameter", "`verify` needs `url`, which answers 2xx or 404");
+        report.error(verify.span, "missing-parameter", "`verify` needs `url`, a URL that responds 2xx or 404");
     }
 }
 
-/// The keys of a parameter that is a map of its own.
+/// Checks the keys of a map parameter.
 fn check_keys(report: Report<'_>, node: Option<&YamlNode>, name: &str, keys: [&str; 2]) {
     for entry in node.and_then(YamlNode::entries).unwrap_or_default() {
         if !keys.contains(&entry.key.as_str()) {

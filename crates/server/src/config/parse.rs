@@ -1,4 +1,4 @@
-//! YAML (and so JSON) text becomes a tree of [`Node`]s.
+//! Parses YAML and JSON text to a tree of [`YamlNode`]s.
 
 use std::collections::HashMap;
 
@@ -7,27 +7,21 @@ use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 use super::node::{Scalar, Span, YamlEntry, YamlKind, YamlNode};
 use super::template_escape;
 
-/// The largest file that is read.
-pub const FILE_BYTES_MAX: usize = 1024 * 1024;
-/// How deep lists and maps may stand in one another.
-pub const DEPTH_MAX: usize = 48;
-/// How many nodes a file may have once its aliases are written out.
-pub const NODES_MAX: usize = 100_000;
+pub(super) const FILE_BYTES_MAX: usize = 1024 * 1024;
+/// Maximum nesting of lists and maps.
+pub(super) const DEPTH_MAX: usize = 48;
+/// Maximum number of nodes after alias expansion.
+pub(super) const NODES_MAX: usize = 100_000;
 
-/// Why a text is not a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseProblem {
-    /// Where.
+pub(super) struct ParseProblem {
     pub span: Span,
-    /// Stable.
     pub code: &'static str,
-    /// What is wrong.
     pub message: String,
-    /// What would be right.
     pub hint: Option<String>,
 }
 
-/// Where every character of a text stands.
+/// Maps character indexes to positions.
 struct Positions {
     starts: Vec<usize>,
     lines: Vec<usize>,
@@ -54,8 +48,8 @@ impl Positions {
     }
 }
 
-/// Reads every document of a text. What could be read before a flaw is returned beside it.
-pub fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
+/// Parses every document of a text. Documents before a syntax error are returned with it.
+pub(super) fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
     let positions = Positions::new(text);
     let mut builder =
         Builder { text, positions, open: vec![], documents: vec![], anchors: HashMap::new(), nodes: 0, flaws: vec![] };
@@ -65,7 +59,7 @@ pub fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
         return (vec![], builder.flaws);
     }
     if let Some(at) = template_escape::find_reserved(text) {
-        let message = "a private-use character (U+F0020 to U+F007E) stands here".to_owned();
+        let message = "a private-use character (U+F0020 to U+F007E) is not allowed".to_owned();
         builder.flaw((at, at + 4), "yaml-syntax", message, None);
         return (vec![], builder.flaws);
     }
@@ -91,7 +85,7 @@ pub fn parse(text: &str) -> (Vec<YamlNode>, Vec<ParseProblem>) {
     (documents, flaws)
 }
 
-/// A list or map that is not closed yet.
+/// Open list or map.
 struct Open {
     start: usize,
     anchor: usize,
@@ -113,7 +107,7 @@ struct Builder<'a> {
     flaws: Vec<ParseProblem>,
 }
 
-/// The rest of the file cannot be read.
+/// Ends parsing of the file.
 struct Stop;
 
 impl Builder<'_> {
@@ -122,7 +116,7 @@ impl Builder<'_> {
         self.flaws.push(ParseProblem { span, code, message, hint });
     }
 
-    /// The parser's own words, and what is most often behind them.
+    /// Reports a syntax error with a hint for its usual cause.
     fn syntax(&mut self, at: usize, info: &str) {
         let at = at.min(self.text.len());
         let at = if info.contains("tab") { self.tab_near(at) } else { at };
@@ -131,17 +125,17 @@ impl Builder<'_> {
         let hint = if is_indented_by_tab(line) {
             Some("indent with spaces; YAML does not allow tabs there")
         } else if line.contains("{{") && !line.contains("}}") {
-            Some("a {{ … }} without quotes must end on its own line")
+            Some("an unquoted {{ … }} must end on the same line")
         } else if line.contains("}}: ") || line.matches(": ").count() > 1 {
-            Some("text that holds `: ` must be in quotes")
+            Some("text that contains `: ` must be in quotes")
         } else {
             None
         };
         let end = at + self.text[at..].chars().next().map_or(0, char::len_utf8);
-        self.flaw((at, end), "yaml-syntax", format!("this is not YAML: {info}"), hint.map(str::to_owned));
+        self.flaw((at, end), "yaml-syntax", format!("invalid YAML: {info}"), hint.map(str::to_owned));
     }
 
-    /// The parser speaks of the value before a tab; a person looks for the tab.
+    /// The parser reports the value before a tab; this finds the tab.
     fn tab_near(&self, at: usize) -> usize {
         let mut begin = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
         for line in self.text[begin..].split_inclusive('\n').take(3) {
@@ -159,7 +153,7 @@ impl Builder<'_> {
             Event::DocumentStart(_) | Event::DocumentEnd => self.anchors.clear(),
             Event::Alias(anchor) => {
                 let Some((node, size)) = self.anchors.get(&anchor).cloned() else {
-                    self.flaw((start, end), "yaml-alias", "this alias stands inside its own anchor".into(), None);
+                    self.flaw((start, end), "yaml-alias", "this alias is inside its own anchor".into(), None);
                     return Err(Stop);
                 };
                 self.count(size, (start, end))?;
@@ -199,7 +193,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Whether the tag says that the scalar is text.
+    /// Whether the tag marks the scalar as text.
     fn tag(&mut self, tag: Option<&saphyr_parser::Tag>, at: (usize, usize)) -> bool {
         let Some(tag) = tag else { return false };
         if tag.is_yaml_core_schema() && tag.suffix == "str" {
@@ -208,7 +202,7 @@ impl Builder<'_> {
         if !(tag.is_yaml_core_schema()
             && matches!(tag.suffix.as_str(), "map" | "seq" | "int" | "float" | "bool" | "null"))
         {
-            self.flaw(at, "yaml-tag", format!("the tag `{tag}` is not known here"), Some("leave the tag out".into()));
+            self.flaw(at, "yaml-tag", format!("the tag `{tag}` is not supported"), Some("remove the tag".into()));
         }
         false
     }
@@ -216,7 +210,7 @@ impl Builder<'_> {
     fn count(&mut self, nodes: usize, at: (usize, usize)) -> Result<(), Stop> {
         self.nodes += nodes;
         if self.nodes > NODES_MAX {
-            let message = format!("the file has more than {NODES_MAX} values once its aliases are written out");
+            let message = format!("the file has more than {NODES_MAX} values after alias expansion");
             self.flaw(at, "file-too-large", message, None);
             return Err(Stop);
         }
@@ -233,7 +227,7 @@ impl Builder<'_> {
     }
 
     fn too_deep(&mut self, start: usize) -> Result<(), Stop> {
-        let message = format!("lists and maps stand more than {DEPTH_MAX} deep in one another");
+        let message = format!("lists and maps are nested more than {DEPTH_MAX} levels deep");
         self.flaw((start, start), "file-too-deep", message, None);
         Err(Stop)
     }
@@ -260,12 +254,12 @@ impl Builder<'_> {
                 Some((key, key_span)) => {
                     let first = entries.iter().find(|entry| entry.key == key && key != "<<");
                     if let Some(first) = first.map(|entry| entry.key_span) {
-                        let message = format!("`{key}` stands here twice; the first is on line {}", first.line);
+                        let message = format!("duplicate key `{key}`; the first is on line {}", first.line);
                         self.flaw(
                             (key_span.start, key_span.end),
                             "duplicate-key",
                             message,
-                            Some("keep one of them".into()),
+                            Some("remove one of them".into()),
                         );
                     } else {
                         entries.push(YamlEntry { key, key_span, value: node });
@@ -276,7 +270,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// `<<: *anchor` adds what is not there already.
+    /// `<<: *anchor` adds missing keys.
     fn merge(&mut self, entries: Vec<YamlEntry>) -> Vec<YamlEntry> {
         let (merges, mut own): (Vec<YamlEntry>, Vec<YamlEntry>) =
             entries.into_iter().partition(|entry| entry.key == "<<");
@@ -296,7 +290,7 @@ impl Builder<'_> {
                     }
                     _ => {
                         let at = (merge.key_span.start, merge.key_span.end);
-                        self.flaw(at, "yaml-merge", "`<<` takes an alias of a map".into(), None);
+                        self.flaw(at, "yaml-merge", "`<<` requires an alias of a map".into(), None);
                     }
                 }
             }

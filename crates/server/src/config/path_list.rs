@@ -5,7 +5,7 @@ use sluice_domain::path::Path;
 use super::diagnostics::Report;
 use super::node::YamlNode;
 
-/// Reads a list of paths, or a single one. `name` is the key that it stands under.
+/// Reads one path or a list of paths. `name` is its key, for messages.
 pub(super) fn read(report: Report<'_>, list: &YamlNode, name: &str) -> Vec<Path> {
     let items = match (list.items(), list.text()) {
         (Some(items), _) => items,
@@ -14,7 +14,7 @@ pub(super) fn read(report: Report<'_>, list: &YamlNode, name: &str) -> Vec<Path>
             report.error(
                 list.span,
                 "wrong-type",
-                format!("`{name}` is a list of paths, and this is {}", list.describe()),
+                format!("`{name}` must be a list of paths, found {}", list.describe()),
             );
             return vec![];
         }

@@ -1,4 +1,4 @@
-//! Finds secrets that stand in a file in plain text, and keeps them from being shown.
+//! Detects plain-text secrets in files and masks them in output.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use super::diagnostics::Report;
 use super::node::{Span, YamlKind, YamlNode};
 use super::problem::ConfigProblem;
 
-/// The code of a secret in plain text; what it points to is never shown.
+/// Problem code of a plain-text secret; its span is always masked.
 const SECRET_IN_FILE: &str = "secret-in-file";
 
-/// Reports every literal under a key that usually holds a secret, wherever it stands.
+/// Reports every literal under a key that usually holds a secret, at any depth.
 pub(super) fn find(report: Report<'_>, node: &YamlNode) {
     match &node.kind {
         YamlKind::Scalar(_) => {}
@@ -25,7 +25,7 @@ pub(super) fn find(report: Report<'_>, node: &YamlNode) {
     }
 }
 
-/// Text or a number that is not filled in and is no path into a request.
+/// Literal text or number: neither a template nor a request path.
 fn is_literal(node: &YamlNode) -> bool {
     let Some(text) = node.text() else { return false };
     let value = node.to_value();
@@ -35,14 +35,14 @@ fn is_literal(node: &YamlNode) -> bool {
         && !["body.", "headers."].iter().any(|root| text.starts_with(root))
 }
 
-/// Says that a secret stands in a file, without showing it.
+/// Reports a plain-text secret without showing it.
 pub(super) fn secret_in_file(report: Report<'_>, span: Span, name: &str) {
     report
-        .error(span, SECRET_IN_FILE, format!("`{name}` holds a secret in plain text"))
-        .hint("write ${secrets.NAME} here and put the value into the environment or into secrets/NAME");
+        .error(span, SECRET_IN_FILE, format!("`{name}` is a plain-text secret"))
+        .hint("use ${secrets.NAME} and set the value in the environment or in the file secrets/NAME");
 }
 
-/// Keys that usually hold a secret, in lower case and with `_` for `-`.
+/// Keys that usually hold a secret, lower case, `_` for `-`.
 pub(super) const SECRET_NAMES: [&str; 12] = [
     "secret",
     "secrets",
@@ -58,7 +58,7 @@ pub(super) const SECRET_NAMES: [&str; 12] = [
     "authorization",
 ];
 
-/// And how such keys end.
+/// Suffixes of such keys.
 pub(super) const SECRET_ENDS: [&str; 4] = ["_secret", "_password", "_token", "_api_key"];
 
 /// Whether a key of this name usually holds a secret.
@@ -67,21 +67,21 @@ pub(super) fn names_a_secret(key: &str) -> bool {
     SECRET_NAMES.contains(&key.as_str()) || SECRET_ENDS.iter().any(|end| key.ends_with(end))
 }
 
-/// The text without the secrets that were found in it: what is shown ends up in logs.
+/// Text with detected secrets masked, because displayed text ends up in logs.
 pub(super) fn masked<'t>(text: &'t str, file: &str, problems: &[ConfigProblem]) -> Cow<'t, str> {
     let mut text = Cow::Borrowed(text);
     for problem in problems.iter().filter(|problem| problem.file == file) {
         let Some(span) = problem.span else { continue };
         let hidden = match problem.code {
             SECRET_IN_FILE => Some(span.start..span.end),
-            // The file could not be read, so nothing was found in it; the line speaks for itself.
+            // The file could not be parsed, so secrets are detected by line.
             "yaml-syntax" => secret_on_line(&text, span),
             _ => None,
         };
         if let Some(hidden) = hidden
             && let Some(secret) = text.get(hidden.clone())
         {
-            // As many bytes as before, so that every span still points where it did.
+            // Same number of bytes, so that spans stay valid.
             let stars: String =
                 secret.chars().map(|c| if c == '\n' { "\n".to_owned() } else { "*".repeat(c.len_utf8()) }).collect();
             text.to_mut().replace_range(hidden, &stars);
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_hold_secrets_are_known_by_their_names() {
+    fn secret_keys_are_detected_by_name() {
         for key in ["secret", "Password", "client_secret", "X-Api-Key", "DB_PASSWORD", "refresh-token", "Authorization"]
         {
             assert!(names_a_secret(key), "{key}");

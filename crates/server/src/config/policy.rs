@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::policy::{
-    Cap, ConsentDefault, ConsentSource, Policy, QuietHours, Rule, RuleKind, Suppression, Then, zone,
+    Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, zone,
 };
 use sluice_domain::template::Expression;
 
@@ -21,13 +21,13 @@ use super::table::{SOME_TIME, SectionSpec, ValueType, key};
 
 pub(super) static POLICY: SectionSpec = SectionSpec {
     title: "a policy",
-    about: "What has to hold before an effect happens. A step names it with `policy:`. Policies follow the configuration in force, also for jobs that were accepted before.",
+    about: "Rules evaluated before an effect is sent. A step names it with `policy:`. The active configuration applies, also to jobs accepted before.",
     keys: &[
-        key("name", ValueType::Name, "Its name, where policies are a list."),
-        key("contact", ValueType::Expression("event.email"), "Who is written to.")
+        key("name", ValueType::Name, "Unique name, if policies are a list."),
+        key("contact", ValueType::Expression("event.email"), "Contact addressed by the effect.")
             .or("event.email, then event.phone_e164, event.phone, event.contact_external_id"),
-        key("channel", ValueType::Name, "By which way; caps count each channel for itself.").or("email"),
-        key("rules", ValueType::Tables("a rule of a policy"), "In this order; the first that refuses decides.")
+        key("channel", ValueType::Name, "Channel; caps are per channel.").or("email"),
+        key("rules", ValueType::Tables("a rule of a policy"), "Rules in order; the first that denies decides.")
             .required(),
     ],
     later: &[],
@@ -36,68 +36,69 @@ pub(super) static POLICY: SectionSpec = SectionSpec {
 
 pub(super) static RULE: SectionSpec = SectionSpec {
     title: "a rule of a policy",
-    about: "One of these. What it refuses is a no-op with the rule's name in it.",
+    about: "Set exactly one kind. A denied effect is a no-op that names the rule.",
     keys: &[
-        key("name", ValueType::Name, "What it is called in results and metrics.").or("its kind, such as consent"),
-        key("consent", ValueType::Table("consent"), "The contact agreed."),
-        key("quiet_hours", ValueType::Table("quiet hours"), "It is not night at the contact's."),
+        key("name", ValueType::Name, "Name in results and metrics.").or("its kind, such as consent"),
+        key("consent", ValueType::Table("consent"), "The contact has consented."),
+        key("quiet_hours", ValueType::Table("quiet hours"), "It is outside the quiet hours of the contact."),
         key(
             "suppression",
             ValueType::Described("true, or a map with list"),
-            "The contact is on no list: neither the one of `sluice suppress`, nor the file lists/NAME.txt that `list` names.",
+            "The contact is neither on the list of `sluice suppress` nor in the file lists/NAME.txt named by `list`.",
         ),
         key(
             "daily",
             ValueType::Count(1, 100_000),
-            "No more than so many effects for one contact and channel in any 24 hours, over all workers that share the policy.",
+            "Maximum number of effects per contact and channel in any 24 hours, over all workers that share the policy.",
         ),
-        key("weekly", ValueType::Count(1, 100_000), "The same for any 7 days."),
-        key("limit", ValueType::Table("a limit of a policy"), "The same for any span."),
-        key("when", ValueType::Condition, "This holds."),
+        key("weekly", ValueType::Count(1, 100_000), "Maximum in any 7 days."),
+        key("limit", ValueType::Table("a limit of a policy"), "Maximum in any interval."),
+        key("when", ValueType::Condition, "The expression is true."),
     ],
     later: &[],
     rules: &[
         at_least_one(
             KINDS,
-            "a rule is exactly one of its kinds",
+            "a rule must have exactly one kind",
             "write one of consent, quiet_hours, suppression, daily, weekly, limit, when",
         ),
         at_most_one(
             KINDS,
-            "a rule is exactly one of its kinds, and this is `{first}` and `{second}`",
-            "make two rules of it",
+            "a rule must have exactly one kind, found `{first}` and `{second}`",
+            "split it into two rules",
         ),
     ],
 };
 
 pub(super) static CONSENT: SectionSpec = SectionSpec {
     title: "consent",
-    about: "Where it stands whether the contact agreed: in the event, or in the ledger, where `consent.set` keeps it.",
+    about: "Consent of the contact: a field of the event, or stored in the ledger by `consent.set`.",
     keys: &[
         key(
             "from",
             ValueType::Expression("event.consent"),
-            "A field of the event: true, yes, granted, subscribed and the like mean yes.",
+            "Field of the event; true, yes, granted, subscribed and similar values mean consent.",
         ),
-        key("purpose", ValueType::Name, "What was agreed to, in the ledger; instead of `from`.").or("marketing"),
-        key("default", ValueType::OneOf(&["deny", "allow"]), "What holds when nothing is known.").or("deny"),
+        key("purpose", ValueType::Name, "Purpose of the consent stored in the ledger; instead of `from`.")
+            .or("marketing"),
+        key("default", ValueType::OneOf(&["deny", "allow"]), "Result without stored consent.").or("deny"),
     ],
     later: &[],
-    rules: &[same(&["from", "purpose"], "consent stands in the event (`from`) or in the ledger (`purpose`)")],
+    rules: &[same(&["from", "purpose"], "consent is read from the event (`from`) or from the ledger (`purpose`)")],
 };
 
 pub(super) static QUIET_HOURS: SectionSpec = SectionSpec {
     title: "quiet hours",
-    about: "Hours in which nobody is written to, where the contact is.",
+    about: "Hours without effects, in the time zone of the contact.",
     keys: &[
-        key("from", ValueType::Clock, "From this time on.").required(),
-        key("to", ValueType::Clock, "Up to this time; an earlier one is that of the next day.").required(),
-        key("zone", ValueType::Expression("event.time_zone"), "The contact's time zone, such as Europe/Berlin."),
-        key("fallback", ValueType::Zone, "The zone of contacts that have none, or one that nobody knows.").or("UTC"),
+        key("from", ValueType::Clock, "Start.").required(),
+        key("to", ValueType::Clock, "End; an earlier time is on the next day.").required(),
+        key("zone", ValueType::Expression("event.time_zone"), "Time zone of the contact, such as Europe/Berlin."),
+        key("fallback", ValueType::Zone, "Time zone of contacts without a valid one.").or("UTC"),
         key(
             "then",
             ValueType::OneOf(&["skip", "wait"]),
-            "skip: the effect does not happen. wait: the job waits for their end.",
+            "skip: the effect is skipped. wait: the job is deferred to the end of the quiet hours.",
         )
         .or("skip"),
     ],
@@ -107,10 +108,10 @@ pub(super) static QUIET_HOURS: SectionSpec = SectionSpec {
 
 pub(super) static LIMIT: SectionSpec = SectionSpec {
     title: "a limit of a policy",
-    about: "No more than so many effects for one contact and channel in any such span.",
+    about: "Maximum number of effects per contact and channel in any interval.",
     keys: &[
-        key("max", ValueType::Count(1, 100_000), "So many.").required(),
-        key("per", ValueType::Between(SOME_TIME, Cap::WINDOW_MAX), "In any span of this length.").required(),
+        key("max", ValueType::Count(1, 100_000), "Maximum.").required(),
+        key("per", ValueType::Between(SOME_TIME, Cap::WINDOW_MAX), "Length of the interval.").required(),
     ],
     later: &[],
     rules: &[],
@@ -118,22 +119,26 @@ pub(super) static LIMIT: SectionSpec = SectionSpec {
 
 pub(super) static SUPPRESSION: SectionSpec = SectionSpec {
     title: "suppression",
-    about: "Beside the list of `sluice suppress`.",
-    keys: &[key("list", ValueType::Name, "The file lists/NAME.txt: one contact or @domain a line, # begins a remark.")],
+    about: "In addition to the list of `sluice suppress`.",
+    keys: &[key(
+        "list",
+        ValueType::Name,
+        "The file lists/NAME.txt: one contact or @domain per line; # starts a comment.",
+    )],
     later: &[],
     rules: &[],
 };
 
-/// The directory in which lists of contacts lie, at the top of the configuration.
+/// Directory of suppression lists, relative to the configuration.
 pub(super) const LISTS: &str = "lists/";
 
-/// The list that a file is, if it is one.
+/// Name of the suppression list in a file.
 pub(super) fn list_of(path: &str) -> Option<&str> {
     let name = path.strip_prefix(LISTS)?.strip_suffix(".txt")?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// What the expressions of a policy can see: it is shared, so it knows no steps.
+/// Scope of policy expressions. A policy is shared, so it cannot read steps.
 const SEEN: Visible<'static> = Visible {
     roots: &["event", "body", "headers", "request", "safe_mode"],
     earlier: &[],
@@ -143,7 +148,6 @@ const SEEN: Visible<'static> = Visible {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Reads the whole section.
 pub(super) fn read_all(report: Report<'_>, node: &YamlNode, names: &mut Declarations) {
     let mut policies = std::mem::take(&mut names.policies);
     for (name, span, settings) in named_items(report, node, "policies", "a policy") {
@@ -171,7 +175,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, texts: &BTreeMap<String
     let rules = fields.node("rules")?;
     let Some(items) = rules.items() else {
         report
-            .error(rules.span, "wrong-type", format!("`rules` is a list, and this is {}", rules.describe()))
+            .error(rules.span, "wrong-type", format!("`rules` must be a list, found {}", rules.describe()))
             .hint("such as: rules: [{daily: 1}, {suppression: true}]");
         return None;
     };
@@ -180,7 +184,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, texts: &BTreeMap<String
     Some(Arc::new(Policy { name: Arc::from(name), contact, channel: Arc::from(channel), rules }))
 }
 
-/// Who an event is about, unless somebody says otherwise.
+/// Default contact of an event.
 pub(super) fn contact_of_event() -> Vec<Expression> {
     let paths = ["event.email", "event.phone_e164", "event.phone", "event.contact_external_id"];
     paths.iter().filter_map(|path| Expression::parse(path).ok()).collect()
@@ -230,8 +234,8 @@ fn read_hours(report: Report<'_>, node: &YamlNode) -> Option<QuietHours> {
         Some(node) => Some(one_expression(report, node, "zone")?),
         None => None,
     };
-    let then = if fields.one_of("then") == Some("wait") { Then::Wait } else { Then::Skip };
-    Some(QuietHours { from: from?, to: to?, zone, fallback: fallback?, then })
+    let action = if fields.one_of("then") == Some("wait") { QuietAction::Wait } else { QuietAction::Skip };
+    Some(QuietHours { from: from?, to: to?, zone, fallback: fallback?, action })
 }
 
 fn read_suppression(report: Report<'_>, node: &YamlNode, texts: &BTreeMap<String, String>) -> Option<Suppression> {
@@ -243,27 +247,23 @@ fn read_suppression(report: Report<'_>, node: &YamlNode, texts: &BTreeMap<String
     let Some(text) = texts.get(&format!("{LISTS}{name}.txt")) else {
         let known: Vec<&str> = texts.keys().filter_map(|path| list_of(path)).collect();
         let otherwise = format!("write {LISTS}{name}.txt");
-        report.error(span, "unknown-list", format!("there is no list `{name}`")).meant(name, known, &otherwise);
+        report.error(span, "unknown-list", format!("unknown list `{name}`")).meant(name, known, &otherwise);
         return None;
     };
     Some(Suppression { listed: Arc::new(Suppression::read(text)) })
 }
 
-/// An expression, in `{{ }}` or not.
+/// Parses an expression with or without `{{ }}`.
 fn one_expression(report: Report<'_>, node: &YamlNode, name: &str) -> Option<Expression> {
     let Some(text) = node.text().map(str::trim) else {
-        report.error(
-            node.span,
-            "wrong-type",
-            format!("`{name}` must be an expression, and this is {}", node.describe()),
-        );
+        report.error(node.span, "wrong-type", format!("`{name}` must be an expression, found {}", node.describe()));
         return None;
     };
     let inside = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}")).unwrap_or(text);
     expression(report, node.span, inside, SEEN)
 }
 
-/// `policy:` of a step: a name or several.
+/// `policy:` of a step: one or more names.
 pub(super) fn read_names(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Vec<Arc<str>> {
     let items = match node.items() {
         Some(items) => items.iter().collect(),
@@ -275,7 +275,7 @@ pub(super) fn read_names(report: Report<'_>, node: &YamlNode, names: &Declaratio
             report.error(
                 item.span,
                 "wrong-type",
-                format!("`policy` is the name of a policy, and this is {}", item.describe()),
+                format!("`policy` must be the name of a policy, found {}", item.describe()),
             );
             continue;
         };
@@ -289,19 +289,18 @@ pub(super) fn read_names(report: Report<'_>, node: &YamlNode, names: &Declaratio
     found
 }
 
-/// Says so if there is no such policy.
+/// Reports an unknown policy.
 pub(super) fn check_name(report: Report<'_>, span: Span, name: &str, names: &Declarations) {
     if names.incomplete || names.policies.contains_key(name) {
         return;
     }
-    report.error(span, "unknown-policy", format!("no policy is called `{name}`")).meant(
+    report.error(span, "unknown-policy", format!("unknown policy `{name}`")).meant(
         name,
         names.policies.keys().map(String::as_str),
         "declare it under `policies:`",
     );
 }
 
-/// Every policy that could be read.
 pub(super) fn join(policies: BTreeMap<String, Placed<Option<Arc<Policy>>>>) -> BTreeMap<String, Arc<Policy>> {
     policies.into_iter().filter_map(|(name, placed)| Some((name, placed.value?))).collect()
 }

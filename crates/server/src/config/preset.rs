@@ -1,4 +1,4 @@
-//! What is known of a sender, put where the flow says nothing of its own.
+//! Applies the defaults of a sender's scheme to a flow.
 
 use sluice_domain::event::EventMapping;
 use sluice_domain::flow::{BodyFormat, BodySettings};
@@ -7,32 +7,32 @@ use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Coalesce, Expression, Template};
 use sluice_domain::verify::{self, BodyForm, FieldLocation, FieldPath, Preset, Verifier};
 
-/// What is known of whoever signs so.
+/// Preset of the sender, by its verification scheme.
 pub(super) fn of(verifier: Option<&Verifier>) -> Option<&'static Preset> {
     verifier.map(|verifier| verify::preset(verifier.scheme()))
 }
 
-/// The event id, type and moment, where the flow does not say where they are.
+/// Sets the paths of event id, type and time that the flow does not map.
 pub(super) fn fill(mapping: &mut EventMapping, preset: &Preset, type_written: bool) {
     if !type_written && !preset.event_type.is_empty() {
-        let otherwise = match &mapping.event_type {
+        let fallback = match &mapping.event_type {
             Template::Literal(name) => name.as_str().map(str::to_owned),
             _ => None,
         };
-        mapping.event_type = Template::Ways(ways(preset.event_type.iter().copied(), '.', otherwise));
+        mapping.event_type = Template::Coalesce(coalesce(preset.event_type.iter().copied(), '.', fallback));
     }
     if mapping.source_event_id.is_none() && !preset.event_id.is_empty() {
-        mapping.source_event_id = Some(Template::Ways(ways(preset.event_id.iter().copied(), '|', None)));
+        mapping.source_event_id = Some(Template::Coalesce(coalesce(preset.event_id.iter().copied(), '|', None)));
     }
     if mapping.occurred_at.is_none() && !preset.occurred_at.is_empty() {
         let single = preset.occurred_at.iter().map(|(source, _)| std::slice::from_ref(source));
-        mapping.occurred_at = Some(Template::Ways(ways(single, ' ', None)));
+        mapping.occurred_at = Some(Template::Coalesce(coalesce(single, ' ', None)));
     }
 }
 
-fn ways<'a>(all: impl Iterator<Item = &'a [FieldLocation]>, joint: char, otherwise: Option<String>) -> Coalesce {
-    let ways = all.map(|parts| parts.iter().filter_map(expression).collect()).collect();
-    Coalesce { ways, joint, otherwise }
+fn coalesce<'a>(all: impl Iterator<Item = &'a [FieldLocation]>, separator: char, fallback: Option<String>) -> Coalesce {
+    let alternatives = all.map(|parts| parts.iter().filter_map(expression).collect()).collect();
+    Coalesce { alternatives, separator, fallback }
 }
 
 fn expression(source: &FieldLocation) -> Option<Expression> {
@@ -45,7 +45,7 @@ fn expression(source: &FieldLocation) -> Option<Expression> {
     Expression::parse(&text).ok()
 }
 
-/// The member names of a field. `data[id]`, as a form has it, is `id` in `data`.
+/// Path segments of a field. The form field `data[id]` is `id` in `data`.
 fn names(path: FieldPath) -> Vec<&'static str> {
     path.iter().flat_map(|name| name.split(['[', ']']).filter(|part| !part.is_empty())).collect()
 }
@@ -56,7 +56,7 @@ pub(super) fn paths(fields: &[FieldPath]) -> Vec<Path> {
     fields.iter().map(path).collect()
 }
 
-/// Source, type and the sender's own id; the content where a request carries none.
+/// Key of source, type and event id; a fingerprint if a request has no id.
 pub(super) fn by_event_id() -> Vec<KeyStrategy> {
     vec![
         KeyStrategy::Parts(vec![KeyPart::Source, KeyPart::EventType, KeyPart::EventId]),
@@ -64,7 +64,7 @@ pub(super) fn by_event_id() -> Vec<KeyStrategy> {
     ]
 }
 
-/// What the body is, and what of it must not be stored.
+/// Body settings of the sender, and fields that must not be stored.
 pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> BodySettings {
     let mut body = BodySettings::default();
     if let Some(preset) = preset {
@@ -80,17 +80,19 @@ pub(super) fn body(preset: Option<&Preset>, verifier: Option<&Verifier>) -> Body
     body
 }
 
-/// The places in the body that hold the event's own id and moment, where each is one place: they do not count when two
-/// contents are compared. An id that is composed of several fields says what the event is about, and counts.
+/// Body paths of the event id and time, ignored when contents are compared. An id composed of several fields is
+/// content and is compared.
 pub(super) fn own_places(mapping: &EventMapping) -> Vec<Path> {
     let mut places = vec![];
     for template in [&mapping.source_event_id, &mapping.occurred_at].into_iter().flatten() {
         let single: Vec<&Expression> = match template {
             Template::Expression(expression) => vec![expression],
-            Template::Ways(ways) => ways.ways.iter().filter(|way| way.len() == 1).flatten().collect(),
+            Template::Coalesce(coalesce) => {
+                coalesce.alternatives.iter().filter(|alternative| alternative.len() == 1).flatten().collect()
+            }
             _ => vec![],
         };
-        let in_body = single.into_iter().filter_map(Expression::place).filter(|(root, _)| *root == "body");
+        let in_body = single.into_iter().filter_map(Expression::as_path).filter(|(root, _)| *root == "body");
         places.extend(in_body.map(|(_, path)| path.clone()));
     }
     places
@@ -102,14 +104,14 @@ mod tests {
     use sluice_domain::verify::Scheme;
 
     #[test]
-    fn every_field_that_is_known_of_a_sender_can_be_looked_up() {
+    fn every_preset_field_can_be_looked_up() {
         for scheme in Scheme::ALL {
             let preset = verify::preset(*scheme);
             let parts = preset.event_id.iter().chain(preset.event_type).flat_map(|way| way.iter());
             let sources = parts.chain(preset.occurred_at.iter().map(|(source, _)| source));
             for source in sources {
                 assert!(
-                    expression(source).and_then(|found| found.place().map(|_| ())).is_some(),
+                    expression(source).and_then(|found| found.as_path().map(|_| ())).is_some(),
                     "{scheme}: {source:?}"
                 );
             }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, for a person and for a machine.
+//! Configuration problems, rendered as text and JSON.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
@@ -8,17 +8,15 @@ use super::node::Span;
 use super::plaintext_secrets::masked;
 use super::read::Files;
 
-/// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// It can, and it probably does not do what was meant.
+    /// Usable, but probably not as intended.
     Warning,
 }
 
 impl Severity {
-    /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -27,28 +25,23 @@ impl Severity {
     }
 }
 
-/// The code of a flow that believes everybody.
+/// Problem code of a flow without verification.
 pub(super) const OPEN_TO_EVERYBODY: &str = "open-to-everybody";
 
-/// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// How bad it is.
     pub severity: Severity,
-    /// A stable word for filters: `unknown-key`.
+    /// Stable identifier, such as `unknown-key`.
     pub code: &'static str,
-    /// The file, relative to the directory that was read; empty when it is none in particular.
+    /// Relative to the configuration directory; empty if the problem is not in one file.
     pub file: String,
-    /// The place in the file.
     pub span: Option<Span>,
-    /// What is wrong.
     pub message: String,
-    /// What would be right.
     pub hint: Option<String>,
 }
 
 impl ConfigProblem {
-    /// `file:line:column`, as far as there is one.
+    /// `file:line:column`, as far as known.
     pub fn place(&self) -> String {
         match self.span {
             Some(span) => format!("{}:{}:{}", self.file, span.line, span.column),
@@ -56,7 +49,7 @@ impl ConfigProblem {
         }
     }
 
-    /// As one object: `file, line, column, severity, code, message, hint`.
+    /// Object with `file, line, column, severity, code, message, hint`.
     pub fn to_json(&self) -> Value {
         json!({
             "file": self.file,
@@ -69,7 +62,7 @@ impl ConfigProblem {
         })
     }
 
-    /// As a compiler would show it, with the line it is about.
+    /// Compiler-style text with the source line.
     fn render(&self, text: Option<&str>, colours: Colours) -> String {
         let renderer = match colours {
             Colours::Ansi => Renderer::styled(),
@@ -77,7 +70,7 @@ impl ConfigProblem {
         };
         let level = match self.severity {
             Severity::Error => Level::ERROR,
-            // Red, because it is the one warning that lets strangers in.
+            // Red, because this warning means unauthenticated access.
             Severity::Warning if self.code == OPEN_TO_EVERYBODY => Level::ERROR.with_name("warning"),
             Severity::Warning => Level::WARNING,
         };
@@ -101,16 +94,14 @@ impl ConfigProblem {
     }
 }
 
-/// Whether text for a person has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
-    /// Escape sequences; print through `anstream`, which takes them out where nobody can see them.
+    /// With escape sequences; print through `anstream`, which strips them if the output is not a terminal.
     Ansi,
-    /// None.
     None,
 }
 
-/// Every problem as a compiler would show it, errors and warnings counted at the end.
+/// Compiler-style text of all problems, followed by a summary.
 pub fn render_all(problems: &[ConfigProblem], files: &Files, colours: Colours) -> String {
     let mut text = String::new();
     for problem in problems {
@@ -123,8 +114,8 @@ pub fn render_all(problems: &[ConfigProblem], files: &Files, colours: Colours) -
     text
 }
 
-/// How many there are, in words.
-pub fn summary(problems: &[ConfigProblem]) -> String {
+/// Number of errors and warnings.
+pub(crate) fn summary(problems: &[ConfigProblem]) -> String {
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count() as u64;
     match (count(Severity::Error), count(Severity::Warning)) {
         (0, 0) => "no problems".into(),
@@ -134,7 +125,7 @@ pub fn summary(problems: &[ConfigProblem]) -> String {
     }
 }
 
-/// The part of the span that lies on its first line: a whole map underlined helps nobody.
+/// Part of the span on its first line.
 fn on_one_line(text: &str, span: Span) -> std::ops::Range<usize> {
     let start = span.start.min(text.len());
     let end = span.end.clamp(start, text.len());
@@ -142,8 +133,8 @@ fn on_one_line(text: &str, span: Span) -> std::ops::Range<usize> {
     start..line
 }
 
-/// The candidate that was most likely meant.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Closest candidate by edit distance, if it is close enough.
+pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
     let wanted = plain(word);
     if wanted.is_empty() || wanted.len() > 80 {
@@ -163,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_offered_and_a_far_one_is_not() {
+    fn close_words_are_suggested_and_distant_ones_are_not() {
         let keys = ["max_attempts", "max_delay", "jitter", "ttl"];
         assert_eq!(did_you_mean("maxAttempts", keys), Some("max_attempts"));
         assert_eq!(did_you_mean("max-atempts", keys), Some("max_attempts"));

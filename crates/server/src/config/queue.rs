@@ -11,30 +11,30 @@ use super::fields::{Fields, check_name};
 use super::node::{Span, YamlKind, YamlNode};
 use super::table::{LASTING, SectionSpec, ValueType, key};
 
-/// How long a dead-letter queue keeps jobs that nobody named one for.
+/// Retention of implicit dead-letter queues.
 pub(super) const IMPLICIT_RETENTION: Duration = Duration::from_secs(30 * 86_400);
 
 pub(super) static QUEUE: SectionSpec = SectionSpec {
     title: "a queue",
-    about: "Where jobs wait. `queues:` is a list of these, or a map of names to them.",
+    about: "Queue of jobs. `queues:` is a list of queues, or a map of names to queues.",
     keys: &[
-        key("name", ValueType::Name, "Its name; in a map, the name is the key.").required(),
-        key("visibility_timeout", LASTING, "How long one attempt may take before its outcome counts as unknown.").or("90s"),
-        key("retention", LASTING, "How long a job may wait. Older ones become dead letters; in a dead-letter queue they are dropped, with an audit line.").or("14d"),
-        key("dead_letter_queue", ValueType::Name, "Where jobs go that failed for good.").or("NAME-dlq, made for you, which keeps jobs for 30 days"),
+        key("name", ValueType::Name, "Unique name; in a map, the key is the name.").required(),
+        key("visibility_timeout", LASTING, "Timeout of one attempt; after it the outcome is unknown.").or("90s"),
+        key("retention", LASTING, "Maximum waiting time of a job. Older jobs become dead letters; in a dead-letter queue they are dropped, with an audit entry.").or("14d"),
+        key("dead_letter_queue", ValueType::Name, "Queue of permanently failed jobs.").or("NAME-dlq, created implicitly with a retention of 30 days"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// Where a queue says its dead-letter queue is.
+/// Reference from a queue to its dead-letter queue.
 pub(super) struct DeadLetter {
     pub(super) from: String,
     pub(super) to: String,
     pub(super) span: Span,
 }
 
-/// Reads the whole section. Names of dead-letter queues are checked by the caller, once all are known.
+/// The caller checks the names of dead-letter queues, once all queues are known.
 pub(super) fn read_all(
     report: Report<'_>,
     node: &YamlNode,
@@ -51,7 +51,7 @@ pub(super) fn read_all(
     dead_letters
 }
 
-/// A queue with every setting left out.
+/// Queue with default settings.
 pub(super) fn plain(name: &str) -> Queue {
     Queue {
         name: name.to_owned(),
@@ -77,7 +77,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode, dead_letters: &mut Vec<
     queue
 }
 
-/// The items of a section that is a list of maps with `name`, a list of names, or a map of names to settings.
+/// Items of a section: a list of maps with `name`, a list of names, or a map of names to settings.
 pub(super) fn named_items<'n>(
     report: Report<'_>,
     node: &'n YamlNode,
@@ -117,9 +117,9 @@ pub(super) fn named_items<'n>(
                 .error(
                     node.span,
                     "wrong-type",
-                    format!("`{section}` is a list or a map, and this is {}", node.describe()),
+                    format!("`{section}` must be a list or a map, found {}", node.describe()),
                 )
-                .hint(format!("such as: {section}: [{{name: contacts}}]"));
+                .hint(format!("for example: {section}: [{{name: contacts}}]"));
         }
     }
     found

@@ -1,4 +1,4 @@
-//! Reads the files of a configuration; what they mean is [`compile`](super::compile)'s.
+//! Reads the files of a configuration; [`compile`](super::compile) interprets them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,11 @@ use super::parse::FILE_BYTES_MAX;
 use super::policy;
 use super::problem::{ConfigProblem, Severity};
 
-/// How many files a configuration may have.
-pub const FILES_MAX: usize = 5_000;
-/// How large they may be together.
-pub const TOTAL_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How deep directories may lie.
+pub(super) const FILES_MAX: usize = 5_000;
+pub(super) const TOTAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 const DEPTH_MAX: usize = 16;
 
-/// The texts of a configuration, by their relative path, in order.
+/// Texts of a configuration, sorted by relative path.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     entries: Vec<(String, String)>,
@@ -24,27 +21,16 @@ pub struct Files {
     directory: PathBuf,
 }
 
-/// Why nothing could be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file system said no.
     #[error("{path} cannot be read: {source}")]
-    Io {
-        /// What was to be read.
-        path: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
-    /// This is no configuration but a disk.
+    Io { path: PathBuf, source: io::Error },
+    /// More files or bytes than a configuration may have.
     #[error("{path} holds more than {FILES_MAX} files or {TOTAL_BYTES_MAX} bytes of YAML and JSON")]
-    TooMuch {
-        /// The directory.
-        path: PathBuf,
-    },
+    TooMuch { path: PathBuf },
 }
 
 impl Files {
-    /// Files that are already in memory.
     pub fn from_texts<P: Into<String>, T: Into<String>>(texts: impl IntoIterator<Item = (P, T)>) -> Files {
         let mut entries: Vec<(String, String)> =
             texts.into_iter().map(|(path, text)| (path.into(), text.into())).collect();
@@ -52,47 +38,44 @@ impl Files {
         Files { entries, problems: vec![], directory: PathBuf::new() }
     }
 
-    /// The same, lying in this directory.
+    /// Sets the directory of the files.
     pub fn within(self, directory: impl Into<PathBuf>) -> Files {
         Files { directory: directory.into(), ..self }
     }
 
-    /// Where they lie; empty when that is nowhere.
+    /// Empty for files that are only in memory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Every path and text, sorted by path.
+    /// Paths and texts, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// The text of a file.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.entries.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
     }
 
-    /// As a revision is kept: a list of paths and texts.
+    /// Stored form of a revision: a list of paths and texts.
     pub fn to_json(&self) -> String {
         serde_json::to_string(&self.entries).expect("texts have a JSON form")
     }
 
-    /// What [`Files::to_json`] wrote.
+    /// Inverse of [`Files::to_json`].
     pub fn from_json(kept: &str) -> Option<Files> {
         serde_json::from_str::<Vec<(String, String)>>(kept).ok().map(Files::from_texts)
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What was wrong with files that could not be taken in.
+    /// Problems of files that could not be read.
     pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
@@ -118,10 +101,10 @@ impl Files {
     }
 }
 
-/// Reads a directory, with everything below it, or a single file.
+/// Reads a directory recursively, or a single file.
 ///
-/// Taken are `*.yml`, `*.yaml` and `*.json`, the messages in `templates` and the lists in `lists`; hidden files and directories, `secrets` and
-/// `node_modules` are not looked into, and links to directories are not followed.
+/// Reads `*.yml`, `*.yaml` and `*.json`, messages in `templates` and lists in `lists`. Skips hidden files and
+/// directories, `secrets` and `node_modules`; does not follow links to directories.
 pub fn read(path: &Path) -> Result<Files, ReadError> {
     let mut files = Files::default();
     let metadata = std::fs::metadata(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
@@ -165,12 +148,12 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
     Ok(())
 }
 
-/// Whether a file at this path within a configuration is part of it: YAML, JSON, a message or a list.
-pub fn is_taken(path: &str) -> bool {
+/// Whether the path belongs to a configuration: YAML, JSON, a message or a list.
+pub(crate) fn is_taken(path: &str) -> bool {
     is_document(path) || message::part_of(path).is_some() || policy::list_of(path).is_some()
 }
 
-/// Whether a file holds documents of YAML or JSON.
+/// Whether the file is YAML or JSON.
 pub(super) fn is_document(path: &str) -> bool {
     message::part_of(path).is_none() && is_configuration(path.rsplit('/').next().unwrap_or(path))
 }
@@ -185,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_gives_its_files_sorted_and_without_the_hidden_ones() {
+    fn directory_is_read_sorted_and_without_hidden_files() {
         let directory = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &[u8]| {
             let path = directory.path().join(path);

@@ -1,4 +1,4 @@
-//! The reference page of the language, made from the tables that the reader uses.
+//! Generates the configuration reference page from the section specs.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::{
     trigger, verify, worker,
 };
 
-/// Every table, in the order of the page.
+/// All section specs, in page order.
 pub(super) fn tables() -> Vec<&'static SectionSpec> {
     vec![
         &document::FILE,
@@ -72,17 +72,16 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
 const OPENING: &str = "\
 # Configuration
 
-A configuration is a directory of YAML or JSON files. `sluice check` reads it and reports every problem. Workers and their steps have a
-[page of their own](steps.md), and so have [actions](actions.md), [expressions](expressions.md) and [policies](policies.md). Editors can use the
+A configuration is a directory of YAML or JSON files. `sluice check` reads it and reports every problem. [Workers and steps](steps.md),
+[actions](actions.md), [expressions](expressions.md) and [policies](policies.md) have their own pages. Editors can use the
 [JSON Schema](sluice.schema.json).
 
 - Durations are written `250ms`, `90s`, `15m`, `48h`, `7d`; sizes `64KiB`, `1MiB`; rates `5/min`, `100/s`, `20/10s`.
-- `{{ … }}` holds an [expression](expressions.md). It may stand without quotes, as long as it ends on the line it begins on.
-- `${secrets.NAME}` stands for a secret: the environment variable `SLUICE_SECRET_NAME`, then `NAME`, then the file `secrets/NAME`.
-  Secrets stand in `verify:`, in `destinations:`, under `with:` and in a script's `env:`, and nowhere in plain text.
+- `{{ … }}` contains an [expression](expressions.md). Quotes are optional if it ends on the same line.
+- `${secrets.NAME}` is a secret: the environment variable `SLUICE_SECRET_NAME`, then `NAME`, then the file `secrets/NAME`.
+  Secrets are allowed in `verify:`, in `destinations:`, under `with:` and in a script's `env:`. Plain-text secrets are rejected.
 ";
 
-/// The page, in Markdown.
 pub fn reference() -> String {
     let mut page = OPENING.to_owned();
     for table in tables().into_iter().filter(|table| !STEPS.contains(&table.title) && !POLICIES.contains(&table.title))
@@ -95,7 +94,7 @@ pub fn reference() -> String {
     page
 }
 
-/// `a retry policy` is `Retry policy` in a heading.
+/// Heading of a section title: `a retry policy` becomes `Retry policy`.
 fn heading(title: &str) -> String {
     let words = ["a ", "an ", "the ", "any "].iter().find_map(|article| title.strip_prefix(article)).unwrap_or(title);
     let mut characters = words.chars();
@@ -105,13 +104,13 @@ fn heading(title: &str) -> String {
 pub(super) fn write_table(page: &mut String, table: &SectionSpec) {
     let _ = write!(
         page,
-        "\n## {}\n\n{}\n\n| key | value | when left out | meaning |\n|---|---|---|---|\n",
+        "\n## {}\n\n{}\n\n| key | value | default | description |\n|---|---|---|---|\n",
         heading(table.title),
         table.about
     );
     for key in table.keys {
         let absent = match key.default {
-            Absent::Required => "must be there",
+            Absent::Required => "required",
             Absent::Nothing => "",
             Absent::Default(text) => text,
         };
@@ -126,11 +125,11 @@ pub(super) fn write_table(page: &mut String, table: &SectionSpec) {
     }
     if !table.later.is_empty() {
         let later: Vec<String> = table.later.iter().map(|name| format!("`{name}`")).collect();
-        let _ = writeln!(page, "\nNot supported by this version yet: {}.", later.join(", "));
+        let _ = writeln!(page, "\nNot supported yet: {}.", later.join(", "));
     }
 }
 
-/// A bar would end the cell.
+/// Escapes `|`, which ends a table cell.
 pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -141,7 +140,7 @@ mod tests {
     use crate::config::table::ValueType;
 
     #[test]
-    fn every_table_that_a_key_points_to_is_on_the_page() {
+    fn every_referenced_section_is_on_the_page() {
         let titles: Vec<&str> = tables().iter().map(|table| table.title).collect();
         for table in tables() {
             for key in table.keys {

@@ -1,5 +1,5 @@
-//! What a configuration says, thing by thing: flows, workers, queues, destinations and whatever else has a name, as they
-//! were written. For comparing two of them; what they mean is [`compile`](super::compile)'s.
+//! Named resources of a configuration as written, for comparing two configurations. [`compile`](super::compile)
+//! interprets them.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,18 @@ use super::message;
 use super::parse;
 use super::read::{Files, is_document};
 
-/// What a thing is, and its name.
-pub type ResourceName = (String, String);
+/// Kind and name.
+pub(super) type ResourceName = (String, String);
 
-/// A named part of a configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resource {
-    /// The file that it stands in.
+pub(crate) struct Resource {
     pub file: String,
-    /// What is written there, without its name.
+    /// Value without its name.
     pub value: Value,
 }
 
-/// Every thing of a configuration. What cannot be read is left out.
-pub fn things(files: &Files) -> BTreeMap<ResourceName, Resource> {
+/// All resources. Unreadable documents are skipped.
+pub(crate) fn resources(files: &Files) -> BTreeMap<ResourceName, Resource> {
     let mut found = BTreeMap::new();
     for (file, text) in files.iter() {
         if !is_document(file) {
@@ -81,7 +79,7 @@ fn take_document(found: &mut BTreeMap<ResourceName, Resource>, file: &str, mut m
     add(found, file, (kind, &name), Value::Object(members));
 }
 
-/// `queues: [{name: a}]`, `queues: [a]` and `queues: {a: {}}` say the same.
+/// `queues: [{name: a}]`, `queues: [a]` and `queues: {a: {}}` are equivalent.
 fn take_section(found: &mut BTreeMap<ResourceName, Resource>, file: &str, section: &str, value: Value) {
     let kind = singular(section);
     match value {
@@ -132,19 +130,19 @@ mod tests {
 
     fn names(text: &str) -> Vec<String> {
         let files = Files::from_texts([("a.yml", text)]);
-        things(&files).into_keys().map(|(kind, name)| format!("{kind} {name}")).collect()
+        resources(&files).into_keys().map(|(kind, name)| format!("{kind} {name}")).collect()
     }
 
     #[test]
-    fn three_ways_to_write_a_section_are_one() {
+    fn three_notations_of_a_section_are_equivalent() {
         let [list, names_only, map] = ["queues: [{name: a}, {name: b}]", "queues: [a, b]", "queues: {a: , b: {}}"]
-            .map(|text| things(&Files::from_texts([("a.yml", text)])));
+            .map(|text| resources(&Files::from_texts([("a.yml", text)])));
         assert_eq!(list, names_only);
         assert_eq!(list, map);
     }
 
     #[test]
-    fn a_document_gives_its_own_thing_and_those_of_its_sections() {
+    fn document_yields_its_resource_and_those_of_its_sections() {
         let text = "version: 1\nname: f\ntriggers: []\nqueues: [q]\n---\nname: w\nconsumes: q\n---\nhello: 1\n";
         assert_eq!(names(text), ["file a.yml", "flow f", "queue q", "worker w"]);
         assert_eq!(names("destinations:\n  crm: {type: http}\n"), ["destination crm"]);

@@ -14,80 +14,79 @@ use super::table::{SectionSpec, ValueType, key};
 
 pub(super) static RETRY: SectionSpec = SectionSpec {
     title: "a retry policy",
-    about: "When a failed step is tried again, and when no more. A step may have its own; what it leaves out is the worker's.",
+    about: "Retries of a failed step. A step may have its own policy, which inherits missing keys from the worker's.",
     keys: &[
         key(
             "strategy",
             ValueType::OneOf(&["exponential", "fixed", "phased"]),
-            "How the delay grows from one attempt to the next.",
+            "Growth of the delay between attempts.",
         )
         .or("exponential"),
-        key("base_delay", ValueType::Duration, "The first delay; the only one when the strategy is fixed.").or("2s"),
-        key("base_ms", ValueType::Count(1, 86_400_000), "The same in milliseconds."),
-        key("multiplier", ValueType::Number(1, 100), "What each following delay is multiplied by.").or("2"),
+        key("base_delay", ValueType::Duration, "First delay; every delay of the strategy fixed.").or("2s"),
+        key("base_ms", ValueType::Count(1, 86_400_000), "`base_delay` in milliseconds."),
+        key("multiplier", ValueType::Number(1, 100), "Factor of each following delay.").or("2"),
         key(
             "jitter",
             ValueType::OneOf(&["full", "equal", "none"]),
-            "How much of a delay is left to chance: all of it, the second half, nothing.",
+            "Random part of a delay: all of it, half of it, none.",
         )
         .or("full"),
-        key("max_delay", ValueType::Duration, "No delay is longer.").or("120s"),
-        key("max_attempts", ValueType::Count(1, 1000), "Attempts in all, the first one included.").or("7"),
+        key("max_delay", ValueType::Duration, "Maximum delay.").or("120s"),
+        key("max_attempts", ValueType::Count(1, 1000), "Maximum number of attempts, including the first.").or("7"),
         key(
-            "max_attempts_maybe",
+            "max_attempts_conflict",
             ValueType::Count(1, 1000),
-            "Attempts for failures that may pass, such as a conflict or a lock.",
+            "Maximum number of attempts for failures of class conflict, such as a lock.",
         )
         .or("3"),
-        key("retry_after_cap", ValueType::Duration, "A longer Retry-After than this is not believed.").or("1h"),
+        key("retry_after_cap", ValueType::Duration, "Maximum Retry-After that is honoured.").or("1h"),
         key(
             "on_exhausted",
             ValueType::Described("a dead-letter queue, written dlq:NAME"),
-            "Where the job goes once it is dead.",
+            "Dead-letter queue of the job.",
         )
         .or("the queue's own dead-letter queue"),
-        key("phases", ValueType::Tables("a phase"), "For the strategy phased: one after the other, the last one stays."),
+        key("phases", ValueType::Tables("a phase"), "Phases of the strategy phased, in order; the last one continues."),
         key(
             "budget_per_contact",
             ValueType::Count(1, 100_000),
-            "Retries that one contact may take up within `budget_window`, over all jobs of the worker; then its jobs die with the \
-             code retry-budget.",
+            "Maximum number of retries per contact within `budget_window`, over all jobs of the worker; above it, jobs die with the code retry-budget.",
         )
         .or("no limit"),
-        key("budget_window", ValueType::Duration, "How long a retry counts against the budget.").or("1h"),
+        key("budget_window", ValueType::Duration, "Window of the retry budget.").or("1h"),
     ],
     later: &[],
-    rules: &[same(&["base_delay", "base_ms"], "`base_ms` and `base_delay` say the same thing")],
+    rules: &[same(&["base_delay", "base_ms"], "`base_ms` and `base_delay` are synonyms")],
 };
 
 pub(super) static PHASE: SectionSpec = SectionSpec {
     title: "a phase",
-    about: "A stretch of attempts that share one kind of delay: `delay` or `exponential`.",
+    about: "Attempts with the same kind of delay: `delay` or `exponential`.",
     keys: &[
-        key("attempts", ValueType::Count(1, 1000), "How many attempts this phase covers.").required(),
-        key("delay", ValueType::Described("`immediate` or a duration such as 1s"), "The same delay before each."),
-        key("exponential", ValueType::Table("an exponential delay"), "A growing delay."),
+        key("attempts", ValueType::Count(1, 1000), "Number of attempts of the phase.").required(),
+        key("delay", ValueType::Described("`immediate` or a duration such as 1s"), "Constant delay."),
+        key("exponential", ValueType::Table("an exponential delay"), "Growing delay."),
     ],
     later: &[],
     rules: &[
-        at_most_one(&["delay", "exponential"], "a phase has `delay` or `exponential`, not both", ""),
+        at_most_one(&["delay", "exponential"], "a phase must have `delay` or `exponential`, not both", ""),
         at_least_one(&["delay", "exponential"], "a phase needs `delay` or `exponential`", "such as: delay: 1s"),
     ],
 };
 
 pub(super) static EXPONENTIAL: SectionSpec = SectionSpec {
     title: "an exponential delay",
-    about: "A delay that grows with every attempt of its phase.",
+    about: "Delay that grows with every attempt of the phase.",
     keys: &[
-        key("base", ValueType::Duration, "The first delay.").required(),
-        key("multiplier", ValueType::Number(1, 100), "What each following delay is multiplied by.").or("2"),
-        key("max", ValueType::Duration, "No delay is longer.").or("120s"),
+        key("base", ValueType::Duration, "First delay.").required(),
+        key("multiplier", ValueType::Number(1, 100), "Factor of each following delay.").or("2"),
+        key("max", ValueType::Duration, "Maximum delay.").or("120s"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// Reads a policy of a worker that consumes this queue; what it leaves out is taken from `inherited`.
+/// Reads the retry policy of a worker of this queue; missing keys are inherited.
 pub(super) fn read(
     report: Report<'_>,
     node: &YamlNode,
@@ -108,7 +107,7 @@ pub(super) fn read(
                 .warning(
                     fields.key_span("jitter"),
                     "no-jitter",
-                    "without jitter, jobs that failed together come back together",
+                    "without jitter, jobs that failed together retry together",
                 )
                 .hint("write `jitter: full`");
         }
@@ -118,13 +117,13 @@ pub(super) fn read(
         policy.max_attempts = attempts;
         policy.max_attempts_conflict = policy.max_attempts_conflict.min(attempts);
     }
-    if let Some(attempts) = fields.count("max_attempts_maybe") {
+    if let Some(attempts) = fields.count("max_attempts_conflict") {
         policy.max_attempts_conflict = attempts;
         if attempts > policy.max_attempts {
             report.error(
-                fields.key_span("max_attempts_maybe"),
+                fields.key_span("max_attempts_conflict"),
                 "contradiction",
-                format!("`max_attempts_maybe` is {attempts}, more than the {} attempts there are", policy.max_attempts),
+                format!("`max_attempts_conflict` is {attempts}, more than `max_attempts` ({})", policy.max_attempts),
             );
         }
     }
@@ -138,11 +137,7 @@ pub(super) fn read(
         match &mut policy.budget {
             Some(budget) => budget.window = window,
             None => report
-                .error(
-                    fields.key_span("budget_window"),
-                    "missing-key",
-                    "there is a `budget_window` and no `budget_per_contact`",
-                )
+                .error(fields.key_span("budget_window"), "missing-key", "`budget_window` requires `budget_per_contact`")
                 .hint("add budget_per_contact with the number of retries"),
         }
     }
@@ -152,7 +147,7 @@ pub(super) fn read(
     policy
 }
 
-/// The delays, if anything is said about them.
+/// Delays, if any key sets them.
 fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<RetryPhase>> {
     let strategy = fields.one_of("strategy");
     let base_ms = fields.count("base_ms").map(|ms| Duration::from_millis(ms.into()));
@@ -196,7 +191,7 @@ fn read_delays(fields: &Fields<'_, '_>, inherited: &RetryPolicy) -> Option<Vec<R
     Some(vec![RetryPhase { retries: u32::MAX, delay }])
 }
 
-/// Keys that mean nothing with a strategy.
+/// Keys that a strategy does not use.
 pub(super) const MEANINGLESS: [(&str, &[&str]); 3] = [
     ("exponential", &["phases"]),
     ("fixed", &["phases", "multiplier", "max_delay"]),
@@ -209,7 +204,7 @@ fn refuse(fields: &Fields<'_, '_>, strategy: &str) {
             fields.report.error(
                 fields.key_span(key),
                 "exclusive-keys",
-                format!("`{key}` has no meaning with the strategy {strategy}"),
+                format!("`{key}` is not used with the strategy {strategy}"),
             );
         }
     }
@@ -250,7 +245,7 @@ fn read_exhausted(fields: &Fields<'_, '_>, (names, consumed): (&Declarations, &s
     let Some(queue) = text.strip_prefix("dlq:").map(str::trim).filter(|queue| !queue.is_empty()) else {
         fields
             .report
-            .error(span, "bad-value", format!("`on_exhausted` names a dead-letter queue, and this is `{text}`"))
+            .error(span, "bad-value", format!("`on_exhausted` must name a dead-letter queue, found `{text}`"))
             .hint(format!("write dlq:{}", if names.queues.contains_key(text) { text } else { "NAME" }));
         return None;
     };
@@ -258,11 +253,7 @@ fn read_exhausted(fields: &Fields<'_, '_>, (names, consumed): (&Declarations, &s
     if queue == consumed {
         fields
             .report
-            .error(
-                span,
-                "dead-letter-loop",
-                format!("dead jobs would go back into `{queue}`, where this worker fails them again"),
-            )
+            .error(span, "dead-letter-loop", format!("dead jobs would return to `{queue}`, which this worker consumes"))
             .hint(format!("write dlq:{queue}-dlq"));
     }
     Some(queue.to_owned())

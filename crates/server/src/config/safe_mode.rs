@@ -15,21 +15,17 @@ use super::table::{LASTING, SectionSpec, ValueType, key};
 
 pub(super) static SAFE_MODE: SectionSpec = SectionSpec {
     title: "safe mode",
-    about: "What a worker does otherwise while safe mode is on. `sluice safe-mode on` turns it on, for one worker or all; `when` does so by itself. It ends by itself.",
+    about: "Behaviour of a worker in safe mode. `sluice safe-mode on` turns it on, for one worker or all; `when` turns it on automatically. It ends automatically.",
     keys: &[
         key(
             "templates",
             ValueType::Described("a map of templates to templates"),
-            "Messages that are sent instead: cart_recovery_v3: cart_recovery_short.",
+            "Replacement messages, such as cart_recovery_v3: cart_recovery_short.",
         ),
-        key(
-            "policy",
-            ValueType::Name,
-            "A policy that every outward step is asked for, beside its own: tighter caps, say.",
-        ),
-        key("hold", ValueType::Flag, "Every outward step waits for the end of safe mode.").or("false"),
-        key("when", ValueType::Table("what turns safe mode on"), "What turns it on by itself."),
-        key("for", LASTING, "For how long.").or("30m"),
+        key("policy", ValueType::Name, "Policy evaluated for every external step, in addition to its own."),
+        key("hold", ValueType::Flag, "External steps wait until safe mode ends.").or("false"),
+        key("when", ValueType::Table("what turns safe mode on"), "Conditions that turn it on automatically."),
+        key("for", LASTING, "Duration.").or("30m"),
     ],
     later: &[],
     rules: &[],
@@ -37,9 +33,9 @@ pub(super) static SAFE_MODE: SectionSpec = SectionSpec {
 
 pub(super) static WHEN: SectionSpec = SectionSpec {
     title: "what turns safe mode on",
-    about: "One of these, or both.",
+    about: "Set one or both.",
     keys: &[
-        key("breaker", ValueType::Name, "The breaker of this destination opens."),
+        key("breaker", ValueType::Name, "The circuit breaker of this destination opens."),
         key("error_rate", ValueType::Table("an error rate"), "Too many of the worker's attempts fail."),
     ],
     later: &[],
@@ -48,22 +44,22 @@ pub(super) static WHEN: SectionSpec = SectionSpec {
 
 pub(super) static ERROR_RATE: SectionSpec = SectionSpec {
     title: "an error rate",
-    about: "The share of attempts that fail: those that are tried again, rejected, or whose outcome is unknown.",
+    about: "Share of failed attempts: retried, rejected or with an unknown outcome.",
     keys: &[
-        key("over", ValueType::Share, "More than this share.").required(),
-        key("window", ValueType::Duration, "Over this span.").or("5m"),
-        key("calls_min", ValueType::Count(1, 10_000), "No verdict from fewer attempts than this.").or("20"),
+        key("over", ValueType::Share, "Threshold.").required(),
+        key("window", ValueType::Duration, "Interval.").or("5m"),
+        key("calls_min", ValueType::Count(1, 10_000), "Minimum number of attempts before the share is evaluated.")
+            .or("20"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// Reads it.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<SafeMode> {
     let fields = Fields::open(report, node, &[&SAFE_MODE])?;
     let mut mode = SafeMode { hold: fields.flag("hold").unwrap_or(false), ..SafeMode::default() };
     if let Some(lasts) = fields.duration("for") {
-        mode.lasts = lasts;
+        mode.duration = lasts;
     }
     if let Some((name, span)) = fields.name("policy") {
         policy::check_name(report, span, name, names);
@@ -78,7 +74,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
     Some(mode)
 }
 
-/// Which messages stand in for which, as it is written; what is wrong with it is said elsewhere.
+/// Replacement messages as written; problems are reported elsewhere.
 pub(super) fn written_templates(node: Option<&YamlNode>) -> BTreeMap<String, String> {
     let entries = node.and_then(|node| node.get("templates")).and_then(YamlNode::entries).unwrap_or_default();
     entries.iter().filter_map(|entry| Some((entry.key.clone(), entry.value.text()?.to_owned()))).collect()
@@ -87,7 +83,7 @@ pub(super) fn written_templates(node: Option<&YamlNode>) -> BTreeMap<String, Str
 fn read_templates(report: Report<'_>, node: &YamlNode, names: &Declarations, mode: &mut SafeMode) {
     let Some(entries) = node.entries() else {
         report
-            .error(node.span, "wrong-type", format!("`templates` is a map, and this is {}", node.describe()))
+            .error(node.span, "wrong-type", format!("`templates` must be a map, found {}", node.describe()))
             .hint("such as: templates: {cart_recovery_v3: cart_recovery_short}");
         return;
     };
@@ -99,7 +95,7 @@ fn read_templates(report: Report<'_>, node: &YamlNode, names: &Declarations, mod
                 .flatten()
         {
             if !known(name) {
-                // Whether it can be filled in depends on the step that sends it.
+                // Whether its variables are available depends on the step that sends it.
                 let visible = Visible { roots: WORKED, earlier: &[], later: &[], secrets: SecretUse::Refused };
                 message::check_name(report, span, name, None, names, visible);
             }
@@ -110,7 +106,7 @@ fn read_templates(report: Report<'_>, node: &YamlNode, names: &Declarations, mod
                 .error(
                     entry.value.span,
                     "wrong-type",
-                    format!("a template is named here, and this is {}", entry.value.describe()),
+                    format!("expected the name of a template, found {}", entry.value.describe()),
                 )
                 .hint("such as: cart_recovery_v3: cart_recovery_short"),
         }
@@ -122,7 +118,7 @@ fn read_when(report: Report<'_>, node: &YamlNode, names: &Declarations, mode: &m
     if let Some((destination, span)) = fields.name("breaker") {
         if !names.incomplete && !names.destinations.contains_key(destination) {
             let known = names.destinations.keys().map(String::as_str);
-            report.error(span, "unknown-destination", format!("no destination is called `{destination}`")).meant(
+            report.error(span, "unknown-destination", format!("unknown destination `{destination}`")).meant(
                 destination,
                 known,
                 "declare it under `destinations:`",

@@ -8,7 +8,7 @@ use super::diagnostics::Report;
 use super::node::{YamlEntry, YamlNode};
 use super::parse;
 
-/// Reads a schema: in place, or from another file of the configuration.
+/// Reads an inline schema or one from another file of the configuration.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<Schema> {
     let value: Value = match node.text() {
         None => node.to_value(),
@@ -19,7 +19,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
                 report.error(node.span, "unknown-file", format!("the configuration has no file `{path}`")).meant(
                     path,
                     known,
-                    "a schema lies in a .json or .yml file, named from the top of the configuration",
+                    "use the path of a .json or .yml file, relative to the configuration",
                 );
                 return None;
             };
@@ -27,7 +27,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
             match (nodes.as_slice(), flaws.is_empty()) {
                 ([one], true) => one.to_value(),
                 _ => {
-                    report.error(node.span, "bad-schema", format!("`{path}` does not hold one document"));
+                    report.error(node.span, "bad-schema", format!("`{path}` must contain exactly one document"));
                     return None;
                 }
             }
@@ -42,7 +42,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
     }
 }
 
-/// Whether a document is a schema for others to name, rather than a part of the configuration.
+/// Whether a document is a JSON Schema rather than a part of the configuration.
 pub(super) fn is_schema(entries: &[YamlEntry]) -> bool {
     let has = |name: &str| entries.iter().any(|entry| entry.key == name);
     has("$schema") || (has("properties") && has("type"))

@@ -10,49 +10,52 @@ use super::diagnostics::Report;
 use super::fields::Fields;
 use super::node::{Scalar, Span, YamlEntry, YamlKind, YamlNode};
 
-/// When a script is killed, unless its step says otherwise.
+/// Default timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A longer program does not fit the command line of its runtime, and belongs into a file of its own.
+/// Limit of the runtime's command line; a longer program must be in a file.
 pub(super) const SCRIPT_BYTES_MAX: usize = 100 * 1024;
-/// What we put into the environment ourselves.
+/// Environment variables set by Sluice.
 pub(super) const OURS: [&str; 5] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY"];
-/// Keys that may stand on the step instead of under `with:`.
+/// Keys allowed on the step as well as under `with:`.
 const ON_STEP: [&str; 3] = ["script", "command", "env"];
 
-/// A runtime that a step needs, and where that was said.
+/// Runtime required by a step, with its location.
 #[derive(Clone, Debug)]
 pub struct NeededRuntime {
-    /// What is needed.
     pub runtime: Runtime,
     pub(super) file: String,
     pub(super) span: Span,
 }
 
-/// Everything that a script needs, under one `with:`, and how long it may take.
+/// Parameters of a script step, and its timeout.
 pub(super) struct ReadScript {
     pub(super) with: YamlNode,
     pub(super) timeout: Duration,
     pub(super) needed: Option<NeededRuntime>,
 }
 
-/// Says so if the step has keys of a script and is none.
+/// Reports script keys on a step that is not a script.
 pub(super) fn refuse_keys(fields: &Fields<'_, '_>, action: Action) {
     for name in ON_STEP {
         if fields.node(name).is_some() {
             fields
                 .report
-                .error(fields.key_span(name), "unknown-parameter", format!("{} has no use for `{name}`", action.name()))
-                .hint("`script`, `command` and `env` go with `uses: node:18` or `run: script`");
+                .error(
+                    fields.key_span(name),
+                    "unknown-parameter",
+                    format!("{} does not support `{name}`", action.name()),
+                )
+                .hint("`script`, `command` and `env` require `uses: node:18` or `run: script`");
         }
     }
 }
 
-/// Joins what stands on the step with what stands under `with:`, and adds what is not said.
+/// Merges the keys of the step with those under `with:` and adds defaults.
 pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&YamlNode>, named: &str, span: Span) -> ReadScript {
     let report = fields.report;
     if let Some(node) = with.filter(|node| node.entries().is_none()) {
         report
-            .error(node.span, "wrong-type", format!("`with` is a map, and this is {}", node.describe()))
+            .error(node.span, "wrong-type", format!("`with` must be a map, found {}", node.describe()))
             .hint("such as: with: {timeout: 5s}");
     }
     let mut entries: Vec<YamlEntry> = with.and_then(YamlNode::entries).unwrap_or_default().to_vec();
@@ -60,8 +63,8 @@ pub(super) fn read(fields: &Fields<'_, '_>, with: Option<&YamlNode>, named: &str
         let Some(node) = fields.node(name) else { continue };
         if entries.iter().any(|entry| entry.key == name) {
             report
-                .error(fields.key_span(name), "exclusive-keys", format!("`{name}` stands on the step and under `with`"))
-                .hint("keep one of them");
+                .error(fields.key_span(name), "exclusive-keys", format!("`{name}` is set on the step and under `with`"))
+                .hint("remove one of them");
             continue;
         }
         entries.push(YamlEntry { key: name.to_owned(), key_span: fields.key_span(name), value: node.clone() });
@@ -87,16 +90,16 @@ fn written(key: &str, text: &str, span: Span) -> YamlEntry {
     YamlEntry { key: key.to_owned(), key_span: span, value }
 }
 
-/// What the catalogue cannot say.
+/// Checks beyond the action catalogue.
 fn check(report: Report<'_>, with: &YamlNode, span: Span) -> Option<NeededRuntime> {
     for entry in with.get("env").and_then(YamlNode::entries).unwrap_or_default() {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if entry.key.is_empty() || !entry.key.chars().all(good) || entry.key.starts_with(|c: char| c.is_ascii_digit()) {
-            report.error(entry.key_span, "bad-name", format!("`{}` cannot be the name of a variable", entry.key));
+            report.error(entry.key_span, "bad-name", format!("`{}` is not a valid variable name", entry.key));
         } else if OURS.contains(&entry.key.as_str()) {
             report
                 .error(entry.key_span, "bad-name", format!("`{}` is set by Sluice", entry.key))
-                .hint("give it another name, or set `body` or `event` under `with`");
+                .hint("rename it, or set `body` or `event` under `with`");
         }
     }
     let runtime = with.get("runtime").and_then(|node| {
@@ -110,8 +113,8 @@ fn check(report: Report<'_>, with: &YamlNode, span: Span) -> Option<NeededRuntim
         (Some(script), None) => {
             if with.get("runtime").is_none() {
                 report
-                    .error(script.span, "missing-parameter", "nothing says what runs this script")
-                    .hint("write uses: node:18, uses: python:3 or uses: bash instead of run: script");
+                    .error(script.span, "missing-parameter", "the script has no runtime")
+                    .hint("use uses: node:18, uses: python:3 or uses: bash instead of run: script");
             }
             if script.text().is_none_or(|text| text.trim().is_empty()) {
                 report.error(script.span, "wrong-type", "`script` must be the text of a program");
@@ -119,7 +122,7 @@ fn check(report: Report<'_>, with: &YamlNode, span: Span) -> Option<NeededRuntim
             if script.text().is_some_and(|text| text.len() > SCRIPT_BYTES_MAX) {
                 report
                     .error(script.span, "bad-value", format!("the script has more than {SCRIPT_BYTES_MAX} bytes"))
-                    .hint("put it into a file beside this one, and import it from there");
+                    .hint("move it to a file in the configuration directory and import it");
             }
         }
         (None, Some(command)) => {
@@ -128,31 +131,31 @@ fn check(report: Report<'_>, with: &YamlNode, span: Span) -> Option<NeededRuntim
                 None => command.text().is_none_or(|text| text.trim().is_empty()),
             };
             if empty {
-                report.error(command.span, "bad-value", "`command` names no program");
+                report.error(command.span, "bad-value", "`command` is empty");
             }
             if let Some(node) = with.get("runtime") {
                 report
-                    .error(node.span, "exclusive-keys", "a `command` names its own program")
+                    .error(node.span, "exclusive-keys", "`command` and a runtime cannot be combined")
                     .hint("write run: script");
             }
         }
         (Some(_), Some(command)) => {
             report
                 .error(command.span, "exclusive-keys", "a step runs a `script` or a `command`, not both")
-                .hint("keep one of them");
+                .hint("remove one of them");
         }
         (None, None) => {
             report
-                .error(span, "missing-parameter", "there is nothing to run")
+                .error(span, "missing-parameter", "the step has neither `script` nor `command`")
                 .hint("add script: | with the program, or command: [program, argument]");
         }
     }
     runtime.filter(|_| with.get("script").is_some())
 }
 
-/// Says what may run a script.
+/// Reports an unknown runtime.
 pub(super) fn unknown_runtime(report: Report<'_>, span: Span, written: &str) {
-    report.error(span, "unknown-runtime", format!("nothing called `{written}` runs scripts")).meant(
+    report.error(span, "unknown-runtime", format!("unknown runtime `{written}`")).meant(
         written,
         Runtime::EXAMPLES,
         "scripts run with node:18, python:3 or bash; for any other program write run: script and command: […]",

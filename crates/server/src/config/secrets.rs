@@ -1,4 +1,4 @@
-//! Where secrets come from, and who holds them while the service runs.
+//! Secret sources, and the store of secrets used at run time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +9,15 @@ use std::sync::{Mutex, PoisonError};
 use sluice_domain::template::Secrets;
 use sluice_domain::verify::SecretValue;
 
-/// Looks secrets up by name. The only part of reading a configuration that is not pure.
+/// Looks up secrets by name: the only impure part of reading a configuration.
 pub trait SecretSource: fmt::Debug {
-    /// The secret of this name; `None` when there is none.
+    /// `None` if the secret is not set.
     fn lookup(&self, name: &str) -> io::Result<Option<SecretValue>>;
 
-    /// Where it looks, for a person who has to put a secret there.
+    /// Instruction for setting the secret, for messages.
     fn describe(&self, name: &str) -> String;
 }
 
-/// The longest secret that is read from a file.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// The environment (`SLUICE_SECRET_NAME`, then `NAME`), then the file `secrets/NAME` in the
@@ -29,7 +28,7 @@ pub struct EnvironmentThenFiles {
 }
 
 impl EnvironmentThenFiles {
-    /// Files are looked for in `secrets/` below this directory.
+    /// Reads files in `secrets/` of this directory.
     pub fn new(directory: impl Into<PathBuf>) -> EnvironmentThenFiles {
         EnvironmentThenFiles { directory: directory.into() }
     }
@@ -74,29 +73,28 @@ fn read_secret_file(path: &Path) -> io::Result<Option<SecretValue>> {
     }
 }
 
-/// Whether a secret may have this name: letters, digits and `_`. Nothing else can reach a path.
-pub fn is_secret_name(name: &str) -> bool {
+/// Letters, digits and `_`, so that a name cannot escape the `secrets/` directory.
+pub(super) fn is_secret_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 128
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// A source that remembers what it was asked for and what it answered, so that a changed secret can be noticed.
+/// Source that records its lookups, so that a changed secret can be detected.
 #[derive(Debug)]
-pub struct Noted<'s> {
+pub(crate) struct Noted<'s> {
     source: &'s dyn SecretSource,
     seen: Mutex<BTreeMap<String, SecretValue>>,
 }
 
 impl<'s> Noted<'s> {
-    /// Looks where this one looks.
-    pub fn new(source: &'s dyn SecretSource) -> Noted<'s> {
+    pub(crate) fn new(source: &'s dyn SecretSource) -> Noted<'s> {
         Noted { source, seen: Mutex::default() }
     }
 
-    /// What it has answered so far.
-    pub fn seen(self) -> SecretStore {
+    /// Secrets returned so far.
+    pub(crate) fn seen(self) -> SecretStore {
         SecretStore(self.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -115,24 +113,21 @@ impl SecretSource for Noted<'_> {
     }
 }
 
-/// The secrets that steps need while the service runs.
+/// Secrets used by steps at run time.
 #[derive(Clone, Default)]
 pub struct SecretStore(BTreeMap<String, SecretValue>);
 
 impl SecretStore {
-    /// Holds these.
     pub fn new(secrets: impl IntoIterator<Item = (String, SecretValue)>) -> SecretStore {
         SecretStore(secrets.into_iter().collect())
     }
 
-    /// Whether two hold the same.
     pub fn is_same(&self, other: &SecretStore) -> bool {
         let same =
             |(name, value): (&String, &SecretValue)| other.0.get(name).is_some_and(|own| own.matches(value.expose()));
         self.0.len() == other.0.len() && self.0.iter().all(same)
     }
 
-    /// Their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -155,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_gives_its_text_without_the_last_newline() {
+    fn secret_file_is_read_without_trailing_newline() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("secrets")).unwrap();
         std::fs::write(directory.path().join("secrets/CONFIG_ROOM_KEY"), "two\nlines\r\n").unwrap();
@@ -168,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_shows_names_and_never_values() {
+    fn store_prints_names_and_not_values() {
         let store = SecretStore::new([("KEY".to_owned(), SecretValue::from("hunter2"))]);
         assert_eq!(format!("{store:?}"), "{\"KEY\"}");
         assert_eq!(store.secret("KEY").unwrap().expose(), "hunter2");

@@ -25,74 +25,72 @@ use super::script::{self, NeededRuntime};
 use super::table::{SectionSpec, ValueType, key};
 use super::{foreach, parameters, retry, step_action, step_destination};
 
-const RUN_OR_USES: KeyRule = same(&["run", "uses"], "`run` and `uses` say the same thing");
-const TWO_THINGS: &str = "`{second}` and `{first}` are two things, and a step does one";
+const RUN_OR_USES: KeyRule = same(&["run", "uses"], "`run` and `uses` are synonyms");
+const TWO_THINGS: &str = "a step has one action, and this one has `{first}` and `{second}`";
 
 pub(super) static STEP: SectionSpec = SectionSpec {
     title: "a step",
-    about: "One line of a worker: an action, with what and where.",
+    about: "One action of a worker, with its parameters and destination.",
     keys: &[
         key(
             "name",
             ValueType::Name,
-            "Its name, unique in its worker and part of the effect's key; do not change it lightly.",
+            "Name, unique in its worker and part of the effect key. A renamed step is a different effect.",
         )
-        .or("must be there, unless `id` is"),
-        key("id", ValueType::Name, "The same."),
-        key("if", ValueType::Condition, "Run only if this holds."),
-        key("run", ValueType::Described("the name of an action"), "What it does; the actions are listed below."),
+        .or("required, unless `id` is set"),
+        key("id", ValueType::Name, "Synonym of `name`."),
+        key("if", ValueType::Condition, "Run only if this is true."),
+        key("run", ValueType::Described("the name of an action"), "The action."),
         key(
             "uses",
             ValueType::Described("the name of an action, or what runs a script: node:18, python:3, bash"),
-            "The same, or the runtime of `script`.",
+            "Synonym of `run`, or the runtime of `script`.",
         ),
-        key("script", ValueType::Text, "The program itself, taken as it stands; goes with `uses`."),
-        key("command", ValueType::Described("a list of texts"), "A program and its arguments; goes with `run: script`."),
-        key("env", ValueType::Described("a map of names to text"), "More of a script's environment."),
-        key("with", ValueType::Described("a map of the action's parameters"), "With what."),
-        key("destination", ValueType::Name, "Where; may stand under `with` too.")
-            .or("the only destination of the type that the action needs"),
-        key("retry", ValueType::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
+        key("script", ValueType::Text, "Source code of the script, verbatim; requires `uses`."),
+        key("command", ValueType::Described("a list of texts"), "Program and arguments; requires `run: script`."),
+        key("env", ValueType::Described("a map of names to text"), "Additional environment variables of a script."),
+        key("with", ValueType::Described("a map of the action's parameters"), "Parameters of the action."),
+        key("destination", ValueType::Name, "Destination; also allowed under `with`.")
+            .or("the only destination of the required type"),
+        key("retry", ValueType::Table("a retry policy"), "Retry policy of the step; inherits from the worker's."),
         key(
             "policy",
             ValueType::Described("the name of a policy, or a list of them"),
-            "What has to hold before its effect happens; what is refused is a no-op.",
+            "Policies evaluated before the effect; a denied effect is a no-op.",
         ),
         key(
             "order",
             ValueType::OneOf(&["fifo", "none"]),
-            "fifo: jobs of one entity come here one at a time, first come first served.",
+            "fifo: jobs of one entity run this step one at a time, in order of acceptance. none: no order.",
         )
         .or("fifo"),
         key(
             "queue",
             ValueType::Described("the name of a queue, or a map with name, body_from and key_from"),
-            "Puts something into a queue; see the action `queue`.",
+            "Puts an event into a queue; see the action `queue`.",
         ),
-        key("queue_pull", ValueType::Table("a pull"), "Looks for dead letters; see the action `queue_pull`."),
+        key("queue_pull", ValueType::Table("a pull"), "Reads dead letters; see the action `queue_pull`."),
         key(
             "foreach",
             ValueType::Described("a list: step:NAME.path, or an expression"),
-            "Done once for each item, which expressions see as `item`, with its place `index`; 1000 at the most. Each item is an \
-             effect of its own, and the output is the list of theirs.",
+            "Runs the step once per item; expressions see `item` and `index`. At most 1000 items. Each item is a separate effect, and the output is the list of their outputs.",
         ),
-        key("rate_limit", ValueType::Table("a pace"), "How far apart two items of `foreach` are."),
+        key("rate_limit", ValueType::Table("a pace"), "Pace of the items of `foreach`."),
         key(
             "on_error",
             ValueType::OneOf(&["fail", "continue", "dead"]),
-            "What happens when it has failed for good. fail: what was done is undone, and the job is a dead letter. continue: the job \
-             goes on, and the output has error. dead: a dead letter at once, nothing is undone.",
+            "Handling of a permanent failure. fail: applied effects are undone, and the job is a dead letter. continue: the job continues, and the output has error. dead: the job is a dead letter immediately; nothing is undone.",
         )
         .or("fail"),
-        key("undo", ValueType::Table("an undo"), "Takes its effect back when a later step has failed for good."),
+        key("undo", ValueType::Table("an undo"), "Reverses the effect if a later step fails permanently."),
     ],
     later: &[],
     rules: &[
         NAME_OR_ID,
         at_least_one(&["name", "id"], "a step needs `name` or `id`", "such as: name: upsert-contact"),
         RUN_OR_USES,
-        at_most_one(&["queue", "queue_pull", "run"], TWO_THINGS, "make two steps of it"),
-        at_most_one(&["queue", "queue_pull", "uses"], TWO_THINGS, "make two steps of it"),
+        at_most_one(&["queue", "queue_pull", "run"], TWO_THINGS, "split it into two steps"),
+        at_most_one(&["queue", "queue_pull", "uses"], TWO_THINGS, "split it into two steps"),
         at_least_one(
             &["run", "uses", "queue", "queue_pull"],
             "a step needs `run`, the name of an action",
@@ -100,45 +98,40 @@ pub(super) static STEP: SectionSpec = SectionSpec {
         ),
         needs(
             &["rate_limit", "foreach"],
-            "`rate_limit` is for the items of `foreach`, and there is none",
-            "what a destination may take is its own `rate:`, under `destinations:`",
+            "`rate_limit` requires `foreach`",
+            "to limit calls to a destination set its `rate:` under `destinations:`",
         ),
-        at_most_one(&["foreach", "queue_pull"], "`queue_pull` brings a list, and has no items itself", ""),
+        at_most_one(&["foreach", "queue_pull"], "`queue_pull` cannot be combined with `foreach`", ""),
         at_most_one(
             &["foreach", "undo"],
-            "the items of `foreach` cannot be undone one by one",
-            "undo them all in a step of their own, or leave `undo` out",
+            "`undo` cannot be combined with `foreach`",
+            "undo all items in a separate step, or remove `undo`",
         ),
     ],
 };
 
 pub(super) static UNDO: SectionSpec = SectionSpec {
     title: "an undo",
-    about: "A step that takes an effect back. Undos run in reverse order, each is an effect of its own, and the job ends as a dead \
-            letter that says what was undone. A replay starts at the first step.",
+    about: "A step that reverses an effect. Undos run in reverse order, each is a separate effect, and the job ends as a dead letter that lists them. A replay starts at the first step.",
     keys: &[
-        key("if", ValueType::Condition, "Run only if this holds."),
-        key("run", ValueType::Described("the name of an action"), "What it does."),
+        key("if", ValueType::Condition, "Run only if this is true."),
+        key("run", ValueType::Described("the name of an action"), "The action."),
         key(
             "uses",
             ValueType::Described("the name of an action, or what runs a script"),
-            "The same, or the runtime of `script`.",
+            "Synonym of `run`, or the runtime of `script`.",
         ),
-        key("script", ValueType::Text, "The program itself, taken as it stands; goes with `uses`."),
-        key(
-            "command",
-            ValueType::Described("a list of texts"),
-            "A program and its arguments; goes with `run: script`.",
-        ),
-        key("env", ValueType::Described("a map of names to text"), "More of a script's environment."),
+        key("script", ValueType::Text, "Source code of the script, verbatim; requires `uses`."),
+        key("command", ValueType::Described("a list of texts"), "Program and arguments; requires `run: script`."),
+        key("env", ValueType::Described("a map of names to text"), "Additional environment variables of a script."),
         key(
             "with",
             ValueType::Described("a map of the action's parameters"),
-            "With what; sees the output of the step too.",
+            "Parameters of the action; expressions can also read the output of the step.",
         ),
-        key("destination", ValueType::Name, "Where; may stand under `with` too.")
-            .or("the only destination of the type that the action needs"),
-        key("retry", ValueType::Table("a retry policy"), "Its own retry policy, where it differs from the worker's."),
+        key("destination", ValueType::Name, "Destination; also allowed under `with`.")
+            .or("the only destination of the required type"),
+        key("retry", ValueType::Table("a retry policy"), "Retry policy of the step; inherits from the worker's."),
     ],
     later: &[],
     rules: &[
@@ -147,28 +140,25 @@ pub(super) static UNDO: SectionSpec = SectionSpec {
     ],
 };
 
-/// How long a step's call may take.
 pub(super) struct Timeout {
     pub(super) span: Span,
     pub(super) destination: String,
     pub(super) timeout: Duration,
 }
 
-/// Every step of a worker.
 #[derive(Default)]
 pub(super) struct ReadSteps {
     pub(super) steps: Vec<Step>,
-    /// Those that take effects back, in the order of the steps.
+    /// Undo steps, in the order of the steps.
     pub(super) undo: Vec<Step>,
-    /// The `queue_pull` steps so far.
     pulls: Vec<String>,
-    /// The dead-letter queues that they look into, and where that is said.
+    /// Dead-letter queues they read, with their location.
     pub(super) pulled: Vec<(String, Span)>,
     pub(super) timeouts: Vec<Timeout>,
-    /// The destinations that are always there, as far as they are used.
+    /// Built-in destinations in use.
     pub(super) built_in: BTreeSet<&'static str>,
     pub(super) runtimes: Vec<NeededRuntime>,
-    /// Messages that are sent instead of others in safe mode.
+    /// Replacement messages in safe mode.
     safer: BTreeMap<String, String>,
 }
 
@@ -187,7 +177,7 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Declarations, &str), 
                 .error(
                     node.span,
                     "wrong-type",
-                    format!("the steps of a worker are a list, and this is {}", node.describe()),
+                    format!("the steps of a worker must be a list, found {}", node.describe()),
                 )
                 .hint("write `- name: …` for each step");
             return read;
@@ -195,7 +185,7 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Declarations, &str), 
         Some((_, Some(items))) if !items.is_empty() => items,
         None => return read,
         Some((node, _)) => {
-            report.error(node.span, "no-steps", "this worker does nothing").hint("add `run:` with a list of steps");
+            report.error(node.span, "no-steps", "the worker has no steps").hint("add `run:` with a list of steps");
             return read;
         }
     };
@@ -205,7 +195,7 @@ pub(super) fn read_all(fields: &Fields<'_, '_>, context: (&Declarations, &str), 
             Visible { roots: WORKED, earlier: &ids[..index], later: &ids[index..], secrets: SecretUse::AtRunTime };
         read_one(report, item, visible, context, policy, &mut read);
     }
-    // What was done last is undone first.
+    // Undos run in reverse order.
     read.undo.reverse();
     read
 }
@@ -227,8 +217,8 @@ fn read_one(
     match id {
         Some((id, span)) if visible.earlier.iter().any(|other| other == id) => {
             report
-                .error(span, "duplicate-name", format!("two steps of this worker are called `{id}`"))
-                .hint("a step's name is part of its effect's key, so it must be its own");
+                .error(span, "duplicate-name", format!("two steps of this worker have the name `{id}`"))
+                .hint("a step name is part of the effect key, so it must be unique");
         }
         _ => {}
     }
@@ -253,11 +243,7 @@ fn read_one(
         read.pulled.extend(from.and_then(|from| Some((from.text()?.to_owned(), from.span))));
     }
     if fields.node("queue_pull").is_none() && foreach.is_some() && step.action == Action::QueuePull {
-        report.error(
-            fields.key_span("foreach"),
-            "exclusive-keys",
-            "`queue_pull` brings a list, and has no items itself",
-        );
+        report.error(fields.key_span("foreach"), "exclusive-keys", "`queue_pull` cannot be combined with `foreach`");
     }
     let policies = fields.node("policy").map_or_else(Vec::new, |node| policy::read_names(report, node, names));
     if step.action.is_internal() && fields.node("policy").is_some() {
@@ -265,9 +251,9 @@ fn read_one(
             .error(
                 fields.key_span("policy"),
                 "unknown-parameter",
-                format!("{} has no effect that a policy could stop", step.action.name()),
+                format!("{} has no external effect", step.action.name()),
             )
-            .hint("put `policy:` on the step that reaches out");
+            .hint("move `policy:` to an external step");
     }
     let step = Step { order, retry, foreach, pace, on_error, policies, ..step };
     if step.action == Action::ApprovalRequest {
@@ -276,7 +262,7 @@ fn read_one(
     let place = read.steps.len();
     read.steps.push(step);
     if let Some(node) = fields.node("undo") {
-        // It runs after the step, so it sees what that left.
+        // An undo runs after its step, so it can read the step's output.
         let seen: Vec<String> = visible.earlier.iter().cloned().chain([id.clone()]).collect();
         let visible = Visible { earlier: &seen, ..visible };
         read_undo(&fields, node, (&id, place), visible, (names, consumed), retry_policy, read);
@@ -300,12 +286,12 @@ fn read_undo(
     let retry = fields.node("retry").map(|node| retry::read(report, node, policy, context));
     let Some(undo) = read_body(&fields, format!("{id}.undo"), visible, context.0, read) else { return };
     if undo.action.is_internal() {
-        report.error(fields.span, "bad-value", format!("{} undoes nothing: it stays inside", undo.action.name()));
+        report.error(fields.span, "bad-value", format!("{} is internal and cannot be an undo", undo.action.name()));
     }
     read.undo.push(Step { retry, undoes: Some(place), ..undo });
 }
 
-/// What a step does, with what and where: all that it shares with an undo.
+/// Reads the keys that steps and undos share.
 fn read_body(
     fields: &Fields<'_, '_>,
     id: String,
@@ -316,7 +302,7 @@ fn read_body(
     let report = fields.report;
     let condition = fields.node("if").and_then(|node| condition(report, node, visible));
     let Some((action, action_span)) = step_action::read(fields) else {
-        // The expressions are worth a look even when nobody knows what they are for.
+        // Expressions are checked even if the action is unknown.
         if let Some(node) = fields.node("with") {
             super::expression::template(report, node, visible);
         }

@@ -1,4 +1,4 @@
-//! What a step does.
+//! Reads the action of a step.
 
 use sluice_domain::action::Action;
 use sluice_domain::script::Runtime;
@@ -7,10 +7,10 @@ use super::fields::Fields;
 use super::node::Span;
 use super::script;
 
-/// Actions of a later release: a known name deserves a better answer than "unknown".
+/// Planned actions, reported as not supported yet.
 const LATER: [&str; 3] = ["hubspot.upsert", "analytics.track", "enrich.geoip"];
 
-/// The action of a step, and where it is named. `queue:` and `queue_pull:` are actions and their parameters at once.
+/// Action of a step with its location. `queue:` and `queue_pull:` contain their parameters.
 pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
     let report = fields.report;
     let own = [("queue", Action::Queue), ("queue_pull", Action::QueuePull)];
@@ -28,7 +28,7 @@ pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
         report.error(
             found.span,
             "wrong-type",
-            format!("`run` is the name of an action, and this is {}", found.describe()),
+            format!("`run` must be the name of an action, found {}", found.describe()),
         );
         return None;
     };
@@ -45,7 +45,7 @@ pub(super) fn read(fields: &Fields<'_, '_>) -> Option<(Action, Span)> {
             script::unknown_runtime(report, found.span, name);
         } else {
             let otherwise = format!("the actions are {}", names().collect::<Vec<_>>().join(" and "));
-            report.error(found.span, "unknown-action", format!("no action is called `{name}`")).meant(
+            report.error(found.span, "unknown-action", format!("unknown action `{name}`")).meant(
                 name,
                 names(),
                 &otherwise,

@@ -1,4 +1,4 @@
-//! Where a step goes.
+//! Reads the destination of a step.
 
 use sluice_domain::action::Action;
 use sluice_domain::destination::DestinationKind;
@@ -7,7 +7,7 @@ use super::declarations::Declarations;
 use super::fields::Fields;
 use super::node::{Span, YamlNode};
 
-/// The name of the step's destination, and the place to speak of it.
+/// Destination name with its location.
 pub(super) fn read(
     fields: &Fields<'_, '_>,
     action: Action,
@@ -22,8 +22,8 @@ pub(super) fn read(
         && outer.text() != inner.text()
     {
         report
-            .error(inner.span, "exclusive-keys", "`destination` stands on the step too, with another name")
-            .hint("keep one of them");
+            .error(inner.span, "exclusive-keys", "`destination` is also set on the step, with another name")
+            .hint("remove one of them");
     }
     let of_type = |wanted: &str| {
         let fits = move |kind: &DestinationKind| kind.as_str() == wanted;
@@ -39,7 +39,7 @@ pub(super) fn read(
         return choose(fields, action, &fitting, with, names);
     };
     let Some(name) = named.text() else {
-        report.error(named.span, "wrong-type", format!("`destination` is a name, and this is {}", named.describe()));
+        report.error(named.span, "wrong-type", format!("`destination` must be a name, found {}", named.describe()));
         return None;
     };
     match names.destinations.get(name).map(|placed| &placed.value) {
@@ -51,7 +51,7 @@ pub(super) fn read(
                     named.span,
                     "wrong-destination",
                     format!(
-                        "{} needs a destination of type {}, and `{name}` is of type {}",
+                        "{} needs a destination of type {}, but `{name}` has the type {}",
                         spec.name,
                         spec.destination,
                         found.kind.as_str()
@@ -61,11 +61,11 @@ pub(super) fn read(
             return None;
         }
         None if names.incomplete => return None,
-        // The built-in destination may be named, as long as nothing else has its name.
+        // The built-in destination may be named, unless another has its name.
         None if name == spec.destination && !spec.destination_required => {}
         None => {
             let known = names.destinations.keys().map(String::as_str);
-            report.error(named.span, "unknown-destination", format!("no destination is called `{name}`")).meant(
+            report.error(named.span, "unknown-destination", format!("unknown destination `{name}`")).meant(
                 name,
                 known,
                 "declare it under `destinations:`",
@@ -79,11 +79,11 @@ pub(super) fn read(
 fn offer(fitting: &[&str]) -> String {
     match fitting {
         [] => String::new(),
-        _ => format!("of that type there are {}", fitting.join(", ")),
+        _ => format!("destinations of that type: {}", fitting.join(", ")),
     }
 }
 
-/// The only destination of the needed type, or the one that is always there.
+/// The only destination of the required type, or the built-in one.
 fn choose(
     fields: &Fields<'_, '_>,
     action: Action,
@@ -103,7 +103,7 @@ fn choose(
                     .error(
                         span,
                         "no-destination",
-                        format!("{} needs a destination of type {}, and there is none", spec.name, spec.destination),
+                        format!("{} needs a destination of type {}, but none is declared", spec.name, spec.destination),
                     )
                     .hint(format!("declare one: destinations: {{crm: {{type: {}, …}}}}", spec.destination));
             }
@@ -122,7 +122,7 @@ fn choose(
     }
 }
 
-/// A whole URL that is not below the destination's own must not be sent the destination's credentials.
+/// An absolute URL outside the destination's base URL must not receive its credentials.
 fn leads_elsewhere(destination: &str, with: Option<&YamlNode>, names: &Declarations) -> bool {
     let url = with.and_then(|with| with.get("url")).and_then(YamlNode::text).unwrap_or_default();
     let is_whole = url.starts_with("http://") || url.starts_with("https://");
@@ -137,7 +137,7 @@ fn leads_elsewhere(destination: &str, with: Option<&YamlNode>, names: &Declarati
         })
 }
 
-/// What stays inside goes nowhere.
+/// Reports a destination on an internal step.
 pub(super) fn refuse(fields: &Fields<'_, '_>, action: Action, with: Option<&YamlNode>) {
     let inside =
         with.and_then(|with| with.entries()).unwrap_or_default().iter().find(|entry| entry.key == "destination");
@@ -145,7 +145,7 @@ pub(super) fn refuse(fields: &Fields<'_, '_>, action: Action, with: Option<&Yaml
     if let Some(span) = span.or(inside.map(|entry| entry.key_span)) {
         fields
             .report
-            .error(span, "unknown-parameter", format!("{} has no destination: it stays inside", action.name()))
-            .hint("leave `destination` out");
+            .error(span, "unknown-parameter", format!("{} is internal and has no destination", action.name()))
+            .hint("remove `destination`");
     }
 }

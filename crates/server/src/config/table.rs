@@ -1,5 +1,4 @@
-//! The words of the language, as data: what the reader accepts and what the reference page says
-//! come from the same rows.
+//! Specification of the configuration language, shared by the reader, the reference pages and the JSON schema.
 
 use std::time::Duration;
 
@@ -7,75 +6,63 @@ use sluice_domain::unit;
 
 use super::rule::KeyRule;
 
-/// A kind of map: the keys that may stand in it.
+/// Keys of one kind of map.
 #[derive(Debug)]
-pub struct SectionSpec {
-    /// What such a map is called in a message: `a retry policy`.
+pub(super) struct SectionSpec {
+    /// Name in messages, with an article: `a retry policy`.
     pub title: &'static str,
-    /// One or two sentences for the reference.
+    /// Description in the reference.
     pub about: &'static str,
-    /// Its keys.
     pub keys: &'static [KeySpec],
-    /// Keys that a later release will read. They are refused by name, not ignored.
+    /// Planned keys, rejected as not supported yet.
     pub later: &'static [&'static str],
-    /// How its keys go together.
     pub rules: &'static [KeyRule],
 }
 
-/// One key.
 #[derive(Debug)]
-pub struct KeySpec {
-    /// As it is written.
+pub(super) struct KeySpec {
     pub name: &'static str,
-    /// What its value may be.
     pub shape: ValueType,
-    /// What holds when it is left out.
     pub default: Absent,
-    /// One sentence for the reference.
+    /// Description in the reference.
     pub about: &'static str,
 }
 
-/// What holds when a key is left out.
+/// Effect of an absent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
-    /// It must not be.
+pub(super) enum Absent {
     Required,
-    /// Nothing takes its place.
     Nothing,
-    /// This does.
     Default(&'static str),
 }
 
-/// What a value may be.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueType {
-    /// Any text.
+pub(super) enum ValueType {
     Text,
-    /// A name: letters, digits, `-`, `_` and `.`.
+    /// Letters, digits, `-`, `_` and `.`.
     Name,
-    /// A whole number in this range.
+    /// Integer in this inclusive range.
     Count(u32, u32),
-    /// A number in this range.
+    /// Number in this inclusive range.
     Number(u32, u32),
     /// `true` or `false`.
     Flag,
     /// `90s`, `48h`, `7d`.
     Duration,
-    /// A duration of at least the one and at most the other.
+    /// Duration in this inclusive range.
     Between(Duration, Duration),
-    /// `256KiB`, of at least one byte and at most so many.
+    /// `256KiB`, from one byte to this many.
     Size(u64),
     /// `5/min`.
     Rate,
-    /// One of these words.
     OneOf(&'static [&'static str]),
     /// `${secrets.NAME}`.
     Secret,
-    /// Text that is read before any event: `${secrets.NAME}` is filled in.
+    /// Text read at startup; `${secrets.NAME}` is replaced.
     Plain,
-    /// `https://host/path`, read before any event.
+    /// `https://host/path`, read at startup.
     Url,
-    /// The name of a header.
     Header,
     /// `21:00`.
     Clock,
@@ -83,23 +70,21 @@ pub enum ValueType {
     Zone,
     /// `20%`.
     Share,
-    /// Text in which `{{ … }}` stands for values.
+    /// Text with `{{ … }}`.
     Template,
-    /// One expression.
     Expression(&'static str),
-    /// An expression that holds or does not.
+    /// Boolean expression.
     Condition,
-    /// A map with the keys of the table of this title.
+    /// Map with the keys of the section of this title.
     Table(&'static str),
-    /// A list of such maps.
     Tables(&'static str),
-    /// A map of names to values, or whatever these words say.
+    /// Type described in words.
     Described(&'static str),
 }
 
 impl ValueType {
-    /// In words, as in "must be …".
-    pub fn describe(&self) -> String {
+    /// Description, as in "must be …".
+    pub(super) fn describe(&self) -> String {
         match self {
             ValueType::Text => "text".into(),
             ValueType::Name => "a name (letters, digits, `-`, `_` and `.`)".into(),
@@ -120,14 +105,14 @@ impl ValueType {
                 _ => format!("one of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
             },
             ValueType::Secret => "a secret, written ${secrets.NAME}".into(),
-            ValueType::Plain => "text, in which ${secrets.NAME} is filled in".into(),
+            ValueType::Plain => "text, in which ${secrets.NAME} is replaced".into(),
             ValueType::Url => "a URL such as https://host/path".into(),
             ValueType::Header => "the name of a header".into(),
             ValueType::Clock => "a time of day such as 21:00".into(),
             ValueType::Zone => "a time zone such as Europe/Berlin".into(),
             ValueType::Share => "a share below 100% such as 20%".into(),
             ValueType::Expression(example) => format!("an expression such as {example}"),
-            ValueType::Template => "text, in which {{ … }} stands for values".into(),
+            ValueType::Template => "text, optionally with {{ … }}".into(),
             ValueType::Condition => "an expression such as {{ event.score > 5 }}".into(),
             ValueType::Table(title) => (*title).into(),
             ValueType::Tables(title) => format!("a list, each item {title}"),
@@ -137,30 +122,28 @@ impl ValueType {
 }
 
 impl SectionSpec {
-    /// The row of this key.
-    pub fn key(&self, name: &str) -> Option<&'static KeySpec> {
+    pub(super) fn key(&self, name: &str) -> Option<&'static KeySpec> {
         self.keys.iter().find(|key| key.name == name)
     }
 }
 
-/// The shortest time that is one.
+/// Shortest non-zero duration.
 pub(super) const SOME_TIME: Duration = Duration::from_millis(1);
 
-/// A duration that is more than nothing.
+/// Non-zero duration.
 pub(super) const LASTING: ValueType = ValueType::Between(SOME_TIME, unit::DURATION_MAX);
 
-/// A row for a key that may be left out.
+/// Optional key.
 pub(super) const fn key(name: &'static str, shape: ValueType, about: &'static str) -> KeySpec {
     KeySpec { name, shape, default: Absent::Nothing, about }
 }
 
 impl KeySpec {
-    /// The same, and this holds when it is left out.
+    /// Sets the default, as shown in the reference.
     pub(super) const fn or(self, default: &'static str) -> KeySpec {
         KeySpec { default: Absent::Default(default), ..self }
     }
 
-    /// The same, and it must be there.
     pub(super) const fn required(self) -> KeySpec {
         KeySpec { default: Absent::Required, ..self }
     }

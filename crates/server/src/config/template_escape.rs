@@ -1,8 +1,7 @@
-//! Makes bare `{{ … }}` and `${…}` readable to a YAML parser.
+//! Makes unquoted `{{ … }}` and `${…}` readable for a YAML parser.
 //!
-//! To YAML a `{` opens a mapping. Every ASCII character of a bare template is therefore replaced by
-//! one from a private-use plane, one for one, so that every position in the text stays what it was,
-//! and replaced back in what the parser returns.
+//! In YAML a `{` opens a mapping. Every ASCII character of an unquoted template is replaced by one private-use
+//! character, so that positions stay the same, and restored in the parser's output.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -10,12 +9,12 @@ use std::ops::RangeInclusive;
 const PLANE: u32 = 0xF_0000;
 const STAND_INS: RangeInclusive<char> = '\u{F0020}'..='\u{F007E}';
 
-/// Where a text already uses the characters that stand in for others, in bytes.
+/// Byte offset of the first reserved private-use character in the text.
 pub(super) fn find_reserved(text: &str) -> Option<usize> {
     text.find(|c| STAND_INS.contains(&c))
 }
 
-/// Puts back what [`hide`] replaced.
+/// Restores text replaced by [`hide`].
 pub(super) fn reveal(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| STAND_INS.contains(&c)) {
         return Cow::Borrowed(text);
@@ -27,8 +26,8 @@ pub(super) fn reveal(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(back).collect())
 }
 
-/// Replaces every template that stands outside of quotes, comments and block scalars and ends on
-/// the line it begins on. The number of characters does not change.
+/// Replaces every template outside of quotes, comments and block scalars that ends on its first line. The number of
+/// characters does not change.
 pub(super) fn hide(text: &str) -> Cow<'_, str> {
     if !text.contains("{{") && !text.contains("${") {
         return Cow::Borrowed(text);
@@ -40,14 +39,12 @@ pub(super) fn hide(text: &str) -> Cow<'_, str> {
     Cow::Owned(scan.out)
 }
 
-/// What is known at the end of a line.
+/// Scanner state between lines.
 struct Scan {
     out: String,
-    /// The quote that is open.
     quote: Option<char>,
-    /// Lines further in than this belong to a block scalar.
+    /// Lines indented more than this belong to a block scalar.
     block: Option<usize>,
-    /// How many brackets are open.
     depth: usize,
 }
 
@@ -61,7 +58,7 @@ impl Scan {
             }
             self.block = None;
         }
-        // Where the innermost key or dash of this line stands: a block scalar lies further in.
+        // Column of the innermost key or dash of this line; a block scalar is indented more.
         let mut parent = indent;
         let mut at_start = true;
         let mut before = ' ';
@@ -119,7 +116,7 @@ impl Scan {
                     let is_key = !inner.starts_with(['|', '>', '-']);
                     parent = if is_key { line.len() - inner.len() } else { column };
                 }
-                // A tag or an anchor: the value is still to come.
+                // A tag or an anchor; the value follows.
                 '!' | '&' if at_start => {
                     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
                     rest = self.keep(rest, end);
@@ -140,14 +137,14 @@ impl Scan {
     }
 }
 
-/// `|`, `>-`, `|2+` and the like, with nothing but a comment after it.
+/// `|`, `>-`, `|2+` and similar, followed by at most a comment.
 fn is_block_header(after: &str) -> bool {
     let after = after.trim_start_matches(['+', '-']).trim_start_matches(|c: char| c.is_ascii_digit());
     let after = after.trim_start_matches(['+', '-']);
     after.trim().is_empty() || (after.starts_with([' ', '\t']) && after.trim_start().starts_with('#'))
 }
 
-/// Where the template ends that this text begins with, quotes respected; on the same line only.
+/// End of the template at the start of the text, on the same line; braces in quotes are ignored.
 fn template_end(text: &str) -> Option<usize> {
     let close = if text.starts_with("{{") { "}}" } else { "}" };
     let mut quote = None;
@@ -187,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_templates_are_hidden_wherever_a_value_may_stand() {
+    fn unquoted_templates_are_hidden_in_every_value_position() {
         assert_eq!(hidden("key: {{ steps.a-b.output.key }}\n"), ["{{ steps.a-b.output.key }}"]);
         assert_eq!(hidden("- {{ a }}:{{ b }} # {{ c }}\n"), ["{{ a }}", "{{ b }}"]);
         assert_eq!(hidden("x: [{{ a['}}'] }}, ${secrets.B}]"), ["{{ a['}}'] }}", "${secrets.B}"]);
@@ -195,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_comments_and_block_scalars_are_left_alone() {
+    fn quotes_comments_and_block_scalars_are_unchanged() {
         assert!(hidden("a: '{{ it''s }}'\nb: \"{{ \\\"x\\\" }}\"\n# don't {{ a }}\n").is_empty());
         assert!(hidden("a: \"two\n  lines {{ b }}\"\n").is_empty());
         assert_eq!(hidden("- s: |\n    \"open {{ a }}\n  n: {{ b }}\n- c: {{ d }}"), ["{{ b }}", "{{ d }}"]);
@@ -208,7 +205,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_character_is_lost_or_added(text in "([-a#:|>'\"{}\\[\\]$ \n\\\\é,&!]|\\{\\{|\\}\\}){0,60}") {
+        fn hiding_preserves_every_character(text in "([-a#:|>'\"{}\\[\\]$ \n\\\\é,&!]|\\{\\{|\\}\\}){0,60}") {
             let shown = hide(&text);
             proptest::prop_assert_eq!(shown.chars().count(), text.chars().count());
             proptest::prop_assert_eq!(reveal(&shown), text.as_str());

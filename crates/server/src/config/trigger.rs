@@ -1,4 +1,4 @@
-//! One item of `triggers:`: where requests come in, and how a repeat is recognised.
+//! One item of `triggers:`.
 
 use serde_json::Value;
 use sluice_domain::event::EventMapping;
@@ -20,38 +20,34 @@ use super::verify::{self, SecretLimits};
 
 pub(super) static TRIGGER: SectionSpec = SectionSpec {
     title: "a trigger",
-    about: "What starts a flow. A flow with several is one flow for each, called NAME, NAME#2 and so on.",
-    keys: &[key("http", ValueType::Table("an http trigger"), "A request on the intake listener.").required()],
+    about: "Trigger of a flow. A flow with several triggers becomes one flow per trigger, named NAME, NAME#2 and so on.",
+    keys: &[key("http", ValueType::Table("an http trigger"), "HTTP endpoint on the intake listener.").required()],
     later: &["schedule"],
     rules: &[],
 };
 
 pub(super) static HTTP: SectionSpec = SectionSpec {
     title: "an http trigger",
-    about: "A request on the intake listener.",
+    about: "HTTP endpoint on the intake listener.",
     keys: &[
-        key("path", ValueType::Described("a path that begins with /"), "Where requests come in.").required(),
-        key("method", ValueType::OneOf(&["POST", "PUT", "PATCH", "GET"]), "The method.").or("POST"),
-        key("verify", ValueType::Table("a verification"), "How a request proves where it comes from.")
-            .or("only callers on loopback are answered"),
-        key("idempotency", ValueType::Table("idempotency"), "How a repeat is recognised.")
-            .or("by the sender's own event id where it is known, else by a fingerprint of the body"),
-        key("dedup", ValueType::Table("dedup"), "What counts as the same beside the key."),
-        key("body", ValueType::Table("a body"), "What the body is.").or("what is known of the sender"),
+        key("path", ValueType::Described("a path that begins with /"), "Path of the endpoint.").required(),
+        key("method", ValueType::OneOf(&["POST", "PUT", "PATCH", "GET"]), "HTTP method.").or("POST"),
+        key("verify", ValueType::Table("a verification"), "Verification of the sender.")
+            .or("only callers on loopback are accepted"),
+        key("idempotency", ValueType::Table("idempotency"), "Idempotency key.")
+            .or("the sender's event id if its scheme defines one, else a fingerprint of the body"),
+        key("dedup", ValueType::Table("dedup"), "Duplicate detection beyond the key."),
+        key("body", ValueType::Table("a body"), "Format of the body.").or("the defaults of the sender's scheme"),
         key(
             "rate_limit",
             ValueType::Described("a rate such as 100/s, or a map with rate and burst"),
-            "How often this source may send.",
+            "Rate limit of the source.",
         )
         .or("no limit"),
-        key(
-            "body_max",
-            ValueType::Size(BODY_BYTES_MAX),
-            "The largest body that is read, before and after it is decompressed.",
-        )
-        .or("256KiB"),
-        key("answer", ValueType::OneOf(&["200", "202"]), "The status of a success.")
-            .or("what the sender takes for one"),
+        key("body_max", ValueType::Size(BODY_BYTES_MAX), "Maximum size of the body, before and after decompression.")
+            .or("256KiB"),
+        key("success_status", ValueType::OneOf(&["200", "202"]), "HTTP status of a success.")
+            .or("the status that the sender's scheme expects; else 202"),
     ],
     later: &[],
     rules: &[],
@@ -59,17 +55,17 @@ pub(super) static HTTP: SectionSpec = SectionSpec {
 
 pub(super) static IDEMPOTENCY: SectionSpec = SectionSpec {
     title: "idempotency",
-    about: "How a repeat is recognised.",
+    about: "Idempotency key.",
     keys: &[
-        key("key_from", ValueType::Table("a key"), "Where the key is.")
-            .or("[source, event_type, event_id] where the event's id is known, then fingerprint"),
+        key("key_from", ValueType::Table("a key"), "Source of the key.")
+            .or("[source, event_type, event_id] if the event id is mapped, then fingerprint"),
         key(
             "store",
             ValueType::Described("ledger or kv:NAME"),
-            "Accepted for the record: keys are always kept in the ledger, each flow's apart.",
+            "Has no effect: keys are always stored in the ledger, separately for each flow.",
         )
         .or("ledger"),
-        key("ttl", LASTING, "How long a key is remembered.").or("30d"),
+        key("ttl", LASTING, "Lifetime of a key.").or("30d"),
     ],
     later: &[],
     rules: &[],
@@ -77,11 +73,11 @@ pub(super) static IDEMPOTENCY: SectionSpec = SectionSpec {
 
 pub(super) static RATE_LIMIT: SectionSpec = SectionSpec {
     title: "a rate limit",
-    about: "How often a source may send.",
+    about: "Rate limit of a source.",
     keys: &[
-        key("rate", ValueType::Rate, "Evenly spread.").required(),
-        key("burst", ValueType::Count(1, 1_000_000), "How many at once when it has been quiet.")
-            .or("what a second holds, at least 1"),
+        key("rate", ValueType::Rate, "Maximum rate, evenly spread.").required(),
+        key("burst", ValueType::Count(1, 1_000_000), "Number of requests accepted at once after an idle period.")
+            .or("the requests of one second, at least 1"),
     ],
     later: &[],
     rules: &[],
@@ -89,14 +85,13 @@ pub(super) static RATE_LIMIT: SectionSpec = SectionSpec {
 
 const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// A trigger as it was read.
 pub(super) struct Trigger {
     pub(super) path: String,
     pub(super) path_span: Span,
     pub(super) method: String,
     pub(super) verify: Option<Verifier>,
     pub(super) idempotency: Idempotency,
-    /// `key_from` as it was written, to compare a step's with.
+    /// `key_from` as written, for comparison with a step's.
     pub(super) key_written: Option<Value>,
     pub(super) rate_limit: Option<RateLimit>,
     pub(super) secret_limits: SecretLimits,
@@ -106,21 +101,21 @@ pub(super) struct Trigger {
     pub(super) success: Success,
 }
 
-/// Reads every trigger; two of one flow must differ in their path.
+/// Reads every trigger; the paths of one flow must differ.
 pub(super) fn read_all(report: Report<'_>, node: Option<&YamlNode>, event: &ReadEvent) -> Vec<Trigger> {
     let Some(node) = node else { return vec![] };
     let items = match (node.items(), node.entries()) {
         (Some(items), _) => items,
-        // A single trigger without the dash is what it looks like.
+        // A single trigger without a list is accepted.
         (None, Some(_)) => std::slice::from_ref(node),
         (None, None) => {
-            report.error(node.span, "wrong-type", format!("`triggers` is a list, and this is {}", node.describe()));
+            report.error(node.span, "wrong-type", format!("`triggers` must be a list, found {}", node.describe()));
             return vec![];
         }
     };
     if items.is_empty() {
         report
-            .error(node.span, "no-triggers", "a flow without a trigger never starts")
+            .error(node.span, "no-triggers", "the flow has no trigger")
             .hint("such as: triggers: [{http: {path: /contacts}}]");
     }
     let mut triggers: Vec<Trigger> = vec![];
@@ -159,7 +154,7 @@ fn read(report: Report<'_>, node: &YamlNode, event: &ReadEvent) -> Option<Trigge
     let body_bytes_max = fields.size("body_max").unwrap_or(Flow::BODY_BYTES_MAX);
     let rate_limit = fields.node("rate_limit").and_then(|node| read_rate_limit(&fields, node));
     let method = fields.one_of("method").unwrap_or("POST").to_owned();
-    let success = match fields.one_of("answer") {
+    let success = match fields.one_of("success_status") {
         Some("200") => Success::Exactly200,
         Some(_) => Success::Any2xx,
         None => preset.map_or(Success::Any2xx, |preset| preset.success),
@@ -185,11 +180,11 @@ fn read(report: Report<'_>, node: &YamlNode, event: &ReadEvent) -> Option<Trigge
 
 fn check_path(report: Report<'_>, span: Span, path: &str) {
     let problem = if !path.starts_with('/') {
-        Some((format!("the path `{path}` does not begin with /"), format!("write /{path}")))
+        Some((format!("the path `{path}` does not start with /"), format!("write /{path}")))
     } else if let Some(c) = path.chars().find(|c| !(c.is_ascii_alphanumeric() || "/-_.~:@%".contains(*c))) {
-        Some((format!("`{c}` cannot stand in a path"), "a path has letters, digits, / - _ . ~ : @ and %".into()))
+        Some((format!("`{c}` is not allowed in a path"), "a path has letters, digits, / - _ . ~ : @ and %".into()))
     } else if path.contains("//") || path.split('/').any(|part| part == "." || part == "..") {
-        Some((format!("the path `{path}` can be written in two ways"), "leave out //, . and ..".into()))
+        Some((format!("the path `{path}` is ambiguous"), "remove //, . and ..".into()))
     } else {
         None
     };
@@ -208,19 +203,19 @@ fn read_verify(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> Option<Ver
                 .warning(
                     fields.span,
                     "no-verification",
-                    "nothing proves who sends here, so only callers on loopback are answered",
+                    "the flow has no `verify:`, so only callers on loopback are accepted",
                 )
-                .hint("add verify: with a scheme and a secret, or `verify: none` to believe everybody");
+                .hint("add verify: with a scheme and a secret, or `verify: none` to accept every caller");
             None
         }
     }
 }
 
-/// Where the moment of the event is, as far as it is single places.
+/// Paths of the event time, as far as they are single fields.
 fn moments(mapping: &EventMapping) -> Vec<Expression> {
     match &mapping.occurred_at {
         Some(Template::Expression(expression)) => vec![expression.clone()],
-        Some(Template::Ways(ways)) => ways.ways.iter().flatten().cloned().collect(),
+        Some(Template::Coalesce(coalesce)) => coalesce.alternatives.iter().flatten().cloned().collect(),
         _ => vec![],
     }
 }
@@ -232,7 +227,7 @@ fn read_idempotency(
     mapping: &EventMapping,
 ) -> (Idempotency, Option<Value>) {
     let report = fields.report;
-    let Dedup { second_net, mut volatile, on_clash } =
+    let Dedup { content_window, mut volatile, on_clash } =
         fields.node("dedup").map(|node| body::read_dedup(report, node)).unwrap_or_default();
     volatile.extend(preset.map(|preset| preset::paths(preset.volatile)).unwrap_or_default());
     let section = fields.node("idempotency");
@@ -251,7 +246,7 @@ fn read_idempotency(
                     .warning(
                         fields.key_span("idempotency"),
                         "no-idempotency-key",
-                        "without `key_from` two requests are the same only if their bodies are: a resend with a new timestamp counts as new",
+                        "without `key_from` two requests are duplicates only if their bodies are equal: a delivery with a new timestamp is a new event",
                     )
                     .hint("add idempotency: {key_from: header:Idempotency-Key} or the path of the sender's event id, such as body.id");
             }
@@ -264,14 +259,14 @@ fn read_idempotency(
         }
     }
     volatile.extend(preset::own_places(mapping));
-    let mut idempotency = Idempotency { strategies, ttl: Idempotency::TTL, volatile, second_net, on_clash };
+    let mut idempotency = Idempotency { strategies, ttl: Idempotency::TTL, volatile, content_window, on_clash };
     let Some(inner) = inner else { return (idempotency, None) };
     if let Some(store) = inner.text("store")
         && store != "ledger"
         && store.strip_prefix("kv:").is_none_or(str::is_empty)
     {
         let span = inner.node("store").map_or(inner.span, |node| node.span);
-        report.error(span, "bad-value", format!("`store` must be ledger or kv:NAME, and this is `{store}`"));
+        report.error(span, "bad-value", format!("`store` must be ledger or kv:NAME, found `{store}`"));
     }
     if let Some(ttl) = inner.duration("ttl") {
         idempotency.ttl = ttl;
@@ -285,18 +280,18 @@ fn read_idempotency(
                     span,
                     "ttl-too-short",
                     format!(
-                        "{scheme} may repeat an event for {}, longer than its key is remembered ({})",
+                        "{scheme} may repeat an event for {}, longer than the lifetime of its key ({})",
                         unit::format_duration(horizon),
                         unit::format_duration(ttl)
                     ),
                 )
-                .hint("leave `ttl` out: keys are then remembered for 30d");
+                .hint("remove `ttl` to use the default of 30d");
         }
     }
     (idempotency, key.map(YamlNode::to_value))
 }
 
-/// A rate, or a map with rate and burst, under `rate_limit`.
+/// `rate_limit`: a rate, or a map with rate and burst.
 pub(super) fn read_rate_limit(fields: &Fields<'_, '_>, node: &YamlNode) -> Option<RateLimit> {
     if node.entries().is_none() {
         let rate = fields.rate("rate_limit")?;
@@ -307,7 +302,7 @@ pub(super) fn read_rate_limit(fields: &Fields<'_, '_>, node: &YamlNode) -> Optio
     Some(RateLimit { rate, burst: inner.count("burst").unwrap_or_else(|| default_burst(rate)) })
 }
 
-/// What a second holds, so that an even rate does not refuse two requests that arrive together.
+/// The requests of one second, so that two simultaneous requests pass an even rate.
 fn default_burst(rate: unit::Rate) -> u32 {
     let per_second = f64::from(rate.count) / rate.per.as_secs_f64().max(0.001);
     (per_second.ceil() as u32).max(1)

@@ -1,4 +1,4 @@
-//! Quantities and other values that are written as text: durations, sizes, rates, times of day, zones, shares.
+//! Values written as text: durations, sizes, rates, times of day, time zones, shares.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::fields::Fields;
 use super::table::ValueType;
 
 impl<'n> Fields<'n, '_> {
-    /// How long, in the range of its row.
+    /// Duration in the range of its spec.
     pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
         let found = self.unit(name, unit::duration)?;
         match self.key(name).map(|key| key.shape) {
@@ -18,7 +18,7 @@ impl<'n> Fields<'n, '_> {
         }
     }
 
-    /// The same where the row also allows a word.
+    /// Duration in the range of `shape`, for keys that also allow a word.
     pub(super) fn duration_in(&self, name: &'static str, shape: ValueType) -> Option<Duration> {
         let found = self.unit(name, unit::duration)?;
         self.in_range(name, found, shape)
@@ -31,14 +31,13 @@ impl<'n> Fields<'n, '_> {
         }
     }
 
-    /// Says what the row wants.
     fn bad<T>(&self, name: &'static str) -> Option<T> {
         let shape = self.key(name).map_or_else(String::new, |key| key.shape.describe());
         self.report.error(self.value_span(name), "bad-value", format!("`{name}` must be {shape}"));
         None
     }
 
-    /// How many bytes, in the range of its row.
+    /// Size in bytes, in the range of its spec.
     pub(super) fn size(&self, name: &'static str) -> Option<u64> {
         let found = self.unit(name, unit::size)?;
         match self.key(name).map(|key| key.shape) {
@@ -47,18 +46,16 @@ impl<'n> Fields<'n, '_> {
         }
     }
 
-    /// A time of day.
     pub(super) fn clock(&self, name: &'static str) -> Option<TimeOfDay> {
         self.read(name, TimeOfDay::parse, "a time of day", "such as '21:00', in quotes")
     }
 
-    /// The name of a time zone.
     pub(super) fn zone(&self, name: &'static str) -> Option<&'n str> {
         let text = self.text(name)?;
         if policy::zones().any(|zone| zone == text) {
             return Some(text);
         }
-        self.report.error(self.value_span(name), "bad-value", format!("no time zone is called `{text}`")).meant(
+        self.report.error(self.value_span(name), "bad-value", format!("unknown time zone `{text}`")).meant(
             text,
             policy::zones(),
             "such as Europe/Berlin or America/New_York",
@@ -66,7 +63,7 @@ impl<'n> Fields<'n, '_> {
         None
     }
 
-    /// A share in percent, below a hundred.
+    /// Percentage below 100.
     pub(super) fn share(&self, name: &'static str) -> Option<f64> {
         let parse = |text: &str| {
             let number = text.trim().strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok()?;
@@ -80,13 +77,12 @@ impl<'n> Fields<'n, '_> {
         let found = parse(text);
         if found.is_none() {
             self.report
-                .error(self.value_span(name), "bad-value", format!("`{name}` must be {what}, and this is `{text}`"))
+                .error(self.value_span(name), "bad-value", format!("`{name}` must be {what}, found `{text}`"))
                 .hint(hint);
         }
         found
     }
 
-    /// How often.
     pub(super) fn rate(&self, name: &'static str) -> Option<Rate> {
         self.unit(name, unit::rate)
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sluice_domain::flow::RateLimit;
 use sluice_domain::verify::{
     Algorithm, Assign, Encoding, HmacSettings, HubspotVersion, Layout, Scheme, Secret, SecretEncoding, Separator,
-    SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenPlace, Verifier,
+    SettingsProblem, SignatureHeader, TimestampSettings, TimestampSource, TimestampUnit, TokenLocation, Verifier,
     VerifierSettings,
 };
 
@@ -20,92 +20,95 @@ use super::trigger::read_rate_limit;
 
 pub(super) static VERIFY: SectionSpec = SectionSpec {
     title: "a verification",
-    about: "How a request proves where it comes from. `verify: none` believes everybody; without `verify:` only callers on loopback \
-            are answered. The settings from `header` on describe a sender of your own.",
+    about: "Verification of the sender. `verify: none` accepts every caller; without `verify:` only callers on loopback are accepted. The settings from `header` on describe a custom sender.",
     keys: &[
-        key("scheme", ValueType::Described("the name of a scheme"), "Who signs, or how; the names are listed below.")
+        key("scheme", ValueType::Described("the name of a scheme"), "Verification scheme; see the list below.")
             .required(),
-        key("secret", ValueType::Secret, "The secret, or the public key of an asymmetric scheme."),
+        key("secret", ValueType::Secret, "Secret, or public key of an asymmetric scheme."),
         key(
             "secrets",
             ValueType::Described("a list of secrets, or of maps with value, name, not_after and rate_limit"),
-            "Several while one is being replaced, or one for each holder of a token; each of them is accepted.",
+            "Several secrets, for rotation or one per token holder; each is accepted.",
         ),
-        key("tolerance", ValueType::Duration, "How far from now a request may have been signed.")
-            .or("the sender's own window"),
-        key("public_url", ValueType::Text, "The URL that the sender was given, for schemes that sign it."),
-        key("version", ValueType::OneOf(&["auto", "v1", "v2", "v3"]), "The version of HubSpot's signature.").or("auto"),
-        key("user", ValueType::Text, "The user name for HTTP Basic, when the secret is a password only."),
-        key("verify_token", ValueType::Secret, "For meta: what the subscription handshake has to say."),
-        key("signing_key", ValueType::Secret, "The private key of an asymmetric scheme; signs test requests only."),
+        key("tolerance", ValueType::Duration, "Maximum difference between the signing time and now.")
+            .or("the tolerance of the sender's scheme"),
+        key("public_url", ValueType::Text, "Public URL of the endpoint, for schemes that sign it."),
+        key("version", ValueType::OneOf(&["auto", "v1", "v2", "v3"]), "Version of HubSpot's signature.").or("auto"),
+        key("user", ValueType::Text, "User name for HTTP Basic, if the secret is only a password."),
+        key("verify_token", ValueType::Secret, "For meta: token of the subscription handshake."),
+        key("signing_key", ValueType::Secret, "Private key of an asymmetric scheme; only signs test requests."),
         key(
             "header",
             ValueType::Described("a header's name, or a list of two of which the first that is there counts"),
-            "For hmac and token: where the signature or token is.",
+            "For hmac and token: header of the signature or token.",
         ),
-        key("query", ValueType::Text, "For token: the query parameter that holds it."),
-        key("algorithm", ValueType::OneOf(&["sha1", "sha256", "sha512"]), "For hmac: the hash.").or("sha256"),
-        key("encoding", ValueType::OneOf(&["hex", "base64", "base64url"]), "For hmac: how the digest is written.")
+        key("query", ValueType::Text, "For token: query parameter of the token."),
+        key("algorithm", ValueType::OneOf(&["sha1", "sha256", "sha512"]), "For hmac: hash algorithm.").or("sha256"),
+        key("encoding", ValueType::OneOf(&["hex", "base64", "base64url"]), "For hmac: encoding of the digest.")
             .or("hex"),
-        key("prefix", ValueType::Text, "For hmac: what the signature starts with, such as sha256=."),
+        key("prefix", ValueType::Text, "For hmac: prefix of the signature, such as sha256=."),
         key(
             "signed",
             ValueType::Described("text with {body}, {timestamp}, {id}, {url} and {method}, in quotes"),
-            "For hmac: what is signed.",
+            "For hmac: signed text.",
         )
         .or("\"{body}\""),
         key(
             "secret_encoding",
             ValueType::OneOf(&["text", "base64", "hex"]),
-            "For hmac: how the secret becomes the key.",
+            "For hmac: derivation of the key from the secret.",
         )
         .or("text"),
-        key("secret_prefix", ValueType::Text, "For hmac: what to strip from the secret, such as whsec_."),
-        key("timestamp", ValueType::Table("a time of signing"), "For hmac: where the time of signing is."),
-        key("id_header", ValueType::Header, "For hmac: the header of the event id, if it is signed."),
-        key("list", ValueType::Table("a signature list"), "For hmac: when the header holds fields such as t=1,v1=abc."),
+        key("secret_prefix", ValueType::Text, "For hmac: prefix to remove from the secret, such as whsec_."),
+        key("timestamp", ValueType::Table("a time of signing"), "For hmac: location of the signing time."),
+        key("id_header", ValueType::Header, "For hmac: header of the signed event id."),
+        key(
+            "list",
+            ValueType::Table("a signature list"),
+            "For hmac: format of a header with fields such as t=1,v1=abc.",
+        ),
     ],
     later: &[],
     rules: &[at_most_one(
         &["secret", "secrets"],
-        "`secret` and `secrets` say the same thing",
+        "`secret` and `secrets` are synonyms",
         "put every secret into `secrets`",
     )],
 };
 
 pub(super) static SECRET: SectionSpec = SectionSpec {
     title: "one of several secrets",
-    about: "A secret with a name and an end.",
+    about: "Secret with a name and an expiry.",
     keys: &[
-        key("value", ValueType::Secret, "The secret.").required(),
-        key("name", ValueType::Name, "What it is called in messages.").or("the name of the secret"),
-        key(
-            "not_after",
-            ValueType::Described("a time such as 2026-12-31T00:00:00Z"),
-            "The last moment at which it is accepted.",
-        ),
+        key("value", ValueType::Secret, "Secret.").required(),
+        key("name", ValueType::Name, "Name in messages.").or("the name of the secret"),
+        key("not_after", ValueType::Described("a time such as 2026-12-31T00:00:00Z"), "Expiry of the secret."),
         key(
             "rate_limit",
             ValueType::Described("a rate such as 100/s, or a map with rate and burst"),
-            "How often requests with this secret may come, beside the limit of the source.",
+            "Rate limit of this secret, in addition to the limit of the source.",
         )
-        .or("no limit of its own"),
+        .or("no limit"),
     ],
     later: &[],
     rules: &[],
 };
 
-const ONE_PLACE: &str = "a time of signing is in one place: `header`, `field` or `body`";
+const ONE_PLACE: &str = "the signing time needs exactly one of `header`, `field` and `body`";
 
 pub(super) static TIMESTAMP: SectionSpec = SectionSpec {
     title: "a time of signing",
-    about: "One of `header`, `field` and `body`.",
+    about: "Location of the signing time: one of `header`, `field` and `body`.",
     keys: &[
-        key("header", ValueType::Header, "The header that holds it."),
-        key("field", ValueType::Text, "The field of the signature list that holds it."),
-        key("body", ValueType::Text, "The path into the JSON body that leads to it."),
-        key("unit", ValueType::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]), "How it is written.")
-            .or("seconds"),
+        key("header", ValueType::Header, "Header of the signing time."),
+        key("field", ValueType::Text, "Field of the signature list."),
+        key("body", ValueType::Text, "Path into the JSON body."),
+        key(
+            "unit",
+            ValueType::OneOf(&["seconds", "milliseconds", "iso8601", "http-date"]),
+            "Format of the signing time.",
+        )
+        .or("seconds"),
     ],
     later: &[],
     rules: &[
@@ -116,20 +119,20 @@ pub(super) static TIMESTAMP: SectionSpec = SectionSpec {
 
 pub(super) static LIST: SectionSpec = SectionSpec {
     title: "a signature list",
-    about: "How the fields of the signature header are told apart.",
+    about: "Format of the fields of the signature header.",
     keys: &[
-        key("signature_key", ValueType::Text, "The key of the signatures, such as v1.").required(),
-        key("separator", ValueType::OneOf(&["comma", "semicolon", "space"]), "What stands between fields.").or("comma"),
-        key("assign", ValueType::OneOf(&["equals", "comma"]), "What stands between a key and its value.").or("equals"),
+        key("signature_key", ValueType::Text, "Key of the signatures, such as v1.").required(),
+        key("separator", ValueType::OneOf(&["comma", "semicolon", "space"]), "Separator between fields.").or("comma"),
+        key("assign", ValueType::OneOf(&["equals", "comma"]), "Separator between a key and its value.").or("equals"),
     ],
     later: &[],
     rules: &[],
 };
 
-/// How often each secret may be used, by its name.
+/// Rate limits by secret name.
 pub(super) type SecretLimits = BTreeMap<String, RateLimit>;
 
-/// Reads the section. `None` when it says nothing usable.
+/// `None` if the section has errors.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, limits: &mut SecretLimits) -> Option<Verifier> {
     if node.text() == Some("none") {
         open_to_everybody(report, node.span);
@@ -183,11 +186,11 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, limits: &mut SecretLimit
     }
 }
 
-/// It was written out, so it is no mistake; it is still said at every check.
+/// Explicit, so not an error; but every check warns of it.
 fn open_to_everybody(report: Report<'_>, span: Span) {
     report
-        .warning(span, OPEN_TO_EVERYBODY, "this flow believes everybody who finds its address")
-        .hint("give it a scheme and a secret, unless something in front of it keeps strangers out");
+        .warning(span, OPEN_TO_EVERYBODY, "this flow accepts every caller")
+        .hint("set a scheme and a secret, unless a proxy authenticates callers");
 }
 
 fn scheme(report: Report<'_>, span: Span, name: &str) -> Option<Scheme> {
@@ -196,13 +199,13 @@ fn scheme(report: Report<'_>, span: Span, name: &str) -> Option<Scheme> {
         let names = Scheme::ALL.iter().map(|scheme| scheme.name());
         let otherwise = "describe it with `scheme: hmac`, `bearer`, `token` or `basic`";
         report
-            .error(span, "unknown-scheme", format!("no verification scheme is called `{name}`"))
+            .error(span, "unknown-scheme", format!("unknown verification scheme `{name}`"))
             .meant(name, names, otherwise);
     }
     found
 }
 
-/// The secrets, and whether every one could be read.
+/// Secrets, and whether all could be read.
 fn read_secrets(fields: &Fields<'_, '_>, limits: &mut SecretLimits) -> (Vec<Secret>, bool) {
     let report = fields.report;
     let mut secrets = vec![];
@@ -256,11 +259,11 @@ fn secret_name(node: &YamlNode) -> String {
     inside.unwrap_or("secret").to_owned()
 }
 
-fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
+fn read_token(fields: &Fields<'_, '_>) -> Option<TokenLocation> {
     refuse_own_settings(fields, Scheme::Token);
     match (fields.node("header"), fields.text("query")) {
-        (Some(_), None) => fields.text("header").map(|name| TokenPlace::Header(name.to_owned())),
-        (None, Some(name)) => Some(TokenPlace::Query(name.to_owned())),
+        (Some(_), None) => fields.text("header").map(|name| TokenLocation::Header(name.to_owned())),
+        (None, Some(name)) => Some(TokenLocation::Query(name.to_owned())),
         _ => {
             fields
                 .report
@@ -269,7 +272,7 @@ fn read_token(fields: &Fields<'_, '_>) -> Option<TokenPlace> {
                     "bad-verification",
                     "the scheme token needs `header` or `query`, and only one of them",
                 )
-                .hint("say where the sender puts the token");
+                .hint("set the location of the token");
             None
         }
     }
@@ -283,7 +286,7 @@ fn read_hmac(fields: &Fields<'_, '_>) -> Option<HmacSettings> {
             .error(
                 fields.key_span("scheme"),
                 "bad-verification",
-                "the scheme hmac needs `header`, where the signature is",
+                "the scheme hmac needs `header`, the header of the signature",
             )
             .hint("such as: header: X-Signature");
         return None;
@@ -360,7 +363,7 @@ fn read_timestamp(report: Report<'_>, node: &YamlNode) -> Option<TimestampSettin
     Some(TimestampSettings { source, unit })
 }
 
-/// Settings that describe a sender of one's own, and the schemes that have a use for them.
+/// Settings of custom senders, and the schemes that support them.
 pub(super) const OWN_SETTINGS: [(&str, &[Scheme]); 11] = [
     ("header", &[Scheme::Hmac, Scheme::Token]),
     ("query", &[Scheme::Token]),
@@ -381,7 +384,7 @@ fn refuse_own_settings(fields: &Fields<'_, '_>, scheme: Scheme) {
             fields.report.error(
                 fields.key_span(key),
                 "bad-verification",
-                format!("the scheme {scheme} has no use for `{key}`"),
+                format!("the scheme {scheme} does not support `{key}`"),
             );
         }
     }

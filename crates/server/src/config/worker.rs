@@ -20,45 +20,38 @@ use super::script::NeededRuntime;
 use super::step;
 use super::table::{SectionSpec, ValueType, key};
 
-/// What a worker may start from.
+/// Keys that bind a worker to its jobs.
 pub(super) const STARTS: &[&str] = &["consumes", "on", "schedule"];
 
 pub(super) static WORKER: SectionSpec = SectionSpec {
     title: "a worker",
-    about: "What is done with a queue's events, step by step. A document with `consumes:` is a worker; one with `on:` is a playbook, \
-            which gets every event of a type; one with `schedule:` runs by the clock. A playbook and a worker with a schedule have \
-            a queue of their own name.",
+    about: "Steps that run for each job. A document with `consumes:` is a worker of a queue; one with `on:` is a playbook, bound to an event type; one with `schedule:` runs on a schedule. A playbook and a scheduled worker have a queue of their own name.",
     keys: &[
-        key("version", ValueType::OneOf(&["1"]), "The version of the language.").or("1"),
-        key("name", ValueType::Name, "Its name.").required(),
-        key(
-            "consumes",
-            ValueType::Described("the name of a queue, or a map with queue"),
-            "The queue that it works on.",
-        ),
+        key("version", ValueType::OneOf(&["1"]), "Version of the configuration language.").or("1"),
+        key("name", ValueType::Name, "Unique name.").required(),
+        key("consumes", ValueType::Described("the name of a queue, or a map with queue"), "Queue of the worker."),
         key(
             "on",
             ValueType::Described("a type of event such as shopify.cart.abandoned"),
-            "The type of event that it is for.",
+            "Event type of the playbook.",
         ),
-        key("schedule", ValueType::Table("a schedule"), "When it runs by the clock."),
-        key("concurrency", ValueType::Count(1, 10_000), "Jobs in flight at once, at the most.").or("8"),
-        key("retry", ValueType::Table("a retry policy"), "When a failed step is tried again.")
-            .or("the policy of a document with nothing but `retry:`"),
-        key("safe_mode", ValueType::Table("safe mode"), "What it does otherwise in safe mode."),
-        key("run", ValueType::Tables("a step"), "What is done, in this order."),
-        key("steps", ValueType::Tables("a step"), "The same."),
+        key("schedule", ValueType::Table("a schedule"), "Schedule of the worker."),
+        key("concurrency", ValueType::Count(1, 10_000), "Maximum number of jobs in flight.").or("8"),
+        key("retry", ValueType::Table("a retry policy"), "Retry policy.")
+            .or("the policy of a document with only `retry:`"),
+        key("safe_mode", ValueType::Table("safe mode"), "Behaviour in safe mode."),
+        key("run", ValueType::Tables("a step"), "Steps, in order."),
+        key("steps", ValueType::Tables("a step"), "Synonym of `run`."),
     ],
     later: &["rate_limit"],
     rules: &[
         at_most_one(
             STARTS,
-            "this worker has `{first}` and `{second}`",
-            "a worker has one of consumes, on and schedule; make two of it",
+            "the worker has `{first}` and `{second}`",
+            "a worker has exactly one of consumes, on and schedule; split it into two workers",
         ),
-        same(&["run", "steps"], "`run` and `steps` say the same thing"),
-        at_least_one(&["run", "steps"], "this worker does nothing", "add `run:` with a list of steps")
-            .coded("no-steps"),
+        same(&["run", "steps"], "`run` and `steps` are synonyms"),
+        at_least_one(&["run", "steps"], "the worker has no steps", "add `run:` with a list of steps").coded("no-steps"),
     ],
 };
 
@@ -72,7 +65,7 @@ pub(super) static CONSUMES: SectionSpec = SectionSpec {
 
 pub(super) static SCHEDULE: SectionSpec = SectionSpec {
     title: "a schedule",
-    about: "Each moment is an event of its own, worked once. Of the moments that passed while nothing ran, only the last is made up for.",
+    about: "Each firing is an event, processed once. Of the firings missed while no node ran, only the latest is made up for.",
     keys: &[
         key(
             "cron",
@@ -80,7 +73,7 @@ pub(super) static SCHEDULE: SectionSpec = SectionSpec {
             "When.",
         )
         .required(),
-        key("timezone", ValueType::Zone, "The time zone of the rule, such as Europe/Berlin.").or("UTC"),
+        key("timezone", ValueType::Zone, "Time zone of the rule, such as Europe/Berlin.").or("UTC"),
     ],
     later: &[],
     rules: &[],
@@ -88,21 +81,19 @@ pub(super) static SCHEDULE: SectionSpec = SectionSpec {
 
 const CONCURRENCY: u32 = 8;
 
-/// A worker and where its name was written.
 pub(super) struct ReadWorker {
     pub(super) name: (String, Span),
     pub(super) worker: Arc<Worker>,
-    /// The destinations that are always there, as far as its steps use them.
+    /// Built-in destinations used by its steps.
     pub(super) built_in: BTreeSet<&'static str>,
-    /// What its scripts need on this machine.
+    /// Runtimes required by its scripts.
     pub(super) runtimes: Vec<NeededRuntime>,
-    /// Where a playbook says what it is for.
+    /// Location of `on:` of a playbook.
     pub(super) on: Option<Span>,
-    /// The dead-letter queues that its steps look into, and where that is said.
+    /// Dead-letter queues read by `queue_pull`, with their location.
     pub(super) pulled: Vec<(String, Span)>,
 }
 
-/// Reads a document.
 pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<ReadWorker> {
     let fields = Fields::open(report, node, &[&WORKER, &DOCUMENT])?;
     fields.one_of("version");
@@ -156,7 +147,7 @@ fn read_on(report: Report<'_>, node: &YamlNode) -> Option<String> {
     let found = node.text().filter(good).map(str::to_owned);
     if found.is_none() {
         report
-            .error(node.span, "bad-value", "`on` is one type of event, written as it is")
+            .error(node.span, "bad-value", "`on` must be one literal event type")
             .hint("such as: on: shopify.cart.abandoned");
     }
     found
@@ -188,7 +179,8 @@ fn read_consumes<'n>(fields: &Fields<'n, '_>, names: &Declarations) -> Option<(&
     Some((queue, span))
 }
 
-/// An attempt that is given up while its call still runs has an unknown outcome for no good reason.
+/// An attempt cancelled during its call has an unknown outcome, so the visibility timeout must exceed the call
+/// timeout.
 fn check_timeout(report: Report<'_>, used: &step::Timeout, queue: &str, names: &Declarations) {
     let Some(queue) = names.queues.get(queue) else { return };
     let visible = queue.value.visibility_timeout;
@@ -198,7 +190,7 @@ fn check_timeout(report: Report<'_>, used: &step::Timeout, queue: &str, names: &
                 used.span,
                 "attempt-too-short",
                 format!(
-                    "an attempt is given up after {} (visibility_timeout of `{}`), and a call to `{}` may take {}",
+                    "an attempt is cancelled after {} (visibility_timeout of `{}`), but a call to `{}` may take {}",
                     unit::format_duration(visible),
                     queue.value.name,
                     used.destination,

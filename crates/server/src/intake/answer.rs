@@ -1,4 +1,4 @@
-//! What a sender hears.
+//! HTTP responses of the intake.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,40 +10,36 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
 use sluice_ledger::{Acceptance, Duplicate};
 
-/// Why a request was not taken, in the form of RFC 9457. The code is stable; the detail is for a person.
+/// Error response in RFC 9457 form. The code is stable; the detail is for humans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProblem {
-    /// The status.
     pub status: StatusCode,
-    /// A stable word.
     pub code: &'static str,
-    /// What is wrong and what to do.
     pub detail: String,
-    /// When to come back, in seconds.
+    /// Seconds.
     pub retry_after: Option<u64>,
-    /// The methods that would do, for a 405.
+    /// `Allow` header of a 405.
     pub allow: Option<String>,
-    /// Whether the rest of the request is still on its way: the connection is closed then.
+    /// Closes the connection, because the rest of the request is unread.
     pub close: bool,
 }
 
 impl HttpProblem {
-    /// A problem that a repeat does not cure.
+    /// Problem without `Retry-After`.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> HttpProblem {
         HttpProblem { status, code, detail: detail.into(), retry_after: None, allow: None, close: false }
     }
 
-    /// The same, to be tried again after so many seconds.
+    /// Sets `Retry-After`, in seconds.
     pub fn retry_after(self, seconds: u64) -> HttpProblem {
         HttpProblem { retry_after: Some(seconds.max(1)), ..self }
     }
 
-    /// The same, and the connection ends with it.
+    /// Closes the connection after the response.
     pub fn closing(self) -> HttpProblem {
         HttpProblem { close: true, ..self }
     }
 
-    /// The answer.
     pub fn response(&self) -> Response<Full<Bytes>> {
         let body = json!({
             "type": format!("urn:sluice:problem:{}", self.code),
@@ -71,7 +67,6 @@ pub(super) fn json_response(status: StatusCode, body: &Value, content_type: &'st
     raw(status, content_type, Bytes::from(body.to_string()))
 }
 
-/// An answer with these bytes.
 pub(super) fn raw(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
@@ -79,12 +74,11 @@ pub(super) fn raw(status: StatusCode, content_type: &'static str, body: Bytes) -
     response
 }
 
-/// What became of one event.
+/// Result of one event.
 pub(super) struct EventResult<'a> {
     pub acceptance: &'a Acceptance,
-    /// Its key.
     pub key: &'a str,
-    /// Why it waits for a person, if it does.
+    /// Why the event is quarantined.
     pub reason: Option<&'a str>,
 }
 
@@ -95,15 +89,15 @@ struct EventResponse<'a> {
     status: &'static str,
 }
 
-/// The answer to an event: the same for its first request and for every repeat, which also hears what came of it once that
-/// is known.
+/// Response to one event: the same for the first request and every duplicate. A duplicate also gets the result, once
+/// known.
 pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = EventResult<'a>>) -> Response<Full<Bytes>> {
     let Some(event) = events.next() else { return raw(status, "application/json", Bytes::from_static(b"{}")) };
     match event.acceptance {
-        // Written straight away, since this is the path that every lead takes.
+        // Serialized directly, because this is the hot path.
         Acceptance::Accepted(accepted) if !accepted.quarantined => {
-            let told = EventResponse { event_id: accepted.id, idempotency_key: event.key, status: "accepted" };
-            let body = serde_json::to_vec(&told).expect("texts have a JSON form");
+            let response = EventResponse { event_id: accepted.id, idempotency_key: event.key, status: "accepted" };
+            let body = serde_json::to_vec(&response).expect("strings serialize to JSON");
             raw(status, "application/json", Bytes::from(body))
         }
         Acceptance::Accepted(_) => json_response(status, &described(&event), "application/json"),
@@ -115,10 +109,12 @@ pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event
             }
             replayed(json_response(status, &body, "application/json"))
         }
+        // The request was rejected as a whole.
+        Acceptance::ProofUsed => json_response(status, &described(&event), "application/json"),
     }
 }
 
-/// The answer to a request with several events.
+/// Response to a request with several events.
 pub(super) fn several<'a>(status: StatusCode, events: impl Iterator<Item = EventResult<'a>>) -> Response<Full<Bytes>> {
     let mut all_repeats = true;
     let events: Vec<Value> = events
@@ -144,6 +140,7 @@ fn described(event: &EventResult<'_>) -> Value {
         Acceptance::Duplicate(first) => {
             json!({ "event_id": first.id, "idempotency_key": first.key_text, "status": "duplicate" })
         }
+        Acceptance::ProofUsed => json!({ "idempotency_key": event.key, "status": "rejected" }),
     }
 }
 
@@ -152,7 +149,7 @@ fn replayed(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response
 }
 
-/// What came of the first, by worker; `None` while something is still to be done.
+/// Results of the first event by worker; `None` while a job is unfinished.
 fn result(first: &Duplicate) -> Option<Value> {
     let ended = |state: JobState| matches!(state, JobState::Succeeded | JobState::Noop);
     if first.jobs.is_empty() || !first.jobs.iter().all(|job| ended(job.state)) {

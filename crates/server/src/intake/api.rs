@@ -1,14 +1,14 @@
-//! The intake's description in OpenAPI: each flow's endpoint, what it takes and everything that it may answer.
+//! OpenAPI description of the intake: the endpoint, body and responses of every flow.
 
 use serde_json::{Map, Value, json};
 use sluice_domain::config::Config;
 use sluice_domain::flow::{BodyFormat, Flow};
 use sluice_domain::verify::{CredentialLocation, Success};
 
-/// Of a pressed button in Slack; no flow answers with it.
+/// Only for button presses in Slack; flows do not use it.
 const INTERACTION_INVALID: &str = "interaction-invalid";
 
-/// Every problem that the intake answers with: its status and its code.
+/// Status and code of every error response.
 pub const PROBLEMS: &[(u16, &str)] = &[
     (400, "body-empty"),
     (400, "body-incomplete"),
@@ -63,8 +63,8 @@ pub const PROBLEMS: &[(u16, &str)] = &[
     (503, "unavailable"),
 ];
 
-/// Describes the endpoints of a configuration, as OpenAPI 3.1.
-pub fn describe(config: &Config) -> Value {
+/// OpenAPI 3.1 document of a configuration.
+pub(crate) fn describe(config: &Config) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     let mut security: Map<String, Value> = Map::new();
     for flow in config.flows.values() {
@@ -77,7 +77,7 @@ pub fn describe(config: &Config) -> Value {
         "info": {
             "title": "Sluice intake",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Where senders post. Errors are application/problem+json with a stable code. Handshakes, by which a sender asks whether somebody is there, are not described.",
+            "description": "Endpoints of senders. Errors are application/problem+json with a stable code. Handshakes of senders are not described.",
         },
         "paths": paths,
         "components": { "securitySchemes": security, "schemas": schemas() },
@@ -95,20 +95,20 @@ fn operation(flow: &Flow, security: Value, parameters: Vec<Value>) -> Value {
     if !parameters.is_empty() {
         operation["parameters"] = Value::Array(parameters);
     }
-    // What other methods carry has no meaning in HTTP; their flows are read by their proof alone.
+    // HTTP defines no body semantics for other methods.
     if !matches!(flow.method.as_str(), "GET" | "HEAD" | "DELETE") {
         operation["requestBody"] = json!({ "required": true, "content": content(flow) });
     }
     operation
 }
 
-/// What proves where a request comes from: the security schemes that it needs, and the headers that a sender signs.
+/// Security schemes of a flow, and the headers that a sender signs.
 fn proof(flow: &Flow, schemes: &mut Map<String, Value>) -> (Value, Vec<Value>) {
     let Some(verifier) = &flow.verify else { return (json!([]), vec![]) };
     let scheme = verifier.scheme();
     let mut required = Map::new();
     let mut parameters = Vec::new();
-    for place in verifier.proof() {
+    for place in verifier.credential_locations() {
         let described = match place {
             CredentialLocation::Bearer => json!({ "type": "http", "scheme": "bearer" }),
             CredentialLocation::Basic => json!({ "type": "http", "scheme": "basic" }),
@@ -132,7 +132,7 @@ fn content(flow: &Flow) -> Value {
         Some(schema) => named(schema.as_value(), &flow.name),
         None => json!({ "type": "object" }),
     };
-    // Lists within lists; the innermost holds the events.
+    // Nested lists; the innermost contains the events.
     let body = match &flow.body.events {
         None => one,
         Some(lists) => lists.iter().rev().fold(json!({ "type": "array", "items": one }), |inner, name| {
@@ -151,7 +151,7 @@ fn content(flow: &Flow) -> Value {
     }
 }
 
-/// A schema that refers to its own parts goes on doing so inside of another document.
+/// Rewrites `$ref`s so that a schema stays valid inside another document.
 fn named(schema: &Value, flow: &str) -> Value {
     let mut schema = schema.clone();
     let refers = schema.to_string().contains("\"$ref\"");
@@ -168,8 +168,8 @@ fn responses(flow: &Flow) -> Value {
     responses.insert(
         yes.to_owned(),
         json!({
-            "description": "On disk.",
-            "headers": { "Idempotent-Replayed": { "description": "`true` on a repeat.", "schema": { "type": "string", "enum": ["true"] } } },
+            "description": "The event is on disk.",
+            "headers": { "Idempotent-Replayed": { "description": "`true` for a duplicate.", "schema": { "type": "string", "enum": ["true"] } } },
             "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{body}") } } },
         }),
     );
@@ -213,8 +213,8 @@ fn schemas() -> Value {
                 "event_id": { "type": "string", "pattern": "^evt_[0-9a-z]+$" },
                 "idempotency_key": { "type": "string" },
                 "status": { "enum": statuses },
-                "reason": { "type": "string", "description": "Why it waits for a person." },
-                "result": { "type": "object", "description": "On a repeat, once it is known: what each worker made of it." },
+                "reason": { "type": "string", "description": "Why the event is quarantined." },
+                "result": { "type": "object", "description": "For a duplicate, once known: the result of each worker." },
             },
         })
     };

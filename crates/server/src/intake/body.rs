@@ -1,4 +1,4 @@
-//! From the bytes of a request to what they say.
+//! Parses a request body by its content type and encoding.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,9 @@ use sluice_domain::payload::{self, PayloadProblem};
 use super::answer::HttpProblem;
 use super::decode::decode;
 
-/// What a request says.
 pub(super) struct Payload<'b> {
     pub value: Value,
-    /// The JSON text that it was read from, if it was JSON as it arrived.
+    /// JSON text of the body, if it was JSON.
     pub text: Option<Cow<'b, [u8]>>,
 }
 
@@ -21,7 +20,6 @@ const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
 
-/// Reads a body by its content type and encoding.
 pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Result<Payload<'b>, HttpProblem> {
     let content_type = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parameters = content_type.split(';').map(str::trim);
@@ -54,7 +52,7 @@ pub(super) fn read<'b>(flow: &Flow, headers: &HeaderMap, body: &'b [u8]) -> Resu
         return Ok(Payload { value, text: None });
     }
     let value = payload::parse_json(&text, flow.body.duplicate_keys).map_err(problem)?;
-    // A byte order mark is no JSON, and what is stored has to be.
+    // The stored text must be valid JSON, and a byte order mark is not.
     let text = Some(text).filter(|text| !text.starts_with(b"\xef\xbb\xbf"));
     Ok(Payload { value, text })
 }
@@ -69,7 +67,7 @@ fn wrong_type(format: BodyFormat, essence: &str) -> HttpProblem {
     HttpProblem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "content-type-unsupported",
-        format!("the body is {essence}; this flow takes {taken}"),
+        format!("the content type is {essence}; this flow accepts {taken}"),
     )
 }
 
@@ -84,11 +82,11 @@ fn check_charset(parameter: &str) -> Result<(), HttpProblem> {
     Err(HttpProblem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "charset-unsupported",
-        format!("the body is in the charset {value}; send it in UTF-8"),
+        format!("the charset of the body is {value}; use UTF-8"),
     ))
 }
 
-/// A body that cannot be read, in the words of the answer.
+/// Error response for a body that cannot be parsed.
 pub(super) fn problem(problem: PayloadProblem) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_REQUEST, problem.code(), problem.to_string())
 }

@@ -1,4 +1,4 @@
-//! Content encodings: the bytes as the sender meant them, never more of them than the flow takes.
+//! Decodes content encodings, up to the body limit of the flow.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -7,7 +7,7 @@ use hyper::{HeaderMap, StatusCode};
 
 use super::answer::HttpProblem;
 
-/// Undoes the content encoding. The signature was checked before, over the bytes as they arrived.
+/// Decodes the body. The signature has been verified over the encoded bytes.
 pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) -> Result<Cow<'b, [u8]>, HttpProblem> {
     let mut encodings =
         headers.get_all("content-encoding").iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -15,11 +15,11 @@ pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) ->
     let Some(encoding) = encodings.find(|name| named(name.trim_ascii())) else { return Ok(Cow::Borrowed(body)) };
     let encoding = encoding.trim_ascii().to_ascii_lowercase();
     if encodings.any(|name| named(name.trim_ascii())) {
-        return Err(unsupported("several encodings, one over the other"));
+        return Err(unsupported("several encodings"));
     }
     let decoded = match encoding.as_slice() {
         b"gzip" | b"x-gzip" => bounded(flate2::read::MultiGzDecoder::new(body), bytes_max),
-        // The name means zlib, and some senders leave its two bytes out all the same.
+        // `deflate` means zlib, but some senders omit the zlib header.
         b"deflate" => match body {
             [head, ..] if head & 0x0f == 8 => bounded(flate2::read::ZlibDecoder::new(body), bytes_max),
             _ => bounded(flate2::read::DeflateDecoder::new(body), bytes_max),
@@ -36,12 +36,12 @@ pub(super) fn decode<'b>(headers: &HeaderMap, body: &'b [u8], bytes_max: u64) ->
         Err(Failed::TooLarge) => Err(HttpProblem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "body-too-large",
-            format!("the body is larger than the {bytes_max} bytes that this flow takes once it is decompressed"),
+            format!("the decompressed body exceeds the limit of this flow, {bytes_max} bytes"),
         )),
         Err(Failed::Broken(said)) => Err(HttpProblem::new(
             StatusCode::BAD_REQUEST,
             "content-encoding-invalid",
-            format!("the body is not {}: {said}", String::from_utf8_lossy(&encoding)),
+            format!("the body is not valid {}: {said}", String::from_utf8_lossy(&encoding)),
         )),
     }
 }
@@ -51,7 +51,7 @@ fn unsupported(encoding: &str) -> HttpProblem {
     HttpProblem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "content-encoding-unsupported",
-        format!("the body is encoded as {encoding}; gzip, deflate, br and zstd are understood"),
+        format!("the content encoding is {encoding}; gzip, deflate, br and zstd are supported"),
     )
 }
 
@@ -62,7 +62,7 @@ enum Failed {
 
 fn bounded(reader: impl Read, bytes_max: u64) -> Result<Vec<u8>, Failed> {
     let mut bytes = Vec::new();
-    // One byte over the limit is enough to know that it is over.
+    // Reads one byte over the limit to detect an excess.
     let read = reader.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
     if bytes.len() as u64 > bytes_max {
         return Err(Failed::TooLarge);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_under_any_name_are_read_or_refused() {
+    fn arbitrary_bytes_never_panic_in_any_encoding() {
         for encoding in ["gzip", "deflate", "br", "zstd", "compress", "gzip, br"] {
             let headers = HeaderMap::from_iter([(hyper::header::CONTENT_ENCODING, encoding.parse().unwrap())]);
             for body in [&b""[..], b"{}", b"\x1f\x8b\x08", b"\x78\x9c\x00", b"\x28\xb5\x2f\xfd\x00", &[0xff; 64]] {

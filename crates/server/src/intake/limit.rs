@@ -1,4 +1,4 @@
-//! How often a source may send.
+//! Rate limits of sources.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use sluice_domain::flow::RateLimit;
 use sluice_domain::time::Time;
 
-/// One leaky bucket per source (GCRA: a single moment is all that has to be remembered).
+/// One leaky bucket per source (GCRA, which stores one timestamp per bucket).
 #[derive(Debug, Default)]
 pub(super) struct RateLimiter {
     buckets: Mutex<HashMap<String, f64>>,
 }
 
 impl RateLimiter {
-    /// Takes one from the bucket. If it is empty: how long until it is not.
-    pub fn take(&self, source: &str, limit: RateLimit, now: Time) -> Result<(), Duration> {
+    /// Takes one token, or returns the time until one is available.
+    pub(super) fn take(&self, source: &str, limit: RateLimit, now: Time) -> Result<(), Duration> {
         let interval = limit.rate.interval().as_secs_f64() * 1e3;
         let now = now.0 as f64;
         let Ok(mut buckets) = self.buckets.lock() else { return Ok(()) };
@@ -38,7 +38,7 @@ mod tests {
     use sluice_domain::unit;
 
     #[test]
-    fn a_burst_passes_and_then_the_rate_holds() {
+    fn burst_passes_then_rate_applies() {
         let limits = RateLimiter::default();
         let limit = RateLimit { rate: unit::rate("10/s").unwrap(), burst: 5 };
         let passed = |at: i64| limits.take("s", limit, Time(at)).is_ok();

@@ -4,8 +4,8 @@
 //! Out: 202 and an event id after the commit; a problem otherwise.
 //! Touches: flows (read), ledger: accept, audit.
 //! Never: connectors; waits for a destination.
-//! If the process dies here: before the commit nothing has happened and the sender repeats; after it the event is there and the
-//! repeat gets the same answer.
+//! If the process dies here: before the commit nothing has happened, and the sender retries; after it the event is stored, and the
+//! retry gets the same response.
 
 mod answer;
 mod api;
@@ -14,7 +14,6 @@ mod decode;
 mod limit;
 mod prepare;
 mod problems;
-mod proof_cache;
 mod refused;
 mod server;
 mod slack;
@@ -33,17 +32,19 @@ use crate::clock::Clock;
 use crate::observe::Metrics;
 use crate::revisions::Revisions;
 use crate::schedule;
-pub use answer::HttpProblem;
-pub use api::{PROBLEMS, describe};
+pub(crate) use answer::HttpProblem;
+pub use api::PROBLEMS;
+pub(crate) use api::describe;
 use limit::RateLimiter;
-pub use prepare::{Prepared, RequestMeta, TENANT, job_for, prepare, prepare_all};
-use proof_cache::ProofCache;
+pub(crate) use prepare::Prepared;
+pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
 use refused::Refusals;
-pub use refused::{Lately, Refused};
-pub use server::{IntakeServer, IntakeSettings};
+pub(crate) use refused::{Lately, Refused};
+pub(crate) use server::IntakeServer;
+pub use server::IntakeSettings;
 use unknown_fields::UnknownFieldLog;
 
-/// What the room needs. Cheap to clone.
+/// State shared by the intake. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct IntakeContext {
     ledger: Ledger,
@@ -52,7 +53,6 @@ pub struct IntakeContext {
     clock: Clock,
     limits: Arc<RateLimiter>,
     refusals: Arc<Refusals>,
-    proofs: Arc<ProofCache>,
     unknown: Arc<UnknownFieldLog>,
     paused: Arc<ArcSwap<HashSet<String>>>,
     traces: Arc<Traces>,
@@ -60,7 +60,6 @@ pub struct IntakeContext {
 }
 
 impl IntakeContext {
-    /// Ready to answer.
     pub fn new(ledger: Ledger, revisions: Revisions, metrics: Metrics, clock: Clock) -> IntakeContext {
         IntakeContext {
             ledger,
@@ -69,7 +68,6 @@ impl IntakeContext {
             clock,
             limits: Arc::default(),
             refusals: Arc::default(),
-            proofs: Arc::default(),
             unknown: Arc::default(),
             paused: Arc::default(),
             traces: Arc::new(Traces::new()),
@@ -77,39 +75,38 @@ impl IntakeContext {
         }
     }
 
-    /// Who hears of jobs whose question was answered at the door.
+    /// Scheduler to notify of jobs whose approval was decided in Slack.
     pub fn set_scheduler(&self, scheduler: schedule::SchedulerHandle) {
         let _ = self.scheduler.set(scheduler);
     }
 
     fn wake(&self, jobs: Vec<(JobId, Arc<str>)>) {
         if let Some(scheduler) = self.scheduler.get() {
-            scheduler.woken(jobs);
+            scheduler.due_now(jobs);
         }
     }
 
-    /// These sources are turned away for a while: their senders are told to come back.
+    /// Requests of these sources are rejected with 503 and `Retry-After`.
     pub fn set_paused(&self, sources: HashSet<String>) {
         self.paused.store(Arc::new(sources));
     }
 
-    /// The sources that are turned away.
     pub fn paused(&self) -> Arc<HashSet<String>> {
         self.paused.load_full()
     }
 
-    /// Requests that were refused lately, newest first.
+    /// Recently rejected requests, newest first.
     pub fn refused(&self) -> Vec<Refused> {
         self.refusals.recent()
     }
 
-    /// How many were refused lately, by source and code.
+    /// Recent rejections by source and code.
     pub fn refused_lately(&self) -> Vec<(String, &'static str, Lately)> {
         self.refusals.lately(self.clock.wall())
     }
 }
 
-/// Fresh trace ids. They must differ from each other, not be secret.
+/// Generates trace ids: unique, not secret.
 #[derive(Debug)]
 struct Traces {
     seed: u64,

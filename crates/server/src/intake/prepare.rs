@@ -1,4 +1,4 @@
-//! From a request to its events: verify, read, trim, key, map. Nothing here waits or writes.
+//! Turns a request into events: verify, parse, drop fields, derive the key, map. Does no I/O.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnM
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::payload;
+use sluice_domain::run::first_route;
 use sluice_domain::schema::Mismatch;
 use sluice_domain::template::{Scope, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, HeaderSource, Verified};
-use sluice_domain::worker::Worker;
-use sluice_ledger::{ClashPolicy, EventBody, NewEvent, NewJob, Quarantine};
+use sluice_ledger::{ClashPolicy, EventDraft, NewEvent, NewJob, Quarantine};
 
 use super::answer::HttpProblem;
 use super::body;
@@ -23,7 +23,6 @@ use crate::revisions::LoadedRevision;
 
 pub use sluice_domain::key::TENANT;
 
-/// Headers as the verifiers read them.
 pub(super) struct Headers<'a>(pub &'a HeaderMap);
 
 impl HeaderSource for Headers<'_> {
@@ -32,49 +31,43 @@ impl HeaderSource for Headers<'_> {
     }
 }
 
-/// Headers that prove who the sender is. They are never stored.
+/// Credential headers, never stored.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
 
-/// The code of an event about nobody. It is a reason to wait for a person, never an answer.
+/// Quarantine reason of an event without identity fields; never an error response.
 const IDENTITY_MISSING: &str = "identity-missing";
 
-/// An event of a request, read and understood.
+/// Event that is ready to be written.
 #[derive(Debug)]
 pub struct Prepared<'f> {
-    /// The key and how it was found.
     pub key: DerivedKey,
-    /// The event.
     pub event: Event,
-    /// The steps that send it to a queue.
+    /// Flow steps whose condition is true.
     pub queues: Vec<&'f Enqueue>,
-    /// What the sender said, without what is never stored.
+    /// Payload without dropped fields.
     pub payload: Value,
-    /// What is written.
     pub new: NewEvent,
 }
 
 impl Prepared<'_> {
-    /// Its key and what is written, with the event at hand for its first run.
+    /// Key and ledger input, with the decoded event attached for its first run.
     pub fn into_new(self) -> (String, NewEvent) {
-        if let Some(event) = self.event.as_read() {
+        if let Some(event) = self.event.into_cacheable() {
             self.new.body.decoded.put(event);
         }
         (self.key.text, self.new)
     }
 }
 
-/// What is known of a request beside its head and body.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestMeta<'a> {
-    /// When.
     pub received_at: Time,
-    /// Which secret proved where it comes from.
+    /// Name of the secret that verified the request.
     pub verified_by: Option<&'a str>,
-    /// The trace that it belongs to.
     pub trace: &'a str,
 }
 
-/// Turns a verified request that carries one event into what is written to the ledger.
+/// Prepares a verified request that carries one event.
 pub fn prepare<'f>(
     live: &LoadedRevision,
     flow: &'f Flow,
@@ -84,12 +77,12 @@ pub fn prepare<'f>(
 ) -> Result<Prepared<'f>, HttpProblem> {
     let mut all = prepare_all(live, flow, headers, body, arrival)?;
     match all.len() {
-        0 => Err(HttpProblem::new(StatusCode::BAD_REQUEST, "events-missing", "the body holds no event")),
+        0 => Err(HttpProblem::new(StatusCode::BAD_REQUEST, "events-missing", "the body contains no event")),
         _ => Ok(all.swap_remove(0)),
     }
 }
 
-/// Turns a verified request into what is written to the ledger: every event that it carries, in its order.
+/// Prepares every event of a verified request, in order.
 pub fn prepare_all<'f>(
     live: &LoadedRevision,
     flow: &'f Flow,
@@ -109,7 +102,7 @@ pub fn prepare_all<'f>(
     }
 }
 
-/// Checks where a request comes from, on the bytes as they arrived. Answers what is known of it then.
+/// Verifies a request over its raw bytes.
 pub(super) fn verify_request<'v>(
     flow: &'v Flow,
     request: &verify::Request<'_>,
@@ -128,16 +121,16 @@ struct Request<'a, 'f> {
     arrival: RequestMeta<'a>,
 }
 
-/// Why an event is not as it should be: how an operator sorts it, and what the sender hears if it is refused.
+/// Failure class for operators, and the error response if the event is rejected.
 type Flaw = (FailureClass, HttpProblem);
 
 impl<'f> Request<'_, 'f> {
-    /// Whether what is wrong with an event is a person's business rather than the sender's.
+    /// Whether invalid events are quarantined instead of rejected.
     fn keeps_flawed(&self) -> bool {
         match self.flow.admission.on_mismatch {
             OnMismatch::Reject => false,
             OnMismatch::Quarantine => true,
-            OnMismatch::AsItCame => self.flow.body.events.is_some(),
+            OnMismatch::RejectUnlessBatch => self.flow.body.events.is_some(),
         }
     }
 
@@ -155,14 +148,15 @@ impl<'f> Request<'_, 'f> {
         let mut flaw = self.mismatch(&payload);
         let mut scope = Scope::new();
         let kept = headers.clone();
-        scope.set_later("headers", move || {
+        scope.set_lazy("headers", move || {
             serde_json::from_str(&kept).map_err(|error| TemplateProblem(format!("the headers cannot be read: {error}")))
         });
         scope.set("body", payload);
         let context = KeyContext { source: &flow.source, mapping: &flow.event };
         let key = match key::derive(&flow.idempotency.strategies, &scope, context) {
             Ok(key) => key,
-            // Alone, a request without a key is the sender's mistake to mend; among others it must not hold them up.
+            // A single event without a key is rejected; one of several is quarantined, so that it does not block the
+            // others.
             Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
                 flaw = flaw.or(Some((FailureClass::Mapping, key_problem(&problem))));
                 let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
@@ -186,7 +180,7 @@ impl<'f> Request<'_, 'f> {
         }
         if flaw.is_none() && flow.admission.requires_identity() && !event.has_identity() {
             let names: Vec<&str> = flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
-            let detail = format!("nothing says who this is about: {} is empty", names.join(", "));
+            let detail = format!("no identity: {} is empty", names.join(", "));
             let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
             flaw = Some((FailureClass::Identity, problem));
         }
@@ -198,54 +192,66 @@ impl<'f> Request<'_, 'f> {
                 flow.enqueue.iter().collect()
             }
         };
-        let body = EventBody {
-            headers: headers.to_string(),
-            raw,
-            normalized: serde_json::to_string(&event).expect("an event has a JSON form"),
-            ..EventBody::default()
-        };
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
-        let new =
-            self.new_event(Parts { key: &key, digest, event: &event, queues: &queues, fingerprint, body, quarantine });
+        let jobs = self.jobs(&queues, &event, &mut scope);
+        let parts =
+            Parts { key: &key, event: &event, jobs, fingerprint, headers: headers.to_string(), raw, quarantine };
+        let new = self.new_event(parts);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
     }
 
     fn new_event(&self, parts: Parts<'_>) -> NewEvent {
         let Request { live, flow, arrival } = self;
-        let Parts { key, digest, event, queues, fingerprint, body, quarantine } = parts;
-        let near = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
-        NewEvent {
-            key: digest,
-            key_text: key.text.clone(),
+        let Parts { key, event, jobs, fingerprint, headers, raw, quarantine } = parts;
+        let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
+        let new = NewEvent::new(EventDraft {
+            flow: &flow.name,
+            source: &Arc::from(flow.source.as_str()),
             expires_at: arrival.received_at + flow.idempotency.ttl,
-            flow: Arc::from(flow.name.as_str()),
-            source: Arc::from(flow.source.as_str()),
-            event_type: event.event_type.clone(),
-            entity: event.entity(),
-            received_at: arrival.received_at,
-            occurred_at: event.occurred_at,
-            verified_by: arrival.verified_by.map(str::to_owned),
-            revision: live.revision.clone(),
-            trace: arrival.trace.to_owned(),
+            revision: &live.revision,
+            trace: arrival.trace,
             fingerprint,
-            body: Arc::new(body),
-            jobs: jobs(live, queues, &event.event_type),
-            adjacent_keys: key.near.iter().map(near).collect(),
+            headers,
+            raw,
+            event,
+            jobs,
+        });
+        NewEvent {
+            verified_by: arrival.verified_by.map(str::to_owned),
+            adjacent_keys: key.adjacent.iter().map(adjacent).collect(),
             clash: match flow.idempotency.on_clash {
                 OnClash::Drop => ClashPolicy::Drop,
                 OnClash::Update => ClashPolicy::Update,
                 OnClash::Quarantine => ClashPolicy::Quarantine,
             },
-            content_window: match flow.idempotency.second_net {
+            content_window: match flow.idempotency.content_window {
                 ContentDedup::Off => None,
                 ContentDedup::Always(window) => Some(window),
-                ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::SECOND_NET),
+                ContentDedup::WithoutOwnId => (key.by_content || key.rank > 0).then_some(Idempotency::CONTENT_WINDOW),
             },
             quarantine,
-            contact: event.contact(),
+            ..new
         }
+    }
+
+    /// One job for each worker of these queues, and one for each playbook of this type of event.
+    fn jobs(&self, queues: &[&Enqueue], event: &Event, scope: &mut Scope) -> Vec<NewJob> {
+        let config = &self.live.config;
+        let by_queue = queues.iter().flat_map(|enqueue| config.consumers(&enqueue.queue));
+        let mut jobs: Vec<NewJob> = Vec::new();
+        for worker in by_queue.chain(config.playbooks(&event.event_type)) {
+            // The route of a worker without conditions needs no scope.
+            if worker.steps.first().is_some_and(|step| step.condition.is_some()) && scope.get("event").is_none() {
+                scope.set("event", event.to_scope());
+            }
+            let job = worker.new_job().routed(first_route(worker, scope));
+            if worker.on.is_none() || !jobs.contains(&job) {
+                jobs.push(job);
+            }
+        }
+        jobs
     }
 
     fn mismatch(&self, payload: &Value) -> Option<Flaw> {
@@ -281,39 +287,17 @@ impl<'f> Request<'_, 'f> {
     }
 }
 
-/// One job for each worker of these queues, and one for each playbook of this type of event.
-fn jobs(live: &LoadedRevision, queues: &[&Enqueue], event_type: &str) -> Vec<NewJob> {
-    let by_queue = queues.iter().flat_map(|enqueue| live.config.consumers(&enqueue.queue));
-    let mut jobs: Vec<NewJob> = Vec::new();
-    for worker in by_queue.chain(live.config.playbooks(event_type)) {
-        let job = job_for(worker);
-        if worker.on.is_none() || !jobs.contains(&job) {
-            jobs.push(job);
-        }
-    }
-    jobs
-}
-
-/// A job of this worker.
-pub fn job_for(worker: &Worker) -> NewJob {
-    NewJob {
-        worker: Arc::from(worker.name.as_str()),
-        queue: Arc::from(worker.queue.as_str()),
-        dead_letter_queue: worker.retry.dead_letter_queue.clone(),
-    }
-}
-
 struct Parts<'p> {
     key: &'p DerivedKey,
-    digest: KeyDigest,
     event: &'p Event,
-    queues: &'p [&'p Enqueue],
+    jobs: Vec<NewJob>,
     fingerprint: [u8; 16],
-    body: EventBody,
+    headers: String,
+    raw: Vec<u8>,
     quarantine: Option<Quarantine>,
 }
 
-/// The headers that are kept, as a JSON object. Of several with one name the last counts.
+/// Stored headers as a JSON object. Of several with one name the last is kept.
 fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
     let kept = headers.keys().filter_map(|name| {
         let text = headers.get_all(name).iter().next_back()?.to_str().ok()?;
@@ -322,7 +306,7 @@ fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
         (!secret).then_some((name, text))
     });
     let mut json = Vec::with_capacity(512);
-    serde_json::Serializer::new(&mut json).collect_map(kept).expect("texts have a JSON form");
+    serde_json::Serializer::new(&mut json).collect_map(kept).expect("strings serialize to JSON");
     Arc::from(String::from_utf8(json).expect("JSON is UTF-8"))
 }
 

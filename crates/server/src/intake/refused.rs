@@ -1,4 +1,4 @@
-//! Requests that were turned away: counted, sampled, and shown.
+//! Rejected requests: counts and recent samples.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -6,52 +6,44 @@ use std::sync::Mutex;
 use serde::Serialize;
 use sluice_domain::time::Time;
 
-/// A request that was turned away.
 #[derive(Clone, Debug, Serialize)]
 pub struct Refused {
-    /// When.
     pub at: Time,
-    /// Whose it claimed to be.
+    /// Claimed source.
     pub source: String,
-    /// From where.
     pub address: String,
-    /// The problem's code.
     pub code: &'static str,
-    /// The problem's detail.
     pub detail: String,
 }
 
 const RECENT_MAX: usize = 256;
 
-/// How many requests were turned away lately, so that a jump shows.
+/// Recent number of rejections, for detecting spikes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lately {
-    /// In this minute and the one before.
+    /// Current and previous minute.
     pub minute: u64,
-    /// In the last hour.
     pub hour: u64,
-    /// In the last day.
     pub day: u64,
 }
 
 impl Lately {
-    /// Fewer than this are no jump, whatever went before.
+    /// Minimum number of rejections of a spike.
     const JUMP_MIN: u64 = 10;
-    /// So many times what is usual.
+    /// Factor over the average.
     const JUMP_TIMES: u64 = 5;
 
-    /// Whether far more are turned away now than in the time before: in these minutes against the rest of the hour, or in this
-    /// hour against the rest of the day.
+    /// Whether rejections spike: the last two minutes against the hour, or the last hour against the day.
     pub fn is_jump(&self) -> bool {
         let jumped = |now: u64, all: u64, spans_before: u64| {
             now >= Lately::JUMP_MIN && now * spans_before > Lately::JUMP_TIMES * all.saturating_sub(now)
         };
-        // The newest two minutes stand against the 29 pairs before them.
+        // Compares the last two minutes with the 29 pairs before them.
         jumped(self.minute, self.hour, 29) || jumped(self.hour, self.day, 23)
     }
 }
 
-/// Counts in minutes for an hour and in hours for a day.
+/// Counts per minute for an hour, and per hour for a day.
 #[derive(Debug)]
 struct Counts {
     minutes: [(i64, u64); 60],
@@ -88,7 +80,7 @@ impl Counts {
     }
 }
 
-/// The latest refusals, and when each kind was last written to the audit trail.
+/// Recent rejections, and the time of the last audit entry per kind.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     inner: Mutex<Inner>,
@@ -102,9 +94,9 @@ struct Inner {
 }
 
 impl Refusals {
-    /// Remembers one. Answers how many of its kind an audit line should speak of: one line a second and kind, so that
-    /// a flood of forged requests does not become a flood of writes.
-    pub fn note(&self, refused: Refused) -> Option<u64> {
+    /// Records a rejection. Returns the count for an audit entry if one is due: at most one entry per second and kind,
+    /// so that forged requests do not flood the ledger.
+    pub(super) fn note(&self, refused: Refused) -> Option<u64> {
         let Ok(mut inner) = self.inner.lock() else { return None };
         let key = (refused.source.clone(), refused.code);
         let second = refused.at.seconds();
@@ -122,13 +114,13 @@ impl Refusals {
         Some(std::mem::take(waiting))
     }
 
-    /// The latest, newest first.
-    pub fn recent(&self) -> Vec<Refused> {
+    /// Newest first.
+    pub(super) fn recent(&self) -> Vec<Refused> {
         self.inner.lock().map(|inner| inner.recent.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// How many lately, by source and code.
-    pub fn lately(&self, now: Time) -> Vec<(String, &'static str, Lately)> {
+    /// Recent counts by source and code.
+    pub(super) fn lately(&self, now: Time) -> Vec<(String, &'static str, Lately)> {
         let Ok(inner) = self.inner.lock() else { return vec![] };
         let all = inner.counts.iter().map(|((source, code), counts)| (source.clone(), *code, counts.lately(now)));
         all.filter(|(_, _, lately)| *lately != Lately::default()).collect()
@@ -140,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jump_is_far_more_than_before_and_not_just_a_few() {
+    fn spike_needs_a_minimum_and_a_multiple_of_the_average() {
         let lately = |minute, hour, day| Lately { minute, hour, day };
         assert!(!lately(9, 9, 9).is_jump(), "a few are no jump");
         assert!(lately(10, 10, 10).is_jump(), "where there was nothing, ten are");
@@ -150,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_fall_out_of_their_windows() {
+    fn counts_expire_with_their_windows() {
         let mut counts = Counts::new();
         let minute = |n: i64| Time(n * 60_000);
         for n in [0, 1, 1, 100, 100, 101] {

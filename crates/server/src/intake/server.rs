@@ -1,4 +1,4 @@
-//! The door: the only listener that faces the outside.
+//! Public intake listener.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::{self, Success};
-use sluice_ledger::{Acceptance, NewEvent};
+use sluice_ledger::{Acceptance, AuditEntry, NewEvent, Proof};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -32,16 +32,13 @@ use super::slack;
 use crate::observe::metrics::SourceLabels;
 use crate::revisions::LoadedRevision;
 
-/// Bounds of the door.
 #[derive(Clone, Debug)]
 pub struct IntakeSettings {
-    /// Connections at once.
     pub connections_max: usize,
-    /// For the head of a request, and between two requests.
+    /// Applies to the request head and to idle connections.
     pub head_timeout: Duration,
-    /// For the body of a request.
     pub body_timeout: Duration,
-    /// Bytes of bodies that are being read or wait for their commit, over all connections.
+    /// Bytes of bodies being read or waiting for their commit, over all connections.
     pub body_bytes_in_flight_max: usize,
 }
 
@@ -56,7 +53,6 @@ impl Default for IntakeSettings {
     }
 }
 
-/// The door, ready to be opened.
 #[derive(Debug)]
 pub struct IntakeServer {
     listener: TcpListener,
@@ -71,7 +67,6 @@ struct Shared {
 }
 
 impl IntakeServer {
-    /// Takes the address.
     pub async fn bind(
         address: SocketAddr,
         context: IntakeContext,
@@ -80,18 +75,17 @@ impl IntakeServer {
         Ok(IntakeServer { listener: TcpListener::bind(address).await?, context, settings })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until told to stop; then what is being answered is finished.
+    /// Serves until `stop`; then finishes open requests.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(self.settings.connections_max));
         let shared =
             Arc::new(Shared { context: self.context, settings: self.settings, body_bytes: AtomicUsize::new(0) });
         loop {
-            // No more connections are taken than there are places: the rest wait in the system's queue.
+            // Accepts a connection only with a free permit; the rest wait in the listen backlog.
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -100,8 +94,8 @@ impl IntakeServer {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of file handles, most likely: they come back when connections end.
+                    tracing::warn!(%error, "connection not accepted");
+                    // Usually out of file descriptors; they become free when connections end.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -133,9 +127,9 @@ impl IntakeServer {
                 drop(permit);
             });
         }
-        // Every place is free again once the last connection has ended.
-        let places = u32::try_from(shared.settings.connections_max).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(Duration::from_secs(20), permits.acquire_many(places)).await;
+        // All permits are free once the last connection has ended.
+        let permits_total = u32::try_from(shared.settings.connections_max).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(Duration::from_secs(20), permits.acquire_many(permits_total)).await;
     }
 }
 
@@ -184,12 +178,13 @@ impl Shared {
             ParsedRequest::Greeting(answer) => return Ok(("handshake", answer)),
             ParsedRequest::Events(prepared, proof) => (prepared, proof),
         };
-        if let Some(token) = &proof {
-            self.check_token(flow, token, &prepared, received_at)?;
-        }
         self.note_unknown(flow, &prepared);
         let bytes = body.bytes.len() as u64;
-        let (keys, events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
+        let (keys, mut events): (Vec<String>, Vec<NewEvent>) = prepared.into_iter().map(Prepared::into_new).unzip();
+        if let Some(token) = &proof {
+            // Without events nothing is written, and a token that proves nothing need not be remembered.
+            events.iter_mut().for_each(|event| event.proof = Some(one_time_proof(flow, token, received_at)));
+        }
         let reasons: Vec<Option<String>> = events
             .iter()
             .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
@@ -199,6 +194,13 @@ impl Shared {
             Err(events) => self.context.ledger.accept_all(events).await,
         };
         let accepted = accepted.map_err(|error| ledger_problem(&error))?;
+        if accepted.iter().any(|acceptance| matches!(acceptance, Acceptance::ProofUsed)) {
+            return Err(HttpProblem::new(
+                StatusCode::UNAUTHORIZED,
+                "proof-replayed",
+                "the credential of this request was already used for another event",
+            ));
+        }
         let outcome = self.count(flow, &accepted);
         if outcome != "duplicate" {
             self.context.metrics.intake_bytes.inc_by(bytes);
@@ -215,19 +217,6 @@ impl Shared {
         ))
     }
 
-    /// A proof that covers no more than itself could be put onto another event: it counts for one only.
-    fn check_token(&self, flow: &Flow, token: &str, prepared: &[Prepared<'_>], now: Time) -> Result<(), HttpProblem> {
-        let event = prepared.first().map_or(KeyDigest([0; 16]), |prepared| prepared.new.key);
-        if self.context.proofs.take(&flow.name, token, event, now) {
-            return Ok(());
-        }
-        Err(HttpProblem::new(
-            StatusCode::UNAUTHORIZED,
-            "proof-replayed",
-            "the proof of this request has come with another event before; it proves nothing about this one",
-        ))
-    }
-
     fn note_unknown(&self, flow: &Flow, prepared: &[Prepared<'_>]) {
         let unknown: Vec<&str> =
             prepared.iter().flat_map(|prepared| flow.admission.unknown_fields(&prepared.payload)).collect();
@@ -237,11 +226,11 @@ impl Shared {
         let labels = SourceLabels { source: flow.source.clone() };
         self.context.metrics.unknown_fields.get_or_create(&labels).inc_by(unknown.len() as u64);
         for name in self.context.unknown.news(&flow.name, unknown) {
-            tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "neither the schema nor the mapping knows this field; it is ignored");
+            tracing::warn!(source = %flow.source, flow = %flow.name, field = %mask::text(name), "unknown field in payload, ignored; add it to the schema or the mapping");
         }
     }
 
-    /// Counts what became of a request's events. Answers the word for the whole.
+    /// Counts the events of a request. Returns the outcome label of the request.
     fn count(&self, flow: &Flow, accepted: &[Acceptance]) -> &'static str {
         let labels = || SourceLabels { source: flow.source.clone() };
         let mut outcome = if accepted.is_empty() { "accepted" } else { "duplicate" };
@@ -257,15 +246,17 @@ impl Shared {
                     self.context.metrics.duplicates.get_or_create(&labels()).inc();
                     if first.clash {
                         self.context.metrics.clashes.get_or_create(&labels()).inc();
-                        tracing::warn!(source = %flow.source, event = %first.id, "a repeat of this key has another content; the first one stands");
+                        tracing::warn!(source = %flow.source, event = %first.id, "key clash: same key, different payload; first one kept");
                     }
                 }
+                // Rejected before.
+                Acceptance::ProofUsed => {}
             }
         }
         outcome
     }
 
-    /// Verifies first, on the bytes as they arrived, and only then reads what they say.
+    /// Verifies the raw bytes before parsing them.
     fn understand<'f>(
         &self,
         live: &LoadedRevision,
@@ -293,7 +284,7 @@ impl Shared {
             && let Err(wait) =
                 self.context.limits.take(&format!("{}#{name}", flow.source), limit, self.context.clock.now())
         {
-            return Err(rate_limited(&format!("the holder of `{name}`"), limit, wait));
+            return Err(rate_limited(&format!("the secret `{name}`"), limit, wait));
         }
         let trace = head
             .headers
@@ -306,21 +297,17 @@ impl Shared {
         Ok(ParsedRequest::Events(prepared, verified.and_then(|verified| verified.replay_token)))
     }
 
-    /// Everything that can be decided before the body is read.
+    /// Checks before the body is read.
     fn admit(&self, flow: &Flow, peer: SocketAddr, request: &Request<Incoming>) -> Result<(), HttpProblem> {
         if flow.verify.is_none() && !peer.ip().to_canonical().is_loopback() {
             return Err(HttpProblem::new(
                 StatusCode::FORBIDDEN,
                 "unverified-source",
-                "this flow verifies nobody, so it answers callers on this machine only; give it a verify: section",
+                "this flow has no verification, so it accepts only callers on loopback; add a verify: section",
             ));
         }
         if self.context.paused.load().contains(&flow.source) {
-            return Err(unavailable(
-                "source-paused",
-                "this source is paused; the event is not lost if you send it again",
-                60,
-            ));
+            return Err(unavailable("source-paused", "this source is paused; send the event again later", 60));
         }
         if let Some(limit) = flow.rate_limit
             && let Err(wait) = self.context.limits.take(&flow.source, limit, self.context.clock.now())
@@ -356,7 +343,7 @@ impl Shared {
             Ok(Err(_)) => Err(HttpProblem::new(
                 StatusCode::BAD_REQUEST,
                 "body-incomplete",
-                "the connection ended before the whole body was there; nothing was stored",
+                "the connection ended before the body was complete; nothing was stored",
             )
             .closing()),
             Err(_) => Err(HttpProblem::new(
@@ -377,30 +364,36 @@ impl Shared {
             code: problem.code,
             detail: problem.detail.clone(),
         };
-        tracing::debug!(source = %flow.source, code = problem.code, address = %peer.ip(), "refused: {}", problem.detail);
+        tracing::debug!(source = %flow.source, code = problem.code, address = %peer.ip(), "rejected: {}", problem.detail);
         if let Some(count) = self.context.refusals.note(refused)
             && problem.status == StatusCode::UNAUTHORIZED
         {
-            let (ledger, source, code) = (self.context.ledger.clone(), flow.source.clone(), problem.code);
-            let detail = format!("{code} from {}, {count} since the last line", peer.ip());
+            let ledger = self.context.ledger.clone();
+            let entry = AuditEntry {
+                at,
+                actor: "intake".to_owned(),
+                action: "refuse".to_owned(),
+                object: format!("source:{}", flow.source),
+                detail: format!("{} from {}, {count} since the last entry", problem.code, peer.ip()),
+            };
             tokio::spawn(async move {
-                if let Err(error) = ledger.audit(at, "intake", "refuse", &format!("source:{source}"), &detail).await {
-                    tracing::warn!(%error, "a refusal could not be written to the audit trail");
+                if let Err(error) = ledger.audit(entry).await {
+                    tracing::warn!(%error, "rejection not written to the audit trail");
                 }
             });
         }
     }
 }
 
-/// What a verified request turned out to be.
+/// Result of parsing a verified request.
 enum ParsedRequest<'f> {
-    /// A handshake, and its answer.
+    /// Handshake with its response.
     Greeting(Response<Full<Bytes>>),
-    /// Its events, and the proof that must not come with another one.
+    /// Events, and the credential that is valid for one event only.
     Events(Vec<Prepared<'f>>, Option<String>),
 }
 
-/// A body, counted for as long as it is held.
+/// Body with its share of the in-flight limit.
 struct BodyPermit<'a> {
     bytes: Bytes,
     shared: &'a Shared,
@@ -412,7 +405,7 @@ impl Drop for BodyPermit<'_> {
     }
 }
 
-/// The flow at this path. One whose method is another is found too if it verifies its sender, since handshakes come by GET.
+/// Flow of a path. A verified flow with another method is returned too, because handshakes use GET.
 fn find_flow<'a>(live: &'a LoadedRevision, method: &Method, path: &str) -> Option<&'a Arc<Flow>> {
     let mut at_path = live.config.flows.values().filter(|flow| flow.path == path);
     let first = at_path.next()?;
@@ -420,7 +413,7 @@ fn find_flow<'a>(live: &'a LoadedRevision, method: &Method, path: &str) -> Optio
     exact.or_else(|| (method == Method::GET && first.verify.is_some()).then_some(first))
 }
 
-/// Some senders take nothing but a 200 for a yes.
+/// Some senders accept only 200 as a success.
 fn success(flow: &Flow) -> StatusCode {
     match flow.success {
         Success::Exactly200 => StatusCode::OK,
@@ -428,11 +421,20 @@ fn success(flow: &Flow) -> StatusCode {
     }
 }
 
-/// The trace id of a W3C `traceparent`.
+/// Trace id of a W3C `traceparent`.
 fn trace_of(header: &str) -> Option<&str> {
     let trace = header.trim().split('-').nth(1)?;
     let valid = trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (valid && trace.bytes().any(|byte| byte != b'0')).then_some(trace)
+}
+
+/// At least the longest validity window of a credential that does not cover the body.
+const PROOF_LIFETIME: Duration = Duration::from_secs(3_600);
+
+/// A credential that does not cover the body could be attached to another event, so it is accepted for one request only. A
+/// duplicate of that request passes.
+fn one_time_proof(flow: &Flow, token: &str, received_at: Time) -> Proof {
+    Proof { digest: KeyDigest::new("proof", &flow.name, token), expires_at: received_at + PROOF_LIFETIME }
 }
 
 #[cfg(test)]
@@ -440,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_trace_is_followed() {
+    fn only_a_complete_traceparent_is_used() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(trace_of(good), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
         for wrong in [

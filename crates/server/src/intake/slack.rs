@@ -1,7 +1,7 @@
-//! Pressed buttons: answers to questions that were asked in Slack.
+//! Button presses in Slack: decisions of approvals.
 //!
-//! Slack signs every press with the secret of the app, which the destination knows. What it says is believed only then; the
-//! answer itself is written like every other one, so a second press changes nothing.
+//! Slack signs every press with the signing secret of the app, which the destination has. The decision is written like
+//! any other, so a second press has no effect.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -23,25 +23,24 @@ use super::prepare::Headers;
 use super::problems::{ledger_problem, no_flow};
 use crate::revisions::LoadedRevision;
 
-/// Where they come in, before the name of the destination.
+/// Path prefix before the destination name.
 const PATH: &str = "/slack/interactions/";
-/// A press carries the message that it belongs to.
+/// A press includes its whole message.
 const BODY_BYTES_MAX: usize = 512 * 1024;
-/// The block that holds our buttons.
+/// Block id of the approval buttons.
 const BLOCK: &str = "sluice-approval";
 
-/// The destination that a request is for, if it is a pressed button.
+/// Destination of a button press; `None` for other requests.
 pub(super) fn destination_of<'p>(method: &Method, path: &'p str) -> Option<&'p str> {
     path.strip_prefix(PATH).filter(|name| method == Method::POST && !name.is_empty())
 }
 
-/// Takes a pressed button.
 pub(super) async fn take(
     context: &IntakeContext,
     live: &LoadedRevision,
     destination: &str,
     request: Request<Incoming>,
-    patience: std::time::Duration,
+    body_timeout: std::time::Duration,
 ) -> Result<Response<Full<Bytes>>, HttpProblem> {
     let kind = live.config.destinations.get(destination).map(|destination| &destination.kind);
     let Some(DestinationKind::Slack(slack)) = kind else {
@@ -51,15 +50,15 @@ pub(super) async fn take(
         return Err(no_flow(live, request.method(), request.uri().path()));
     };
     let (head, body) = request.into_parts();
-    let reading = tokio::time::timeout(patience, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let reading = tokio::time::timeout(body_timeout, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     let Ok(Ok(collected)) = reading else {
-        return Err(invalid("the body did not arrive whole, in time and below 512 KiB").closing());
+        return Err(invalid("the body is incomplete, late or larger than 512 KiB").closing());
     };
     let body = collected.to_bytes();
     let now = context.clock.wall();
-    believe(secret, &head, &body, now)?;
-    let pressed = read(&body).ok_or_else(|| invalid("this is no press of one of our buttons"))?;
-    let mut told = vec![];
+    verify_signature(secret, &head, &body, now)?;
+    let pressed = read(&body).ok_or_else(|| invalid("not a button press of an approval"))?;
+    let mut results = vec![];
     for (id, choice) in pressed.choices {
         let decide = DecideApproval {
             ids: vec![id],
@@ -77,22 +76,21 @@ pub(super) async fn take(
                 }
                 Decided::Same => choice.state().as_str().to_owned(),
                 Decided::Conflict(record) => {
-                    let by = record.decided_by.as_deref().unwrap_or("somebody");
+                    let by = record.decided_by.as_deref().unwrap_or("unknown");
                     format!("already {} by {by}", record.state.as_str())
                 }
                 Decided::Unknown => "unknown".to_owned(),
             };
-            told.push(json!({ "approval": id.to_string(), "state": word }));
+            results.push(json!({ "approval": id.to_string(), "state": word }));
         }
     }
-    Ok(json_response(StatusCode::OK, &json!({ "decided": told }), "application/json"))
+    Ok(json_response(StatusCode::OK, &json!({ "decided": results }), "application/json"))
 }
 
 fn invalid(detail: &str) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_REQUEST, "interaction-invalid", detail)
 }
 
-/// Who pressed what.
 struct Pressed {
     actor: String,
     choices: Vec<(ApprovalId, Choice)>,
@@ -101,7 +99,7 @@ struct Pressed {
 fn read(body: &[u8]) -> Option<Pressed> {
     let payload = payload::parse_form(body, DuplicateKeys::Last).ok()?;
     let user = &payload["user"];
-    let name = user["username"].as_str().or(user["name"].as_str()).or(user["id"].as_str()).unwrap_or("somebody");
+    let name = user["username"].as_str().or(user["name"].as_str()).or(user["id"].as_str()).unwrap_or("unknown");
     let ours = |action: &&Value| action["block_id"].as_str() == Some(BLOCK);
     let choices = payload["actions"].as_array()?.iter().filter(ours).filter_map(|action| {
         let choice = Choice::parse(action["action_id"].as_str()?)?;
@@ -111,8 +109,8 @@ fn read(body: &[u8]) -> Option<Pressed> {
     (!choices.is_empty()).then(|| Pressed { actor: format!("slack:{name}"), choices })
 }
 
-/// Whether Slack itself sent this.
-fn believe(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), HttpProblem> {
+/// Verifies the Slack signature.
+fn verify_signature(secret: &SecretValue, head: &Parts, body: &[u8], now: Time) -> Result<(), HttpProblem> {
     let settings = verify::VerifierSettings::new(Scheme::Slack, vec![Secret::new("signing_secret", secret.clone())]);
     let verifier = Verifier::new(settings).map_err(|problem| invalid(&problem.to_string()))?;
     let headers = Headers(&head.headers);

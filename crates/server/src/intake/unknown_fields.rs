@@ -1,47 +1,46 @@
-//! Fields that nobody asked for: each is told once.
+//! Logs each unknown payload field once.
 
 use std::collections::HashMap;
 use std::sync::RwLock;
 
 use sluice_domain::hash::UntrustedNames;
 
-/// Names are the sender's to choose, so no more than this are remembered.
+/// Senders choose the names, so their number is bounded.
 const NAMES_MAX: usize = 1_000;
-/// And of each no more than so many bytes.
 const NAME_BYTES_MAX: usize = 80;
 
-/// The fields that were told, by flow.
+/// Logged fields by flow.
 #[derive(Debug, Default)]
 pub(super) struct UnknownFieldLog {
-    told: RwLock<HashMap<String, UntrustedNames>>,
+    logged: RwLock<HashMap<String, UntrustedNames>>,
 }
 
 impl UnknownFieldLog {
-    /// Those of a flow's fields that have not been told yet.
-    pub fn news<'f>(&self, flow: &str, mut fields: Vec<&'f str>) -> Vec<&'f str> {
-        let Ok(told) = self.told.read() else { return vec![] };
-        if let Some(known) = told.get(flow) {
+    /// Fields of a flow that are not logged yet.
+    pub(super) fn news<'f>(&self, flow: &str, mut fields: Vec<&'f str>) -> Vec<&'f str> {
+        let Ok(logged) = self.logged.read() else { return vec![] };
+        if let Some(known) = logged.get(flow) {
             fields.retain(|field| !known.contains(short(field)));
         }
-        let count = |told: &HashMap<String, UntrustedNames>| told.values().map(UntrustedNames::len).sum::<usize>();
-        // Nearly always all of them have been.
-        if fields.is_empty() || count(&told) >= NAMES_MAX {
+        let count = |logged: &HashMap<String, UntrustedNames>| logged.values().map(UntrustedNames::len).sum::<usize>();
+        // Usually all are logged.
+        if fields.is_empty() || count(&logged) >= NAMES_MAX {
             return vec![];
         }
-        drop(told);
-        let Ok(mut told) = self.told.write() else { return vec![] };
-        let mut room = NAMES_MAX.saturating_sub(count(&told));
-        let known = told.entry(flow.to_owned()).or_default();
+        drop(logged);
+        let Ok(mut logged) = self.logged.write() else { return vec![] };
+        let mut free = NAMES_MAX.saturating_sub(count(&logged));
+        let known = logged.entry(flow.to_owned()).or_default();
         fields.retain(|field| {
-            let is_news = room > 0 && known.insert(short(field).to_owned());
-            room -= usize::from(is_news);
+            let is_news = free > 0 && known.insert(short(field).to_owned());
+            free -= usize::from(is_news);
             is_news
         });
         fields
     }
 }
 
-/// As much of a name as is remembered.
+/// Truncates a name to the stored length.
 fn short(field: &str) -> &str {
     &field[..field.floor_char_boundary(NAME_BYTES_MAX)]
 }
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_field_of_a_flow_is_news_once_and_there_is_an_end() {
+    fn each_unknown_field_is_logged_once_up_to_a_limit() {
         let unknown = UnknownFieldLog::default();
         let is_news = |flow: &str, field: &str| !unknown.news(flow, vec![field]).is_empty();
         assert!(is_news("leads", "utm") && !is_news("leads", "utm"));

@@ -1,10 +1,10 @@
-//! Maintain: what is past its time goes, a slice at a time.
+//! Maintain: deletes expired data in slices.
 //!
 //! In: a timer.
-//! Out: rows pruned, old dead letters dropped with an audit line, keys of contacts re-wrapped.
+//! Out: rows pruned, old dead letters dropped with an audit entry, contact keys re-wrapped.
 //! Touches: ledger: prune, drop, rewrap.
-//! Never: any job that is alive or waits for a person within its queue's retention.
-//! If the process dies here: a slice is whole or has not happened; the next start goes on.
+//! Never: a live job, or a dead letter within the retention of its queue.
+//! If the process dies here: a slice is committed or not; the next start continues.
 
 use std::time::Duration;
 
@@ -15,14 +15,13 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::revisions::Revisions;
 
-/// How long things are kept.
+/// Retention periods.
 #[derive(Clone, Debug)]
 pub struct RetentionSettings {
-    /// Bodies of events whose jobs have all come to an end.
+    /// Of bodies, once all jobs of the event are finished.
     pub bodies: Duration,
-    /// Events, jobs and attempts, once the key has expired as well.
+    /// Of events, jobs and attempts, once the key has expired.
     pub events: Duration,
-    /// Between two rounds.
     pub interval: Duration,
 }
 
@@ -37,10 +36,10 @@ impl Default for RetentionSettings {
     }
 }
 
-/// Rows of one slice: a few milliseconds of the writer's time.
+/// Takes a few milliseconds of the writer's time.
 const SLICE_ROWS: u32 = 500;
 
-/// Goes round until told to stop.
+/// Runs a round per interval until `stop`.
 pub async fn run(
     ledger: Ledger,
     revisions: Revisions,
@@ -54,12 +53,12 @@ pub async fn run(
             _ = stop.wait_for(|stop| *stop) => return,
         }
         if let Err(error) = round(&ledger, &revisions, &clock, &settings).await {
-            tracing::warn!(%error, "maintenance failed; it is tried again");
+            tracing::warn!(%error, "maintenance failed; retrying at the next interval");
         }
     }
 }
 
-/// One round: everything that is past its time now.
+/// Deletes everything that is expired now.
 pub async fn round(
     ledger: &Ledger,
     revisions: &Revisions,
@@ -67,7 +66,7 @@ pub async fn round(
     settings: &RetentionSettings,
 ) -> Result<u64, sluice_ledger::Error> {
     let now = clock.wall();
-    // What a rotation of the tenant's key had not come to when the last process ended.
+    // Continues an interrupted rotation of the tenant key.
     while ledger.rewrap_contacts(SLICE_ROWS, now).await? > 0 {}
     let mut rows = drop_old_dead_letters(ledger, revisions, clock).await?;
     loop {
@@ -77,9 +76,9 @@ pub async fn round(
             rows_max: SLICE_ROWS,
             at: now,
         };
-        let (pruned, more) = ledger.prune(prune).await?;
-        rows += pruned;
-        if !more {
+        let pruned = ledger.prune(prune).await?;
+        rows += pruned.rows;
+        if !pruned.more {
             return Ok(rows);
         }
     }
@@ -105,7 +104,7 @@ async fn drop_old_dead_letters(
                 break;
             }
             let reason = format!(
-                "older than the {} that {} keeps",
+                "older than {}, the retention of {}",
                 sluice_domain::unit::format_duration(queue.retention),
                 queue.name
             );

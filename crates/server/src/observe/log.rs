@@ -1,33 +1,30 @@
-//! Structured logs. Emails and phone numbers are hidden here, at the last moment before a line leaves the process, so that no
-//! caller has to remember to.
+//! Structured logs. Email addresses and phone numbers are masked in the writer, so that callers need not.
 
 use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For a person.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Starts logging to standard error. The filter is that of `SLUICE_LOG`, such as `info` or `sluice_server=debug`.
+/// Starts logging to standard error. `filter` has the syntax of `SLUICE_LOG`: `info`, `sluice_server=debug`.
 pub fn start(format: Format, filter: &str) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masking(io::stderr)).with_target(false);
-    // A second start in one process (tests, the demo) keeps the first.
+    // A second call in one process (tests, the demo) has no effect.
     let _ = match format {
         Format::Text => builder.with_ansi(false).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
 }
 
-/// Masks every line that goes through.
+/// Masks every line.
 #[derive(Clone, Debug)]
 pub struct Masking<M>(pub M);
 
@@ -39,7 +36,7 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Masking<M> {
     }
 }
 
-/// Gathers one line and masks it when it is whole.
+/// Buffers one line and masks it when it is complete.
 #[derive(Debug)]
 pub struct MaskedLine<W: Write> {
     line: Vec<u8>,
@@ -87,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn no_email_or_phone_leaves_through_the_log() {
+    fn logs_mask_email_addresses_and_phone_numbers() {
         let captured = Captured::default();
         let writer = captured.clone();
         let subscriber = tracing_subscriber::fmt().json().with_writer(Masking(move || writer.clone())).finish();

@@ -1,12 +1,12 @@
-//! Seeing: metrics and logs.
+//! Observe: metrics and logs.
 //!
-//! In: calls from every room.
-//! Out: numbers for Prometheus, lines for the log.
-//! Touches: nothing of ours.
+//! In: calls from every component.
+//! Out: metrics for Prometheus, log lines.
+//! Touches: no other component.
 //! Never: decides anything.
-//! If the process dies here: a few lines and the counts since the start are gone; the ledger has the truth.
+//! If the process dies here: some log lines and the counts since the start are lost; the ledger is authoritative.
 
 pub mod log;
-pub mod metrics;
+pub(crate) mod metrics;
 
-pub use metrics::Metrics;
+pub(crate) use metrics::Metrics;

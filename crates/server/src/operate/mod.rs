@@ -1,23 +1,19 @@
-//! Operate: what people do with a running node.
+//! Operate: commands and queries of operators.
 //!
 //! In: API requests; the CLI in the same process.
 //! Out: JSON.
-//! Touches: ledger: read and operate verbs; the scheduler's and the door's handles.
+//! Touches: ledger: read and operate verbs; the handles of the scheduler and the intake.
 //! Never: SQL, connectors.
-//! If the process dies here: an act is whole, with its audit line, or has not happened.
+//! If the process dies here: a command is committed with its audit entry, or has not happened.
 
-mod api;
-pub mod approvals;
-pub mod change;
-mod clash;
 mod commands;
-pub mod guards;
-mod key_ttl_advice;
-pub mod keys;
 mod operator;
 mod queries;
-pub mod view;
+mod routes;
+pub mod views;
 
-pub use api::{AdminServer, openapi};
-pub use operator::{NodeHandles, OperateError, Operator, ReplayRequest, Selection};
-pub use queries::Reveal;
+pub use commands::{ReplayRequest, Selection};
+pub(crate) use operator::NodeHandles;
+pub use operator::{OperateError, Operator};
+pub(crate) use routes::AdminServer;
+pub use routes::openapi;

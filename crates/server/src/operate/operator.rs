@@ -1,13 +1,11 @@
-//! Who operates a node, whoever asks for it: the API, or the command line while no node runs.
+//! Operator commands and queries, shared by the API and the command line without a node.
 
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde::{Deserialize, Serialize};
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
-use sluice_ledger::{EventRecord, JobFilter, JobRecord, Ledger};
-use utoipa::ToSchema;
+use sluice_ledger::{EventRecord, JobRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::config::SecretSource;
@@ -17,28 +15,23 @@ use crate::run::NodeSettings;
 use crate::safe_mode::SafeModes;
 use crate::{intake, schedule};
 
-/// Why an act or a question could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum OperateError {
-    /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
-    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// It makes sense, and not now: the code, and what is in the way.
+    /// Valid, but in conflict with the current state: code and reason.
     #[error("{1}")]
     Refused(&'static str, String),
-    /// The new configuration has mistakes; the old one stays.
+    /// The new configuration has errors; the old one stays active.
     #[error("{0}")]
     Config(String),
-    /// The ledger said no.
     #[error(transparent)]
     Ledger(#[from] sluice_ledger::Error),
 }
 
 impl OperateError {
-    /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
             OperateError::NotFound(_) => "not-found",
@@ -50,7 +43,6 @@ impl OperateError {
         }
     }
 
-    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
             OperateError::NotFound(_) => StatusCode::NOT_FOUND,
@@ -62,46 +54,15 @@ impl OperateError {
     }
 }
 
-/// Which jobs an act is for: these, or all that match.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Selection {
-    /// These jobs (`job_…`) or all jobs of these events (`evt_…`).
-    pub ids: Vec<String>,
-    /// All jobs that match this filter.
-    #[schema(value_type = Option<Object>)]
-    pub filter: Option<JobFilter>,
-}
-
-/// A replay, as it is asked for.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReplayRequest {
-    /// Which jobs.
-    #[serde(flatten)]
-    pub selection: Selection,
-    /// Why; stands in the audit trail.
-    pub reason: String,
-    /// Who asks.
-    pub actor: String,
-    /// Run them with the configuration in force instead of the one they were accepted under.
-    pub newest: bool,
-    /// Only say what would happen.
-    pub dry_run: bool,
-}
-
-/// Whom an operator's acts are told to.
+/// Components that operator commands notify.
 #[derive(Clone, Debug)]
 pub struct NodeHandles {
-    /// What runs next.
     pub scheduler: schedule::SchedulerHandle,
-    /// Who comes in.
-    pub door: intake::IntakeContext,
-    /// Who is in safe mode.
+    pub intake: intake::IntakeContext,
     pub safe_modes: SafeModes,
 }
 
-/// What operators can do. Cheap to clone.
+/// Commands and queries of operators. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Operator {
     pub(super) ledger: Ledger,
@@ -109,33 +70,33 @@ pub struct Operator {
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
     pub(super) scheduler: schedule::SchedulerHandle,
-    pub(super) door: intake::IntakeContext,
+    pub(super) intake: intake::IntakeContext,
     pub(super) safe_modes: SafeModes,
     pub(super) settings: Arc<NodeSettings>,
-    /// Held from the write to the word to the scheduler: were two pauses to overtake each other, the two would disagree.
+    /// Held from the ledger write until the scheduler is notified, so that concurrent pauses cannot be applied out of
+    /// order.
     pub(super) pausing: Arc<tokio::sync::Mutex<()>>,
-    /// Held while a configuration is put in force: of two changes the second one sees what the first one made.
+    /// Held while a configuration is activated, so that concurrent changes are serialized.
     pub(super) changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Operator {
-    /// Joins the rooms that an operator acts on.
     pub fn new(
         ledger: Ledger,
         revisions: Revisions,
         metrics: Metrics,
         clock: Clock,
-        rooms: NodeHandles,
+        handles: NodeHandles,
         settings: NodeSettings,
     ) -> Operator {
-        let NodeHandles { scheduler, door, safe_modes } = rooms;
+        let NodeHandles { scheduler, intake, safe_modes } = handles;
         Operator {
             ledger,
             revisions,
             metrics,
             clock,
             scheduler,
-            door,
+            intake,
             safe_modes,
             settings: Arc::new(settings),
             pausing: Arc::default(),
@@ -143,7 +104,7 @@ impl Operator {
         }
     }
 
-    /// For a data directory that no node has open: everything that needs no scheduler and no door. Jobs that come back to
+    /// For a data directory that no node has open: everything that needs no scheduler and no intake. Jobs that come back to
     /// life run when a node starts.
     pub async fn offline(
         ledger: Ledger,
@@ -153,31 +114,32 @@ impl Operator {
     ) -> Result<Operator, OperateError> {
         let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
         let (scheduler, _) = schedule::SchedulerHandle::new();
-        let door = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;
-        let rooms = NodeHandles { scheduler, door, safe_modes };
-        let operator = Operator::new(ledger, revisions, metrics, clock, rooms, settings);
+        let handles = NodeHandles { scheduler, intake, safe_modes };
+        let operator = Operator::new(ledger, revisions, metrics, clock, handles, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)
     }
 
     pub(super) async fn find(&self, id: &str) -> Result<EventRecord, OperateError> {
         let parsed = EventId::parse(id)
-            .ok_or_else(|| OperateError::Invalid(format!("`{id}` is not an event id; those look like evt_…")))?;
+            .ok_or_else(|| OperateError::Invalid(format!("`{id}` is not an event id, such as evt_…")))?;
         let found = self.ledger.find_event(parsed).await?;
-        found.ok_or_else(|| OperateError::NotFound(format!("there is no event {id}; it may be past its retention")))
+        found
+            .ok_or_else(|| OperateError::NotFound(format!("unknown event {id}; it may have been deleted by retention")))
     }
 
     pub(super) async fn job_record(&self, id: JobId) -> Result<JobRecord, OperateError> {
         self.ledger
             .job(id)
             .await?
-            .ok_or_else(|| OperateError::NotFound(format!("there is no {id}; it may be past its retention")))
+            .ok_or_else(|| OperateError::NotFound(format!("unknown job {id}; it may have been deleted by retention")))
     }
 
     pub(super) async fn put_paused_sources_in_force(&self) -> Result<(), OperateError> {
         let pauses = self.ledger.pauses().await?;
-        self.door.set_paused(
+        self.intake.set_paused(
             pauses.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect(),
         );
         Ok(())
@@ -186,5 +148,5 @@ impl Operator {
 
 /// Reads `job_17`.
 pub(super) fn job_id(text: &str) -> Result<JobId, OperateError> {
-    JobId::parse(text).ok_or_else(|| OperateError::Invalid(format!("`{text}` is not a job id; those look like job_17")))
+    JobId::parse(text).ok_or_else(|| OperateError::Invalid(format!("`{text}` is not a job id, such as job_17")))
 }

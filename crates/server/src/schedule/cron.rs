@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use sluice_domain::cron::Schedule;
-use sluice_domain::event::{Audit, Event, EventId};
+use sluice_domain::event::{Audit, Event};
 use sluice_domain::key::{self, KeyDigest, TENANT};
 use sluice_domain::time::Time;
 use sluice_domain::worker::Worker;
-use sluice_ledger::{Acceptance, ClashPolicy, EventBody, Ledger, NewEvent};
+use sluice_ledger::{Acceptance, EventDraft, Ledger, NewEvent};
 use tokio::sync::watch;
 
-use super::pauses;
 use crate::clock::Clock;
-use crate::intake::job_for;
+use crate::pauses;
 use crate::revisions::{LoadedRevision, Revisions};
 
 /// The source of events that the clock brings.
@@ -99,7 +98,14 @@ impl CronRunner {
         {
             return Ok((*since, *fired));
         }
-        let since = self.ledger.schedule(worker.name.clone(), schedule.text().to_owned(), now).await?;
+        let since = self
+            .ledger
+            .schedule(sluice_ledger::Schedule {
+                worker: worker.name.clone(),
+                rule: schedule.text().to_owned(),
+                at: now,
+            })
+            .await?;
         self.known.insert(worker.name.clone(), (schedule.clone(), since, None));
         Ok((since, None))
     }
@@ -123,37 +129,23 @@ fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time
         routing: Map::new(),
         audit: Audit {
             received_at: now,
-            raw_event_ref: format!("ledger://events/{}/raw", EventId::new(digest, 0)),
+            raw_event_ref: EventDraft::raw_event_ref(&flow, &key_text),
             mapping_version: "1".into(),
         },
     };
     let gap = schedule.next(slot).map_or(Duration::ZERO, |next| next.since(slot));
-    NewEvent {
-        key: digest,
+    let event = NewEvent::new(EventDraft {
+        flow: &flow,
+        source: &Arc::from(SOURCE),
         expires_at: slot + (gap * 3).max(KEY_LIFE_MIN),
-        flow: Arc::from(flow.as_str()),
-        source: Arc::from(SOURCE),
-        event_type: EVENT_TYPE.into(),
-        // One firing of a worker after the other, never two at once.
-        entity: KeyDigest::new(TENANT, SOURCE, &worker.name).prefix(),
-        received_at: now,
-        occurred_at: Some(slot),
-        verified_by: None,
-        revision: live.revision.clone(),
-        trace: data_encoding::HEXLOWER.encode(&digest.0),
+        revision: &live.revision,
+        trace: &data_encoding::HEXLOWER.encode(&digest.0),
         fingerprint: key::fingerprint_digest(&body, &[]),
-        body: Arc::new(EventBody {
-            headers: Value::Object(Map::new()).to_string(),
-            raw: body.to_string().into_bytes(),
-            normalized: serde_json::to_string(&normalized).expect("an event has a JSON form"),
-            ..EventBody::default()
-        }),
-        jobs: vec![job_for(worker)],
-        adjacent_keys: vec![],
-        clash: ClashPolicy::Drop,
-        content_window: None,
-        quarantine: None,
-        contact: None,
-        key_text,
-    }
+        headers: "{}".to_owned(),
+        raw: body.to_string().into_bytes(),
+        event: &normalized,
+        jobs: vec![worker.new_job()],
+    });
+    // Firings of one worker run one after the other, never two at once.
+    NewEvent { entity: KeyDigest::new(TENANT, SOURCE, &worker.name).prefix(), ..event }
 }

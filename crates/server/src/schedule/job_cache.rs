@@ -1,104 +1,108 @@
-//! The records of the jobs that the scheduler holds, and the events of those that are fresh.
+//! Records of the jobs in the scheduler's memory, with the events, bodies and effects of those that are to run soon.
 
 use std::sync::Arc;
 
 use sluice_domain::hash::Map;
-use sluice_domain::job::JobId;
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::record::EffectRecord;
 use sluice_ledger::{EventBody, EventRecord, JobRecord, LoadedJob};
 
-use super::StepRoute;
-use crate::work::RunInput;
-
-/// Bodies of fresh events that are kept for their first run; beyond this they are read from the ledger again.
-const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Beyond this an event is kept as its text alone, which takes less.
-const AT_HAND_BYTES_MAX: usize = 6 * 1024 * 1024;
+/// Bodies in memory. Beyond this they are read again when their jobs run.
+pub(super) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Beyond this, bodies are kept without their decoded events.
+const DECODED_BYTES_MAX: usize = 6 * 1024 * 1024;
+/// Jobs that may be cached beside those that the scheduler holds, before they are removed.
+const SPARE_JOBS_MAX: usize = 1_024;
 
 #[derive(Debug)]
 struct CachedJob {
     job: JobRecord,
-    destination: Arc<str>,
-    event: Option<(Arc<EventRecord>, Arc<EventBody>)>,
+    rest: Option<Rest>,
 }
 
-/// What is known of each job in the scheduler's window.
+/// What a run reads beside the job.
+#[derive(Clone, Debug)]
+struct Rest {
+    event: Arc<EventRecord>,
+    body: Arc<EventBody>,
+    effects: Vec<EffectRecord>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct JobCache {
     jobs: Map<JobId, CachedJob>,
-    /// Put in since the last look at what the scheduler took.
-    new: Vec<JobId>,
     body_bytes: usize,
 }
 
 impl JobCache {
-    /// Jobs that have just been accepted.
-    pub fn offer(&mut self, fresh: impl IntoIterator<Item = (LoadedJob, Arc<str>)>) {
-        for (LoadedJob { job, event, body }, destination) in fresh {
-            if self.body_bytes >= AT_HAND_BYTES_MAX {
-                body.decoded.take();
-            }
-            let room = self.body_bytes < BODY_BYTES_MAX;
-            self.put(job, destination, room.then_some((event, body)));
+    /// A job as it was read or accepted.
+    pub fn put(&mut self, loaded: LoadedJob) {
+        let LoadedJob { job, event, body, effects } = loaded;
+        if self.body_bytes >= DECODED_BYTES_MAX {
+            body.decoded.take();
+        }
+        let has_room = self.body_bytes < BODY_BYTES_MAX;
+        self.insert(job, has_room.then_some(Rest { event, body, effects }));
+    }
+
+    /// A job whose event is read when it runs.
+    pub fn put_record(&mut self, job: JobRecord) {
+        self.insert(job, None);
+    }
+
+    /// Adds what a run reads to a cached job, unless the job has changed in between.
+    pub fn complete(&mut self, loaded: LoadedJob) {
+        if self.jobs.get(&loaded.job.id).is_some_and(|cached| cached.rest.is_none() && cached.job == loaded.job) {
+            self.put(loaded);
         }
     }
 
-    /// Jobs that were read from the ledger.
-    pub fn load(&mut self, jobs: impl IntoIterator<Item = (JobRecord, Arc<str>)>) {
-        for (job, destination) in jobs {
-            if !self.jobs.contains_key(&job.id) {
-                self.put(job, destination, None);
-            }
-        }
-    }
-
-    fn put(&mut self, job: JobRecord, destination: Arc<str>, event: Option<(Arc<EventRecord>, Arc<EventBody>)>) {
+    fn insert(&mut self, job: JobRecord, rest: Option<Rest>) {
         let id = job.id;
-        self.body_bytes += event.as_ref().map_or(0, |(_, body)| body.bytes());
-        self.new.push(id);
-        if let Some(before) = self.jobs.insert(id, CachedJob { job, destination, event }) {
-            self.forget_body(&before);
+        self.remove(id);
+        self.body_bytes += rest.as_ref().map_or(0, |rest| rest.body.bytes());
+        self.jobs.insert(id, CachedJob { job, rest });
+    }
+
+    pub fn remove(&mut self, id: JobId) {
+        if let Some(cached) = self.jobs.remove(&id) {
+            self.body_bytes -= cached.rest.map_or(0, |rest| rest.body.bytes());
         }
     }
 
-    fn forget_body(&mut self, entry: &CachedJob) {
-        self.body_bytes -= entry.event.as_ref().map_or(0, |(_, body)| body.bytes());
-    }
-
-    /// Of what was put in since the last time, only what the scheduler took stays.
-    pub fn keep_new(&mut self, taken: impl Fn(JobId) -> bool) {
-        for id in std::mem::take(&mut self.new) {
-            if !taken(id) {
-                self.remove(id);
-            }
+    /// Removes jobs that the scheduler does not hold any more, once they are many or their bodies take the room of others.
+    pub fn sweep(&mut self, jobs_held: usize, is_held: impl Fn(JobId) -> bool) {
+        let is_full = self.body_bytes >= BODY_BYTES_MAX && self.jobs.len() > jobs_held;
+        if is_full || self.jobs.len() > jobs_held + SPARE_JOBS_MAX {
+            self.jobs.retain(|id, _| is_held(*id));
+            let bytes = self.jobs.values().filter_map(|cached| cached.rest.as_ref()).map(|rest| rest.body.bytes());
+            self.body_bytes = bytes.sum();
         }
     }
 
-    /// The job stands otherwise now. Its event is read again when it runs again: that is later, or another step.
-    pub fn update(&mut self, job: JobRecord, place: &StepRoute) {
-        if let Some(entry) = self.jobs.get_mut(&job.id) {
-            let bytes = entry.event.take().map_or(0, |(_, body)| body.bytes());
-            self.body_bytes -= bytes;
-            // The scheduler may leave it in the ledger for now.
-            self.new.push(job.id);
-            entry.job = job;
-            entry.destination = place.destination.clone();
-        }
+    pub fn body_bytes(&self) -> usize {
+        self.body_bytes
     }
 
-    /// The job is not held any more. Answers whose it was.
-    pub fn remove(&mut self, id: JobId) -> Option<Arc<str>> {
-        let entry = self.jobs.remove(&id)?;
-        self.forget_body(&entry);
-        Some(entry.job.worker)
+    pub fn record(&self, id: JobId) -> Option<&JobRecord> {
+        self.jobs.get(&id).map(|cached| &cached.job)
     }
 
-    /// What work needs to run this job; the bare job if its event has to be read first.
-    pub fn order(&self, id: JobId) -> Option<Result<RunInput, (JobRecord, Arc<str>)>> {
-        let entry = self.jobs.get(&id)?;
-        let (job, destination) = (entry.job.clone(), entry.destination.clone());
-        Some(match &entry.event {
-            Some((event, body)) => Ok(RunInput { job, event: event.clone(), body: body.clone(), destination }),
-            None => Err((job, destination)),
+    /// A job with everything that its run reads; `None` if that has to be read first.
+    pub fn loaded(&self, id: JobId) -> Option<LoadedJob> {
+        let CachedJob { job, rest } = self.jobs.get(&id)?;
+        let Rest { event, body, effects } = rest.clone()?;
+        Some(LoadedJob { job: job.clone(), event, body, effects })
+    }
+
+    /// Whether a job that was read for its run is the one that the scheduler decided about. A job that was handed to another
+    /// destination has made steps that the ledger does not know, so that the records may differ.
+    pub fn matches(&self, loaded: &JobRecord) -> bool {
+        let is_running = |job: &JobRecord| job.state == JobState::Running;
+        self.record(loaded.id).is_some_and(|cached| {
+            loaded.state.is_live()
+                && is_running(loaded) == is_running(cached)
+                && (loaded.attempts_total, loaded.replays) == (cached.attempts_total, cached.replays)
         })
     }
 }

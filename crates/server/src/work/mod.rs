@@ -1,200 +1,144 @@
-//! Work: a job's next step, done.
+//! Work: runs a job.
 //!
-//! In: a job with its event.
-//! Out: a settlement in the ledger, and what the scheduler should know.
-//! Touches: revisions (read), connectors, ledger: begin, settle, effects.
-//! Never: chooses what runs next.
-//! If the process dies here: the intent is in the ledger, or the effect was natural; the next start settles the attempt as
-//! interrupted, by the rules of its class.
+//! In: a loaded job and the destination whose slot was taken.
+//! Out: a settlement in the ledger, and the result for the scheduler.
+//! Touches: revisions (read), connectors, ledger: the writes of a run and the reads that it asks for.
+//! Never: decides anything. Every decision is made by [`sluice_domain::run::JobRun`].
+//! If the process dies here: the intent is in the ledger, or the effect may be repeated without harm. The job is loaded as
+//! running by the next owner, and settled as interrupted by the class of its effect.
 
-mod attempt;
-mod budget;
-mod decide;
-mod guard;
-mod internal;
-mod job_effects;
-mod message;
-mod next_item;
-mod recover;
-mod run;
-mod scope;
-mod step_outputs;
+mod call;
+mod dead_letters;
+mod perform;
 
+use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-use sluice_domain::outcome::{Failure, FailureClass};
-use sluice_domain::settle::{DestinationHealth, NextAction};
+use sluice_domain::job::{JobId, JobState};
+use sluice_domain::run::{Command, DenialKind, JobRun, LoadedJob, Notice, RunContext, RunResult};
 use sluice_domain::time::Time;
-use sluice_domain::worker::{LaneOrder, Worker};
-use sluice_ledger::{EventBody, EventRecord, JobRecord, Ledger};
+use sluice_ledger::{ChangedJob, JobRecord, Ledger};
 
 use crate::clock::Clock;
 use crate::observe::Metrics;
-use crate::revisions::{LoadedRevision, Revisions};
+use crate::observe::metrics::DeadLabels;
+use crate::revisions::Revisions;
 use crate::safe_mode::SafeModes;
-use crate::schedule;
-pub use attempt::span;
-pub use internal::{DryRunOutput, dry_run};
-use internal::{InternalOutcome, InternalStep};
-pub use message::filled;
-use next_item::NextItem;
-pub use next_item::items;
-pub use recover::{recover, recover_one};
-use run::JobRun;
-pub use scope::scope_of;
 
-/// What the room needs.
+/// What runs share.
 #[derive(Clone, Debug)]
 pub struct WorkContext {
-    /// Where attempts are written down.
     pub ledger: Ledger,
-    /// What the steps are.
     pub revisions: Revisions,
-    /// What is counted.
     pub metrics: Metrics,
-    /// The time.
     pub clock: Clock,
-    /// Until then every attempt is written down before it is made.
+    /// Until this time of the steady clock every attempt is recorded before its call: set after an unclean shutdown.
     pub careful_until: Time,
-    /// Who is in safe mode.
     pub safe_modes: SafeModes,
-    /// Who has to know of jobs that come back to life.
-    pub scheduler: schedule::SchedulerHandle,
+    pub on_requeued: OnRequeued,
 }
 
-/// A job to be worked on.
-#[derive(Clone, Debug)]
-pub struct RunInput {
-    /// The job.
-    pub job: JobRecord,
-    /// Its event.
-    pub event: Arc<EventRecord>,
-    /// And what it says.
-    pub body: Arc<EventBody>,
-    /// The destination whose slot was taken for this run.
-    pub destination: Arc<str>,
-}
+/// Called with the jobs, and their workers, that a run has requeued.
+#[derive(Clone)]
+pub struct OnRequeued(pub Arc<dyn Fn(Vec<ChangedJob>) + Send + Sync>);
 
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct RunResult {
-    /// The job as it stands now.
-    pub job: JobRecord,
-    /// What was learned of the destination; `None` if it was not asked.
-    pub verdict: Option<DestinationHealth>,
-    /// Where its next step goes, if there is one.
-    pub place: Option<StepRoute>,
-}
-
-/// Where a step goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepRoute {
-    /// The destination.
-    pub destination: Arc<str>,
-    /// Whether jobs of one entity keep their order there.
-    pub order: LaneOrder,
-}
-
-impl StepRoute {
-    /// Where the first step goes that reaches out from this one on; `None` if there is none.
-    pub fn of(worker: &Worker, step: u32) -> Option<StepRoute> {
-        let step = worker.next_external(step)?;
-        Some(StepRoute { destination: step.destination.clone(), order: step.order })
-    }
-
-    /// For a job that no destination has to be asked about.
-    pub fn nowhere() -> StepRoute {
-        StepRoute { destination: Arc::from(""), order: LaneOrder::Fifo }
+impl fmt::Debug for OnRequeued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnRequeued")
     }
 }
 
-/// Works on a job until an outward step has been tried, or until there is nothing left to do. `None` if the ledger knows the job
-/// otherwise than memory does: it has to be read anew.
-pub async fn work(context: &WorkContext, order: RunInput) -> Result<Option<RunResult>, sluice_ledger::Error> {
-    let mut run = JobRun::new(context, order);
-    let Some(live) = context.revisions.get(&run.job.revision, &context.ledger).await else {
-        let failure = Failure::new(
-            FailureClass::Mapping,
-            "revision-lost",
-            "the configuration that this job was accepted under cannot be read any more; replay it with --newest",
-        );
-        return run.end_untried(NextAction::Die { failure }).await;
-    };
-    let Some(worker) = context.revisions.worker(&live, &run.job.worker) else {
-        let failure =
-            Failure::new(FailureClass::Mapping, "worker-lost", "the worker of this job is not in its configuration");
-        return run.end_untried(NextAction::Die { failure }).await;
-    };
-    run.worker = Some(worker.clone());
-    run.dead_letter_queue = dead_letter_queue(&context.revisions.current(), &live, &worker);
-    if let Some(failure) = run.expired(&live) {
-        return run.end_untried(NextAction::Die { failure }).await;
+impl WorkContext {
+    /// The inputs of a run at this moment.
+    pub(crate) fn now(&self, worker: &str) -> RunContext {
+        let (now, at) = (self.clock.now(), self.clock.wall());
+        RunContext {
+            now,
+            at,
+            term: self.ledger.term(),
+            safe_mode_until: self.safe_modes.until(worker, at),
+            record_first: now < self.careful_until,
+        }
     }
-    let mut scope = match scope_of(&live, &run.event, &run.body, &run.job.queue) {
-        Ok(scope) => scope,
-        Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
-    };
-    let safe_mode = context.safe_modes.until(&worker.name, context.clock.wall()).is_some();
-    scope.set("safe_mode", Value::Bool(safe_mode));
-    run.open_books(&worker).await?;
-    run.recall(&live, &worker, &mut scope).await?;
-    // Steps that need not be done cost nothing and are passed over; those that stay inside take no slot.
+}
+
+/// Runs a job until an external step has been attempted or nothing is left to do.
+pub async fn work(
+    context: &WorkContext,
+    loaded: LoadedJob,
+    destination: Arc<str>,
+) -> Result<RunResult, sluice_ledger::Error> {
+    let worker = loaded.job.worker.clone();
+    let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
+    let (mut run, mut command) = JobRun::start(loaded, destination, config, context.now(&worker));
     loop {
-        let Some(step) = worker.step_at(run.job.step) else {
-            return run.reach_end(&worker).await;
-        };
-        let turn = match run.turn(&worker, step, &mut scope) {
-            Ok(NextItem::Do(turn)) => turn,
-            Ok(NextItem::Pass(output)) => {
-                run.pass(step, output, &mut scope);
-                continue;
+        observe(context, &mut run);
+        match command {
+            Command::Finish(result) => {
+                report(context, &run, &result);
+                return Ok(*result);
             }
-            Ok(NextItem::NotYet(due)) => return run.wait_until(due).await,
-            Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
-        };
-        if !step.action.is_internal() && *step.destination != *run.destination {
-            // The slot that was taken is another destination's.
-            return Ok(Some(run.hand_back()));
-        }
-        if step.announces.is_some() && !Box::pin(run.announce(&live, &worker, step, &mut scope)).await? {
-            run.pass(step, None, &mut scope);
-            continue;
-        }
-        let rendered = step.with.render(&scope, &live.secrets).map(|with| with.unwrap_or(Value::Null));
-        let with = match rendered.and_then(|with| filled(&live.config.messages, &worker, step.action, &scope, with)) {
-            Ok(with) => with,
-            Err(problem) => {
-                let failure = Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id));
-                match run.failed_untried(&worker, step, &turn, failure, &mut scope).await? {
-                    Ok(()) => continue,
-                    Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
-                }
+            other => {
+                let input = perform::perform(context, &run, other).await?;
+                command = run.step(context.now(&worker), input);
             }
-        };
-        if !step.action.is_internal() {
-            let guarded = Box::pin(run.guarded(&live, &worker, step, &scope)).await?;
-            return Box::pin(run.attempt(&live, &worker, step, turn, &with, guarded)).await;
-        }
-        let inside = InternalStep { live: &live, worker: &worker, step, turn: &turn, with: &with, scope: &scope };
-        match internal::perform(&run, inside).await? {
-            InternalOutcome::Done(output) => run.keep(step, &turn, output, &mut scope),
-            InternalOutcome::End(reason) => return run.end_noop(reason).await,
-            InternalOutcome::Wait { due, failure } => return run.wait(due, failure).await,
-            InternalOutcome::Deferred { due, failure } => return Ok(Some(run.waits(due, failure))),
-            InternalOutcome::Die(failure) => match run.failed_untried(&worker, step, &turn, failure, &mut scope).await?
-            {
-                Ok(()) => {}
-                Err(failure) => return run.end_untried(NextAction::Die { failure }).await,
-            },
-            InternalOutcome::Stale => return Ok(None),
         }
     }
 }
 
-/// Where a job of this worker lies once it is dead.
-fn dead_letter_queue(current: &LoadedRevision, pinned: &LoadedRevision, worker: &Worker) -> Option<Arc<str>> {
-    let of_queue =
-        |live: &LoadedRevision| live.config.queues.get(&worker.queue).and_then(|queue| queue.dead_letter_queue.clone());
-    worker.retry.dead_letter_queue.clone().or_else(|| of_queue(current)).or_else(|| of_queue(pinned))
+/// Counts and logs what happened in a run.
+fn observe(context: &WorkContext, run: &mut JobRun) {
+    let metrics = &context.metrics;
+    for notice in run.take_notices() {
+        match notice {
+            Notice::PolicyDenied { policy, rule, kind } => metrics.policy(&policy, &rule, DenialKind::as_str(kind)),
+            Notice::Mark { set } => metrics.mark(&run.job().worker, set),
+            Notice::RetryBudgetExhausted => metrics.retry_budget_exhausted(&run.job().worker),
+            Notice::Requeued => drop(metrics.replays.inc()),
+            Notice::Stale => {
+                tracing::warn!(job = %run.job().id, "stale run ignored: the job has changed since it was loaded")
+            }
+        }
+    }
+}
+
+/// Counts and logs the end of a run that was written.
+fn report(context: &WorkContext, run: &JobRun, result: &RunResult) {
+    let RunResult::Ended { job, settled: true, .. } = result else { return };
+    if !job.state.is_live() {
+        context.metrics.job(&job.worker, job.state.as_str(), job.replays > 0);
+    }
+    let (event, destination) = (run.event(), run.destination());
+    match (job.state, &job.failure) {
+        (JobState::Dead | JobState::Unknown, Some(failure)) => {
+            let labels = DeadLabels { worker: job.worker.to_string(), class: failure.class.as_str().to_owned() };
+            context.metrics.dead_letters.get_or_create(&labels).inc();
+            tracing::warn!(
+                job = %job.id, event = %event.id, worker = %job.worker, source = %event.source, %destination,
+                state = %job.state, class = failure.class.as_str(), code = %failure.code, attempts = job.attempts,
+                trace = %event.trace, "{}", failure.message
+            );
+        }
+        (state, failure) => tracing::debug!(
+            job = %job.id, event = %event.id, worker = %job.worker, %destination, %state, attempts = job.attempts,
+            trace = %event.trace, code = failure.as_ref().map_or("", |failure| &failure.code), "settled"
+        ),
+    }
+}
+
+/// Loads a job whose run was lost or refused. An attempt that was under way is settled as interrupted first, so that nothing
+/// is sent again whose outcome is unknown. `None` if the ledger has no such job.
+pub async fn reload(context: &WorkContext, job: JobId) -> Result<Option<JobRecord>, sluice_ledger::Error> {
+    loop {
+        let Some(loaded) = context.ledger.load_jobs(vec![job], usize::MAX).await?.pop() else {
+            return Ok(None);
+        };
+        if loaded.job.state != JobState::Running {
+            return Ok(Some(loaded.job));
+        }
+        match work(context, loaded, Arc::default()).await? {
+            RunResult::Ended { job, .. } => return Ok(Some(job)),
+            RunResult::Reload => {}
+        }
+    }
 }

@@ -86,7 +86,7 @@ async fn a_replay_with_the_newest_mapping_maps_the_request_anew() {
     std::fs::write(&path, flow().replace("age: body.age", "age: body.age, last_name: body.surname")).unwrap();
     assert_eq!(world.act("/api/v1/reload", json!({})).await.status, 200);
     let job = jobs[0]["id"].as_str().unwrap();
-    let replay = json!({"ids": [job], "reason": "last_name is mapped now", "newest": true, "actor": "ann"});
+    let replay = json!({"ids": [job], "reason": "last_name is mapped now", "latest_config": true, "actor": "ann"});
     let replayed = world.act("/api/v1/replays", replay).await;
     assert!(replayed.status < 300, "{} {}", replayed.status, replayed.body);
     let jobs = world.settled(&event).await;

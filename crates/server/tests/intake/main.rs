@@ -1,13 +1,19 @@
-//! What requests are made of, at a real listener: body forms, encodings, batches, shapes, and the stories that the keys are for.
+//! Intake of a running node: bodies, batches, credentials, limits, its OpenAPI description, and every supported sender.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it goes wrong")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
-#[path = "../spine/fixture.rs"]
-#[allow(dead_code, reason = "each test file uses another part")]
+#[path = "../end_to_end/fixture.rs"]
+#[allow(dead_code, reason = "shared with the end-to-end tests")]
 mod fixture;
 
 mod admission;
 mod batches;
 mod bodies;
-mod doors;
-mod stories;
+mod credentials;
+mod keys;
+mod openapi;
+mod senders;
+mod vendor_signers;
+
+#[path = "vendor/install.rs"]
+mod install;

@@ -1,13 +1,15 @@
+//! Decides per call which fault of a plan applies, and counts the injected faults.
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{CallKind, Fault, FaultKind, FaultPlan, Match, Millis, PlanError};
-use crate::locked;
+use crate::lock;
 use crate::rng::SeededRng;
 
-/// What the injector knows of a call when it decides.
+/// Properties of a call that a plan can match.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) kind: CallKind,
@@ -16,7 +18,7 @@ pub(crate) struct Call<'a> {
     pub(crate) keys: &'a [&'a str],
 }
 
-/// What shall happen to one call.
+/// Latency and fault for one call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
     pub(crate) latency: Duration,
@@ -24,14 +26,13 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    pub(crate) const HARMLESS: Decision = Decision { latency: Duration::ZERO, fault: None };
+    pub(crate) const NONE: Decision = Decision { latency: Duration::ZERO, fault: None };
 }
 
-/// Carries out a plan: decides call by call and counts what it ordered.
 #[derive(Debug)]
 pub(crate) struct Injector {
-    /// Lets a plan without faults cost no lock.
-    quiet: AtomicBool,
+    /// The plan has no faults, so no lock is needed.
+    is_empty: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -47,40 +48,40 @@ struct State {
 impl Injector {
     pub(crate) fn new(plan: FaultPlan) -> Result<Injector, PlanError> {
         plan.check()?;
-        let quiet = AtomicBool::new(is_quiet(&plan));
-        Ok(Injector { quiet, state: Mutex::new(State::new(plan)) })
+        let is_empty = AtomicBool::new(has_no_faults(&plan));
+        Ok(Injector { is_empty, state: Mutex::new(State::new(plan)) })
     }
 
-    /// Installs another plan: the number of the call and the time start again, the counts go on.
+    /// Installs another plan: call number and time restart, counts continue.
     pub(crate) fn replace(&self, plan: FaultPlan) -> Result<(), PlanError> {
         plan.check()?;
-        let quiet = is_quiet(&plan);
-        let mut state = locked(&self.state);
+        let is_empty = has_no_faults(&plan);
+        let mut state = lock(&self.state);
         let counts = std::mem::take(&mut state.counts);
         *state = State { counts, ..State::new(plan) };
-        self.quiet.store(quiet, Ordering::Release);
+        self.is_empty.store(is_empty, Ordering::Release);
         Ok(())
     }
 
     pub(crate) fn decide(&self, call: &Call<'_>) -> Decision {
-        if self.quiet.load(Ordering::Acquire) {
-            return Decision::HARMLESS;
+        if self.is_empty.load(Ordering::Acquire) {
+            return Decision::NONE;
         }
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let elapsed = state.installed.elapsed();
         state.decide(call, elapsed)
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<FaultKind, u64> {
-        locked(&self.state).counts.clone()
+        lock(&self.state).counts.clone()
     }
 
-    pub(crate) fn forget_counts(&self) {
-        locked(&self.state).counts.clear();
+    pub(crate) fn reset_counts(&self) {
+        lock(&self.state).counts.clear();
     }
 }
 
-fn is_quiet(plan: &FaultPlan) -> bool {
+fn has_no_faults(plan: &FaultPlan) -> bool {
     plan.latency.is_none() && plan.script.is_empty() && plan.outages.is_empty() && plan.percent == 0.0
 }
 
@@ -91,18 +92,18 @@ impl State {
     }
 
     fn decide(&mut self, call: &Call<'_>, elapsed: Duration) -> Decision {
-        let targeted = self.plan.calls.contains(&call.kind);
-        let mut dice = SeededRng::stream(self.plan.seed, self.calls);
-        self.calls += u64::from(targeted);
+        let in_scope = self.plan.calls.contains(&call.kind);
+        let mut rng = SeededRng::stream(self.plan.seed, self.calls);
+        self.calls += u64::from(in_scope);
 
-        let latency = self.plan.latency.filter(|_| targeted).map_or(Duration::ZERO, |millis| draw(&mut dice, millis));
+        let latency = self.plan.latency.filter(|_| in_scope).map_or(Duration::ZERO, |millis| draw(&mut rng, millis));
         let mut fault = self.scripted(call);
-        if targeted {
-            fault = fault.or_else(|| self.outage(call, elapsed)).or_else(|| self.drawn(call, &mut dice));
+        if in_scope {
+            fault = fault.or_else(|| self.outage(call, elapsed)).or_else(|| self.random(call, &mut rng));
         }
         let fault = fault.map(|fault| match fault {
             Fault::Latency(millis) => {
-                let drawn = draw(&mut dice, millis).as_millis() as u64;
+                let drawn = draw(&mut rng, millis).as_millis() as u64;
                 Fault::Latency(Millis::fixed(drawn))
             }
             other => other,
@@ -116,13 +117,13 @@ impl State {
     fn scripted(&mut self, call: &Call<'_>) -> Option<Fault> {
         let mut chosen = None;
         for (scripted, matched) in self.plan.script.iter().zip(&mut self.matched) {
-            if chosen.is_some() || !scripted.when.means(call) || !scripted.fault.fits(call.kind) {
+            if chosen.is_some() || !scripted.when.matches(call) || !scripted.fault.applies_to(call.kind) {
                 continue;
             }
-            let turn = *matched;
+            let index = *matched;
             *matched += 1;
-            let last = scripted.times.map_or(u64::MAX, |times| scripted.skip.saturating_add(times));
-            if (scripted.skip..last).contains(&turn) {
+            let end = scripted.times.map_or(u64::MAX, |times| scripted.skip.saturating_add(times));
+            if (scripted.skip..end).contains(&index) {
                 chosen = Some(scripted.fault.clone());
             }
         }
@@ -133,19 +134,19 @@ impl State {
         let elapsed_ms = elapsed.as_millis() as u64;
         let outage = self.plan.outages.iter().find(|outage| {
             let now_ms = outage.every_ms.map_or(elapsed_ms, |every| elapsed_ms % every);
-            (outage.from_ms..outage.to_ms).contains(&now_ms) && outage.fault.fits(call.kind)
+            (outage.from_ms..outage.to_ms).contains(&now_ms) && outage.fault.applies_to(call.kind)
         })?;
         Some(outage.fault.clone())
     }
 
-    fn drawn(&self, call: &Call<'_>, dice: &mut SeededRng) -> Option<Fault> {
-        if dice.fraction() * 100.0 >= self.plan.percent {
+    fn random(&self, call: &Call<'_>, rng: &mut SeededRng) -> Option<Fault> {
+        if rng.fraction() * 100.0 >= self.plan.percent {
             return None;
         }
-        let fitting = || self.plan.random.iter().filter(|weighted| weighted.fault.fits(call.kind));
-        let total = fitting().map(|weighted| u64::from(weighted.weight)).sum();
-        let mut ticket = dice.below(total);
-        for weighted in fitting() {
+        let applicable = || self.plan.random.iter().filter(|weighted| weighted.fault.applies_to(call.kind));
+        let total = applicable().map(|weighted| u64::from(weighted.weight)).sum();
+        let mut ticket = rng.below(total);
+        for weighted in applicable() {
             let weight = u64::from(weighted.weight);
             if ticket < weight {
                 return Some(weighted.fault.clone());
@@ -157,7 +158,7 @@ impl State {
 }
 
 impl Match {
-    fn means(&self, call: &Call<'_>) -> bool {
+    fn matches(&self, call: &Call<'_>) -> bool {
         let kind = self.kind.map_or(call.kind != CallKind::Token, |kind| kind == call.kind);
         kind && self.method.as_deref().is_none_or(|method| method.eq_ignore_ascii_case(call.method))
             && self.path_contains.as_deref().is_none_or(|part| call.path.contains(part))
@@ -165,8 +166,8 @@ impl Match {
     }
 }
 
-fn draw(dice: &mut SeededRng, millis: Millis) -> Duration {
-    Duration::from_millis(dice.within(millis.min_ms..=millis.max_ms))
+fn draw(rng: &mut SeededRng, millis: Millis) -> Duration {
+    Duration::from_millis(rng.within(millis.min_ms..=millis.max_ms))
 }
 
 #[cfg(test)]
@@ -188,18 +189,18 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_and_order_meet_the_same_faults() {
+    fn same_seed_and_order_yield_the_same_faults() {
         let plan = FaultPlan::everything_at(30.0, 11);
         assert_eq!(kinds(&plan, 500), kinds(&plan, 500));
         assert_ne!(kinds(&plan, 500), kinds(&FaultPlan::everything_at(30.0, 12), 500));
     }
 
     #[test]
-    fn everything_at_thirty_percent_strikes_that_share_in_every_way() {
+    fn thirty_percent_of_calls_fail_with_every_kind_of_fault() {
         let plan = FaultPlan::everything_at(30.0, 3);
         let drawn = kinds(&plan, 20_000);
-        let struck = drawn.iter().flatten().count();
-        assert!((5_600..6_400).contains(&struck), "{struck} of 20000");
+        let failed = drawn.iter().flatten().count();
+        assert!((5_600..6_400).contains(&failed), "{failed} of 20000");
         for weighted in &plan.random {
             assert!(drawn.contains(&Some(weighted.fault.kind())), "{:?} never drawn", weighted.fault);
         }
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_writes_never_strike_reads() {
+    fn write_faults_never_apply_to_reads() {
         let mut state = State::new(FaultPlan::everything_at(100.0, 5));
         for _ in 0..2_000 {
             let fault = state.decide(&read(), Duration::ZERO).fault.expect("every call fails");
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_counts_its_own_matches_in_order() {
+    fn scripted_faults_count_their_own_matches_in_order() {
         let plan = FaultPlan::scripted([
             Scripted::for_key("b", Fault::LockRow).times(1),
             Scripted::first(2, Fault::DropAfter).after(1),
@@ -232,17 +233,17 @@ mod tests {
     }
 
     #[test]
-    fn token_calls_are_struck_only_when_named() {
+    fn token_calls_fail_only_when_selected() {
         let token = Call { kind: CallKind::Token, method: "POST", path: "/services/oauth2/token", keys: &[] };
         let decide = |plan: FaultPlan| State::new(plan).decide(&token, Duration::ZERO).fault;
         assert_eq!(decide(FaultPlan::always(Fault::DropBefore)), None);
         assert_eq!(decide(FaultPlan::scripted([Scripted::first(1, Fault::DropBefore)])), None);
-        let named = Scripted::first(1, Fault::DropBefore).only(CallKind::Token);
-        assert_eq!(decide(FaultPlan::scripted([named])), Some(Fault::DropBefore));
+        let selected = Scripted::first(1, Fault::DropBefore).only(CallKind::Token);
+        assert_eq!(decide(FaultPlan::scripted([selected])), Some(Fault::DropBefore));
     }
 
     #[test]
-    fn outages_come_and_go_with_their_period() {
+    fn outages_repeat_with_their_period() {
         let outage = Outage { from_ms: 100, to_ms: 200, every_ms: Some(1_000), fault: Fault::DropBefore };
         let mut state = State::new(FaultPlan { outages: vec![outage], ..FaultPlan::default() });
         let mut out = |ms| state.decide(&read(), Duration::from_millis(ms)).fault.is_some();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_counted_by_kind_and_counts_survive_a_new_plan() {
+    fn faults_are_counted_by_kind_and_counts_survive_a_new_plan() {
         let injector = Injector::new(FaultPlan::scripted([Scripted::first(2, Fault::LockRow)])).unwrap();
         for _ in 0..5 {
             injector.decide(&write(&[]));
@@ -261,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_cannot_be_carried_out_are_refused() {
+    fn invalid_plans_are_rejected() {
         let fault = |fault| FaultPlan::always(fault).check().unwrap_err();
         assert_eq!(
             fault(Fault::Gateway { status: 500, moment: super::super::Moment::BeforeApplying }),
             PlanError::Gateway(500)
         );
         assert_eq!(fault(Fault::TrickleBody { chunk_bytes: 0, gap_ms: 1 }), PlanError::Trickle);
-        assert_eq!(fault(Fault::Latency(Millis::between(2, 1))), PlanError::Backwards(Millis::between(2, 1)));
+        assert_eq!(fault(Fault::Latency(Millis::between(2, 1))), PlanError::InvertedRange(Millis::between(2, 1)));
         let percent = FaultPlan { percent: 101.0, ..FaultPlan::default() };
         assert_eq!(percent.check(), Err(PlanError::Percent(101.0)));
         let nothing = FaultPlan {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_reads_from_json_and_refuses_unknown_words() {
+    fn plan_parses_from_json_and_rejects_unknown_keys() {
         let plan: FaultPlan = serde_json::from_str(
             r#"{"percent": 10, "random": [{"fault": {"kind": "too_many_requests", "retry_after": {"seconds": 2}}}],
                 "script": [{"when": {"key": "x"}, "times": 1, "fault": {"kind": "latency", "min_ms": 1, "max_ms": 2}}]}"#,
@@ -289,8 +290,8 @@ mod tests {
         .unwrap();
         assert_eq!(plan.random[0].weight, 1);
         assert_eq!(plan.script[0].fault, Fault::Latency(Millis::between(1, 2)));
-        let again: FaultPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
-        assert_eq!(again, plan);
+        let reparsed: FaultPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(reparsed, plan);
         assert!(serde_json::from_str::<FaultPlan>(r#"{"persent": 10}"#).is_err());
     }
 }

@@ -1,9 +1,8 @@
-//! Faults on order, as data.
+//! Fault plans as data.
 //!
-//! A [`FaultPlan`] says what goes wrong and when. It is looked at in three steps for every call, and the first that
-//! has something to say wins: the script (exact calls), then the outages (stretches of time), then the dice (a share
-//! of all calls). The dice depend only on the seed and on the number of the call, so the same calls in the same order
-//! meet the same faults.
+//! A [`FaultPlan`] defines which faults happen and when. For every call the first match applies: the script (exact
+//! calls), then the outages (time intervals), then the random faults (a share of all calls). Random faults depend
+//! only on the seed and the number of the call, so the same calls in the same order get the same faults.
 
 mod injector;
 mod preset;
@@ -15,35 +14,35 @@ use serde::{Deserialize, Serialize};
 pub(crate) use injector::{Call, Decision, Injector};
 pub use preset::Everything;
 
-/// The largest body a [`Fault::HugeBody`] may ask for: 64 GiB. It is streamed, never held.
+/// Largest body of [`Fault::HugeBody`]: 64 GiB. It is streamed, never held in memory.
 pub const HUGE_BODY_BYTES_MAX: u64 = 64 << 30;
 
-/// One way to misbehave.
+/// One kind of failure.
 ///
-/// "Applying" is the moment the server makes the change the call asks for. A fault before it leaves no trace in the
-/// truth; a fault after it leaves a change that the caller was not told about.
+/// "Applying" is the moment the server makes the requested change. A fault before it leaves the recorded truth
+/// unchanged; a fault after it leaves a change that the caller does not know about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fault {
-    /// Applies and answers truthfully, but late, even when the caller has gone away in the meantime.
+    /// Applies and responds accurately, but late, even if the caller has disconnected in the meantime.
     Latency(Millis),
-    /// Holds the connection without an answer, then closes it. Nothing is applied.
+    /// Holds the connection without a response, then closes it. Nothing is applied.
     TimeoutBefore { hold_ms: u64 },
-    /// Applies at once, holds the connection without an answer, then closes it.
+    /// Applies at once, holds the connection without a response, then closes it.
     TimeoutAfter { hold_ms: u64 },
-    /// Closes the connection without an answer. Nothing is applied.
+    /// Closes the connection without a response. Nothing is applied.
     DropBefore,
-    /// Applies, then closes the connection without an answer.
+    /// Applies, then closes the connection without a response.
     DropAfter,
-    /// Applies, answers with the true status and length, and closes the connection in the middle of the body.
+    /// Applies, responds with the true status and length, and closes the connection in the middle of the body.
     CutResponse,
     /// 429. Nothing is applied.
     TooManyRequests { retry_after: RetryAfter },
-    /// 403 `REQUEST_LIMIT_EXCEEDED`, as when the calls of a day are used up. Nothing is applied.
+    /// 403 `REQUEST_LIMIT_EXCEEDED`, the daily API request limit. Nothing is applied.
     RequestLimitExceeded,
     /// 500 with an error body. Nothing is applied.
     ErrorBefore,
-    /// Applies, then answers 500 with an error body.
+    /// Applies, then responds 500 with an error body.
     ErrorAfter,
     /// 502, 503 or 504 with an HTML page, as from a gateway in front of the server.
     Gateway { status: u16, moment: Moment },
@@ -51,26 +50,26 @@ pub enum Fault {
     ServerUnavailable,
     /// 400 `UNABLE_TO_LOCK_ROW` (the sink: 423). Writes only; nothing is applied.
     LockRow,
-    /// 400 `DUPLICATE_VALUE` (the sink: 409). Writes only; nothing of the call is applied. When the record did not exist, a rival has just created
-    /// it with the required fields only, so that repeating the upsert becomes an update.
+    /// 400 `DUPLICATE_VALUE` (the sink: 409). Writes only; the call itself is not applied. If the record did not exist,
+    /// a concurrent writer has just created it with the required fields only, so a retried upsert becomes an update.
     DuplicateValue,
-    /// 401 `INVALID_SESSION_ID`, whatever token was sent. Nothing is applied.
+    /// 401 `INVALID_SESSION_ID`, whatever the token. Nothing is applied.
     InvalidSession,
-    /// 200 with a body that is not what its content type says.
+    /// 200 with a body that does not match its content type.
     GarbageBody { moment: Moment },
-    /// Applies, then answers 200 with a body of that many bytes and no announced length.
+    /// Applies, then responds 200 with a body of that many bytes and without a content length.
     HugeBody { bytes: u64 },
-    /// Applies, then answers truthfully, a few bytes at a time.
+    /// Applies, then responds accurately, a few bytes at a time.
     TrickleBody { chunk_bytes: usize, gap_ms: u64 },
-    /// 302 to the very address that was asked. Nothing is applied.
+    /// 302 to the requested URL itself. Nothing is applied.
     RedirectLoop,
-    /// Reads only: answers that there is nothing, whatever is there, as a replica that lags would.
+    /// Reads only: reports that nothing is found, as a lagging replica does.
     StaleRead,
-    /// Answers with this code: a status over HTTP, a reply over SMTP. Nothing is applied.
+    /// Responds with this code: an HTTP status or an SMTP reply code. Nothing is applied.
     Reply { code: u16 },
 }
 
-/// A stretch of milliseconds; one value when both ends are equal.
+/// Range of milliseconds, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Millis {
@@ -79,18 +78,16 @@ pub struct Millis {
 }
 
 impl Millis {
-    /// Always the same.
     pub fn fixed(ms: u64) -> Millis {
         Millis { min_ms: ms, max_ms: ms }
     }
 
-    /// Anything between the two, both included.
     pub fn between(min_ms: u64, max_ms: u64) -> Millis {
         Millis { min_ms, max_ms }
     }
 }
 
-/// Whether the change has been made when the fault strikes.
+/// Whether the change is applied before the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
@@ -98,21 +95,21 @@ pub enum Moment {
     AfterApplying,
 }
 
-/// What a 429 says about when to come back.
+/// `Retry-After` of a 429.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryAfter {
     /// `Retry-After: 2`
     Seconds(u32),
-    /// `Retry-After: <HTTP date>`, so many seconds from now.
+    /// `Retry-After: <HTTP date>`, this many seconds from now.
     HttpDate(u32),
-    /// No header at all.
+    /// No header.
     Absent,
-    /// A number of seconds that no one should obey.
+    /// An unreasonably large number of seconds.
     Absurd,
 }
 
-/// The name of a fault without its settings; what the counts are kept by.
+/// Kind of a fault without its settings; the key of the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
@@ -140,7 +137,6 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// The name of this fault without its settings.
     pub fn kind(&self) -> FaultKind {
         match self {
             Fault::Latency(_) => FaultKind::Latency,
@@ -167,7 +163,7 @@ impl Fault {
         }
     }
 
-    fn fits(&self, calls: CallKind) -> bool {
+    fn applies_to(&self, calls: CallKind) -> bool {
         match self {
             Fault::LockRow | Fault::DuplicateValue => calls == CallKind::Write,
             Fault::StaleRead => calls == CallKind::Read,
@@ -176,77 +172,75 @@ impl Fault {
     }
 }
 
-/// What a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
-    /// Asks for an access token.
+    /// Requests an access token.
     Token,
-    /// Asks for something without changing it.
+    /// Reads data.
     Read,
-    /// Asks for a change.
+    /// Changes data.
     Write,
 }
 
-/// Everything that shall go wrong. The empty plan, [`FaultPlan::none`], lets every call through.
+/// Which faults happen and when. The empty plan, [`FaultPlan::none`], injects none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultPlan {
-    /// Decides every random choice.
+    /// Determines every random choice.
     pub seed: u64,
-    /// Added to every call in `calls`, on top of any fault.
+    /// Added to every call in `calls`, in addition to any fault.
     pub latency: Option<Millis>,
-    /// Which calls the latency, the outages and the dice may strike. Scripted faults choose for themselves.
+    /// Calls affected by latency, outages and random faults. Scripted faults match by themselves.
     pub calls: Vec<CallKind>,
-    /// Faults for exact calls; the first entry that matches and has turns left wins.
+    /// Faults for exact calls; the first entry that matches and is not exhausted applies.
     pub script: Vec<Scripted>,
-    /// Stretches of time in which every call fails.
+    /// Time intervals in which every call fails.
     pub outages: Vec<Outage>,
-    /// The share of calls, in percent, that draws a fault from `random`.
+    /// Share of calls, in percent, that get a fault from `random`.
     pub percent: f64,
-    /// The faults to draw from.
     pub random: Vec<Weighted>,
 }
 
-/// A fault for exact calls.
+/// Fault for exact calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scripted {
-    /// Which calls are meant; all of them when left out.
+    /// Matching calls; all calls if absent.
     #[serde(default)]
     pub when: Match,
-    /// How many matching calls pass unharmed first.
+    /// Matching calls that pass before the first fault.
     #[serde(default)]
     pub skip: u64,
-    /// How many matching calls are struck after that; without end when left out.
+    /// Matching calls that fail after that; unlimited if absent.
     #[serde(default)]
     pub times: Option<u64>,
     pub fault: Fault,
 }
 
 impl Scripted {
-    /// The first `times` calls meet `fault`.
+    /// The first `times` calls fail with `fault`.
     pub fn first(times: u64, fault: Fault) -> Scripted {
         Scripted { when: Match::default(), skip: 0, times: Some(times), fault }
     }
 
-    /// Every call for this external id (the sink: idempotency key or resource id) meets `fault`.
+    /// Every call for this external id (the sink: idempotency key or resource id) fails with `fault`.
     pub fn for_key(key: impl Into<String>, fault: Fault) -> Scripted {
         Scripted { when: Match { key: Some(key.into()), ..Match::default() }, skip: 0, times: None, fault }
     }
 
-    /// Strikes at most this many times.
+    /// Limits the number of failures.
     pub fn times(self, times: u64) -> Scripted {
         Scripted { times: Some(times), ..self }
     }
 
-    /// Strikes only calls of this kind.
+    /// Restricts to calls of this kind.
     pub fn only(mut self, kind: CallKind) -> Scripted {
         self.when.kind = Some(kind);
         self
     }
 
-    /// Strikes only calls with this method; at a mail server, only this step.
+    /// Restricts to calls with this method; for SMTP, to this step.
     pub fn at(mut self, method: impl Into<String>) -> Scripted {
         self.when.method = Some(method.into());
         self
@@ -258,32 +252,31 @@ impl Scripted {
     }
 }
 
-/// Which calls a scripted fault means: those that agree with everything that is set. Token calls are meant only when
-/// `kind` says so.
+/// Conditions on a call; all that are set must hold. Token calls match only if `kind` selects them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Match {
     pub kind: Option<CallKind>,
     pub method: Option<String>,
     pub path_contains: Option<String>,
-    /// The external id in the path; at the sink, the idempotency key or the resource id.
+    /// External id in the path; for the sink, the idempotency key or resource id.
     pub key: Option<String>,
 }
 
-/// A stretch of time in which every call fails.
+/// Time interval in which every call fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// Counted from the moment the plan was installed.
+    /// Counted from the installation of the plan.
     pub from_ms: u64,
     pub to_ms: u64,
-    /// Comes back with this period; once only when left out.
+    /// Period of repetition; once only if absent.
     #[serde(default)]
     pub every_ms: Option<u64>,
     pub fault: Fault,
 }
 
-/// A fault and how often it is drawn compared with the others.
+/// Fault and its relative weight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
@@ -311,28 +304,28 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// Nothing goes wrong.
+    /// No faults.
     pub fn none() -> FaultPlan {
         FaultPlan::default()
     }
 
-    /// `percent` of all calls fail, in every way there is, with waits of about two seconds; see [`Everything`] for
+    /// `percent` of all calls fail, with every kind of fault and waits of about two seconds; [`Everything`] allows
     /// shorter ones.
     pub fn everything_at(percent: f64, seed: u64) -> FaultPlan {
         Everything { percent, seed, ..Everything::default() }.plan()
     }
 
-    /// Only these exact calls go wrong.
+    /// Only these exact calls fail.
     pub fn scripted(script: impl IntoIterator<Item = Scripted>) -> FaultPlan {
         FaultPlan { script: script.into_iter().collect(), ..FaultPlan::default() }
     }
 
-    /// Every call goes wrong in this way.
+    /// Every call fails with this fault.
     pub fn always(fault: Fault) -> FaultPlan {
         FaultPlan { percent: 100.0, random: vec![Weighted { weight: 1, fault }], ..FaultPlan::default() }
     }
 
-    /// Whether the plan can be carried out as written.
+    /// Validates the plan.
     pub fn check(&self) -> Result<(), PlanError> {
         if !(0.0..=100.0).contains(&self.percent) {
             return Err(PlanError::Percent(self.percent));
@@ -341,8 +334,8 @@ impl FaultPlan {
             return Err(PlanError::NothingToDraw);
         }
         for outage in &self.outages {
-            let long_enough = outage.every_ms.is_none_or(|every| every >= outage.to_ms);
-            if outage.from_ms >= outage.to_ms || !long_enough {
+            let period_ok = outage.every_ms.is_none_or(|every| every >= outage.to_ms);
+            if outage.from_ms >= outage.to_ms || !period_ok {
                 return Err(PlanError::Outage { from_ms: outage.from_ms, to_ms: outage.to_ms });
             }
         }
@@ -355,7 +348,7 @@ impl FaultPlan {
 }
 
 fn check_millis(millis: &Millis) -> Result<(), PlanError> {
-    if millis.min_ms > millis.max_ms { Err(PlanError::Backwards(*millis)) } else { Ok(()) }
+    if millis.min_ms > millis.max_ms { Err(PlanError::InvertedRange(*millis)) } else { Ok(()) }
 }
 
 fn check_fault(fault: &Fault) -> Result<(), PlanError> {
@@ -369,24 +362,23 @@ fn check_fault(fault: &Fault) -> Result<(), PlanError> {
     }
 }
 
-/// Why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    #[error("percent is {0}; it must lie between 0 and 100")]
+    #[error("percent is {0}; it must be between 0 and 100")]
     Percent(f64),
-    #[error("percent is above 0, but `random` has no fault with a weight to draw")]
+    #[error("percent is above 0, but `random` has no fault with a positive weight")]
     NothingToDraw,
-    #[error("an outage from {from_ms} to {to_ms} ms must end after it starts, and before it comes back")]
+    #[error("an outage from {from_ms} to {to_ms} ms must end after its start and before its next repetition")]
     Outage { from_ms: u64, to_ms: u64 },
-    #[error("a range of {0} has its ends the wrong way round")]
-    Backwards(Millis),
-    #[error("a gateway answers 502, 503 or 504, not {0}")]
+    #[error("the range of {0} has its minimum above its maximum")]
+    InvertedRange(Millis),
+    #[error("the status of a gateway fault must be 502, 503 or 504, not {0}")]
     Gateway(u16),
-    #[error("a body of {0} bytes is more than {HUGE_BODY_BYTES_MAX}")]
+    #[error("a body of {0} bytes exceeds the maximum of {HUGE_BODY_BYTES_MAX}")]
     Huge(u64),
-    #[error("a trickle needs at least one byte at a time")]
+    #[error("chunk_bytes of trickle_body must be at least 1")]
     Trickle,
-    #[error("an answer has a code from 200 to 599, not {0}")]
+    #[error("the code of a reply must be between 200 and 599, not {0}")]
     Reply(u16),
 }
 

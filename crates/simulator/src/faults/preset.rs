@@ -1,18 +1,19 @@
+//! Preset plan with every fault that a correct caller must survive.
+
 use super::{Fault, FaultPlan, Millis, Moment, RetryAfter, Weighted};
 
-/// The preset "everything at p percent": every fault that a careful caller must survive, equally often.
+/// Preset: `percent` of all calls fail, with every fault equally likely.
 ///
-/// [`Fault::StaleRead`] is left out, since after a lying read no caller can know the truth; order it by name.
+/// Excludes [`Fault::StaleRead`]: after a wrong read no caller can know the truth. Request it explicitly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Everything {
-    /// The share of calls that fail.
+    /// Share of calls that fail, in percent.
     pub percent: f64,
     pub seed: u64,
-    /// How long timeouts hold the connection, and the longest latency.
+    /// How long timeouts hold the connection; also the longest latency.
     pub hold_ms: u64,
-    /// What a polite 429 asks for.
+    /// `Retry-After` of a 429.
     pub retry_after_seconds: u32,
-    /// The size of a huge body.
     pub huge_bytes: u64,
 }
 
@@ -23,7 +24,6 @@ impl Default for Everything {
 }
 
 impl Everything {
-    /// The plan to install.
     pub fn plan(&self) -> FaultPlan {
         let random = self.faults().into_iter().map(|fault| Weighted { weight: 1, fault }).collect();
         FaultPlan { seed: self.seed, percent: self.percent, random, ..FaultPlan::default() }

@@ -1,4 +1,4 @@
-//! One connection: a request out, an answer in.
+//! One persistent connection: sends a request and reads its response.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,30 +6,30 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A longer head is no answer.
+/// Largest response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// A longer body is not read.
+/// Largest response body.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A kept HTTP/1.1 connection to this machine.
+/// Persistent HTTP/1.1 connection to a loopback address.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     incoming: Vec<u8>,
 }
 
-/// A whole answer.
+/// Complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct LoadResponse<'a> {
     pub status: u16,
     pub body: &'a [u8],
-    /// The seconds of `Retry-After`, where it has them.
+    /// Seconds of `Retry-After`, if it is a number.
     pub retry_after: Option<u64>,
-    /// Whether the connection ends with this answer.
+    /// The server closes the connection after this response.
     pub closes: bool,
 }
 
-/// The parts of a head that matter here.
+/// Parsed fields of a response head.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -39,10 +39,10 @@ struct Head {
 }
 
 impl Connection {
-    /// Connects to an address of this machine; any other is an `InvalidInput` error.
+    /// Connects to a loopback address; any other is an `InvalidInput` error.
     pub async fn open(target: SocketAddr) -> io::Result<Connection> {
         if !target.ip().is_loopback() {
-            let message = format!("{target} is not on this machine, and nothing else is ever sent to");
+            let message = format!("{target} is not a loopback address");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let stream = TcpStream::connect(target).await?;
@@ -50,8 +50,8 @@ impl Connection {
         Ok(Connection { stream, incoming: Vec::with_capacity(1024) })
     }
 
-    /// Sends a request, head and body, and reads the answer. After an error the connection is of no more use.
-    pub async fn send(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+    /// Sends head and body of a request and reads the response. After an error the connection is unusable.
+    pub async fn send(&mut self, request: &[u8]) -> io::Result<LoadResponse<'_>> {
         self.incoming.clear();
         self.stream.write_all(request).await?;
         let head_bytes = loop {
@@ -60,21 +60,24 @@ impl Connection {
                 break end;
             }
             if self.incoming.len() > HEAD_BYTES_MAX {
-                return Err(invalid("the head of the answer has no end"));
+                return Err(invalid("the response head is too long"));
             }
         };
         let head = Head::parse(&self.incoming[..head_bytes])?;
-        let whole = head_bytes + head.body_bytes;
-        while self.incoming.len() < whole {
+        let total = head_bytes + head.body_bytes;
+        while self.incoming.len() < total {
             self.read_some().await?;
         }
-        let body = &self.incoming[head_bytes..whole];
-        Ok(Answer { status: head.status, body, retry_after: head.retry_after, closes: head.closes })
+        let body = &self.incoming[head_bytes..total];
+        Ok(LoadResponse { status: head.status, body, retry_after: head.retry_after, closes: head.closes })
     }
 
     async fn read_some(&mut self) -> io::Result<()> {
         if self.stream.read_buf(&mut self.incoming).await? == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended before the answer did"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the connection closed before the end of the response",
+            ));
         }
         Ok(())
     }
@@ -88,7 +91,7 @@ pub(super) fn end_of_head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// How long the body of a request is, by its head. `None` if that cannot be told.
+/// Body length of a request by its head; `None` if it is invalid or too large.
 pub(super) fn body_bytes(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let line = head
@@ -101,11 +104,11 @@ pub(super) fn body_bytes(head: &[u8]) -> Option<usize> {
 
 impl Head {
     fn parse(head: &[u8]) -> io::Result<Head> {
-        let text = std::str::from_utf8(head).map_err(|_| invalid("the head of the answer is no text"))?;
+        let text = std::str::from_utf8(head).map_err(|_| invalid("the response head is not text"))?;
         let mut lines = text.split("\r\n");
         let first = lines.next().unwrap_or_default();
         let status = first.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
-        let status = status.ok_or_else(|| invalid("the answer is not HTTP/1.1"))?;
+        let status = status.ok_or_else(|| invalid("the response is not HTTP/1.1"))?;
         let mut parsed = Head { status, ..Head::default() };
         let mut length = None;
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
@@ -120,9 +123,9 @@ impl Head {
         }
         parsed.body_bytes = match length {
             Some(length) if length <= BODY_BYTES_MAX => length,
-            Some(_) => return Err(invalid("the body of the answer is too long")),
+            Some(_) => return Err(invalid("the response body is too long")),
             None if matches!(status, 204 | 304) => 0,
-            None => return Err(invalid("the answer does not say how long it is")),
+            None => return Err(invalid("the response has no content length")),
         };
         Ok(parsed)
     }
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_of_a_head_is_read_and_the_rest_is_refused() {
+    fn response_heads_parse_or_are_rejected() {
         assert_eq!(parse("HTTP/1.1 202 Accepted\r\nContent-Length: 17\r\n\r\n"), Some((202, 17, None, false)));
         let busy = "HTTP/1.1 503 Busy\r\nretry-after: 2\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         assert_eq!(parse(busy), Some((503, 0, Some(2), true)));

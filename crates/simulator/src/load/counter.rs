@@ -1,7 +1,7 @@
-//! The other end of the bench: takes whole requests, counts them, says yes.
+//! Destination for benchmarks: counts complete requests and responds 200.
 //!
-//! Like the senders it does as little as possible for each of them. The [`Sink`](crate::Sink) is for everything that is
-//! not about speed: it remembers, fails on order and can be asked.
+//! Does as little work as possible per request. [`Sink`](crate::Sink) is the server for everything else: it stores
+//! requests, injects faults and can be queried.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +15,12 @@ use tokio::runtime::Runtime;
 use super::connection::{body_bytes, end_of_head};
 use crate::serve::ANY_PORT;
 
-const YES: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{\"ok\":true}";
-/// Requests and their heads are shorter than this on the average.
+const OK_RESPONSE: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{\"ok\":true}";
+/// Average requests are smaller.
 const BUFFER_BYTES: usize = 4 * 1024;
 
-/// A server that counts. It stops when dropped.
+/// Counting server. Stops when dropped.
 #[derive(Debug)]
 pub struct Counter {
     address: SocketAddr,
@@ -28,7 +29,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Starts it on a thread of its own.
+    /// Starts the server on its own thread.
     pub fn start() -> io::Result<Counter> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -49,12 +50,12 @@ impl Counter {
         Ok(Counter { address, requests, runtime: Some(runtime) })
     }
 
-    /// `http://127.0.0.1:port`, without a slash at the end.
+    /// `http://127.0.0.1:port`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Requests that have come whole and were answered with a yes, or are about to be.
+    /// Complete requests that were answered with 200 or are about to be.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Acquire)
     }
@@ -68,7 +69,7 @@ impl Drop for Counter {
     }
 }
 
-/// Answers the requests of one connection until it closes or says what is no request.
+/// Responds on one connection until it closes or sends an invalid request.
 async fn count(mut stream: TcpStream, requests: Arc<AtomicU64>) {
     let _ = stream.set_nodelay(true);
     let mut incoming = Vec::with_capacity(BUFFER_BYTES);
@@ -89,7 +90,7 @@ async fn count(mut stream: TcpStream, requests: Arc<AtomicU64>) {
         }
         incoming.drain(..head + body);
         requests.fetch_add(1, Ordering::Release);
-        if stream.write_all(YES).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
         }
     }
@@ -101,17 +102,17 @@ mod tests {
     use crate::load::Connection;
 
     #[tokio::test]
-    async fn whole_requests_are_counted_and_answered() {
+    async fn complete_requests_are_counted_and_answered() {
         let counter = Counter::start().unwrap();
         let mut connection = Connection::open(counter.address).await.unwrap();
         for number in 1..=3 {
-            let answer = connection.send(b"PUT /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}").await.unwrap();
-            assert_eq!((answer.status, answer.body), (200, br#"{"ok":true}"#.as_slice()));
+            let response = connection.send(b"PUT /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}").await.unwrap();
+            assert_eq!((response.status, response.body), (200, br#"{"ok":true}"#.as_slice()));
             assert_eq!(counter.requests(), number);
         }
         let without_a_body = connection.send(b"GET /x HTTP/1.1\r\n\r\n").await.unwrap();
         assert_eq!((without_a_body.status, counter.requests()), (200, 4));
         assert!(connection.send(b"PUT /x HTTP/1.1\r\nContent-Length: many\r\n\r\n").await.is_err());
-        assert_eq!(counter.requests(), 4, "what is no request is not counted");
+        assert_eq!(counter.requests(), 4, "an invalid request is not counted");
     }
 }

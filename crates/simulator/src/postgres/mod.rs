@@ -1,8 +1,8 @@
-//! A real PostgreSQL with a cluster of its own, and a wire to it that can be cut.
+//! A real PostgreSQL cluster, and a relay that can drop its connections.
 //!
-//! Nothing imitates a database well enough to judge transactions by. The programs come from the machine (Debian's
-//! package `postgresql`, see `scripts/install-postgres`); the cluster lies in a temporary directory and ends with the
-//! process that started it, however that ends.
+//! Real, because no imitation has the same transaction semantics. The programs are those of the machine (Debian package
+//! `postgresql`, see `scripts/install-postgres`); the cluster is in a temporary directory and stops with the process
+//! that started it, also if that is killed.
 
 mod relay;
 
@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 
 pub use relay::{CommitLoss, Relay};
 
-use crate::locked;
+use crate::lock;
 
-/// Who may log in to the cluster, and with what.
+/// Superuser of the cluster.
 pub const USER: &str = "sluice";
-/// Its password.
+/// Password of [`USER`].
 pub const PASSWORD: &str = "sluice-simulator";
 
-/// How long a cluster may take to come up on a busy machine.
+/// Time limit for the start of a cluster on a loaded machine.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Runs the cluster for as long as somebody holds our end of its standard input.
-const KEEPER: &str = r#"
+/// Script that runs the cluster until its standard input is closed.
+const SUPERVISOR: &str = r#"
 set -eu
 "$1/initdb" -D "$2/data" -U "$4" --pwfile "$2/password" -A scram-sha-256 -E UTF8 --locale=C --no-sync >"$2/initdb.log" 2>&1
 "$1/postgres" -D "$2/data" -p "$3" -k "$2" -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=60 \
@@ -35,35 +35,35 @@ set -eu
 server=$!
 trap 'kill -QUIT $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$2/data"' EXIT
 read -r _ || true
-# Nobody needs the logs of a cluster that has served its purpose.
+# After a regular stop the logs are not needed.
 trap - EXIT
 kill -QUIT $server 2>/dev/null || true
 wait $server 2>/dev/null || true
 cd / && rm -rf "$2"
 "#;
 
-/// A running cluster. It stops when dropped, and when this process ends.
+/// Running cluster. Stops when dropped, and when this process ends.
 #[derive(Debug)]
 pub struct Postgres {
     directory: PathBuf,
     port: u16,
-    keeper: Mutex<Option<(Child, ChildStdin)>>,
+    supervisor: Mutex<Option<(Child, ChildStdin)>>,
 }
 
 impl Postgres {
-    /// Makes a cluster and waits until it answers. Installs the programs if they are missing and it may.
+    /// Creates a cluster and waits until it accepts connections. Tries to install missing programs.
     pub fn start() -> io::Result<Postgres> {
         let programs = match find_programs() {
             Some(programs) => programs,
             None => {
-                install().and_then(|()| find_programs().ok_or_else(|| missing("they were not found afterwards")))?
+                install().and_then(|()| find_programs().ok_or_else(|| missing("not found after the installation")))?
             }
         };
         let directory = make_directory()?;
         fs::write(directory.join("password"), PASSWORD)?;
         let account = account();
         if let Some(account) = account {
-            own(&directory, account)?;
+            change_owner(&directory, account)?;
         }
         let port = free_port()?;
         let mut command = match account {
@@ -75,8 +75,8 @@ impl Postgres {
             }
             None => Command::new("sh"),
         };
-        let mut keeper = command
-            .args(["-c", KEEPER, "keeper"])
+        let mut supervisor = command
+            .args(["-c", SUPERVISOR, "supervisor"])
             .arg(&programs)
             .arg(&directory)
             .arg(port.to_string())
@@ -86,32 +86,32 @@ impl Postgres {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let input = keeper.stdin.take().ok_or_else(|| io::Error::other("the keeper has no standard input"))?;
-        let postgres = Postgres { directory, port, keeper: Mutex::new(Some((keeper, input))) };
+        let input = supervisor.stdin.take().ok_or_else(|| io::Error::other("the supervisor has no standard input"))?;
+        let postgres = Postgres { directory, port, supervisor: Mutex::new(Some((supervisor, input))) };
         postgres.wait_until_ready()?;
         Ok(postgres)
     }
 
-    /// The address of one of its databases; `postgres` is always there.
+    /// URL of a database; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Where it listens on 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// A wire to it that can be cut.
+    /// Starts a relay to the cluster.
     pub fn relay(&self) -> io::Result<Relay> {
         Relay::start(self.port)
     }
 
-    /// Ends the cluster at once, as a crash would.
+    /// Stops the cluster immediately, as a crash does.
     pub fn stop(&self) {
-        if let Some((mut keeper, input)) = locked(&self.keeper).take() {
+        if let Some((mut supervisor, input)) = lock(&self.supervisor).take() {
             drop(input);
-            let _ = keeper.wait();
+            let _ = supervisor.wait();
         }
         let _ = fs::remove_dir_all(&self.directory);
     }
@@ -123,18 +123,22 @@ impl Postgres {
             if log.contains("ready to accept connections") {
                 return Ok(());
             }
-            if let Some((keeper, _)) = locked(&self.keeper).as_mut()
-                && let Some(status) = keeper.try_wait()?
+            if let Some((supervisor, _)) = lock(&self.supervisor).as_mut()
+                && let Some(status) = supervisor.try_wait()?
             {
-                let mut said = String::new();
-                if let Some(mut errors) = keeper.stderr.take() {
-                    let _ = errors.read_to_string(&mut said);
+                let mut stderr = String::new();
+                if let Some(mut errors) = supervisor.stderr.take() {
+                    let _ = errors.read_to_string(&mut stderr);
                 }
                 let initdb = fs::read_to_string(self.directory.join("initdb.log")).unwrap_or_default();
-                return Err(io::Error::other(format!("PostgreSQL did not start ({status}): {said}\n{initdb}\n{log}")));
+                return Err(io::Error::other(format!(
+                    "PostgreSQL did not start ({status}): {stderr}\n{initdb}\n{log}"
+                )));
             }
             if Instant::now() > deadline {
-                return Err(io::Error::other(format!("PostgreSQL was not ready within {START_MAX:?}: {log}")));
+                return Err(io::Error::other(format!(
+                    "PostgreSQL did not accept connections within {START_MAX:?}: {log}"
+                )));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -147,7 +151,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The directory with `postgres` and `initdb`: the newest of Debian's, or wherever they are on the path.
+/// Directory with `postgres` and `initdb`: the latest Debian version, else the first on PATH.
 fn find_programs() -> Option<PathBuf> {
     let complete = |directory: &PathBuf| ["postgres", "initdb"].iter().all(|name| directory.join(name).is_file());
     let mut debian: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
@@ -170,11 +174,11 @@ fn install() -> io::Result<()> {
     }
 }
 
-fn missing(why: &str) -> io::Error {
-    io::Error::other(format!("PostgreSQL is needed and not installed: {why}. Run scripts/install-postgres."))
+fn missing(reason: &str) -> io::Error {
+    io::Error::other(format!("PostgreSQL is not installed: {reason}. Run scripts/install-postgres."))
 }
 
-/// The account to run as, when we are root.
+/// Account to run the cluster as if this process runs as root.
 fn account() -> Option<&'static str> {
     let root = fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0);
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -182,7 +186,7 @@ fn account() -> Option<&'static str> {
     root.then(|| if has("postgres") { "postgres" } else { "nobody" })
 }
 
-fn own(directory: &Path, account: &str) -> io::Result<()> {
+fn change_owner(directory: &Path, account: &str) -> io::Result<()> {
     let status = Command::new("chown").arg("-R").arg(account).arg(directory).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("chown to {account} failed"))) }
 }
@@ -198,7 +202,7 @@ fn make_directory() -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("no directory for a cluster could be made"))
+    Err(io::Error::other("cannot create a directory for the cluster"))
 }
 
 fn free_port() -> io::Result<u16> {

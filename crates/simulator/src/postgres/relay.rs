@@ -1,4 +1,4 @@
-//! A wire to a database that loses the answer to a COMMIT on order.
+//! TCP relay to a database that can lose the response to a COMMIT.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,22 +8,21 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::serve::{ANY_PORT, Connections, Server};
+use crate::serve::{ANY_PORT, ConnectionHandler, Server};
 
-const NOTHING: u8 = 0;
+const PASS: u8 = 0;
 const BEFORE: u8 = 1;
 const AFTER: u8 = 2;
 
-/// What becomes of a COMMIT whose answer is lost.
+/// What happens to a COMMIT whose response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitLoss {
-    /// The server never sees it, and takes the transaction back.
+    /// The server never receives it and rolls back.
     BeforeCommitting,
-    /// The server commits.
     AfterCommitting,
 }
 
-/// A listener that passes everything on in both directions. It stops when dropped.
+/// Relays both directions. Stops when dropped.
 #[derive(Debug)]
 pub struct Relay {
     server: Server,
@@ -32,67 +31,68 @@ pub struct Relay {
 
 #[derive(Debug)]
 struct Shared {
-    to: SocketAddr,
-    /// What happens to the next COMMIT.
-    order: AtomicU8,
+    upstream: SocketAddr,
+    /// What happens to the next COMMIT: pass, or lose it before or after committing.
+    next_commit: AtomicU8,
 }
 
 impl Relay {
     pub(crate) fn start(port: u16) -> io::Result<Relay> {
-        let shared = Arc::new(Shared { to: SocketAddr::from(([127, 0, 0, 1], port)), order: AtomicU8::new(NOTHING) });
+        let shared =
+            Arc::new(Shared { upstream: SocketAddr::from(([127, 0, 0, 1], port)), next_commit: AtomicU8::new(PASS) });
         let server = Server::start_raw("sim-relay", ANY_PORT, Arc::clone(&shared))?;
         Ok(Relay { server, shared })
     }
 
-    /// Where it listens on 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.server.address().port()
     }
 
-    /// Cuts the connection at the next COMMIT.
+    /// Closes the connection at the next COMMIT.
     pub fn lose_next_commit(&self, loss: CommitLoss) {
-        let order = match loss {
+        let next_commit = match loss {
             CommitLoss::BeforeCommitting => BEFORE,
             CommitLoss::AfterCommitting => AFTER,
         };
-        self.shared.order.store(order, Ordering::SeqCst);
+        self.shared.next_commit.store(next_commit, Ordering::SeqCst);
     }
 
-    /// Closes the listener and every connection: callers are refused until [`Relay::accept_connections`].
+    /// Closes the listener and every connection; callers are refused until [`Relay::accept_connections`].
     pub fn refuse_connections(&self) -> io::Result<()> {
         self.server.close()
     }
 
-    /// Listens again at the same address.
+    /// Listens again on the same address.
     pub fn accept_connections(&self) -> io::Result<()> {
         self.server.open()
     }
 }
 
-impl Connections for Shared {
-    async fn converse(self: Arc<Self>, mut near: TcpStream) {
-        let Ok(mut far) = TcpStream::connect(self.to).await else { return };
-        let (mut asked, mut answered) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
+impl ConnectionHandler for Shared {
+    async fn handle_connection(self: Arc<Self>, mut client: TcpStream) {
+        let Ok(mut server) = TcpStream::connect(self.upstream).await else { return };
+        let (mut request, mut response) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
         let mut losing = false;
         loop {
             tokio::select! {
-                read = near.read(&mut asked) => {
+                read = client.read(&mut request) => {
                     let Ok(count @ 1..) = read else { return };
-                    if is_commit(&asked[..count]) {
-                        match self.order.swap(NOTHING, Ordering::SeqCst) {
+                    if is_commit(&request[..count]) {
+                        match self.next_commit.swap(PASS, Ordering::SeqCst) {
                             BEFORE => return,
                             AFTER => losing = true,
                             _ => {}
                         }
                     }
-                    if far.write_all(&asked[..count]).await.is_err() {
+                    if server.write_all(&request[..count]).await.is_err() {
                         return;
                     }
                 }
-                read = far.read(&mut answered) => {
+                read = server.read(&mut response) => {
                     let Ok(count @ 1..) = read else { return };
-                    // The answer has come, so the server has done it; nobody is told.
-                    if losing || near.write_all(&answered[..count]).await.is_err() {
+                    // The response has arrived, so the server has committed; it is not passed on.
+                    if losing || client.write_all(&response[..count]).await.is_err() {
                         return;
                     }
                 }

@@ -1,27 +1,26 @@
-//! Every data call that arrived: under which trace, and what became of it.
+//! Log of data calls with trace and result.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::truth::Fate;
+use super::truth::CallEffect;
 use crate::apply_fault::ReplyTruth;
 
-/// One data call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenCall {
-    /// Counts from 1 in the order of arrival.
+    /// Starts at 1, in order of arrival.
     pub number: u64,
     pub method: String,
-    /// The W3C `traceparent` that it carried.
+    /// W3C `traceparent` header of the call.
     pub traceparent: Option<String>,
     /// It changed at least one record.
     pub applied: bool,
-    /// The status of a whole answer; none while it is held, and none when it was cut.
+    /// Status of a complete response; none while the call is held or if the response was cut.
     pub status: Option<u16>,
 }
 
-/// The latest calls, as many as are kept.
+/// The latest calls, up to a maximum.
 #[derive(Debug)]
 pub(crate) struct CallLog {
     calls: VecDeque<SeenCall>,
@@ -38,8 +37,8 @@ impl CallLog {
         *self = CallLog::new(self.kept_max);
     }
 
-    /// Enters a call and answers its number.
-    pub(crate) fn enter(&mut self, method: &str, traceparent: Option<&str>) -> u64 {
+    /// Records a call and returns its number.
+    pub(crate) fn record(&mut self, method: &str, traceparent: Option<&str>) -> u64 {
         self.arrived += 1;
         if self.calls.len() == self.kept_max {
             self.calls.pop_front();
@@ -56,15 +55,15 @@ impl CallLog {
         self.arrived
     }
 
-    /// Enters what became of a call, if it is still kept.
-    pub(crate) fn settle(&mut self, number: u64, fate: Fate, told: ReplyTruth) {
+    /// Records the result of a call if the log still holds it.
+    pub(crate) fn settle(&mut self, number: u64, effect: CallEffect, reply: ReplyTruth) {
         let forgotten = self.forgotten();
-        let place = number.checked_sub(forgotten + 1).and_then(|place| usize::try_from(place).ok());
-        let Some(call) = place.and_then(|place| self.calls.get_mut(place)) else { return };
-        call.applied = fate == Fate::Applied;
-        call.status = match told {
-            ReplyTruth::Truth(status) | ReplyTruth::Untruth(status) => Some(status.as_u16()),
-            ReplyTruth::Nothing => None,
+        let index = number.checked_sub(forgotten + 1).and_then(|index| usize::try_from(index).ok());
+        let Some(call) = index.and_then(|index| self.calls.get_mut(index)) else { return };
+        call.applied = effect == CallEffect::Applied;
+        call.status = match reply {
+            ReplyTruth::Accurate(status) | ReplyTruth::Ambiguous(status) => Some(status.as_u16()),
+            ReplyTruth::NoReply => None,
         };
     }
 
@@ -84,16 +83,16 @@ mod tests {
     use hyper::StatusCode;
 
     #[test]
-    fn the_latest_calls_are_kept_with_what_became_of_them() {
+    fn latest_calls_are_kept_with_their_results() {
         let mut log = CallLog::new(2);
-        let numbers: Vec<u64> = ["a", "b", "c"].map(|trace| log.enter("PATCH", Some(trace))).into();
+        let numbers: Vec<u64> = ["a", "b", "c"].map(|trace| log.record("PATCH", Some(trace))).into();
         assert_eq!(numbers, [1, 2, 3]);
-        log.settle(1, Fate::Applied, ReplyTruth::Truth(StatusCode::CREATED));
-        log.settle(2, Fate::Applied, ReplyTruth::Nothing);
-        log.settle(3, Fate::Unchanged, ReplyTruth::Untruth(StatusCode::BAD_GATEWAY));
-        let told = |call: &SeenCall| (call.number, call.applied, call.status);
-        assert_eq!(log.page(0, 9).iter().map(told).collect::<Vec<_>>(), [(2, true, None), (3, false, Some(502))]);
-        assert_eq!(log.page(2, 9).iter().map(told).collect::<Vec<_>>(), [(3, false, Some(502))]);
+        log.settle(1, CallEffect::Applied, ReplyTruth::Accurate(StatusCode::CREATED));
+        log.settle(2, CallEffect::Applied, ReplyTruth::NoReply);
+        log.settle(3, CallEffect::Unchanged, ReplyTruth::Ambiguous(StatusCode::BAD_GATEWAY));
+        let summary = |call: &SeenCall| (call.number, call.applied, call.status);
+        assert_eq!(log.page(0, 9).iter().map(summary).collect::<Vec<_>>(), [(2, true, None), (3, false, Some(502))]);
+        assert_eq!(log.page(2, 9).iter().map(summary).collect::<Vec<_>>(), [(3, false, Some(502))]);
         assert_eq!(log.forgotten(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Checks the body of a write against the schema, one value at a time.
+//! Validation of write bodies against the schema.
 
 use serde_json::{Map, Number, Value};
 
@@ -9,19 +9,21 @@ use super::store::{FakeStore, text_of};
 const EMAIL_LENGTH_MAX: usize = 80;
 const READ_ONLY: [&str; 5] = ["Id", "CreatedDate", "LastModifiedDate", "SystemModstamp", "IsDeleted"];
 
-/// The JSON object of a body.
+/// Parses a body as a JSON object.
 pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(ApiError::bad("JSON_PARSER_ERROR", "The HTTP entity body is required to be a JSON object")),
+        Ok(_) => {
+            Err(ApiError::bad_request("JSON_PARSER_ERROR", "The HTTP entity body is required to be a JSON object"))
+        }
         Err(error) => {
             let place = format!("[line:{}, column:{}]", error.line(), error.column());
-            Err(ApiError::bad("JSON_PARSER_ERROR", format!("Unexpected character or end of input at {place}")))
+            Err(ApiError::bad_request("JSON_PARSER_ERROR", format!("Unexpected character or end of input at {place}")))
         }
     }
 }
 
-/// The fields of a body under the org's spelling, with every value in the form it is stored in.
+/// Fields of a body with canonical names and values in their stored form.
 pub(crate) fn fields(
     store: &FakeStore,
     object: &str,
@@ -36,7 +38,7 @@ pub(crate) fn fields(
         if READ_ONLY.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
             let message =
                 format!("Unable to create/update fields: {name}. Please check the security settings of this field.");
-            return Err(ApiError::bad("INVALID_FIELD_FOR_INSERT_UPDATE", message).on([name]));
+            return Err(ApiError::bad_request("INVALID_FIELD_FOR_INSERT_UPDATE", message).on([name]));
         }
         if let Some((known, field)) = schema.field(&name) {
             let value = value_for(store, known, field, value)?;
@@ -59,9 +61,9 @@ fn value_for(store: &FakeStore, name: &str, field: &Field, value: Value) -> Resu
         FieldKind::Email => {
             let value = text(name, value, EMAIL_LENGTH_MAX)?;
             match value.as_str() {
-                Some(address) if !looks_like_mail(address) => {
+                Some(address) if !is_email(address) => {
                     let message = format!("{name}: invalid email address: {address}");
-                    Err(ApiError::bad("INVALID_EMAIL_ADDRESS", message).on([name]))
+                    Err(ApiError::bad_request("INVALID_EMAIL_ADDRESS", message).on([name]))
                 }
                 _ => Ok(value),
             }
@@ -69,8 +71,11 @@ fn value_for(store: &FakeStore, name: &str, field: &Field, value: Value) -> Resu
         FieldKind::Number => match value {
             Value::Number(_) => Ok(value),
             Value::String(digits) => digits.trim().parse::<Number>().map(Value::Number).map_err(|_| {
-                ApiError::bad("JSON_PARSER_ERROR", format!("Cannot deserialize instance of double from {digits:?}"))
-                    .on([name])
+                ApiError::bad_request(
+                    "JSON_PARSER_ERROR",
+                    format!("Cannot deserialize instance of double from {digits:?}"),
+                )
+                .on([name])
             }),
             other => Err(wrong_type("double", &other, name)),
         },
@@ -83,13 +88,14 @@ fn value_for(store: &FakeStore, name: &str, field: &Field, value: Value) -> Resu
             let id = text_of(&value);
             let found = store.get(target, &id).map(|record| Value::String(record.id.clone()));
             found.map_err(|_| {
-                ApiError::bad("INVALID_CROSS_REFERENCE_KEY", format!("invalid cross reference id: {id}")).on([name])
+                ApiError::bad_request("INVALID_CROSS_REFERENCE_KEY", format!("invalid cross reference id: {id}"))
+                    .on([name])
             })
         }
     }
 }
 
-/// Text loses the space around it, and empty text is no value.
+/// Trims text; empty text becomes null.
 fn text(name: &str, value: Value, length_max: usize) -> Result<Value, ApiError> {
     let value = match value {
         Value::String(text) => text,
@@ -103,7 +109,7 @@ fn text(name: &str, value: Value, length_max: usize) -> Result<Value, ApiError> 
     }
     if value.chars().count() > length_max {
         let message = format!("{name}: data value too large: {value} (max length={length_max})");
-        return Err(ApiError::bad("STRING_TOO_LONG", message).on([name]));
+        return Err(ApiError::bad_request("STRING_TOO_LONG", message).on([name]));
     }
     Ok(Value::String(value.to_owned()))
 }
@@ -118,20 +124,20 @@ fn wrong_type(expected: &str, value: &Value, name: &str) -> ApiError {
         Value::Null => "VALUE_NULL",
     };
     let message = format!("Cannot deserialize instance of {expected} from {found} value {value}");
-    ApiError::bad("JSON_PARSER_ERROR", message).on([name])
+    ApiError::bad_request("JSON_PARSER_ERROR", message).on([name])
 }
 
-fn looks_like_mail(address: &str) -> bool {
+fn is_email(address: &str) -> bool {
     let Some((local, domain)) = address.rsplit_once('@') else { return false };
-    let clean = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c == '@');
-    clean(local) && clean(domain) && domain.contains('.') && domain.split('.').all(|label| !label.is_empty())
+    let is_valid = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c == '@');
+    is_valid(local) && is_valid(domain) && domain.contains('.') && domain.split('.').all(|label| !label.is_empty())
 }
 
-/// The id of the record that `{"External_Id__c": "123"}` names.
+/// Id of the record that `{"External_Id__c": "123"}` refers to.
 fn referenced(store: &FakeStore, target: &str, by: &Map<String, Value>) -> Result<Value, ApiError> {
-    let mut named = by.iter().filter(|(field, _)| field.as_str() != "attributes");
-    let (Some((field, value)), None) = (named.next(), named.next()) else {
-        return Err(ApiError::bad("INVALID_FIELD", format!("Exactly one field must name the {target}")));
+    let mut fields = by.iter().filter(|(field, _)| field.as_str() != "attributes");
+    let (Some((field, value)), None) = (fields.next(), fields.next()) else {
+        return Err(ApiError::bad_request("INVALID_FIELD", format!("Exactly one field must name the {target}")));
     };
     let (_, schema) = store.object(target)?;
     let known = schema.field(field).filter(|(_, rule)| rule.external_id).map(|(known, _)| known);
@@ -141,9 +147,12 @@ fn referenced(store: &FakeStore, target: &str, by: &Map<String, Value>) -> Resul
         [id] => Ok(Value::String(id.clone())),
         [] => {
             let message = format!("Foreign key external ID: {value} not found for field {known} in entity {target}");
-            Err(ApiError::bad("INVALID_FIELD", message))
+            Err(ApiError::bad_request("INVALID_FIELD", message))
         }
-        _ => Err(ApiError::bad("DUPLICATE_EXTERNAL_ID", format!("{known}: more than one record found for {value}"))),
+        _ => Err(ApiError::bad_request(
+            "DUPLICATE_EXTERNAL_ID",
+            format!("{known}: more than one record found for {value}"),
+        )),
     }
 }
 
@@ -161,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn values_are_stored_the_way_the_org_stores_them() {
+    fn values_are_normalized_like_salesforce() {
         let checked = check("Lead", json!({"lastname": "  Nkosi ", "Title": "", "Company": 7, "AnnualRevenue": "1.5"}));
         assert_eq!(checked, Ok(json!({"LastName": "Nkosi", "Title": null, "Company": "7", "AnnualRevenue": 1.5})));
     }
 
     #[test]
-    fn each_kind_of_bad_value_has_its_code() {
+    fn each_invalid_value_has_its_error_code() {
         let codes = [
             (json!({"Nope__c": 1}), "INVALID_FIELD"),
             (json!({"Id": "x"}), "INVALID_FIELD_FOR_INSERT_UPDATE"),
@@ -186,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_record_can_be_named_by_its_external_id() {
+    fn record_can_be_referenced_by_its_external_id() {
         let checked = check("Contact", json!({"Account": {"External_Id__c": "K-1"}})).unwrap();
         assert!(checked["AccountId"].as_str().unwrap().starts_with("001"));
         assert_eq!(check("Contact", json!({"Account": {"External_Id__c": "k-2"}})), Err("INVALID_FIELD"));

@@ -1,4 +1,4 @@
-//! `/sim/…`: what a test or a demo asks of the simulator itself. Faults never strike here.
+//! `/sim/…`: control and inspection API of the simulator for tests and demos. Never affected by faults.
 
 use hyper::{Method, StatusCode};
 use serde_json::json;
@@ -11,36 +11,38 @@ use crate::uri;
 const PAGE_DEFAULT: usize = 1_000;
 const PAGE_MAX: usize = 10_000;
 
-/// `path` is what follows `/sim`.
-pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, body: &[u8]) -> FakeReply {
-    let wanted = |name: &str| uri::form_value(query, name);
-    let limit = wanted("limit").and_then(|limit| limit.parse().ok()).unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
+/// Handles a request; `path` follows `/sim`.
+pub(crate) fn respond(shared: &Shared, method: &Method, path: &str, query: &str, body: &[u8]) -> FakeReply {
+    let parameter = |name: &str| uri::form_value(query, name);
+    let limit = parameter("limit").and_then(|limit| limit.parse().ok()).unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
     match (method.as_str(), path) {
         ("GET", "/truth") => FakeReply::json(StatusCode::OK, &shared.truth()),
-        ("GET", "/records") => match wanted("object") {
+        ("GET", "/records") => match parameter("object") {
             Some(object) => {
-                let after = wanted("after").unwrap_or_default();
+                let after = parameter("after").unwrap_or_default();
                 FakeReply::json(StatusCode::OK, &shared.records_page(&object, &after, limit))
             }
-            None => refusal("say which: /sim/records?object=Lead"),
+            None => bad_request("parameter `object` is missing, for example /sim/records?object=Lead"),
         },
         ("GET", "/writes") => {
-            let after = wanted("after").and_then(|after| after.parse().ok()).unwrap_or(0);
-            FakeReply::json(StatusCode::OK, &shared.writes_page(after, wanted("external_id").as_deref(), limit))
+            let after = parameter("after").and_then(|after| after.parse().ok()).unwrap_or(0);
+            FakeReply::json(StatusCode::OK, &shared.writes_page(after, parameter("external_id").as_deref(), limit))
         }
         ("GET", "/calls") => {
-            let after = wanted("after").and_then(|after| after.parse().ok()).unwrap_or(0);
+            let after = parameter("after").and_then(|after| after.parse().ok()).unwrap_or(0);
             FakeReply::json(StatusCode::OK, &shared.calls_page(after, limit))
         }
-        ("GET", "/external-ids") => match (wanted("object"), wanted("field")) {
+        ("GET", "/external-ids") => match (parameter("object"), parameter("field")) {
             (Some(object), Some(field)) => FakeReply::json(StatusCode::OK, &shared.external_ids(&object, &field)),
-            _ => refusal("say which: /sim/external-ids?object=Lead&field=External_Lead_Id__c"),
+            _ => bad_request(
+                "parameters `object` and `field` are required, for example /sim/external-ids?object=Lead&field=External_Lead_Id__c",
+            ),
         },
         ("POST", "/faults") => {
             let plan = serde_json::from_slice::<FaultPlan>(body).map_err(|error| error.to_string());
             match plan.and_then(|plan| shared.injector.replace(plan).map_err(|error| error.to_string())) {
                 Ok(()) => FakeReply::empty(StatusCode::NO_CONTENT),
-                Err(error) => refusal(&error),
+                Err(error) => bad_request(&error),
             }
         }
         ("POST", "/expire-tokens") => {
@@ -57,7 +59,7 @@ pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, 
         }
         _ => FakeReply::json(
             StatusCode::NOT_FOUND,
-            &json!({"error": "no such order", "known": [
+            &json!({"error": "unknown endpoint", "known": [
                 "GET /sim/truth", "GET /sim/records?object=&after=&limit=", "GET /sim/writes?after=&external_id=&limit=",
                 "GET /sim/calls?after=&limit=", "GET /sim/external-ids?object=&field=", "POST /sim/faults", "POST /sim/expire-tokens",
                 "POST /sim/new-day", "POST /sim/reset",
@@ -66,6 +68,6 @@ pub(crate) fn answer(shared: &Shared, method: &Method, path: &str, query: &str, 
     }
 }
 
-fn refusal(error: &str) -> FakeReply {
+fn bad_request(error: &str) -> FakeReply {
     FakeReply::json(StatusCode::BAD_REQUEST, &json!({"error": error}))
 }

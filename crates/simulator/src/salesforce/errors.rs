@@ -1,11 +1,11 @@
-//! Refusals in the words of Salesforce.
+//! Error responses in Salesforce's formats.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::reply::FakeReply;
 
-/// One refusal: a status, a code that callers decide on, and a sentence for people.
+/// Status, error code and message of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -19,7 +19,7 @@ impl ApiError {
         ApiError { status, code, message: message.into(), fields: Vec::new() }
     }
 
-    pub(crate) fn bad(code: &'static str, message: impl Into<String>) -> ApiError {
+    pub(crate) fn bad_request(code: &'static str, message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, code, message)
     }
 
@@ -56,18 +56,18 @@ impl ApiError {
 
     pub(crate) fn duplicate_value(field: &str, record_id: &str) -> ApiError {
         let message = format!("duplicate value found: {field} duplicates value on record with id: {record_id}");
-        ApiError::bad("DUPLICATE_VALUE", message).on([field])
+        ApiError::bad_request("DUPLICATE_VALUE", message).on([field])
     }
 
     pub(crate) fn lock_row() -> ApiError {
-        ApiError::bad("UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access to this record or 1 records")
+        ApiError::bad_request("UNABLE_TO_LOCK_ROW", "unable to obtain exclusive access to this record or 1 records")
     }
 
     pub(crate) fn no_such_column(field: &str, object: &str) -> ApiError {
-        ApiError::bad("INVALID_FIELD", format!("No such column '{field}' on sobject of type {object}"))
+        ApiError::bad_request("INVALID_FIELD", format!("No such column '{field}' on sobject of type {object}"))
     }
 
-    /// The array that answers a single call.
+    /// Array with the error, the response to a single call.
     pub(crate) fn reply(&self) -> FakeReply {
         let mut error = json!({"message": self.message, "errorCode": self.code});
         if !self.fields.is_empty() {
@@ -76,7 +76,7 @@ impl ApiError {
         FakeReply::json(self.status, &json!([error]))
     }
 
-    /// The entry for one record of a collection, where the code is called `statusCode`.
+    /// Result of one record in a collection, where the code is called `statusCode`.
     pub(crate) fn entry(&self) -> Value {
         json!({
             "success": false,

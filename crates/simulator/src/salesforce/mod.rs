@@ -1,7 +1,7 @@
-//! A Salesforce REST look-alike that knows what really happened.
+//! Simulated Salesforce REST API that records what really happened.
 //!
-//! It speaks the part of the REST API that a webhook pipeline needs: tokens, upsert by external id, create, read,
-//! update, delete, collections and simple queries. Behind `/sim/…` it answers questions and takes orders about itself.
+//! Implements the part of the API that a webhook pipeline needs: tokens, upsert by external id, create, read, update,
+//! delete, collections and simple queries. `/sim/…` is an API to inspect and control the simulator.
 
 mod calls;
 mod check;
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub use calls::SeenCall;
 pub use schema::{Field, FieldKind, Object, Schema};
 pub use store::{Record, WriteKind};
-pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteCounts, Writer};
+pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteActor, WriteCounts};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};
@@ -38,27 +38,26 @@ use store::FakeStore;
 use tokens::Tokens;
 use truth::WriteLog;
 
-/// How an org is set up.
 #[derive(Debug, Clone)]
 pub struct SalesforceSettings {
-    /// Port 0 lets the system choose.
+    /// Port 0: chosen by the system.
     pub listen: SocketAddr,
-    /// The client credentials that are given a token.
+    /// Client credentials that receive a token.
     pub client_id: String,
     pub client_secret: String,
     pub schema: Schema,
     pub faults: FaultPlan,
-    /// Calls after this many are refused with `REQUEST_LIMIT_EXCEEDED` until [`Salesforce::new_day`].
+    /// Further calls are rejected with `REQUEST_LIMIT_EXCEEDED` until [`Salesforce::new_day`].
     pub daily_calls_max: u64,
-    /// Tokens older than this are refused; they live until told otherwise when left out.
+    /// Older tokens are rejected; unlimited if `None`.
     pub token_lifetime: Option<Duration>,
-    /// The API versions that exist.
+    /// Supported API versions.
     pub versions: RangeInclusive<u32>,
-    /// The log keeps this many of the latest writes. Counts are kept for all.
+    /// Maximum writes in the log; the latest are kept. Counts include all writes.
     pub writes_kept_max: usize,
-    /// The same for calls.
+    /// Maximum calls in the log; the latest are kept.
     pub calls_kept_max: usize,
-    /// Creating more records than this, deleted ones included, is refused with `STORAGE_LIMIT_EXCEEDED`.
+    /// Creating more records than this, including deleted ones, is rejected with `STORAGE_LIMIT_EXCEEDED`.
     pub records_max: u64,
 }
 
@@ -80,7 +79,7 @@ impl Default for SalesforceSettings {
     }
 }
 
-/// A running org. It stops when dropped.
+/// Running organisation. Stops when dropped.
 #[derive(Debug)]
 pub struct Salesforce {
     server: Server,
@@ -88,14 +87,14 @@ pub struct Salesforce {
 }
 
 impl Salesforce {
-    /// Starts an org on a thread of its own. A fault plan that cannot be carried out is an `InvalidInput` error.
+    /// Starts the server on its own thread. An invalid fault plan is an `InvalidInput` error.
     pub fn start(settings: SalesforceSettings) -> io::Result<Salesforce> {
         let injector =
             Injector::new(settings.faults).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let org = Org {
             store: FakeStore::new(settings.schema, settings.records_max),
-            books: WriteLog::new(settings.writes_kept_max),
-            seen: CallLog::new(settings.calls_kept_max),
+            writes: WriteLog::new(settings.writes_kept_max),
+            calls: CallLog::new(settings.calls_kept_max),
             tokens: Tokens::new(settings.client_id, settings.client_secret, settings.token_lifetime),
             api_usage: 0,
             api_limit: settings.daily_calls_max,
@@ -106,23 +105,22 @@ impl Salesforce {
         Ok(Salesforce { server, shared })
     }
 
-    /// `http://127.0.0.1:port`, without a slash at the end.
+    /// `http://127.0.0.1:port`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.server.address())
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The org now, in figures.
+    /// Current counts.
     pub fn truth(&self) -> Truth {
         self.shared.truth()
     }
 
-    /// Waits, without polling, until the figures satisfy `condition`, and returns them. They are looked at when
-    /// a call arrives and when it is settled.
+    /// Waits, without polling, until the counts satisfy `condition`, and returns them. Evaluated when a call arrives and
+    /// when it is settled.
     pub async fn wait_until(&self, mut condition: impl FnMut(&Truth) -> bool) -> Truth {
         let mut changes = self.shared.changed.subscribe();
         loop {
@@ -135,62 +133,62 @@ impl Salesforce {
         }
     }
 
-    /// Every record of an object, oldest first.
+    /// All records of an object, oldest first.
     pub fn records(&self, object: &str) -> Vec<Record> {
         self.shared.records_page(object, "", usize::MAX)
     }
 
-    /// The latest writes, oldest first.
+    /// Writes in the log, oldest first.
     pub fn writes(&self) -> Vec<Write> {
         self.shared.writes_page(0, None, usize::MAX)
     }
 
-    /// The latest data calls, oldest first.
+    /// Data calls in the log, oldest first.
     pub fn calls(&self) -> Vec<SeenCall> {
         self.shared.calls_page(0, usize::MAX)
     }
 
-    /// How often each external id in this field was written.
+    /// Write counts per external id of this field.
     pub fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
         self.shared.external_ids(object, field)
     }
 
-    /// Replaces the fault plan; its time and its call numbers start now.
+    /// Replaces the fault plan; its time and call numbers start again.
     pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
         self.shared.injector.replace(plan)
     }
 
-    /// A valid token, for clients that do not ask for one themselves.
+    /// Issues a valid token for clients that do not request one.
     pub fn issue_token(&self) -> String {
         self.shared.org().tokens.issue()
     }
 
-    /// Makes every token handed out so far invalid.
+    /// Invalidates every issued token.
     pub fn expire_tokens(&self) {
         self.shared.org().tokens.expire_all();
     }
 
-    /// Starts counting against the daily limit again.
+    /// Resets the daily call count.
     pub fn new_day(&self) {
         self.shared.org().api_usage = 0;
     }
 
-    /// Forgets records, writes and all counts. Tokens and the fault plan stay.
+    /// Deletes records, writes and all counts. Keeps tokens and the fault plan.
     pub fn reset(&self) {
         self.shared.reset();
     }
 
-    /// Closes the listener and every connection: callers are refused until [`Salesforce::accept_connections`].
+    /// Closes the listener and every connection; callers are refused until [`Salesforce::accept_connections`].
     pub fn refuse_connections(&self) -> io::Result<()> {
         self.server.close()
     }
 
-    /// Listens again at the same address.
+    /// Listens again on the same address.
     pub fn accept_connections(&self) -> io::Result<()> {
         self.server.open()
     }
 
-    /// Stops the server and closes every connection. The truth can still be read.
+    /// Stops the server and closes every connection. The truth stays readable.
     pub fn stop(&self) {
         self.server.stop();
     }

@@ -1,4 +1,4 @@
-//! One simulated org: its records, its books and the data API in front of them.
+//! One simulated organisation: records, logs and the data API.
 
 use std::ops::RangeInclusive;
 
@@ -13,28 +13,28 @@ use super::check;
 use super::errors::ApiError;
 use super::store::{Change, FakeStore, Record, WriteKind};
 use super::tokens::Tokens;
-use super::truth::{ExternalId, Fate, Write, WriteLog, Writer};
+use super::truth::{CallEffect, ExternalId, Write, WriteActor, WriteLog};
 use crate::apply_fault::Refusal;
 use crate::reply::FakeReply;
 use crate::uri;
 
-/// From this version on an update by upsert answers 200 with a body; before, 204 without.
+/// From this version on an update by upsert responds 200 with a body; before, 204 without.
 const UPSERT_BODY_SINCE: u32 = 46;
-/// Collections of records by external id exist from this version on.
+/// First version with collections of records by external id.
 const COLLECTIONS_SINCE: u32 = 46;
 
 const LIMIT_INFO: HeaderName = HeaderName::from_static("sforce-limit-info");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// One call to the data API, taken apart.
+/// Parsed call to the data API.
 #[derive(Debug)]
 pub(crate) struct ApiCall {
     pub(crate) method: Method,
-    /// Path and query as they were sent.
+    /// Path and query as received.
     pub(crate) target: String,
     /// `60` of `/services/data/v60.0/…`; none for the list of versions.
     pub(crate) version: Option<u32>,
-    /// The decoded path after the version.
+    /// Decoded path after the version.
     pub(crate) segments: Vec<String>,
     pub(crate) query: String,
     pub(crate) token: Option<String>,
@@ -45,8 +45,8 @@ pub(crate) struct ApiCall {
 #[derive(Debug)]
 pub(crate) struct Org {
     pub(crate) store: FakeStore,
-    pub(crate) books: WriteLog,
-    pub(crate) seen: CallLog,
+    pub(crate) writes: WriteLog,
+    pub(crate) calls: CallLog,
     pub(crate) tokens: Tokens,
     pub(crate) api_usage: u64,
     pub(crate) api_limit: u64,
@@ -54,15 +54,15 @@ pub(crate) struct Org {
 }
 
 impl Org {
-    /// Does what a call asks for, and says whether anything changed.
-    pub(crate) fn answer(&mut self, call: &ApiCall) -> (FakeReply, Fate) {
-        let written = self.books.written();
+    /// Executes a call; returns the response and whether a record changed.
+    pub(crate) fn execute(&mut self, call: &ApiCall) -> (FakeReply, CallEffect) {
+        let written = self.writes.written();
         let reply = self.route(call).unwrap_or_else(|error| error.reply());
-        let fate = if self.books.written() == written { Fate::Unchanged } else { Fate::Applied };
-        (self.signed(call, reply), fate)
+        let effect = if self.writes.written() == written { CallEffect::Unchanged } else { CallEffect::Applied };
+        (self.with_headers(call, reply), effect)
     }
 
-    /// Refuses a call without doing it.
+    /// Refuses a call without executing it.
     pub(crate) fn refuse(&mut self, call: &ApiCall, refusal: Refusal) -> FakeReply {
         let error = match refusal {
             Refusal::TooManyRequests => {
@@ -81,25 +81,25 @@ impl Org {
             Refusal::DuplicateValue => self.lose_race(call),
             Refusal::InvalidSession => ApiError::invalid_session(),
         };
-        // A collection reports what befell its records inside a 200.
-        let of_records = matches!(refusal, Refusal::LockRow | Refusal::DuplicateValue);
+        // A collection reports errors of its records inside a 200.
+        let is_record_error = matches!(refusal, Refusal::LockRow | Refusal::DuplicateValue);
         let reply = match call.collection_length() {
-            Some(length) if of_records => FakeReply::json(StatusCode::OK, &vec![error.entry(); length]),
+            Some(length) if is_record_error => FakeReply::json(StatusCode::OK, &vec![error.entry(); length]),
             _ => error.reply(),
         };
-        self.signed(call, reply)
+        self.with_headers(call, reply)
     }
 
-    /// What a read answers when it finds nothing.
+    /// Response of a read that finds nothing.
     pub(crate) fn absent(&self, call: &ApiCall) -> FakeReply {
         let reply = match call.segments.first().map(String::as_str) {
             Some("query") => FakeReply::json(StatusCode::OK, &json!({"totalSize": 0, "done": true, "records": []})),
             _ => ApiError::not_found().reply(),
         };
-        self.signed(call, reply)
+        self.with_headers(call, reply)
     }
 
-    fn signed(&self, call: &ApiCall, reply: FakeReply) -> FakeReply {
+    fn with_headers(&self, call: &ApiCall, reply: FakeReply) -> FakeReply {
         let usage = format!("api-usage={}/{}", self.api_usage, self.api_limit);
         reply.with(LIMIT_INFO, &usage).with(REQUEST_ID, &call.request_id)
     }
@@ -135,13 +135,13 @@ impl Org {
             ["sobjects", object, id] if delete => self.delete(call, object, id),
             ["sobjects", object, field, value] if patch => self.upsert(call, version, [object, field, value]),
             ["sobjects", object, field, value] if get => match self.by_external_id(version, [object, field, value])? {
-                Found::One(id) => self.read(call, version, object, &id),
-                Found::Several(reply) => Ok(reply),
+                Lookup::One(id) => self.read(call, version, object, &id),
+                Lookup::Several(reply) => Ok(reply),
             },
             ["sobjects", object, field, value] if delete => {
                 match self.by_external_id(version, [object, field, value])? {
-                    Found::One(id) => self.delete(call, object, &id),
-                    Found::Several(reply) => Ok(reply),
+                    Lookup::One(id) => self.delete(call, object, &id),
+                    Lookup::Several(reply) => Ok(reply),
                 }
             }
             ["composite", "sobjects", object, field] if patch && version >= COLLECTIONS_SINCE => {
@@ -161,7 +161,7 @@ impl Org {
         let fields = check::fields(&self.store, object, body)?;
         let change = self.store.create(object, fields)?;
         let reply = json!({"id": change.id, "success": true, "errors": []});
-        self.enter(call, &change, None, Writer::Caller);
+        self.record_write(call, &change, None, WriteActor::Caller);
         Ok(FakeReply::json(StatusCode::CREATED, &reply))
     }
 
@@ -170,7 +170,7 @@ impl Org {
         let object = object.to_owned();
         let fields = check::fields(&self.store, &object, check::parse(&call.body)?)?;
         let change = self.store.update(&object, id, fields)?;
-        self.enter(call, &change, None, Writer::Caller);
+        self.record_write(call, &change, None, WriteActor::Caller);
         Ok(FakeReply::empty(StatusCode::NO_CONTENT))
     }
 
@@ -178,7 +178,7 @@ impl Org {
         let (object, _) = self.store.object(object)?;
         let object = object.to_owned();
         let change = self.store.delete(&object, id)?;
-        self.enter(call, &change, None, Writer::Caller);
+        self.record_write(call, &change, None, WriteActor::Caller);
         Ok(FakeReply::empty(StatusCode::NO_CONTENT))
     }
 
@@ -187,12 +187,12 @@ impl Org {
         let body = check::parse(&call.body)?;
         if let Some(field) = body.keys().find(|name| name.eq_ignore_ascii_case(&key.field)) {
             let message = format!("The {field} field should not be specified in the sobject data.");
-            return Err(ApiError::bad("INVALID_FIELD", message).on([field]));
+            return Err(ApiError::bad_request("INVALID_FIELD", message).on([field]));
         }
         let update_only = uri::form_value(&call.query, "updateOnly").is_some_and(|value| value == "true");
         let found = self.store.find(&key.object, &key.field, &key.value);
         if found.len() > 1 {
-            return Ok(several(version, &key.object, found));
+            return Ok(multiple_choices(version, &key.object, found));
         }
         if found.is_empty() && update_only {
             return Err(ApiError::not_found());
@@ -200,7 +200,7 @@ impl Org {
         let change = self.put(&key, body)?;
         let created = change.action == WriteKind::Created;
         let id = change.id.clone();
-        self.enter(call, &change, Some(&key), Writer::Caller);
+        self.record_write(call, &change, Some(&key), WriteActor::Caller);
         if !created && version < UPSERT_BODY_SINCE {
             return Ok(FakeReply::empty(StatusCode::NO_CONTENT));
         }
@@ -208,7 +208,7 @@ impl Org {
         Ok(FakeReply::json(status, &json!({"id": id, "success": true, "errors": [], "created": created})))
     }
 
-    /// Creates the record of a key, or updates the only one there is.
+    /// Creates the record of a key or updates the existing one.
     pub(crate) fn put(&mut self, key: &FakeKey, mut body: Map<String, Value>) -> Result<Change, ApiError> {
         match self.store.find(&key.object, &key.field, &key.value) {
             [] => {
@@ -223,12 +223,12 @@ impl Org {
             }
             _ => {
                 let message = format!("{}: more than one record found for external id {}", key.field, key.value);
-                Err(ApiError::bad("DUPLICATE_EXTERNAL_ID", message))
+                Err(ApiError::bad_request("DUPLICATE_EXTERNAL_ID", message))
             }
         }
     }
 
-    /// The object and the external-id field of a path, under the org's spelling.
+    /// Object and external id field of a path, with canonical names.
     pub(crate) fn key(&self, [object, field, value]: [&str; 3]) -> Result<FakeKey, ApiError> {
         let (object, schema) = self.store.object(object)?;
         let known = schema.field(field).filter(|(_, rule)| rule.external_id);
@@ -236,20 +236,23 @@ impl Org {
         Ok(FakeKey { object: object.to_owned(), field: field.to_owned(), value: value.trim().to_owned() })
     }
 
-    fn by_external_id(&self, version: u32, path: [&str; 3]) -> Result<Found, ApiError> {
+    fn by_external_id(&self, version: u32, path: [&str; 3]) -> Result<Lookup, ApiError> {
         let key = self.key(path)?;
         match self.store.find(&key.object, &key.field, &key.value) {
             [] => Err(ApiError::not_found()),
-            [id] => Ok(Found::One(id.clone())),
-            ids => Ok(Found::Several(several(version, &key.object, ids))),
+            [id] => Ok(Lookup::One(id.clone())),
+            ids => Ok(Lookup::Several(multiple_choices(version, &key.object, ids))),
         }
     }
 
-    /// Someone else creates the record of an upsert just before it, with no more than the required fields.
+    /// Simulates a concurrent writer that creates the record just before this upsert, with the required fields only.
     fn lose_race(&mut self, call: &ApiCall) -> ApiError {
         let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
         let &["sobjects", object, field, value] = segments.as_slice() else {
-            return ApiError::bad("DUPLICATE_VALUE", "duplicate value found: <unknown> duplicates value on record");
+            return ApiError::bad_request(
+                "DUPLICATE_VALUE",
+                "duplicate value found: <unknown> duplicates value on record",
+            );
         };
         let Ok(key) = self.key([object, field, value]) else { return ApiError::no_external_id_field(field) };
         if let Some(id) = self.store.find(&key.object, &key.field, &key.value).first() {
@@ -257,7 +260,7 @@ impl Org {
         }
         match check::parse(&call.body).and_then(|body| self.put(&key, self.required_only(&key.object, body))) {
             Ok(change) => {
-                self.enter(call, &change, Some(&key), Writer::Rival);
+                self.record_write(call, &change, Some(&key), WriteActor::Rival);
                 ApiError::duplicate_value(&key.field, &change.id)
             }
             Err(error) => error,
@@ -270,13 +273,13 @@ impl Org {
         body
     }
 
-    /// Writes a change into the books. Only changes that will not be undone belong there.
-    pub(crate) fn enter(&mut self, call: &ApiCall, change: &Change, key: Option<&FakeKey>, writer: Writer) {
+    /// Adds a change to the write log. Only for changes that are not undone later.
+    pub(crate) fn record_write(&mut self, call: &ApiCall, change: &Change, key: Option<&FakeKey>, writer: WriteActor) {
         let external_id = match key {
             Some(key) => Some(ExternalId { field: key.field.clone(), value: key.value.clone() }),
             None => self.store.external_id(change).map(|(field, value)| ExternalId { field, value }),
         };
-        self.books.enter(Write {
+        self.writes.record(Write {
             number: 0,
             at: Timestamp::now(),
             request_id: call.request_id.clone(),
@@ -289,7 +292,7 @@ impl Org {
     }
 }
 
-/// The address of a record by external id.
+/// Address of a record by external id.
 #[derive(Debug)]
 pub(crate) struct FakeKey {
     pub(crate) object: String,
@@ -298,12 +301,12 @@ pub(crate) struct FakeKey {
 }
 
 #[derive(Debug)]
-enum Found {
+enum Lookup {
     One(String),
     Several(FakeReply),
 }
 
-fn several(version: u32, object: &str, ids: &[String]) -> FakeReply {
+fn multiple_choices(version: u32, object: &str, ids: &[String]) -> FakeReply {
     let urls: Vec<String> = ids.iter().map(|id| record_url(version, object, id)).collect();
     FakeReply::json(StatusCode::MULTIPLE_CHOICES, &urls)
 }
@@ -319,8 +322,14 @@ fn resources(version: u32) -> FakeReply {
     FakeReply::json(StatusCode::OK, &resources)
 }
 
-/// The record the way a read shows it: every field of the object, with null where there is no value.
-pub(crate) fn shown(store: &FakeStore, version: u32, object: &str, record: &Record, only: Option<&[String]>) -> Value {
+/// Record as returned by a read: every field of the object, null if it has no value.
+pub(crate) fn rendered(
+    store: &FakeStore,
+    version: u32,
+    object: &str,
+    record: &Record,
+    only: Option<&[String]>,
+) -> Value {
     let date = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%S.%3f+0000").to_string();
     let mut all = Map::new();
     all.insert("Id".to_owned(), record.id.clone().into());
@@ -331,9 +340,9 @@ pub(crate) fn shown(store: &FakeStore, version: u32, object: &str, record: &Reco
     all.insert("CreatedDate".to_owned(), date(record.created_at).into());
     all.insert("LastModifiedDate".to_owned(), date(record.modified_at).into());
     all.insert("SystemModstamp".to_owned(), date(record.modified_at).into());
-    let mut shown = Map::new();
-    shown.insert("attributes".to_owned(), json!({"type": object, "url": record_url(version, object, &record.id)}));
-    let chosen = all.into_iter().filter(|(name, _)| only.is_none_or(|only| only.contains(name)));
-    shown.extend(chosen);
-    Value::Object(shown)
+    let mut rendered = Map::new();
+    rendered.insert("attributes".to_owned(), json!({"type": object, "url": record_url(version, object, &record.id)}));
+    let selected = all.into_iter().filter(|(name, _)| only.is_none_or(|only| only.contains(name)));
+    rendered.extend(selected);
+    Value::Object(rendered)
 }

@@ -1,18 +1,18 @@
-//! The part of the data API that changes nothing.
+//! Read operations of the data API.
 
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::errors::ApiError;
-use super::org::{ApiCall, Org, shown};
+use super::org::{ApiCall, Org, rendered};
 use super::schema::{Field, FieldKind, Object};
 use super::soql::{self, Condition, Query};
 use super::store::{Record, text_of};
 use crate::reply::FakeReply;
 use crate::uri;
 
-/// Records in one page of a query.
+/// Records per page of a query.
 const PAGE_RECORDS: usize = 2_000;
 const SYSTEM_FIELDS: [&str; 5] = ["Id", "IsDeleted", "CreatedDate", "LastModifiedDate", "SystemModstamp"];
 
@@ -38,9 +38,11 @@ impl Org {
         let (name, schema) = self.store.object(object)?;
         let record = self.store.get(name, id)?;
         let only = uri::form_value(&call.query, "fields")
-            .map(|list| list.split(',').map(|field| spelled(name, schema, field.trim())).collect::<Result<Vec<_>, _>>())
+            .map(|list| {
+                list.split(',').map(|field| canonical_name(name, schema, field.trim())).collect::<Result<Vec<_>, _>>()
+            })
             .transpose()?;
-        Ok(FakeReply::json(StatusCode::OK, &shown(&self.store, version, name, record, only.as_deref())))
+        Ok(FakeReply::json(StatusCode::OK, &rendered(&self.store, version, name, record, only.as_deref())))
     }
 
     pub(crate) fn query(&self, call: &ApiCall, version: u32) -> Result<FakeReply, ApiError> {
@@ -48,14 +50,14 @@ impl Org {
         self.run(&text, version, 0)
     }
 
-    /// The locator carries the query itself, so that nothing has to be remembered between pages.
+    /// The locator holds the query text itself, so no state is kept between pages.
     pub(crate) fn query_more(&self, locator: &str, version: u32) -> Result<FakeReply, ApiError> {
         let parsed = locator.split_once('-').and_then(|(query, offset)| {
             let text = String::from_utf8(HEXLOWER.decode(query.as_bytes()).ok()?).ok()?;
             Some((text, offset.parse().ok()?))
         });
         let Some((text, offset)) = parsed else {
-            return Err(ApiError::bad("INVALID_QUERY_LOCATOR", "invalid query locator"));
+            return Err(ApiError::bad_request("INVALID_QUERY_LOCATOR", "invalid query locator"));
         };
         self.run(&text, version, offset)
     }
@@ -63,9 +65,13 @@ impl Org {
     fn run(&self, text: &str, version: u32, offset: usize) -> Result<FakeReply, ApiError> {
         let query = soql::parse(text)?;
         let Some((object, schema)) = self.store.schema.object(&query.object) else {
-            return Err(ApiError::bad("INVALID_TYPE", format!("sObject type '{}' is not supported.", query.object)));
+            return Err(ApiError::bad_request(
+                "INVALID_TYPE",
+                format!("sObject type '{}' is not supported.", query.object),
+            ));
         };
-        let fields = query.fields.iter().map(|field| spelled(object, schema, field)).collect::<Result<Vec<_>, _>>()?;
+        let fields =
+            query.fields.iter().map(|field| canonical_name(object, schema, field)).collect::<Result<Vec<_>, _>>()?;
         let mut found = self.matching(object, schema, &query)?;
         found.truncate(query.limit.unwrap_or(usize::MAX));
         let total = found.len();
@@ -74,38 +80,40 @@ impl Org {
         }
         let page = found.into_iter().skip(offset).take(PAGE_RECORDS);
         let records: Vec<Value> =
-            page.map(|record| shown(&self.store, version, object, record, Some(&fields))).collect();
+            page.map(|record| rendered(&self.store, version, object, record, Some(&fields))).collect();
         let end = offset + records.len();
-        let mut answer = json!({"totalSize": total, "done": end >= total, "records": records});
+        let mut result = json!({"totalSize": total, "done": end >= total, "records": records});
         if end < total {
             let locator = HEXLOWER.encode(text.as_bytes());
-            answer["nextRecordsUrl"] = format!("/services/data/v{version}.0/query/{locator}-{end}").into();
+            result["nextRecordsUrl"] = format!("/services/data/v{version}.0/query/{locator}-{end}").into();
         }
-        Ok(FakeReply::json(StatusCode::OK, &answer))
+        Ok(FakeReply::json(StatusCode::OK, &result))
     }
 
     fn matching<'a>(&'a self, object: &str, schema: &Object, query: &Query) -> Result<Vec<&'a Record>, ApiError> {
         let mut conditions = Vec::new();
         for Condition { field, values } in &query.conditions {
-            conditions.push((spelled(object, schema, field)?, values));
+            conditions.push((canonical_name(object, schema, field)?, values));
         }
-        let fits = |record: &&Record| {
-            conditions.iter().all(|(field, values)| values.iter().any(|value| holds(schema, record, field, value)))
+        let matches = |record: &&Record| {
+            conditions
+                .iter()
+                .all(|(field, values)| values.iter().any(|value| field_equals(schema, record, field, value)))
         };
-        // An indexed field answers without looking at every record.
+        // A unique field uses the index instead of a scan.
         let indexed =
             conditions.iter().find_map(|(field, values)| match (schema.fields.get(field), values.as_slice()) {
                 (Some(rule), [Value::String(value)]) if rule.unique => Some(self.store.find(object, field, value)),
                 _ => None,
             });
         Ok(match indexed {
-            Some(ids) => ids.iter().filter_map(|id| self.store.get(object, id).ok()).filter(fits).collect(),
-            None => self.store.records(object).filter(fits).collect(),
+            Some(ids) => ids.iter().filter_map(|id| self.store.get(object, id).ok()).filter(matches).collect(),
+            None => self.store.records(object).filter(matches).collect(),
         })
     }
 }
 
-fn spelled(object: &str, schema: &Object, field: &str) -> Result<String, ApiError> {
+fn canonical_name(object: &str, schema: &Object, field: &str) -> Result<String, ApiError> {
     let system = SYSTEM_FIELDS.iter().find(|known| known.eq_ignore_ascii_case(field));
     match (schema.field(field), system) {
         (Some((known, _)), _) => Ok(known.to_owned()),
@@ -114,18 +122,18 @@ fn spelled(object: &str, schema: &Object, field: &str) -> Result<String, ApiErro
     }
 }
 
-/// Text is compared without regard to case, except in fields that say otherwise.
-fn holds(schema: &Object, record: &Record, field: &str, wanted: &Value) -> bool {
+/// Text comparison ignores case, except in case-sensitive fields.
+fn field_equals(schema: &Object, record: &Record, field: &str, wanted: &Value) -> bool {
     if field == "Id" {
         return wanted.as_str().is_some_and(|id| record.id == id || record.id[..15] == *id);
     }
-    let held = record.fields.get(field).unwrap_or(&Value::Null);
+    let stored = record.fields.get(field).unwrap_or(&Value::Null);
     let exact = schema.fields.get(field).is_some_and(|rule| rule.case_sensitive);
-    match (held, wanted) {
-        (Value::String(held), Value::String(wanted)) if exact => held == wanted,
-        (Value::String(held), Value::String(wanted)) => held.to_lowercase() == wanted.to_lowercase(),
-        (Value::Number(held), Value::Number(wanted)) => held.as_f64() == wanted.as_f64(),
-        (held, wanted) => text_of(held) == text_of(wanted),
+    match (stored, wanted) {
+        (Value::String(stored), Value::String(wanted)) if exact => stored == wanted,
+        (Value::String(stored), Value::String(wanted)) => stored.to_lowercase() == wanted.to_lowercase(),
+        (Value::Number(stored), Value::Number(wanted)) => stored.as_f64() == wanted.as_f64(),
+        (stored, wanted) => text_of(stored) == text_of(wanted),
     }
 }
 

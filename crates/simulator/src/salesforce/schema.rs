@@ -1,55 +1,52 @@
-//! What an org knows: its objects, their fields, and which of them identify a record.
+//! Schema of an organisation: objects, fields and external ids.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The objects of an org by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Schema {
     pub objects: BTreeMap<String, Object>,
 }
 
-/// One kind of record.
+/// Object type, such as Lead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Object {
-    /// The first three characters of every record id, such as `00Q` for leads.
+    /// First three characters of every record id, such as `00Q` for leads.
     pub key_prefix: String,
     pub fields: BTreeMap<String, Field>,
 }
 
-/// One field of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
     pub kind: FieldKind,
-    /// Must have a value when a record is created, and keep one.
+    /// Must have a value on creation and afterwards.
     #[serde(default)]
     pub required: bool,
-    /// May be used in an upsert path.
+    /// Allowed in an upsert path.
     #[serde(default)]
     pub external_id: bool,
-    /// No two records may share a value. Without it, an external id can name several records.
+    /// Values are unique. Without it, several records may have the same external id.
     #[serde(default)]
     pub unique: bool,
-    /// Only for unique fields; by default `ABC` and `abc` are the same value there.
+    /// Only for unique fields; by default `ABC` and `abc` are equal.
     #[serde(default)]
     pub case_sensitive: bool,
 }
 
-/// What a field holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldKind {
-    /// Text of at most this many characters.
+    /// Maximum length in characters.
     Text(usize),
-    /// An address of at most 80 characters.
+    /// Email address of at most 80 characters.
     Email,
     Number,
     Checkbox,
-    /// The id of a record of the named object.
+    /// Id of a record of the named object.
     Reference(String),
 }
 
@@ -63,37 +60,33 @@ impl Field {
         Field::of(FieldKind::Text(length_max))
     }
 
-    /// A mail address.
     pub fn email() -> Field {
         Field::of(FieldKind::Email)
     }
 
-    /// A number.
     pub fn number() -> Field {
         Field::of(FieldKind::Number)
     }
 
-    /// True or false.
     pub fn checkbox() -> Field {
         Field::of(FieldKind::Checkbox)
     }
 
-    /// The id of a record of that object.
+    /// Id of a record of that object.
     pub fn reference(object: &str) -> Field {
         Field::of(FieldKind::Reference(object.to_owned()))
     }
 
-    /// An external id that names at most one record.
+    /// External id of at most one record.
     pub fn unique_external_id() -> Field {
         Field { external_id: true, unique: true, ..Field::text(255) }
     }
 
-    /// An external id that may come to name several records.
+    /// External id that several records may share.
     pub fn loose_external_id() -> Field {
         Field { external_id: true, ..Field::text(255) }
     }
 
-    /// The same field, required.
     pub fn required(self) -> Field {
         Field { required: true, ..self }
     }
@@ -102,7 +95,7 @@ impl Field {
         self.external_id || self.unique
     }
 
-    /// The form of a value under which it is compared with others of this field.
+    /// Form of a value used for comparison.
     pub(crate) fn index_key(&self, value: &str) -> String {
         let value = value.trim();
         if self.unique && !self.case_sensitive { value.to_lowercase() } else { value.to_owned() }
@@ -110,18 +103,17 @@ impl Field {
 }
 
 impl Object {
-    /// An object without fields.
     pub fn new(key_prefix: &str) -> Object {
         Object { key_prefix: key_prefix.to_owned(), fields: BTreeMap::new() }
     }
 
-    /// The same object with one more field, or with that field replaced.
+    /// Adds or replaces a field.
     pub fn with(mut self, name: &str, field: Field) -> Object {
         self.fields.insert(name.to_owned(), field);
         self
     }
 
-    /// The field as the org spells it; names are the same in any case of letters.
+    /// Field with its canonical name; `name` is case-insensitive.
     pub(crate) fn field(&self, name: &str) -> Option<(&str, &Field)> {
         let exact = self.fields.get_key_value(name);
         exact
@@ -129,7 +121,7 @@ impl Object {
             .map(|(known, field)| (known.as_str(), field))
     }
 
-    /// The reference field behind a relationship name: `Account` for `AccountId`, `Parent__r` for `Parent__c`.
+    /// Reference field of a relationship name: `AccountId` for `Account`, `Parent__c` for `Parent__r`.
     pub(crate) fn relationship(&self, name: &str) -> Option<(&str, &str)> {
         let field = match name.strip_suffix("__r") {
             Some(custom) => format!("{custom}__c"),
@@ -143,7 +135,7 @@ impl Object {
 }
 
 impl Schema {
-    /// The same org with one more object, or with that object replaced.
+    /// Adds or replaces an object.
     pub fn with(mut self, name: &str, object: Object) -> Schema {
         self.objects.insert(name.to_owned(), object);
         self
@@ -158,8 +150,8 @@ impl Schema {
 }
 
 impl Default for Schema {
-    /// Leads, contacts and accounts with the usual fields. `External_Lead_Id__c` and `External_Id__c` are unique
-    /// external ids; `Legacy_Id__c` on leads is an external id that may name several records.
+    /// Leads, contacts and accounts with common fields. `External_Lead_Id__c` and `External_Id__c` are unique external
+    /// ids; `Legacy_Id__c` of leads is an external id that several records may share.
     fn default() -> Schema {
         let address = |object: Object, prefix: &str| {
             object

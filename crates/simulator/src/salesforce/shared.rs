@@ -1,4 +1,4 @@
-//! What the handle and the server share, and the way a request takes through it.
+//! State shared by handle and server, and request handling.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use super::control;
 use super::errors::ApiError;
 use super::org::{ApiCall, Org};
 use super::store::Record;
-use super::truth::{Fate, Truth, Write, WriteCounts};
-use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, perform};
+use super::truth::{CallEffect, Truth, Write, WriteCounts};
+use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, Injector};
 use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
-use crate::{locked, uri};
+use crate::{lock, uri};
 
-/// Larger bodies are refused with 413.
+/// Larger bodies are rejected with 413.
 const BODY_BYTES_MAX: usize = 8 << 20;
 const TOKEN_PATH: &str = "/services/oauth2/token";
 
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     org: Mutex<Org>,
     pub(crate) injector: Injector,
     requests: AtomicU64,
-    /// Told of every call that arrives and of every call that is settled.
+    /// Notified when a call arrives and when it is settled.
     pub(crate) changed: watch::Sender<()>,
 }
 
@@ -43,29 +43,29 @@ impl Shared {
     }
 
     pub(crate) fn org(&self) -> MutexGuard<'_, Org> {
-        locked(&self.org)
+        lock(&self.org)
     }
 
     pub(crate) fn truth(&self) -> Truth {
         let org = self.org();
         Truth {
-            calls: org.books.calls,
-            objects: org.books.objects(|object| org.store.count(object)),
+            calls: org.writes.calls,
+            objects: org.writes.objects(|object| org.store.count(object)),
             faults: self.injector.counts(),
             api_usage: org.api_usage,
             api_limit: org.api_limit,
-            writes_forgotten: org.books.writes_forgotten(),
-            calls_forgotten: org.seen.forgotten(),
+            writes_forgotten: org.writes.writes_forgotten(),
+            calls_forgotten: org.calls.forgotten(),
         }
     }
 
     pub(crate) fn reset(&self) {
         let mut org = self.org();
         org.store.clear();
-        org.books.clear();
-        org.seen.clear();
+        org.writes.clear();
+        org.calls.clear();
         org.api_usage = 0;
-        self.injector.forget_counts();
+        self.injector.reset_counts();
         drop(org);
         self.changed.send_replace(());
     }
@@ -78,30 +78,30 @@ impl Shared {
     pub(crate) fn writes_page(&self, after: u64, external_id: Option<&str>, limit: usize) -> Vec<Write> {
         let org = self.org();
         let wanted = |write: &&Write| {
-            let named = write.external_id.as_ref().map(|id| id.value.as_str());
-            write.number > after && external_id.is_none_or(|wanted| named == Some(wanted))
+            let value = write.external_id.as_ref().map(|id| id.value.as_str());
+            write.number > after && external_id.is_none_or(|wanted| value == Some(wanted))
         };
-        org.books.writes().filter(wanted).take(limit).cloned().collect()
+        org.writes.entries().filter(wanted).take(limit).cloned().collect()
     }
 
     pub(crate) fn calls_page(&self, after: u64, limit: usize) -> Vec<SeenCall> {
-        self.org().seen.page(after, limit)
+        self.org().calls.page(after, limit)
     }
 
-    /// Counts a call that no address of the API can take.
-    fn misdirected(&self, parts: &Parts, error: &ApiError) -> FakeReply {
+    /// Counts a call whose path is not part of the API.
+    fn unknown_path(&self, parts: &Parts, error: &ApiError) -> FakeReply {
         let mut org = self.org();
-        org.books.calls.received += 1;
-        let number = org.seen.enter(parts.method.as_str(), traceparent(parts));
-        org.seen.settle(number, Fate::Unchanged, ReplyTruth::Truth(error.status));
-        org.books.settle(Fate::Unchanged, ReplyTruth::Truth(error.status));
+        org.writes.calls.received += 1;
+        let number = org.calls.record(parts.method.as_str(), traceparent(parts));
+        org.calls.settle(number, CallEffect::Unchanged, ReplyTruth::Accurate(error.status));
+        org.writes.settle(CallEffect::Unchanged, ReplyTruth::Accurate(error.status));
         drop(org);
         self.changed.send_replace(());
         error.reply()
     }
 
     pub(crate) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
-        self.org().books.external_ids(object, field)
+        self.org().writes.external_ids(object, field)
     }
 }
 
@@ -109,56 +109,56 @@ impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
         let Some(body) = read_body(body, BODY_BYTES_MAX).await? else {
-            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).complete());
         };
         let path = parts.uri.path();
-        if let Some(order) = path.strip_prefix("/sim") {
+        if let Some(control_path) = path.strip_prefix("/sim") {
             let query = parts.uri.query().unwrap_or_default();
-            return Ok(control::answer(&self, &parts.method, order, query, &body).whole());
+            return Ok(control::respond(&self, &parts.method, control_path, query, &body).complete());
         }
-        let errand = if path == TOKEN_PATH {
-            Errand::Token(TokenCall::new(&parts, body))
+        let request = if path == TOKEN_PATH {
+            SalesforceRequest::Token(TokenCall::new(&parts, body))
         } else {
             let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
             match api_call(&parts, body, number) {
-                Ok(call) => Errand::Data(call),
-                Err(error) => return Ok(self.misdirected(&parts, &error).whole()),
+                Ok(call) => SalesforceRequest::Data(call),
+                Err(error) => return Ok(self.unknown_path(&parts, &error).complete()),
             }
         };
-        let kind = match &errand {
-            Errand::Token(_) => CallKind::Token,
-            Errand::Data(_) if parts.method == Method::GET || parts.method == Method::HEAD => CallKind::Read,
-            Errand::Data(_) => CallKind::Write,
+        let kind = match &request {
+            SalesforceRequest::Token(_) => CallKind::Token,
+            SalesforceRequest::Data(_) if parts.method == Method::GET || parts.method == Method::HEAD => CallKind::Read,
+            SalesforceRequest::Data(_) => CallKind::Write,
         };
-        let keys = if let Errand::Data(call) = &errand { call.external_ids() } else { Vec::new() };
+        let keys = if let SalesforceRequest::Data(call) = &request { call.external_ids() } else { Vec::new() };
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let decision = self.injector.decide(&Call { kind, method: parts.method.as_str(), path, keys: &keys });
         let number = {
             let mut org = self.org();
-            match errand {
-                Errand::Token(_) => {
-                    org.books.calls.token_calls += 1;
+            match request {
+                SalesforceRequest::Token(_) => {
+                    org.writes.calls.token_calls += 1;
                     None
                 }
-                Errand::Data(_) => {
-                    org.books.calls.received += 1;
-                    Some(org.seen.enter(parts.method.as_str(), traceparent(&parts)))
+                SalesforceRequest::Data(_) => {
+                    org.writes.calls.received += 1;
+                    Some(org.calls.record(parts.method.as_str(), traceparent(&parts)))
                 }
             }
         };
         self.changed.send_replace(());
-        perform(decision, Visit { shared: self, errand, number, fate: Fate::Unchanged }).await
+        apply_fault(decision, FakeCall { shared: self, request, number, effect: CallEffect::Unchanged }).await
     }
 }
 
-/// Takes the address of a data call apart.
+/// Parses the path of a data call.
 fn api_call(parts: &Parts, body: Bytes, number: u64) -> Result<ApiCall, ApiError> {
     let path = parts.uri.path();
     let rest = path.strip_prefix("/services/data").ok_or_else(ApiError::not_found)?;
     let mut segments = rest.split('/').filter(|segment| !segment.is_empty()).map(uri::decode);
     let version = segments.next().map(|segment| version(&segment).ok_or_else(ApiError::not_found)).transpose()?;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    if !body.is_empty() && content_type.is_some_and(|named| !named.starts_with("application/json")) {
+    if !body.is_empty() && content_type.is_some_and(|value| !value.starts_with("application/json")) {
         let message = "The request content type is not supported: send application/json";
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
     }
@@ -208,43 +208,45 @@ impl TokenCall {
 }
 
 #[derive(Debug)]
-enum Errand {
+enum SalesforceRequest {
     Token(TokenCall),
     Data(ApiCall),
 }
 
-/// One call on its way through the org.
+/// One call in progress.
 #[derive(Debug)]
-struct Visit {
+struct FakeCall {
     shared: Arc<Shared>,
-    errand: Errand,
-    /// Which data call it is.
+    request: SalesforceRequest,
+    /// Number of the data call.
     number: Option<u64>,
-    fate: Fate,
+    effect: CallEffect,
 }
 
-impl FakeTarget for Visit {
+impl FakeTarget for FakeCall {
     fn apply(&mut self) -> FakeReply {
         let mut org = self.shared.org();
-        match &self.errand {
-            Errand::Data(call) => {
-                let (reply, fate) = org.answer(call);
-                self.fate = fate;
+        match &self.request {
+            SalesforceRequest::Data(call) => {
+                let (reply, effect) = org.execute(call);
+                self.effect = effect;
                 reply
             }
-            Errand::Token(call) if call.method != Method::POST => FakeReply::empty(StatusCode::METHOD_NOT_ALLOWED),
-            Errand::Token(call) => {
-                let answer = org.tokens.answer(&call.form, call.basic.as_deref(), &call.instance_url);
-                org.books.calls.tokens_issued += u64::from(answer.is_ok());
-                answer.unwrap_or_else(|refused| refused.reply())
+            SalesforceRequest::Token(call) if call.method != Method::POST => {
+                FakeReply::empty(StatusCode::METHOD_NOT_ALLOWED)
+            }
+            SalesforceRequest::Token(call) => {
+                let reply = org.tokens.issue_for(&call.form, call.basic.as_deref(), &call.instance_url);
+                org.writes.calls.tokens_issued += u64::from(reply.is_ok());
+                reply.unwrap_or_else(|refused| refused.reply())
             }
         }
     }
 
     fn refuse(&mut self, refusal: Refusal) -> FakeReply {
-        match &self.errand {
-            Errand::Data(call) => self.shared.org().refuse(call, refusal),
-            Errand::Token(_) => {
+        match &self.request {
+            SalesforceRequest::Data(call) => self.shared.org().refuse(call, refusal),
+            SalesforceRequest::Token(_) => {
                 let (status, error) = match refusal {
                     Refusal::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded"),
                     Refusal::ServerError => (StatusCode::INTERNAL_SERVER_ERROR, "unknown_error"),
@@ -257,24 +259,24 @@ impl FakeTarget for Visit {
     }
 
     fn absent(&mut self) -> FakeReply {
-        match &self.errand {
-            Errand::Data(call) => self.shared.org().absent(call),
-            Errand::Token(_) => FakeReply::empty(StatusCode::NOT_FOUND),
+        match &self.request {
+            SalesforceRequest::Data(call) => self.shared.org().absent(call),
+            SalesforceRequest::Token(_) => FakeReply::empty(StatusCode::NOT_FOUND),
         }
     }
 
     fn address(&self) -> String {
-        match &self.errand {
-            Errand::Data(call) => call.target.clone(),
-            Errand::Token(_) => TOKEN_PATH.to_owned(),
+        match &self.request {
+            SalesforceRequest::Data(call) => call.target.clone(),
+            SalesforceRequest::Token(_) => TOKEN_PATH.to_owned(),
         }
     }
 
-    fn settle(&mut self, told: ReplyTruth) {
+    fn settle(&mut self, reply: ReplyTruth) {
         if let Some(number) = self.number {
             let mut org = self.shared.org();
-            org.books.settle(self.fate, told);
-            org.seen.settle(number, self.fate, told);
+            org.writes.settle(self.effect, reply);
+            org.calls.settle(number, self.effect, reply);
         }
         self.shared.changed.send_replace(());
     }

@@ -1,6 +1,6 @@
-//! A small part of SOQL: `SELECT fields | COUNT() FROM X [WHERE f = v | f IN (v, …) [AND …]] [LIMIT n]`.
+//! Subset of SOQL: `SELECT fields | COUNT() FROM X [WHERE f = v | f IN (v, …) [AND …]] [LIMIT n]`.
 //!
-//! Everything else is refused as malformed rather than half understood.
+//! Everything else is rejected as malformed.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub(crate) struct Query {
     pub(crate) limit: Option<usize>,
 }
 
-/// A field that must hold one of these values.
+/// The field equals one of the values.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) field: String,
@@ -26,16 +26,16 @@ pub(crate) struct Condition {
 enum Token {
     Word(String),
     Literal(Value),
-    Sign(char),
+    Symbol(char),
     End,
 }
 
 pub(crate) fn parse(text: &str) -> Result<Query, ApiError> {
     let mut parser = Parser { tokens: tokens(text)?, next: 0 };
     parser.keyword("SELECT")?;
-    let fields = if parser.takes_keyword("COUNT") {
-        parser.sign('(')?;
-        parser.sign(')')?;
+    let fields = if parser.take_keyword_if("COUNT") {
+        parser.symbol('(')?;
+        parser.symbol(')')?;
         Vec::new()
     } else {
         parser.list(Parser::word)?
@@ -43,13 +43,13 @@ pub(crate) fn parse(text: &str) -> Result<Query, ApiError> {
     parser.keyword("FROM")?;
     let object = parser.word()?;
     let mut conditions = Vec::new();
-    if parser.takes_keyword("WHERE") {
+    if parser.take_keyword_if("WHERE") {
         conditions.push(parser.condition()?);
-        while parser.takes_keyword("AND") {
+        while parser.take_keyword_if("AND") {
             conditions.push(parser.condition()?);
         }
     }
-    let limit = if parser.takes_keyword("LIMIT") { Some(parser.limit()?) } else { None };
+    let limit = if parser.take_keyword_if("LIMIT") { Some(parser.limit()?) } else { None };
     match parser.peek() {
         Token::End => Ok(Query { fields, object, conditions, limit }),
         other => Err(unexpected(other)),
@@ -72,24 +72,24 @@ impl Parser {
         token
     }
 
-    fn takes_keyword(&mut self, keyword: &str) -> bool {
+    fn take_keyword_if(&mut self, keyword: &str) -> bool {
         let found = matches!(self.peek(), Token::Word(word) if word.eq_ignore_ascii_case(keyword));
         self.next += usize::from(found);
         found
     }
 
     fn keyword(&mut self, keyword: &str) -> Result<(), ApiError> {
-        if self.takes_keyword(keyword) { Ok(()) } else { Err(unexpected(self.peek())) }
+        if self.take_keyword_if(keyword) { Ok(()) } else { Err(unexpected(self.peek())) }
     }
 
-    fn takes_sign(&mut self, sign: char) -> bool {
-        let found = *self.peek() == Token::Sign(sign);
+    fn take_symbol_if(&mut self, symbol: char) -> bool {
+        let found = *self.peek() == Token::Symbol(symbol);
         self.next += usize::from(found);
         found
     }
 
-    fn sign(&mut self, sign: char) -> Result<(), ApiError> {
-        if self.takes_sign(sign) { Ok(()) } else { Err(unexpected(self.peek())) }
+    fn symbol(&mut self, symbol: char) -> Result<(), ApiError> {
+        if self.take_symbol_if(symbol) { Ok(()) } else { Err(unexpected(self.peek())) }
     }
 
     fn word(&mut self) -> Result<String, ApiError> {
@@ -101,7 +101,7 @@ impl Parser {
 
     fn list<T>(&mut self, item: fn(&mut Parser) -> Result<T, ApiError>) -> Result<Vec<T>, ApiError> {
         let mut items = vec![item(self)?];
-        while self.takes_sign(',') {
+        while self.take_symbol_if(',') {
             items.push(item(self)?);
         }
         Ok(items)
@@ -109,13 +109,13 @@ impl Parser {
 
     fn condition(&mut self) -> Result<Condition, ApiError> {
         let field = self.word()?;
-        if self.takes_keyword("IN") {
-            self.sign('(')?;
+        if self.take_keyword_if("IN") {
+            self.symbol('(')?;
             let values = self.list(Parser::literal)?;
-            self.sign(')')?;
+            self.symbol(')')?;
             return Ok(Condition { field, values });
         }
-        self.sign('=')?;
+        self.symbol('=')?;
         Ok(Condition { field, values: vec![self.literal()?] })
     }
 
@@ -141,26 +141,27 @@ impl Parser {
 
 fn tokens(text: &str) -> Result<Vec<Token>, ApiError> {
     let mut tokens = Vec::new();
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            _ if letter.is_whitespace() => {}
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            _ if character.is_whitespace() => {}
             '\'' => {
                 let mut literal = String::new();
                 loop {
-                    match letters.next() {
+                    match characters.next() {
                         Some('\'') => break,
-                        Some('\\') => literal.push(unescaped(letters.next())?),
+                        Some('\\') => literal.push(unescaped(characters.next())?),
                         Some(other) => literal.push(other),
                         None => return Err(malformed("the literal has no closing quote")),
                     }
                 }
                 tokens.push(Token::Literal(Value::String(literal)));
             }
-            ',' | '(' | ')' | '=' => tokens.push(Token::Sign(letter)),
-            _ if letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.') => {
-                let mut word = String::from(letter);
-                while let Some(more) = letters.next_if(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '.'))
+            ',' | '(' | ')' | '=' => tokens.push(Token::Symbol(character)),
+            _ if character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.') => {
+                let mut word = String::from(character);
+                while let Some(more) =
+                    characters.next_if(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '.'))
                 {
                     word.push(more);
                 }
@@ -173,8 +174,8 @@ fn tokens(text: &str) -> Result<Vec<Token>, ApiError> {
     Ok(tokens)
 }
 
-fn unescaped(letter: Option<char>) -> Result<char, ApiError> {
-    match letter {
+fn unescaped(character: Option<char>) -> Result<char, ApiError> {
+    match character {
         Some(plain @ ('\'' | '"' | '\\')) => Ok(plain),
         Some('n' | 'N') => Ok('\n'),
         Some('r' | 'R') => Ok('\r'),
@@ -187,13 +188,13 @@ fn unexpected(token: &Token) -> ApiError {
     match token {
         Token::Word(word) => malformed(format!("unexpected token: {word}")),
         Token::Literal(value) => malformed(format!("unexpected token: {value}")),
-        Token::Sign(sign) => malformed(format!("unexpected token: {sign}")),
+        Token::Symbol(symbol) => malformed(format!("unexpected token: {symbol}")),
         Token::End => malformed("unexpected end of query"),
     }
 }
 
 pub(crate) fn malformed(message: impl Into<String>) -> ApiError {
-    ApiError::bad("MALFORMED_QUERY", message)
+    ApiError::bad_request("MALFORMED_QUERY", message)
 }
 
 #[cfg(test)]
@@ -202,7 +203,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_whole_query_is_understood() {
+    fn complete_query_parses() {
         let query = parse(
             "select Id, LastName from Lead where Email = 'o\\'hara\\\\@example.com' AND Score__c IN (1, null) limit 5",
         );
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unsupported_queries_are_rejected() {
         for text in [
             "",
             "SELECT FROM Lead",

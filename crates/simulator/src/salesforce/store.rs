@@ -1,4 +1,4 @@
-//! The records of an org and the rules that every change obeys.
+//! Records of an organisation, with uniqueness and required fields enforced.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,17 +9,15 @@ use serde_json::{Map, Value};
 use super::errors::ApiError;
 use super::schema::{Object, Schema};
 
-/// A record as the org holds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub id: String,
     pub created_at: Timestamp,
     pub modified_at: Timestamp,
-    /// Only the fields that have a value, under the org's spelling.
+    /// Fields with a value, under their canonical names.
     pub fields: Map<String, Value>,
 }
 
-/// What a write did to a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteKind {
@@ -28,7 +26,7 @@ pub enum WriteKind {
     Deleted,
 }
 
-/// A change that has been made and can still be undone.
+/// Applied change that can be undone.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) object: String,
@@ -48,7 +46,7 @@ pub(crate) struct FakeStore {
 #[derive(Debug, Default)]
 struct FakeTable {
     records: BTreeMap<String, Record>,
-    /// Per indexed field: the form of the value that is compared, and the records that hold it.
+    /// Per indexed field: comparison form of the value, and the ids of the records that have it.
     index: HashMap<String, HashMap<String, Vec<String>>>,
     deleted: HashSet<String>,
 }
@@ -75,7 +73,7 @@ impl FakeStore {
         self.tables.get(object).map_or(0, |table| table.records.len() as u64)
     }
 
-    /// The records that hold `value` in an indexed field, oldest first.
+    /// Ids of the records with `value` in an indexed field, oldest first.
     pub(crate) fn find(&self, object: &str, field: &str, value: &str) -> &[String] {
         let Some((_, schema)) = self.schema.object(object).and_then(|(_, known)| known.field(field)) else {
             return &[];
@@ -87,7 +85,7 @@ impl FakeStore {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The record of an id in its long or short form.
+    /// Record by its 18- or 15-character id.
     pub(crate) fn get(&self, object: &str, id: &str) -> Result<&Record, ApiError> {
         let table = self.tables.get(object);
         let id = if id.len() == 15 { long_id(id) } else { id.to_owned() };
@@ -98,7 +96,7 @@ impl FakeStore {
         }
     }
 
-    /// Adds a record with values that have already been checked one by one.
+    /// Adds a record; the values are validated already.
     pub(crate) fn create(&mut self, object: &str, fields: Map<String, Value>) -> Result<Change, ApiError> {
         let (name, schema) = self.schema.object(object).ok_or_else(ApiError::not_found)?;
         let name = name.to_owned();
@@ -106,12 +104,12 @@ impl FakeStore {
         let missing: Vec<&str> = missing.map(|(field, _)| field.as_str()).collect();
         if !missing.is_empty() {
             let message = format!("Required fields are missing: [{}]", missing.join(", "));
-            return Err(ApiError::bad("REQUIRED_FIELD_MISSING", message).on(missing));
+            return Err(ApiError::bad_request("REQUIRED_FIELD_MISSING", message).on(missing));
         }
         if self.created >= self.records_max {
-            return Err(ApiError::bad("STORAGE_LIMIT_EXCEEDED", "storage limit exceeded"));
+            return Err(ApiError::bad_request("STORAGE_LIMIT_EXCEEDED", "storage limit exceeded"));
         }
-        self.refuse_taken(&name, &fields, None)?;
+        self.check_unique(&name, &fields, None)?;
 
         self.created += 1;
         let id = long_id(&format!("{:0<3.3}Sm000{:0>7}", schema.key_prefix, base62(self.created)));
@@ -122,7 +120,7 @@ impl FakeStore {
         Ok(Change { object: name, id, action: WriteKind::Created, before: None })
     }
 
-    /// Changes the given fields of a record; a null takes the value away.
+    /// Sets the given fields of a record; null removes the value.
     pub(crate) fn update(&mut self, object: &str, id: &str, fields: Map<String, Value>) -> Result<Change, ApiError> {
         let before = self.get(object, id)?.clone();
         let (name, schema) = self.schema.object(object).ok_or_else(ApiError::not_found)?;
@@ -132,9 +130,9 @@ impl FakeStore {
         let blanked: Vec<&str> = blanked.map(|(field, _)| field.as_str()).collect();
         if !blanked.is_empty() {
             let message = format!("Required fields are missing: [{}]", blanked.join(", "));
-            return Err(ApiError::bad("REQUIRED_FIELD_MISSING", message).on(blanked));
+            return Err(ApiError::bad_request("REQUIRED_FIELD_MISSING", message).on(blanked));
         }
-        self.refuse_taken(&name, &fields, Some(&before.id))?;
+        self.check_unique(&name, &fields, Some(&before.id))?;
 
         let mut after = Record { modified_at: Timestamp::now(), ..before.clone() };
         for (field, value) in fields {
@@ -156,7 +154,7 @@ impl FakeStore {
         Ok(Change { object: object.to_owned(), id, action: WriteKind::Deleted, before })
     }
 
-    /// Takes a change back. Several are taken back last first.
+    /// Undoes a change. Several changes are undone in reverse order.
     pub(crate) fn undo(&mut self, change: Change) {
         match change.action {
             WriteKind::Deleted => {
@@ -171,15 +169,15 @@ impl FakeStore {
         }
     }
 
-    /// The first external id that the record of a change holds, after the change or, when it is gone, before it.
+    /// First external id of the changed record, after the change or, if deleted, before it.
     pub(crate) fn external_id(&self, change: &Change) -> Option<(String, String)> {
         let record = self.get(&change.object, &change.id).ok().or(change.before.as_ref())?;
         let (_, schema) = self.schema.object(&change.object)?;
-        let named = schema.fields.iter().filter(|(_, rule)| rule.external_id);
-        named.filter_map(|(field, _)| Some((field.clone(), text_of(record.fields.get(field)?)))).next()
+        let external_ids = schema.fields.iter().filter(|(_, rule)| rule.external_id);
+        external_ids.filter_map(|(field, _)| Some((field.clone(), text_of(record.fields.get(field)?)))).next()
     }
 
-    fn refuse_taken(&self, object: &str, fields: &Map<String, Value>, own_id: Option<&str>) -> Result<(), ApiError> {
+    fn check_unique(&self, object: &str, fields: &Map<String, Value>, own_id: Option<&str>) -> Result<(), ApiError> {
         let Some((_, schema)) = self.schema.object(object) else { return Ok(()) };
         for (field, value) in fields {
             let unique = schema.fields.get(field).is_some_and(|rule| rule.unique);
@@ -229,7 +227,7 @@ fn is_blank(value: Option<&Value>) -> bool {
     value.is_none_or(Value::is_null)
 }
 
-/// The text that a value is compared and found by.
+/// Text form of a value for comparison and lookup.
 pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -247,11 +245,11 @@ fn base62(mut number: u64) -> String {
     digits.iter().rev().map(|digit| char::from(*digit)).collect()
 }
 
-/// The 18-character form: three characters more that say which letters of the first fifteen are capitals.
+/// 18-character id: the 15-character id plus three characters that encode which letters are upper case.
 fn long_id(short: &str) -> String {
     const CHECKS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ012345";
     let checks = short.as_bytes().chunks(5).map(|chunk| {
-        let bits = chunk.iter().enumerate().filter(|(_, letter)| letter.is_ascii_uppercase());
+        let bits = chunk.iter().enumerate().filter(|(_, character)| character.is_ascii_uppercase());
         char::from(CHECKS[bits.map(|(bit, _)| 1 << bit).sum::<usize>()])
     });
     short.chars().chain(checks).collect()
@@ -271,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_eighteen_characters_with_the_known_check_letters() {
+    fn ids_have_eighteen_characters_with_the_documented_checksum() {
         assert_eq!(long_id("001A0000006Vm9u"), "001A0000006Vm9uIAC");
         let mut store = FakeStore::new(Schema::default(), 10);
         let change = store.create("Lead", lead("a")).unwrap();
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_value_has_one_holder_in_any_case_of_letters() {
+    fn unique_value_is_case_insensitive() {
         let mut store = FakeStore::new(Schema::default(), 10);
         let first = store.create("Lead", lead("Abc")).unwrap();
         assert_eq!(store.find("Lead", "External_Lead_Id__c", "aBC"), std::slice::from_ref(&first.id));
@@ -311,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn required_values_cannot_be_missing_or_taken_away() {
+    fn required_values_cannot_be_missing_or_removed() {
         let mut store = FakeStore::new(Schema::default(), 10);
         let error = store.create("Lead", fields(json!({"LastName": "x"}))).unwrap_err();
         assert_eq!((error.code, error.fields), ("REQUIRED_FIELD_MISSING", vec!["Company".to_owned()]));
@@ -321,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_org_refuses_new_records() {
+    fn storage_limit_rejects_new_records() {
         let mut store = FakeStore::new(Schema::default(), 1);
         store.create("Lead", lead("a")).unwrap();
         assert_eq!(store.create("Lead", lead("b")).unwrap_err().code, "STORAGE_LIMIT_EXCEEDED");

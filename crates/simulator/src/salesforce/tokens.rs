@@ -1,4 +1,4 @@
-//! Access tokens: handed out for client credentials, taken away on order.
+//! Access tokens: issued for client credentials, expired on request.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::reply::FakeReply;
 use crate::uri;
 
-/// The oldest token goes when one more is handed out.
+/// Maximum valid tokens; the oldest is dropped.
 const TOKENS_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -47,8 +47,13 @@ impl Tokens {
         known.is_some_and(|(_, issued)| self.lifetime.is_none_or(|lifetime| issued.elapsed() < lifetime))
     }
 
-    /// Answers a token call that asks for it in the right way.
-    pub(crate) fn answer(&mut self, form: &str, basic: Option<&str>, instance_url: &str) -> Result<FakeReply, Refused> {
+    /// Responds to a token request; issues a token if its credentials are valid.
+    pub(crate) fn issue_for(
+        &mut self,
+        form: &str,
+        basic: Option<&str>,
+        instance_url: &str,
+    ) -> Result<FakeReply, TokenRefusal> {
         match uri::form_value(form, "grant_type").as_deref() {
             Some("client_credentials") => {}
             Some(_) => return Err(refusal("unsupported_grant_type", "grant type not supported")),
@@ -65,7 +70,7 @@ impl Tokens {
             return Err(refusal("invalid_client", "invalid client credentials"));
         }
         let token = self.issue();
-        // There is no `expires_in`: how long a session lives is a setting of the org that callers cannot see.
+        // No `expires_in`: Salesforce does not report the session lifetime.
         let body = json!({
             "access_token": token,
             "signature": BASE64.encode(token.as_bytes()),
@@ -86,22 +91,22 @@ fn basic_pair(encoded: &str) -> Option<(String, String)> {
     Some((id.to_owned(), secret.to_owned()))
 }
 
-/// Why a token was refused; always a 400, in a shape of its own.
+/// Refused token request; always a 400 in OAuth's error format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct TokenRefusal {
     error: &'static str,
     description: &'static str,
 }
 
-impl Refused {
+impl TokenRefusal {
     pub(crate) fn reply(&self) -> FakeReply {
         let body = json!({"error": self.error, "error_description": self.description});
         FakeReply::json(StatusCode::BAD_REQUEST, &body)
     }
 }
 
-fn refusal(error: &'static str, description: &'static str) -> Refused {
-    Refused { error, description }
+fn refusal(error: &'static str, description: &'static str) -> TokenRefusal {
+    TokenRefusal { error, description }
 }
 
 #[cfg(test)]
@@ -113,19 +118,19 @@ mod tests {
     }
 
     fn error(form: &str, basic: Option<&str>) -> &'static str {
-        tokens().answer(form, basic, "http://x").unwrap_err().error
+        tokens().issue_for(form, basic, "http://x").unwrap_err().error
     }
 
     #[test]
-    fn credentials_are_taken_from_the_form_or_from_basic() {
+    fn credentials_are_read_from_the_form_or_basic_auth() {
         let form = "grant_type=client_credentials&client_id=id&client_secret=se%3Acret";
-        assert!(tokens().answer(form, None, "http://x").is_ok());
+        assert!(tokens().issue_for(form, None, "http://x").is_ok());
         let basic = BASE64.encode(b"id:se:cret");
-        assert!(tokens().answer("grant_type=client_credentials", Some(&basic), "http://x").is_ok());
+        assert!(tokens().issue_for("grant_type=client_credentials", Some(&basic), "http://x").is_ok());
     }
 
     #[test]
-    fn each_refusal_has_its_word() {
+    fn each_refusal_has_its_error_code() {
         assert_eq!(error("grant_type=password", None), "unsupported_grant_type");
         assert_eq!(error("", None), "invalid_request");
         assert_eq!(error("grant_type=client_credentials&client_id=id", None), "invalid_request");
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_end_on_order_and_with_age() {
+    fn tokens_expire_on_request_and_by_age() {
         let mut tokens = tokens();
         let (first, second) = (tokens.issue(), tokens.issue());
         assert_ne!(first, second);

@@ -1,4 +1,4 @@
-//! What really happened, whatever the callers were told.
+//! Record of what really happened, independent of the responses.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -9,57 +9,55 @@ use super::store::WriteKind;
 use crate::apply_fault::ReplyTruth;
 use crate::faults::FaultKind;
 
-/// The org at one moment, in figures.
+/// Counts of the organisation at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
     pub calls: CallCounts,
     pub objects: BTreeMap<String, ObjectTruth>,
-    /// How often each fault was injected.
+    /// Injected faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// Calls that count against the daily limit, and that limit.
+    /// Calls counted against the daily limit, and the limit.
     pub api_usage: u64,
     pub api_limit: u64,
-    /// Writes that the log no longer holds; the counts still include them.
+    /// Writes dropped from the log; the counts include them.
     pub writes_forgotten: u64,
-    /// Likewise calls.
+    /// Calls dropped from the log; the counts include them.
     pub calls_forgotten: u64,
 }
 
 impl Truth {
-    /// The figures of one object; all zero when nothing was ever written to it.
+    /// Counts of one object; all zero if it was never written.
     pub fn object(&self, name: &str) -> ObjectTruth {
         self.objects.get(name).copied().unwrap_or_default()
     }
 
-    /// How many faults were injected, of all kinds.
+    /// Injected faults of all kinds.
     pub fn faults_total(&self) -> u64 {
         self.faults.values().sum()
     }
 }
 
-/// Calls to the data API and to the token address by what became of them. The figures overlap: a call can be both
-/// applied and cut.
+/// Calls to the data API and the token endpoint by result. The counts overlap: a call can be both applied and cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
-    /// Data calls that arrived.
+    /// Data calls received.
     pub received: u64,
-    /// Data calls whose fate is known: `received` less those still held.
+    /// Data calls with a known result: `received` minus those still held.
     pub settled: u64,
     /// Changed at least one record.
     pub applied: u64,
-    /// Changed at least one record, and the caller was not told so.
+    /// Changed at least one record, and the response did not tell the caller.
     pub applied_unseen: u64,
-    /// Answered with an error and changed nothing.
+    /// Error response and no change.
     pub refused: u64,
-    /// Ended without a whole answer.
+    /// Ended without a complete response.
     pub cut: u64,
-    /// Token calls that arrived.
+    /// Token calls received.
     pub token_calls: u64,
-    /// Tokens handed out.
+    /// Tokens issued.
     pub tokens_issued: u64,
 }
 
-/// The figures of one object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectTruth {
     /// Records that exist now.
@@ -67,48 +65,47 @@ pub struct ObjectTruth {
     pub created: u64,
     pub updated: u64,
     pub deleted: u64,
-    /// Different external ids that were ever written.
+    /// Distinct external ids ever written.
     pub external_ids: u64,
-    /// External ids under which a record was created more than once: a doubled effect.
+    /// External ids under which a record was created more than once: a duplicate effect.
     pub created_again: u64,
-    /// External ids that were written more than once, in any way.
+    /// External ids written more than once.
     pub written_again: u64,
-    /// External ids that name more than one record now.
+    /// External ids shared by more than one existing record.
     pub ambiguous: u64,
 }
 
-/// One change to one record.
+/// Change of one record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// Counts from 1 in the order of the changes.
+    /// Starts at 1, in order of the changes.
     pub number: u64,
     pub at: Timestamp,
-    /// The `X-Request-Id` of the answer, even when that answer never arrived.
+    /// `X-Request-Id` of the response, even if it was not delivered.
     pub request_id: String,
     pub object: String,
     pub record_id: String,
     pub external_id: Option<ExternalId>,
     pub action: WriteKind,
-    pub writer: Writer,
+    pub writer: WriteActor,
 }
 
-/// The external id that a write went by.
+/// External id that addressed the written record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalId {
     pub field: String,
     pub value: String,
 }
 
-/// Who made a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Writer {
+pub enum WriteActor {
     Caller,
-    /// The other side of a simulated race.
+    /// Concurrent writer of a simulated race.
     Rival,
 }
 
-/// How often one external id was written.
+/// Write counts of one external id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteCounts {
     pub created: u64,
@@ -117,7 +114,7 @@ pub struct WriteCounts {
 }
 
 impl WriteCounts {
-    /// Records under this external id that have not been deleted.
+    /// Existing records with this external id.
     pub fn live(&self) -> u64 {
         self.created.saturating_sub(self.deleted)
     }
@@ -127,25 +124,24 @@ impl WriteCounts {
     }
 }
 
-/// Whether a call changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum CallEffect {
     Applied,
     Unchanged,
 }
 
-/// Keeps the figures while writes happen, so that asking for them costs the same however long the run.
+/// Maintains the counts on every write, so reading them has constant cost.
 #[derive(Debug)]
 pub(crate) struct WriteLog {
     pub(crate) calls: CallCounts,
-    objects: BTreeMap<String, ObjectBook>,
+    objects: BTreeMap<String, ObjectWrites>,
     writes: VecDeque<Write>,
     writes_kept_max: usize,
     written: u64,
 }
 
 #[derive(Debug, Default)]
-struct ObjectBook {
+struct ObjectWrites {
     truth: ObjectTruth,
     external_ids: HashMap<String, HashMap<String, WriteCounts>>,
 }
@@ -165,18 +161,18 @@ impl WriteLog {
         *self = WriteLog::new(self.writes_kept_max);
     }
 
-    /// Enters a change; its number is given here.
-    pub(crate) fn enter(&mut self, mut write: Write) {
-        let book = self.objects.entry(write.object.clone()).or_default();
+    /// Adds a change and assigns its number.
+    pub(crate) fn record(&mut self, mut write: Write) {
+        let object = self.objects.entry(write.object.clone()).or_default();
         let count = |created: &mut u64, updated: &mut u64, deleted: &mut u64| match write.action {
             WriteKind::Created => *created += 1,
             WriteKind::Updated => *updated += 1,
             WriteKind::Deleted => *deleted += 1,
         };
-        let truth = &mut book.truth;
+        let truth = &mut object.truth;
         count(&mut truth.created, &mut truth.updated, &mut truth.deleted);
         if let Some(id) = &write.external_id {
-            let counts = book.external_ids.entry(id.field.clone()).or_default().entry(id.value.clone()).or_default();
+            let counts = object.external_ids.entry(id.field.clone()).or_default().entry(id.value.clone()).or_default();
             let before = *counts;
             count(&mut counts.created, &mut counts.updated, &mut counts.deleted);
             truth.external_ids += u64::from(before.total() == 0);
@@ -195,29 +191,30 @@ impl WriteLog {
         }
     }
 
-    /// Enters the end of a data call.
-    pub(crate) fn settle(&mut self, fate: Fate, told: ReplyTruth) {
+    /// Counts the result of a data call.
+    pub(crate) fn settle(&mut self, effect: CallEffect, reply: ReplyTruth) {
         let calls = &mut self.calls;
-        let applied = fate == Fate::Applied;
-        let (seen, refused) = match told {
-            ReplyTruth::Truth(status) => (true, !status.is_success()),
-            ReplyTruth::Untruth(status) => (false, !status.is_success()),
-            ReplyTruth::Nothing => (false, false),
+        let applied = effect == CallEffect::Applied;
+        let (accurate, refused) = match reply {
+            ReplyTruth::Accurate(status) => (true, !status.is_success()),
+            ReplyTruth::Ambiguous(status) => (false, !status.is_success()),
+            ReplyTruth::NoReply => (false, false),
         };
         calls.settled += 1;
         calls.applied += u64::from(applied);
-        calls.applied_unseen += u64::from(applied && !seen);
-        calls.cut += u64::from(told == ReplyTruth::Nothing);
+        calls.applied_unseen += u64::from(applied && !accurate);
+        calls.cut += u64::from(reply == ReplyTruth::NoReply);
         calls.refused += u64::from(refused && !applied);
     }
 
     pub(crate) fn objects(&self, records: impl Fn(&str) -> u64) -> BTreeMap<String, ObjectTruth> {
-        let truth =
-            |(name, book): (&String, &ObjectBook)| (name.clone(), ObjectTruth { records: records(name), ..book.truth });
+        let truth = |(name, object): (&String, &ObjectWrites)| {
+            (name.clone(), ObjectTruth { records: records(name), ..object.truth })
+        };
         self.objects.iter().map(truth).collect()
     }
 
-    pub(crate) fn writes(&self) -> impl Iterator<Item = &Write> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Write> {
         self.writes.iter()
     }
 
@@ -230,7 +227,7 @@ impl WriteLog {
     }
 
     pub(crate) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
-        let counts = self.objects.get(object).and_then(|book| book.external_ids.get(field));
+        let counts = self.objects.get(object).and_then(|object| object.external_ids.get(field));
         counts.into_iter().flatten().map(|(value, counts)| (value.clone(), *counts)).collect()
     }
 }
@@ -249,13 +246,13 @@ mod tests {
             record_id: "00Q".to_owned(),
             external_id: Some(ExternalId { field: "X__c".to_owned(), value: value.to_owned() }),
             action,
-            writer: Writer::Caller,
+            writer: WriteActor::Caller,
         }
     }
 
     #[test]
-    fn doubled_effects_show_in_the_figures() {
-        let mut books = WriteLog::new(3);
+    fn duplicate_effects_are_counted() {
+        let mut log = WriteLog::new(3);
         for (value, action) in [
             ("once", WriteKind::Created),
             ("again", WriteKind::Created),
@@ -266,9 +263,9 @@ mod tests {
             ("remade", WriteKind::Deleted),
             ("remade", WriteKind::Created),
         ] {
-            books.enter(write(value, action));
+            log.record(write(value, action));
         }
-        let truth = books.objects(|_| 5)["Lead"];
+        let truth = log.objects(|_| 5)["Lead"];
         let expected = ObjectTruth {
             records: 5,
             created: 6,
@@ -280,19 +277,19 @@ mod tests {
             ambiguous: 1,
         };
         assert_eq!(truth, expected);
-        assert_eq!(books.external_ids("Lead", "X__c")["remade"].live(), 1);
-        assert_eq!(books.writes().map(|write| write.number).collect::<Vec<_>>(), [6, 7, 8]);
-        assert_eq!(books.writes_forgotten(), 5);
+        assert_eq!(log.external_ids("Lead", "X__c")["remade"].live(), 1);
+        assert_eq!(log.entries().map(|write| write.number).collect::<Vec<_>>(), [6, 7, 8]);
+        assert_eq!(log.writes_forgotten(), 5);
     }
 
     #[test]
-    fn a_call_can_be_applied_and_cut_but_not_applied_and_refused() {
-        let mut books = WriteLog::new(0);
-        books.settle(Fate::Applied, ReplyTruth::Nothing);
-        books.settle(Fate::Applied, ReplyTruth::Untruth(StatusCode::BAD_GATEWAY));
-        books.settle(Fate::Unchanged, ReplyTruth::Truth(StatusCode::BAD_REQUEST));
-        books.settle(Fate::Applied, ReplyTruth::Truth(StatusCode::CREATED));
-        let CallCounts { settled, applied, applied_unseen, refused, cut, .. } = books.calls;
+    fn call_can_be_applied_and_cut_but_not_applied_and_refused() {
+        let mut log = WriteLog::new(0);
+        log.settle(CallEffect::Applied, ReplyTruth::NoReply);
+        log.settle(CallEffect::Applied, ReplyTruth::Ambiguous(StatusCode::BAD_GATEWAY));
+        log.settle(CallEffect::Unchanged, ReplyTruth::Accurate(StatusCode::BAD_REQUEST));
+        log.settle(CallEffect::Applied, ReplyTruth::Accurate(StatusCode::CREATED));
+        let CallCounts { settled, applied, applied_unseen, refused, cut, .. } = log.calls;
         assert_eq!((settled, applied, applied_unseen, refused, cut), (4, 3, 2, 1, 1));
     }
 }

@@ -1,7 +1,7 @@
-//! A fast, plain HTTP server that says yes to everything and remembers what it was asked.
+//! Fast HTTP server that accepts every request and records it.
 //!
-//! Any request is answered 200 `{"ok":true}`. Below `/resource/{id}` it stores what it is given, so that an effect
-//! can be read back. Behind `/sim/…` it answers questions and takes orders about itself.
+//! Responds 200 `{"ok":true}` to any request. `/resource/{id}` stores its body, so that an effect can be read back.
+//! `/sim/…` is an API to inspect and control the simulator.
 
 mod request_log;
 mod shared;
@@ -11,38 +11,37 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub use request_log::{KeyCounts, Received, SinkTruth};
+pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 
-/// What the sink does with the `Idempotency-Key` header.
+/// How the sink treats the `Idempotency-Key` header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeyPolicy {
-    /// Counts requests per key and applies every one of them, as a server that ignores the header would.
+    /// Counts requests per key and applies all of them, as a server that ignores the header.
     #[default]
     Count,
-    /// Applies the first request of a key. A repeat with the same method, path and body gets the first answer again,
-    /// one with another gets 422.
+    /// Applies the first request of a key. A duplicate with the same method, path and body gets the first response
+    /// again, one with other content gets 422.
     Honour,
 }
 
-/// How a sink is set up.
 #[derive(Debug, Clone)]
 pub struct SinkSettings {
-    /// Port 0 lets the system choose.
+    /// Port 0: chosen by the system.
     pub listen: SocketAddr,
     pub faults: FaultPlan,
     pub keys: KeyPolicy,
-    /// How many keys and how many paths are remembered; with 0 the sink only counts. The oldest
-    /// key goes first, further paths are counted together.
+    /// Maximum keys and paths recorded; with 0 the sink only counts. The oldest key is dropped first; further paths
+    /// are counted together.
     pub remembered_max: usize,
-    /// How many of the latest requests are kept whole.
+    /// Maximum complete requests kept; the latest are kept.
     pub requests_kept_max: usize,
-    /// How many resources are stored; more are refused with 507.
+    /// Maximum stored resources; further ones are rejected with 507.
     pub resources_max: usize,
-    /// Larger bodies are refused with 413.
+    /// Larger bodies are rejected with 413.
     pub body_bytes_max: usize,
 }
 
@@ -60,7 +59,7 @@ impl Default for SinkSettings {
     }
 }
 
-/// A running sink. It stops when dropped.
+/// Running sink. Stops when dropped.
 #[derive(Debug)]
 pub struct Sink {
     server: Server,
@@ -68,11 +67,11 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Starts a sink on a thread of its own. A fault plan that cannot be carried out, and honouring keys without
-    /// remembering any, are `InvalidInput` errors.
+    /// Starts the server on its own thread. An invalid fault plan, or honouring keys with `remembered_max` 0, is an
+    /// `InvalidInput` error.
     pub fn start(settings: SinkSettings) -> io::Result<Sink> {
         if settings.keys == KeyPolicy::Honour && settings.remembered_max == 0 {
-            let message = "a sink that honours keys must remember some: set remembered_max";
+            let message = "KeyPolicy::Honour needs remembered_max above 0";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let injector = Injector::new(settings.faults.clone())
@@ -83,23 +82,22 @@ impl Sink {
         Ok(Sink { server, shared })
     }
 
-    /// `http://127.0.0.1:port`, without a slash at the end.
+    /// `http://127.0.0.1:port`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.server.address())
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The sink now, in figures.
+    /// Current counts.
     pub fn truth(&self) -> SinkTruth {
         self.shared.truth()
     }
 
-    /// Waits, without polling, until the figures satisfy `condition`, and returns them. They are looked at when
-    /// a call arrives and when it is settled.
+    /// Waits, without polling, until the counts satisfy `condition`, and returns them. Evaluated when a call arrives and
+    /// when it is settled.
     pub async fn wait_until(&self, mut condition: impl FnMut(&SinkTruth) -> bool) -> SinkTruth {
         let mut changes = self.shared.changed.subscribe();
         loop {
@@ -112,47 +110,47 @@ impl Sink {
         }
     }
 
-    /// What happened under each remembered idempotency key.
+    /// Counts per recorded idempotency key.
     pub fn keys(&self) -> BTreeMap<String, KeyCounts> {
         self.shared.keys()
     }
 
-    /// Requests per method and path, such as `POST /hook`, as far as remembered.
+    /// Requests per method and path, such as `POST /hook`, as far as recorded.
     pub fn paths(&self) -> BTreeMap<String, u64> {
         self.shared.paths()
     }
 
-    /// The latest requests, oldest first.
-    pub fn requests(&self) -> Vec<Received> {
+    /// Latest requests, oldest first.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.shared.requests_kept()
     }
 
-    /// The stored body of a resource.
+    /// Stored body of a resource.
     pub fn resource(&self, id: &str) -> Option<Vec<u8>> {
         self.shared.resource(id).map(|body| body.to_vec())
     }
 
-    /// Replaces the fault plan; its time and its call numbers start now.
+    /// Replaces the fault plan; its time and call numbers start again.
     pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
         self.shared.injector.replace(plan)
     }
 
-    /// Forgets everything but the fault plan.
+    /// Deletes everything except the fault plan.
     pub fn reset(&self) {
         self.shared.reset();
     }
 
-    /// Closes the listener and every connection: callers are refused until [`Sink::accept_connections`].
+    /// Closes the listener and every connection; callers are refused until [`Sink::accept_connections`].
     pub fn refuse_connections(&self) -> io::Result<()> {
         self.server.close()
     }
 
-    /// Listens again at the same address.
+    /// Listens again on the same address.
     pub fn accept_connections(&self) -> io::Result<()> {
         self.server.open()
     }
 
-    /// Stops the server and closes every connection. The truth can still be read.
+    /// Stops the server and closes every connection. The truth stays readable.
     pub fn stop(&self) {
         self.server.stop();
     }

@@ -1,3 +1,5 @@
+//! Bounded log of requests, keys and paths.
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,82 +9,77 @@ use serde::{Deserialize, Serialize};
 use crate::faults::FaultKind;
 use crate::reply::FakeReply;
 
-/// The sink at one moment, in figures.
+/// Counts of the sink at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkTruth {
-    /// Requests that arrived.
+    /// Requests received.
     pub requests: u64,
-    /// Requests whose fate is known: `requests` less those still held.
+    /// Requests with a known result: `requests` minus those still held.
     pub settled: u64,
-    /// Requests other than reads that had their effect.
+    /// Requests other than reads that were applied.
     pub applied: u64,
-    /// Had their effect, and the caller was not told so.
+    /// Applied, and the response did not tell the caller.
     pub applied_unseen: u64,
-    /// Answered with an error, without an effect.
+    /// Error response without an effect.
     pub refused: u64,
-    /// Ended without a whole answer.
+    /// Ended without a complete response.
     pub cut: u64,
-    /// Repeats that were given the first answer of their key.
+    /// Duplicates that got the first response of their key.
     pub replayed: u64,
-    /// Different keys seen, as far as remembered.
+    /// Distinct keys recorded.
     pub keys: u64,
-    /// Keys whose effect was had more than once: a doubled effect.
+    /// Keys applied more than once: a duplicate effect.
     pub keys_applied_again: u64,
-    /// Keys that were forgotten to make room.
+    /// Keys dropped at the limit.
     pub keys_forgotten: u64,
-    /// Requests to paths that were not remembered for want of room.
+    /// Requests to paths not recorded because of the limit.
     pub paths_forgotten: u64,
-    /// Resources stored now.
     pub resources: u64,
-    /// How often each fault was injected.
+    /// Injected faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
-/// What happened under one idempotency key.
+/// Counts of one idempotency key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyCounts {
-    /// Requests that arrived with this key.
     pub requests: u64,
-    /// Requests that had their effect.
     pub applied: u64,
 }
 
-/// A request as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Received {
-    /// Counts from 1.
+pub struct ReceivedRequest {
+    /// Starts at 1.
     pub number: u64,
     pub method: String,
-    /// Path and query as they were sent.
+    /// Path and query as received.
     pub target: String,
     pub headers: Vec<(String, String)>,
-    /// Bytes that are no UTF-8 are replaced.
+    /// Invalid UTF-8 is replaced.
     pub body: String,
 }
 
-/// What is remembered of requests, within bounds.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLog {
     paths: HashMap<String, u64>,
     paths_forgotten: u64,
-    keys: HashMap<String, KeyBook>,
+    keys: HashMap<String, KeyEntry>,
     keys_in_order: VecDeque<String>,
     keys_applied_again: u64,
     keys_forgotten: u64,
-    pub(crate) requests: VecDeque<Received>,
+    pub(crate) requests: VecDeque<ReceivedRequest>,
 }
 
 #[derive(Debug, Default)]
-struct KeyBook {
+struct KeyEntry {
     counts: KeyCounts,
-    first: Option<(u64, FakeReply)>,
+    first_reply: Option<(u64, FakeReply)>,
 }
 
-/// What a key has to say about a request.
+/// Result of looking up an idempotency key.
 #[derive(Debug)]
-pub(crate) enum KeyAnswer {
-    Fresh,
-    Repeat(FakeReply),
+pub(crate) enum KeyLookup {
+    New,
+    Duplicate(FakeReply),
     Mismatch,
 }
 
@@ -99,8 +96,8 @@ impl RequestLog {
     }
 
     pub(crate) fn count_key(&mut self, key: &str, remembered_max: usize) {
-        if let Some(book) = self.keys.get_mut(key) {
-            book.counts.requests += 1;
+        if let Some(entry) = self.keys.get_mut(key) {
+            entry.counts.requests += 1;
             return;
         }
         if self.keys.len() == remembered_max
@@ -110,38 +107,38 @@ impl RequestLog {
             self.keys_forgotten += 1;
         }
         let counts = KeyCounts { requests: 1, applied: 0 };
-        self.keys.insert(key.to_owned(), KeyBook { counts, first: None });
+        self.keys.insert(key.to_owned(), KeyEntry { counts, first_reply: None });
         self.keys_in_order.push_back(key.to_owned());
     }
 
     /// Compares a request with the first one of its key.
-    pub(crate) fn ask_key(&self, key: &str, print: u64) -> KeyAnswer {
-        match self.keys.get(key).and_then(|book| book.first.as_ref()) {
-            None => KeyAnswer::Fresh,
-            Some((first, reply)) if *first == print => KeyAnswer::Repeat(reply.clone()),
-            Some(_) => KeyAnswer::Mismatch,
+    pub(crate) fn look_up_key(&self, key: &str, fingerprint: u64) -> KeyLookup {
+        match self.keys.get(key).and_then(|entry| entry.first_reply.as_ref()) {
+            None => KeyLookup::New,
+            Some((first, reply)) if *first == fingerprint => KeyLookup::Duplicate(reply.clone()),
+            Some(_) => KeyLookup::Mismatch,
         }
     }
 
-    /// Notes that a request of this key had its effect.
-    pub(crate) fn applied_key(&mut self, key: &str, print: u64, reply: &FakeReply) {
-        let Some(book) = self.keys.get_mut(key) else { return };
-        book.counts.applied += 1;
-        self.keys_applied_again += u64::from(book.counts.applied == 2);
-        book.first.get_or_insert_with(|| (print, reply.clone()));
+    /// Records that a request of this key was applied.
+    pub(crate) fn record_applied(&mut self, key: &str, fingerprint: u64, reply: &FakeReply) {
+        let Some(entry) = self.keys.get_mut(key) else { return };
+        entry.counts.applied += 1;
+        self.keys_applied_again += u64::from(entry.counts.applied == 2);
+        entry.first_reply.get_or_insert_with(|| (fingerprint, reply.clone()));
     }
 
-    pub(crate) fn keep(&mut self, received: Received, kept_max: usize) {
+    pub(crate) fn keep(&mut self, request: ReceivedRequest, kept_max: usize) {
         if self.requests.len() == kept_max {
             self.requests.pop_front();
         }
         if kept_max > 0 {
-            self.requests.push_back(received);
+            self.requests.push_back(request);
         }
     }
 
     pub(crate) fn keys(&self) -> BTreeMap<String, KeyCounts> {
-        self.keys.iter().map(|(key, book)| (key.clone(), book.counts)).collect()
+        self.keys.iter().map(|(key, entry)| (key.clone(), entry.counts)).collect()
     }
 
     pub(crate) fn paths(&self) -> BTreeMap<String, u64> {
@@ -156,7 +153,7 @@ impl RequestLog {
     }
 }
 
-/// A short stand-in for method, path and body when two requests of one key are compared.
+/// Hash of method, path and body, to compare requests of one key.
 pub(crate) fn fingerprint(method: &str, target: &str, body: &Bytes) -> u64 {
     let mut hasher = DefaultHasher::new();
     (method, target, body).hash(&mut hasher);
@@ -169,47 +166,47 @@ mod tests {
     use hyper::StatusCode;
 
     #[test]
-    fn a_key_answers_repeats_and_refuses_other_bodies() {
-        let mut books = RequestLog::default();
-        books.count_key("k", 10);
-        assert!(matches!(books.ask_key("k", 1), KeyAnswer::Fresh));
-        books.applied_key("k", 1, &FakeReply::empty(StatusCode::CREATED));
-        assert!(matches!(books.ask_key("k", 1), KeyAnswer::Repeat(reply) if reply.status == StatusCode::CREATED));
-        assert!(matches!(books.ask_key("k", 2), KeyAnswer::Mismatch));
+    fn key_replays_duplicates_and_rejects_other_bodies() {
+        let mut log = RequestLog::default();
+        log.count_key("k", 10);
+        assert!(matches!(log.look_up_key("k", 1), KeyLookup::New));
+        log.record_applied("k", 1, &FakeReply::empty(StatusCode::CREATED));
+        assert!(matches!(log.look_up_key("k", 1), KeyLookup::Duplicate(reply) if reply.status == StatusCode::CREATED));
+        assert!(matches!(log.look_up_key("k", 2), KeyLookup::Mismatch));
     }
 
     #[test]
-    fn memory_stays_within_its_bounds_and_says_what_it_forgot() {
-        let mut books = RequestLog::default();
+    fn log_stays_within_its_limits_and_counts_dropped_entries() {
+        let mut log = RequestLog::default();
         for number in 0..5 {
-            books.count_key(&format!("k{number}"), 2);
-            books.count_path("POST", &format!("/{number}"), 2);
-            let request = Received {
+            log.count_key(&format!("k{number}"), 2);
+            log.count_path("POST", &format!("/{number}"), 2);
+            let request = ReceivedRequest {
                 number,
                 method: "POST".to_owned(),
                 target: "/".to_owned(),
                 headers: Vec::new(),
                 body: String::new(),
             };
-            books.keep(request, 2);
+            log.keep(request, 2);
         }
         let mut truth = SinkTruth::default();
-        books.fill_in(&mut truth);
+        log.fill_in(&mut truth);
         assert_eq!((truth.keys, truth.keys_forgotten, truth.paths_forgotten), (2, 3, 3));
-        assert_eq!(books.keys().into_keys().collect::<Vec<_>>(), ["k3", "k4"]);
-        assert_eq!(books.requests.iter().map(|request| request.number).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(log.keys().into_keys().collect::<Vec<_>>(), ["k3", "k4"]);
+        assert_eq!(log.requests.iter().map(|request| request.number).collect::<Vec<_>>(), [3, 4]);
     }
 
     #[test]
-    fn an_effect_had_twice_under_one_key_shows() {
-        let mut books = RequestLog::default();
-        books.count_key("k", 10);
+    fn duplicate_effect_under_one_key_is_counted() {
+        let mut log = RequestLog::default();
+        log.count_key("k", 10);
         for _ in 0..3 {
-            books.applied_key("k", 1, &FakeReply::empty(StatusCode::OK));
+            log.record_applied("k", 1, &FakeReply::empty(StatusCode::OK));
         }
         let mut truth = SinkTruth::default();
-        books.fill_in(&mut truth);
+        log.fill_in(&mut truth);
         assert_eq!(truth.keys_applied_again, 1);
-        assert_eq!(books.keys()["k"], KeyCounts { requests: 1, applied: 3 });
+        assert_eq!(log.keys()["k"], KeyCounts { requests: 1, applied: 3 });
     }
 }

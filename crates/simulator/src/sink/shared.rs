@@ -1,4 +1,4 @@
-//! What the handle and the server share, and the way a request takes through it.
+//! State shared by handle and server, and request handling.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::request_log::{KeyAnswer, KeyCounts, Received, RequestLog, SinkTruth, fingerprint};
+use super::request_log::{KeyCounts, KeyLookup, ReceivedRequest, RequestLog, SinkTruth, fingerprint};
 use super::{KeyPolicy, SinkSettings};
-use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, perform};
+use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, FaultPlan, Injector};
 use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
-use crate::{locked, uri};
+use crate::{lock, uri};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const OK: &[u8] = br#"{"ok":true}"#;
@@ -29,13 +29,13 @@ pub(crate) struct Shared {
     settings: SinkSettings,
     pub(crate) injector: Injector,
     counts: Counts,
-    books: Mutex<RequestLog>,
+    log: Mutex<RequestLog>,
     resources: Mutex<HashMap<String, Bytes>>,
-    /// Told of every call that arrives and of every call that is settled.
+    /// Notified when a call arrives and when it is settled.
     pub(crate) changed: watch::Sender<()>,
 }
 
-/// Totals, kept without a lock.
+/// Totals without a lock.
 #[derive(Debug, Default)]
 struct Counts {
     requests: AtomicU64,
@@ -54,7 +54,7 @@ impl Counts {
     }
 }
 
-fn add(counter: &AtomicU64) -> u64 {
+fn increment(counter: &AtomicU64) -> u64 {
     counter.fetch_add(1, Ordering::Relaxed) + 1
 }
 
@@ -64,20 +64,20 @@ impl Shared {
             settings,
             injector,
             counts: Counts::default(),
-            books: Mutex::default(),
+            log: Mutex::default(),
             resources: Mutex::default(),
             changed: watch::Sender::new(()),
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, RequestLog> {
-        locked(&self.books)
+    fn log(&self) -> MutexGuard<'_, RequestLog> {
+        lock(&self.log)
     }
 
     pub(crate) fn truth(&self) -> SinkTruth {
         let [requests, settled, applied, applied_unseen, refused, cut, replayed] =
             self.counts.all().map(|counter| counter.load(Ordering::Acquire));
-        let resources = locked(&self.resources).len() as u64;
+        let resources = lock(&self.resources).len() as u64;
         let faults = self.injector.counts();
         let mut truth = SinkTruth {
             requests,
@@ -91,68 +91,68 @@ impl Shared {
             faults,
             ..SinkTruth::default()
         };
-        self.books().fill_in(&mut truth);
+        self.log().fill_in(&mut truth);
         truth
     }
 
     pub(crate) fn keys(&self) -> BTreeMap<String, KeyCounts> {
-        self.books().keys()
+        self.log().keys()
     }
 
     pub(crate) fn paths(&self) -> BTreeMap<String, u64> {
-        self.books().paths()
+        self.log().paths()
     }
 
-    pub(crate) fn requests_kept(&self) -> Vec<Received> {
-        self.books().requests.iter().cloned().collect()
+    pub(crate) fn requests_kept(&self) -> Vec<ReceivedRequest> {
+        self.log().requests.iter().cloned().collect()
     }
 
     pub(crate) fn resource(&self, id: &str) -> Option<Bytes> {
-        locked(&self.resources).get(id).cloned()
+        lock(&self.resources).get(id).cloned()
     }
 
     pub(crate) fn reset(&self) {
         self.counts.all().iter().for_each(|counter| counter.store(0, Ordering::Release));
-        *self.books() = RequestLog::default();
-        locked(&self.resources).clear();
-        self.injector.forget_counts();
+        *self.log() = RequestLog::default();
+        lock(&self.resources).clear();
+        self.injector.reset_counts();
         self.changed.send_replace(());
     }
 
-    fn remember(&self, parts: &Parts, body: &Bytes, key: Option<&str>, number: u64) {
+    fn record(&self, parts: &Parts, body: &Bytes, key: Option<&str>, number: u64) {
         let SinkSettings { remembered_max, requests_kept_max, .. } = self.settings;
         if remembered_max == 0 && requests_kept_max == 0 {
             return;
         }
-        let mut books = self.books();
+        let mut log = self.log();
         if remembered_max > 0 {
-            books.count_path(parts.method.as_str(), parts.uri.path(), remembered_max);
+            log.count_path(parts.method.as_str(), parts.uri.path(), remembered_max);
         }
         if let (Some(key), true) = (key, remembered_max > 0) {
-            books.count_key(key, remembered_max);
+            log.count_key(key, remembered_max);
         }
         if requests_kept_max > 0 {
             let header = |(name, value): (&HeaderName, &hyper::header::HeaderValue)| {
                 (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
             };
-            let received = Received {
+            let received = ReceivedRequest {
                 number,
                 method: parts.method.to_string(),
                 target: parts.uri.to_string(),
                 headers: parts.headers.iter().map(header).collect(),
                 body: String::from_utf8_lossy(body).into_owned(),
             };
-            books.keep(received, requests_kept_max);
+            log.keep(received, requests_kept_max);
         }
     }
 
-    /// The answer to a request that no key has answered, and its effect.
+    /// Applies a request that is not a duplicate, and returns its response.
     fn serve(&self, method: &Method, path: &str, body: &Bytes) -> FakeReply {
         let Some(id) = path.strip_prefix("/resource/").filter(|id| !id.is_empty()) else {
             return FakeReply::of(StatusCode::OK, JSON, OK);
         };
         let id = uri::decode(id);
-        let mut resources = locked(&self.resources);
+        let mut resources = lock(&self.resources);
         let exists = resources.contains_key(&id);
         match (method.as_str(), exists) {
             ("GET" | "HEAD", true) => FakeReply::of(StatusCode::OK, JSON, resources[&id].clone()),
@@ -162,9 +162,10 @@ impl Shared {
             }
             ("GET" | "HEAD" | "DELETE", false) => not_found(),
             ("POST", true) => FakeReply::json(StatusCode::CONFLICT, &json!({"error": "the resource exists"})),
-            ("PUT" | "POST", false) if resources.len() >= self.settings.resources_max => {
-                FakeReply::json(StatusCode::INSUFFICIENT_STORAGE, &json!({"error": "no room for another resource"}))
-            }
+            ("PUT" | "POST", false) if resources.len() >= self.settings.resources_max => FakeReply::json(
+                StatusCode::INSUFFICIENT_STORAGE,
+                &json!({"error": "the maximum number of resources is stored"}),
+            ),
             ("PUT" | "POST", _) => {
                 resources.insert(id, body.clone());
                 FakeReply::of(if exists { StatusCode::OK } else { StatusCode::CREATED }, JSON, OK)
@@ -173,8 +174,8 @@ impl Shared {
         }
     }
 
-    fn control(&self, method: &Method, order: &str, body: &[u8]) -> FakeReply {
-        match (method.as_str(), order) {
+    fn control(&self, method: &Method, path: &str, body: &[u8]) -> FakeReply {
+        match (method.as_str(), path) {
             ("GET", "/truth") => FakeReply::json(StatusCode::OK, &self.truth()),
             ("GET", "/keys") => FakeReply::json(StatusCode::OK, &self.keys()),
             ("GET", "/paths") => FakeReply::json(StatusCode::OK, &self.paths()),
@@ -192,7 +193,7 @@ impl Shared {
             }
             _ => FakeReply::json(
                 StatusCode::NOT_FOUND,
-                &json!({"error": "no such order", "known": [
+                &json!({"error": "unknown endpoint", "known": [
                     "GET /sim/truth", "GET /sim/keys", "GET /sim/paths", "GET /sim/requests",
                     "POST /sim/faults", "POST /sim/reset",
                 ]}),
@@ -202,37 +203,37 @@ impl Shared {
 }
 
 fn not_found() -> FakeReply {
-    FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "no such resource"}))
+    FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "the resource does not exist"}))
 }
 
 impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
         let Some(body) = read_body(body, self.settings.body_bytes_max).await? else {
-            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).complete());
         };
         let path = parts.uri.path();
-        if let Some(order) = path.strip_prefix("/sim/").map(|_| &path["/sim".len()..]) {
-            return Ok(self.control(&parts.method, order, &body).whole());
+        if let Some(control_path) = path.strip_prefix("/sim/").map(|_| &path["/sim".len()..]) {
+            return Ok(self.control(&parts.method, control_path, &body).complete());
         }
-        let number = add(&self.counts.requests);
+        let number = increment(&self.counts.requests);
         let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| String::from_utf8_lossy(key.as_bytes()));
         let key = key.map(|key| key.trim().trim_matches('"').to_owned());
-        self.remember(&parts, &body, key.as_deref(), number);
+        self.record(&parts, &body, key.as_deref(), number);
         self.changed.send_replace(());
 
-        let read = parts.method == Method::GET || parts.method == Method::HEAD;
-        let kind = if read { CallKind::Read } else { CallKind::Write };
+        let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
+        let kind = if is_read { CallKind::Read } else { CallKind::Write };
         let resource = path.strip_prefix("/resource/").map(uri::decode);
         let keys: Vec<&str> = key.as_deref().into_iter().chain(resource.as_deref()).collect();
         let decision = self.injector.decide(&Call { kind, method: parts.method.as_str(), path, keys: &keys });
-        perform(decision, Visit { shared: self, parts, body, key, kind, applied: false }).await
+        apply_fault(decision, FakeCall { shared: self, parts, body, key, kind, applied: false }).await
     }
 }
 
-/// One request on its way through the sink.
+/// One request in progress.
 #[derive(Debug)]
-struct Visit {
+struct FakeCall {
     shared: Arc<Shared>,
     parts: Parts,
     body: Bytes,
@@ -241,7 +242,7 @@ struct Visit {
     applied: bool,
 }
 
-impl FakeTarget for Visit {
+impl FakeTarget for FakeCall {
     fn apply(&mut self) -> FakeReply {
         let shared = &self.shared;
         let (method, path) = (&self.parts.method, self.parts.uri.path());
@@ -251,17 +252,17 @@ impl FakeTarget for Visit {
             self.applied = self.kind == CallKind::Write && reply.status.is_success();
             return reply;
         };
-        // The lock is held over the effect, so that of two requests with one key only one can be the first.
-        let mut books = shared.books();
-        let print = fingerprint(method.as_str(), &self.parts.uri.to_string(), &self.body);
+        // Holds the lock during the effect, so that only one of two requests with one key is the first.
+        let mut log = shared.log();
+        let fingerprint = fingerprint(method.as_str(), &self.parts.uri.to_string(), &self.body);
         if shared.settings.keys == KeyPolicy::Honour {
-            match books.ask_key(key, print) {
-                KeyAnswer::Fresh => {}
-                KeyAnswer::Repeat(reply) => {
-                    add(&shared.counts.replayed);
+            match log.look_up_key(key, fingerprint) {
+                KeyLookup::New => {}
+                KeyLookup::Duplicate(reply) => {
+                    increment(&shared.counts.replayed);
                     return reply;
                 }
-                KeyAnswer::Mismatch => {
+                KeyLookup::Mismatch => {
                     let problem = json!({"title": "Idempotency-Key is already used", "status": 422});
                     return FakeReply::json(StatusCode::UNPROCESSABLE_ENTITY, &problem);
                 }
@@ -270,7 +271,7 @@ impl FakeTarget for Visit {
         let reply = shared.serve(method, path, &self.body);
         self.applied = reply.status.is_success();
         if self.applied {
-            books.applied_key(key, print, &reply);
+            log.record_applied(key, fingerprint, &reply);
         }
         reply
     }
@@ -296,26 +297,26 @@ impl FakeTarget for Visit {
         self.parts.uri.to_string()
     }
 
-    fn settle(&mut self, told: ReplyTruth) {
+    fn settle(&mut self, reply: ReplyTruth) {
         let counts = &self.shared.counts;
-        let (seen, refused) = match told {
-            ReplyTruth::Truth(status) => (true, !status.is_success()),
-            ReplyTruth::Untruth(status) => (false, !status.is_success()),
-            ReplyTruth::Nothing => (false, false),
+        let (accurate, refused) = match reply {
+            ReplyTruth::Accurate(status) => (true, !status.is_success()),
+            ReplyTruth::Ambiguous(status) => (false, !status.is_success()),
+            ReplyTruth::NoReply => (false, false),
         };
         if self.applied {
-            add(&counts.applied);
+            increment(&counts.applied);
         }
-        if self.applied && !seen {
-            add(&counts.applied_unseen);
+        if self.applied && !accurate {
+            increment(&counts.applied_unseen);
         }
         if refused && !self.applied {
-            add(&counts.refused);
+            increment(&counts.refused);
         }
-        if told == ReplyTruth::Nothing {
-            add(&counts.cut);
+        if reply == ReplyTruth::NoReply {
+            increment(&counts.cut);
         }
-        add(&counts.settled);
+        increment(&counts.settled);
         self.shared.changed.send_replace(());
     }
 }

@@ -1,32 +1,31 @@
-//! A Slack look-alike: messages through the API and through an incoming webhook, and their history.
+//! Simulated Slack: Web API, incoming webhook and message history.
 
-mod press;
+mod button_click;
 mod shared;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub use press::Press;
+pub use button_click::ButtonClick;
 pub use shared::{SlackMessage, SlackTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 
-/// How a Slack is set up.
 #[derive(Debug, Clone)]
 pub struct SlackSettings {
-    /// Port 0 lets the system choose.
+    /// Port 0: chosen by the system.
     pub listen: SocketAddr,
     pub faults: FaultPlan,
-    /// The bot's token.
+    /// Token of the bot.
     pub token: String,
-    /// The channels that it is a member of.
+    /// Channels that the bot is a member of.
     pub channels: Vec<String>,
-    /// The last part of the path of its incoming webhook.
+    /// Last part of the webhook's path.
     pub webhook: String,
-    /// How many messages one page of a history holds at the most.
+    /// Maximum messages per page of a history.
     pub page_max: usize,
 }
 
@@ -43,7 +42,7 @@ impl Default for SlackSettings {
     }
 }
 
-/// A running Slack. It stops when dropped.
+/// Running Slack. Stops when dropped.
 #[derive(Debug)]
 pub struct Slack {
     server: Server,
@@ -51,7 +50,7 @@ pub struct Slack {
 }
 
 impl Slack {
-    /// Starts a Slack on a thread of its own. A fault plan that cannot be carried out is an `InvalidInput` error.
+    /// Starts the server on its own thread. An invalid fault plan is an `InvalidInput` error.
     pub fn start(settings: SlackSettings) -> io::Result<Slack> {
         let injector = Injector::new(settings.faults.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -61,47 +60,47 @@ impl Slack {
         Ok(Slack { server, shared })
     }
 
-    /// Where its API is, without a slash at the end.
+    /// URL of the API, without a trailing slash.
     pub fn api_url(&self) -> String {
         format!("http://{}/api", self.server.address())
     }
 
-    /// Its incoming webhook.
+    /// URL of the incoming webhook.
     pub fn webhook_url(&self) -> String {
         format!("http://{}/services/{}", self.server.address(), self.shared.settings.webhook)
     }
 
-    /// Every message, oldest first.
+    /// All messages, oldest first.
     pub fn messages(&self) -> Vec<SlackMessage> {
         self.shared.messages()
     }
 
-    /// The workspace now, in figures.
+    /// Current counts.
     pub fn truth(&self) -> SlackTruth {
         self.shared.truth()
     }
 
-    /// The next calls are answered 200 with `ok: false` and these errors, one for each.
+    /// Makes the next calls respond 200 with `ok: false` and these errors, one per call.
     pub fn refuse_next(&self, errors: impl IntoIterator<Item = &'static str>) {
         self.shared.refuse_next(errors);
     }
 
-    /// Replaces the fault plan; its time and its call numbers start now.
+    /// Replaces the fault plan; its time and call numbers start again.
     pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
         self.shared.injector.replace(plan)
     }
 
-    /// Closes the listener and every connection: callers are refused until [`Slack::accept_connections`].
+    /// Closes the listener and every connection; callers are refused until [`Slack::accept_connections`].
     pub fn refuse_connections(&self) -> io::Result<()> {
         self.server.close()
     }
 
-    /// Listens again at the same address.
+    /// Listens again on the same address.
     pub fn accept_connections(&self) -> io::Result<()> {
         self.server.open()
     }
 
-    /// Stops the server and closes every connection. The truth can still be read.
+    /// Stops the server and closes every connection. The truth stays readable.
     pub fn stop(&self) {
         self.server.stop();
     }

@@ -1,3 +1,5 @@
+//! State shared by handle and server, and request handling.
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -10,19 +12,18 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::SlackSettings;
-use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, perform};
+use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, FaultKind, Injector};
 use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
-use crate::{locked, uri};
+use crate::{lock, uri};
 
-/// Larger requests are refused with 413.
+/// Larger requests are rejected with 413.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// One message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlackMessage {
-    /// Empty for what came through the webhook.
+    /// Empty for messages through the webhook.
     pub channel: String,
     pub ts: String,
     pub text: String,
@@ -31,15 +32,15 @@ pub struct SlackMessage {
     pub metadata: Value,
 }
 
-/// A workspace in figures.
+/// Counts of the workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SlackTruth {
-    /// Calls that arrived, by method or `webhook`.
+    /// Calls by API method or `webhook`.
     pub calls: BTreeMap<String, u64>,
     pub messages: u64,
-    /// Messages whose sender was not told.
+    /// Messages whose sender got no accurate response.
     pub unseen: u64,
-    /// The faults that were ordered, by their kind.
+    /// Injected faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
@@ -47,7 +48,7 @@ pub struct SlackTruth {
 pub(super) struct Shared {
     pub(super) settings: SlackSettings,
     pub(super) injector: Injector,
-    books: Mutex<MessageLog>,
+    log: Mutex<MessageLog>,
 }
 
 #[derive(Debug, Default)]
@@ -59,28 +60,28 @@ struct MessageLog {
 
 impl Shared {
     pub(super) fn new(settings: SlackSettings, injector: Injector) -> Shared {
-        Shared { settings, injector, books: Mutex::default() }
+        Shared { settings, injector, log: Mutex::default() }
     }
 
     pub(super) fn messages(&self) -> Vec<SlackMessage> {
-        locked(&self.books).messages.clone()
+        lock(&self.log).messages.clone()
     }
 
     pub(super) fn truth(&self) -> SlackTruth {
-        let books = locked(&self.books);
-        SlackTruth { messages: books.messages.len() as u64, faults: self.injector.counts(), ..books.truth.clone() }
+        let log = lock(&self.log);
+        SlackTruth { messages: log.messages.len() as u64, faults: self.injector.counts(), ..log.truth.clone() }
     }
 
     pub(super) fn refuse_next(&self, errors: impl IntoIterator<Item = &'static str>) {
-        locked(&self.books).refusals.extend(errors);
+        lock(&self.log).refusals.extend(errors);
     }
 
-    /// Stores a message and says when it was.
+    /// Stores a message and returns its timestamp id.
     fn store(&self, channel: &str, message: &Value) -> String {
-        let mut books = locked(&self.books);
-        // Unique in its channel, as Slack's are.
-        let ts = format!("{}.{:06}", jiff::Timestamp::now().as_second(), books.messages.len() + 1);
-        books.messages.push(SlackMessage {
+        let mut log = lock(&self.log);
+        // Unique per channel, as in Slack.
+        let ts = format!("{}.{:06}", jiff::Timestamp::now().as_second(), log.messages.len() + 1);
+        log.messages.push(SlackMessage {
             channel: channel.to_owned(),
             ts: ts.clone(),
             text: message["text"].as_str().unwrap_or_default().to_owned(),
@@ -108,17 +109,18 @@ impl Shared {
     }
 
     fn history(&self, query: &str, thread: Option<&str>) -> Result<Value, &'static str> {
-        let asked = |name: &str| parameter(query, name);
-        let channel = asked("channel").unwrap_or_default();
+        let requested = |name: &str| parameter(query, name);
+        let channel = requested("channel").unwrap_or_default();
         if !self.settings.channels.contains(&channel) {
             return Err("channel_not_found");
         }
-        let oldest: f64 = asked("oldest").and_then(|text| text.parse().ok()).unwrap_or(0.0);
-        let limit = asked("limit").and_then(|text| text.parse().ok()).unwrap_or(100).min(self.settings.page_max).max(1);
-        let from: usize = asked("cursor").and_then(|text| text.parse().ok()).unwrap_or(0);
-        let metadata = asked("include_all_metadata").as_deref() == Some("true");
-        let books = locked(&self.books);
-        let meant = |message: &&SlackMessage| {
+        let oldest: f64 = requested("oldest").and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        let limit =
+            requested("limit").and_then(|text| text.parse().ok()).unwrap_or(100).min(self.settings.page_max).max(1);
+        let from: usize = requested("cursor").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let metadata = requested("include_all_metadata").as_deref() == Some("true");
+        let log = lock(&self.log);
+        let matches = |message: &&SlackMessage| {
             message.channel == channel
                 && message.ts.parse().is_ok_and(|ts: f64| ts >= oldest)
                 && match thread {
@@ -126,15 +128,15 @@ impl Shared {
                     None => message.thread_ts.is_none(),
                 }
         };
-        let found: Vec<&SlackMessage> = books.messages.iter().rev().filter(meant).collect();
-        let shown = |message: &&SlackMessage| {
-            let mut shown = json!({"type": "message", "ts": message.ts, "text": message.text});
+        let found: Vec<&SlackMessage> = log.messages.iter().rev().filter(matches).collect();
+        let rendered = |message: &&SlackMessage| {
+            let mut rendered = json!({"type": "message", "ts": message.ts, "text": message.text});
             if metadata && !message.metadata.is_null() {
-                shown["metadata"] = message.metadata.clone();
+                rendered["metadata"] = message.metadata.clone();
             }
-            shown
+            rendered
         };
-        let page: Vec<Value> = found.iter().skip(from).take(limit).map(shown).collect();
+        let page: Vec<Value> = found.iter().skip(from).take(limit).map(rendered).collect();
         let next = from + page.len();
         let more = next < found.len();
         let cursor = if more { next.to_string() } else { String::new() };
@@ -151,23 +153,23 @@ impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
         let Some(body) = read_body(body, BODY_BYTES_MAX).await? else {
-            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).whole());
+            return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).complete());
         };
         let path = parts.uri.path().to_owned();
         let method = path.strip_prefix("/api/").unwrap_or("webhook").to_owned();
-        *locked(&self.books).truth.calls.entry(method.clone()).or_default() += 1;
+        *lock(&self.log).truth.calls.entry(method.clone()).or_default() += 1;
         let kind = if parts.method == Method::GET { CallKind::Read } else { CallKind::Write };
         let key = serde_json::from_slice::<Value>(&body).unwrap_or_default();
         let key = key["metadata"]["event_payload"]["effect_key"].as_str().map(str::to_owned);
         let keys: Vec<&str> = key.as_deref().into_iter().collect();
         let decision = self.injector.decide(&Call { kind, method: parts.method.as_str(), path: &path, keys: &keys });
-        perform(decision, Visit { shared: self, parts, body, method, stored: false }).await
+        apply_fault(decision, FakeCall { shared: self, parts, body, method, stored: false }).await
     }
 }
 
-/// One call on its way through.
+/// One call in progress.
 #[derive(Debug)]
-struct Visit {
+struct FakeCall {
     shared: Arc<Shared>,
     parts: Parts,
     body: Bytes,
@@ -175,7 +177,7 @@ struct Visit {
     stored: bool,
 }
 
-impl Visit {
+impl FakeCall {
     fn webhook(&mut self) -> FakeReply {
         let text = |status, text: &'static str| FakeReply::of(status, "text/plain", text);
         let hook = self.parts.uri.path().strip_prefix("/services/").unwrap_or_default();
@@ -193,16 +195,17 @@ impl Visit {
     }
 }
 
-impl FakeTarget for Visit {
+impl FakeTarget for FakeCall {
     fn apply(&mut self) -> FakeReply {
         if self.method == "webhook" {
             return self.webhook();
         }
-        let ordered = locked(&self.shared.books).refusals.pop_front();
+        let refusal = lock(&self.shared.log).refusals.pop_front();
         let expected = format!("Bearer {}", self.shared.settings.token);
-        let known = self.parts.headers.get(AUTHORIZATION).is_some_and(|given| given.as_bytes() == expected.as_bytes());
+        let authorized =
+            self.parts.headers.get(AUTHORIZATION).is_some_and(|given| given.as_bytes() == expected.as_bytes());
         let query = self.parts.uri.query().unwrap_or_default();
-        let answered = match (ordered, known, self.method.as_str()) {
+        let result = match (refusal, authorized, self.method.as_str()) {
             (Some(error), ..) => Err(error),
             (None, false, _) => Err("invalid_auth"),
             (None, true, "chat.postMessage") => self.shared.post(&self.body).inspect(|_| self.stored = true),
@@ -213,7 +216,7 @@ impl FakeTarget for Visit {
             }
             (None, true, _) => Err("unknown_method"),
         };
-        let body = answered.unwrap_or_else(|error| json!({"ok": false, "error": error}));
+        let body = result.unwrap_or_else(|error| json!({"ok": false, "error": error}));
         FakeReply::json(StatusCode::OK, &body)
     }
 
@@ -236,9 +239,9 @@ impl FakeTarget for Visit {
         self.parts.uri.to_string()
     }
 
-    fn settle(&mut self, told: ReplyTruth) {
-        if self.stored && !matches!(told, ReplyTruth::Truth(_)) {
-            locked(&self.shared.books).truth.unseen += 1;
+    fn settle(&mut self, reply: ReplyTruth) {
+        if self.stored && !matches!(reply, ReplyTruth::Accurate(_)) {
+            lock(&self.shared.log).truth.unseen += 1;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a mail server has taken.
+//! Accepted mail and counts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::faults::FaultKind;
 
-/// One message, as it was taken.
+/// Accepted message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SmtpMessage {
-    /// The sender of the envelope.
+    /// Envelope sender.
     pub from: String,
-    /// The recipients of the envelope.
+    /// Envelope recipients.
     pub to: Vec<String>,
-    /// Names and values, unfolded, in their order.
+    /// Unfolded, in order.
     pub headers: Vec<(String, String)>,
-    /// Everything after the headers, dots undoubled.
+    /// Content after the headers, without dot-stuffing.
     pub body: String,
-    /// Whether it came over TLS.
+    /// Received over TLS.
     pub encrypted: bool,
-    /// Whether the sender was told that it was taken.
-    pub told: bool,
+    /// The client received the reply that accepts the message.
+    pub acknowledged: bool,
 }
 
 impl SmtpMessage {
@@ -38,26 +38,26 @@ impl SmtpMessage {
                 _ => {}
             }
         }
-        SmtpMessage { from, to, headers, body: body.to_owned(), encrypted, told: false }
+        SmtpMessage { from, to, headers, body: body.to_owned(), encrypted, acknowledged: false }
     }
 
-    /// The value of a header, whatever its case.
+    /// Value of a header; `name` is case-insensitive.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
-/// A mail server in figures.
+/// Counts of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SmtpTruth {
     pub connections: u64,
-    /// Messages that were taken.
-    pub taken: u64,
-    /// Those among them whose sender was not told.
-    pub taken_unseen: u64,
-    /// Messages by their Message-ID; what has none counts under an empty one.
+    /// Accepted messages.
+    pub accepted: u64,
+    /// Accepted messages whose client did not receive the reply.
+    pub accepted_unseen: u64,
+    /// Messages by Message-ID; empty if the header is missing.
     pub by_message_id: BTreeMap<String, u64>,
-    /// The faults that were ordered, by their kind.
+    /// Injected faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
@@ -68,11 +68,11 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn take(&mut self, message: SmtpMessage, kept_max: usize) {
+    pub(crate) fn store(&mut self, message: SmtpMessage, kept_max: usize) {
         let id = message.header("Message-ID").unwrap_or_default().to_owned();
         *self.truth.by_message_id.entry(id).or_default() += 1;
-        self.truth.taken += 1;
-        self.truth.taken_unseen += u64::from(!message.told);
+        self.truth.accepted += 1;
+        self.truth.accepted_unseen += u64::from(!message.acknowledged);
         if kept_max > 0 {
             self.messages.truncate(kept_max);
             if self.messages.len() == kept_max {

@@ -1,8 +1,8 @@
-//! A mail server that keeps what it takes, and misbehaves at any word of the conversation.
+//! Simulated SMTP server that stores accepted mail and can fail at any step of a session.
 //!
-//! To its fault plan every step of a conversation is a call: a write whose method is the word that was said, see
-//! [`Step`], and whose keys are the recipient and the Message-ID, as far as they are known by then. Nothing is applied
-//! before the final dot, which is the step [`Step::Dot`].
+//! For the fault plan every step of a session is a call: a write whose method is [`FakeStep::as_str`] and whose keys are
+//! the recipient and the Message-ID, as far as they are known at that step. Nothing is applied before the final dot,
+//! [`FakeStep::Dot`].
 
 mod mailbox;
 mod session;
@@ -17,10 +17,10 @@ use crate::faults::{FaultPlan, Injector, PlanError};
 use crate::serve::{ANY_PORT, Server};
 use session::Shared;
 
-/// A step of the conversation, as a fault plan names it by [`Step::as_str`].
+/// Step of a session; a fault plan names it by [`FakeStep::as_str`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FakeStep {
-    /// The connection was made; the greeting is due.
+    /// Connection accepted, before the greeting.
     Connect,
     Ehlo,
     StartTls,
@@ -28,14 +28,13 @@ pub enum FakeStep {
     Mail,
     Rcpt,
     Data,
-    /// The content has begun to arrive.
+    /// First line of the content received.
     Content,
-    /// The final dot has arrived.
+    /// Final dot received.
     Dot,
 }
 
 impl FakeStep {
-    /// Every step.
     pub const ALL: [FakeStep; 9] = [
         FakeStep::Connect,
         FakeStep::Ehlo,
@@ -48,7 +47,7 @@ impl FakeStep {
         FakeStep::Dot,
     ];
 
-    /// The method in a fault plan.
+    /// Method name in a fault plan.
     pub fn as_str(self) -> &'static str {
         match self {
             FakeStep::Connect => "CONNECT",
@@ -64,30 +63,28 @@ impl FakeStep {
     }
 }
 
-/// When the way becomes private.
+/// When TLS starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Encryption {
-    /// Never.
     #[default]
     None,
-    /// When asked with STARTTLS, and nothing else is taken before.
+    /// With STARTTLS, which is required before MAIL.
     StartTls,
     /// From the first byte.
     Tls,
 }
 
-/// How a mail server is set up.
 #[derive(Debug, Clone)]
 pub struct SmtpSettings {
-    /// Port 0 lets the system choose.
+    /// Port 0: chosen by the system.
     pub listen: SocketAddr,
     pub faults: FaultPlan,
     pub encryption: Encryption,
-    /// User and password; nobody has to log in when left out.
+    /// User and password; no authentication if `None`.
     pub login: Option<(String, String)>,
-    /// How many of the latest messages are kept whole.
+    /// Maximum complete messages kept; the latest are kept.
     pub messages_kept_max: usize,
-    /// Larger messages are refused with 552.
+    /// Larger messages are rejected with 552.
     pub message_bytes_max: usize,
 }
 
@@ -104,7 +101,7 @@ impl Default for SmtpSettings {
     }
 }
 
-/// A running mail server. It stops when dropped.
+/// Running server. Stops when dropped.
 #[derive(Debug)]
 pub struct Smtp {
     server: Server,
@@ -112,7 +109,7 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// Starts a mail server on a thread of its own. A fault plan that cannot be carried out is an `InvalidInput` error.
+    /// Starts the server on its own thread. An invalid fault plan is an `InvalidInput` error.
     pub fn start(settings: SmtpSettings) -> io::Result<Smtp> {
         let injector = Injector::new(settings.faults.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -122,42 +119,41 @@ impl Smtp {
         Ok(Smtp { server, shared })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The certificate that it shows, in PEM, made for it alone. Its names are `localhost` and `127.0.0.1`.
+    /// Self-signed certificate of the server in PEM, for `localhost` and `127.0.0.1`.
     pub fn certificate(&self) -> &str {
         &self.shared.certificate
     }
 
-    /// The server now, in figures.
+    /// Current counts.
     pub fn truth(&self) -> SmtpTruth {
         self.shared.truth()
     }
 
-    /// The latest messages that were taken, oldest first.
+    /// Latest accepted messages, oldest first.
     pub fn messages(&self) -> Vec<SmtpMessage> {
         self.shared.messages()
     }
 
-    /// Replaces the fault plan; its time and its call numbers start now.
+    /// Replaces the fault plan; its time and call numbers start again.
     pub fn set_faults(&self, plan: FaultPlan) -> Result<(), PlanError> {
         self.shared.injector.replace(plan)
     }
 
-    /// Closes the listener and every connection: callers are refused until [`Smtp::accept_connections`].
+    /// Closes the listener and every connection; callers are refused until [`Smtp::accept_connections`].
     pub fn refuse_connections(&self) -> io::Result<()> {
         self.server.close()
     }
 
-    /// Listens again at the same address.
+    /// Listens again on the same address.
     pub fn accept_connections(&self) -> io::Result<()> {
         self.server.open()
     }
 
-    /// Stops the server and closes every connection. The truth can still be read.
+    /// Stops the server and closes every connection. The truth stays readable.
     pub fn stop(&self) {
         self.server.stop();
     }

@@ -1,4 +1,4 @@
-//! A raw HTTP/1.1 client: one connection for each request, and nothing forgiven.
+//! Strict HTTP/1.1 client with one connection per request.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
@@ -10,18 +10,18 @@ use sluice_simulator::{Salesforce, SalesforceSettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Far above anything a test waits for; it turns a hang into a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any test waits; turns a hang into a failure.
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A whole answer.
+/// Complete response.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl TestResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
@@ -31,18 +31,18 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The `errorCode` of the first error in the array.
+    /// `errorCode` of the first error in the array.
     pub fn code(&self) -> String {
         self.json()[0]["errorCode"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// What is known when there is no whole answer.
+/// Request without a complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Broken {
+pub enum RequestError {
     Refused,
-    NoAnswer,
-    CutShort { status: u16, announced: usize, arrived: usize },
+    NoResponse,
+    Truncated { status: u16, announced: usize, arrived: usize },
 }
 
 #[derive(Debug, Clone)]
@@ -62,39 +62,41 @@ impl Client {
         self
     }
 
-    pub async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer, Broken> {
+    pub async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<TestResponse, RequestError> {
         let mut stream = self.post(method, path, body).await?;
         let mut raw = Vec::new();
-        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut raw)).await;
-        let reset = read.expect("the server neither answered nor hung up").is_err();
+        let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_to_end(&mut raw)).await;
+        let reset = read.expect("the server neither responded nor closed the connection").is_err();
         parse(&raw, reset)
     }
 
     /// Sends a request and returns the connection without reading from it.
-    pub async fn post(&self, method: &str, path: &str, body: &[u8]) -> Result<TcpStream, Broken> {
-        let mut stream = TcpStream::connect(self.address).await.map_err(|_| Broken::Refused)?;
+    pub async fn post(&self, method: &str, path: &str, body: &[u8]) -> Result<TcpStream, RequestError> {
+        let mut stream = TcpStream::connect(self.address).await.map_err(|_| RequestError::Refused)?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-        stream.write_all(head.as_bytes()).await.map_err(|_| Broken::NoAnswer)?;
-        stream.write_all(body).await.map_err(|_| Broken::NoAnswer)?;
+        stream.write_all(head.as_bytes()).await.map_err(|_| RequestError::NoResponse)?;
+        stream.write_all(body).await.map_err(|_| RequestError::NoResponse)?;
         Ok(stream)
     }
 
-    pub async fn json(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn json(&self, method: &str, path: &str, body: Value) -> TestResponse {
         let client = self.clone().with("Content-Type", "application/json");
-        client.send(method, path, body.to_string().as_bytes()).await.expect("a whole answer")
+        client.send(method, path, body.to_string().as_bytes()).await.expect("a complete response")
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, b"").await.expect("a whole answer")
+    pub async fn get(&self, path: &str) -> TestResponse {
+        self.send("GET", path, b"").await.expect("a complete response")
     }
 }
 
-fn parse(raw: &[u8], reset: bool) -> Result<Answer, Broken> {
-    let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") else { return Err(Broken::NoAnswer) };
+fn parse(raw: &[u8], reset: bool) -> Result<TestResponse, RequestError> {
+    let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return Err(RequestError::NoResponse);
+    };
     let head = String::from_utf8_lossy(&raw[..end]).into_owned();
     let body = raw[end + 4..].to_vec();
     let mut lines = head.split("\r\n");
@@ -104,23 +106,23 @@ fn parse(raw: &[u8], reset: bool) -> Result<Answer, Broken> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let answer = Answer { status, headers, body };
+    let response = TestResponse { status, headers, body };
     let announced =
-        answer.header("content-length").map_or(answer.body.len(), |length| length.parse().expect("a length"));
-    if reset || answer.body.len() != announced {
-        return Err(Broken::CutShort { status, announced, arrived: answer.body.len() });
+        response.header("content-length").map_or(response.body.len(), |length| length.parse().expect("a length"));
+    if reset || response.body.len() != announced {
+        return Err(RequestError::Truncated { status, announced, arrived: response.body.len() });
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Waits for what must come; a failure rather than a hang when it does not.
+/// Awaits a future; panics after a timeout.
 pub async fn soon<T>(waiting: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, waiting).await.expect("what was waited for never came")
+    tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("timed out waiting")
 }
 
-/// An org and a client that has a token for it.
+/// Starts an organisation; returns it with a client that has a token.
 pub fn org(settings: SalesforceSettings) -> (Salesforce, Client) {
-    let org = Salesforce::start(settings).expect("an org on a free port");
+    let org = Salesforce::start(settings).expect("the organisation starts");
     let client = signed_in(&org);
     (org, client)
 }

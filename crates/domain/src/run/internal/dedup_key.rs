@@ -29,14 +29,14 @@ pub(in crate::run) fn dedup_key(step: &Step, with: &Value, scope: &Scope) -> Res
         }
     };
     let key = dedup(scope, &fields, width).map_err(|problem| fail("dedup-key", &problem.to_string()))?;
-    Ok(json!({ "key": key.text, "near": key.near }))
+    Ok(json!({ "key": key.text, "adjacent": key.adjacent }))
 }
 
 /// The adjacent keys of this one, if an earlier step computed it.
 pub(super) fn adjacent(scope: &Scope, key: &str) -> Vec<String> {
     let steps = scope.get("steps").and_then(Value::as_object).into_iter().flatten();
     let mut outputs = steps.map(|(_, step)| &step["output"]);
-    let computed = outputs.find(|output| output["key"].as_str() == Some(key) && output["near"].is_array());
-    let adjacent = computed.and_then(|output| output["near"].as_array()).into_iter().flatten();
+    let computed = outputs.find(|output| output["key"].as_str() == Some(key) && output["adjacent"].is_array());
+    let adjacent = computed.and_then(|output| output["adjacent"].as_array()).into_iter().flatten();
     adjacent.filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::super::item::StepItem;
-use super::super::{Command, JobRun, Notice, Requeue, RunContext};
+use super::super::{Command, JobRun, Notice, Requeue, RunContext, first_route};
 use super::{InternalOutcome, InternalStep, bad_parameter};
 use crate::event::{Event, EventId, scalar};
 use crate::flow::Idempotency;
 use crate::job::{JobId, JobState};
 use crate::key::{self, KEY_BYTES_MAX};
-use crate::record::{EventDraft, NewEvent, NewJob};
+use crate::record::{EventDraft, NewEvent};
+use crate::template::Scope;
 
 impl JobRun {
     pub(super) fn queue(&self, item: &StepItem, with: Value, context: RunContext) -> InternalOutcome {
@@ -74,8 +75,7 @@ impl JobRun {
     /// Anything else is a new event for the workers of that queue, once for its key.
     fn enqueue(&self, item: &StepItem, with: &Value, context: RunContext) -> InternalOutcome {
         let (step, queue) = (item.step(), with["name"].as_str().unwrap_or_default());
-        let jobs: Vec<NewJob> = self.config.active.config.consumers(queue).map(|worker| worker.new_job()).collect();
-        if jobs.is_empty() {
+        if self.config.active.config.consumers(queue).next().is_none() {
             return bad_parameter(step, &format!("no worker consumes the queue `{queue}`"));
         }
         let key = match with.get("key") {
@@ -87,21 +87,14 @@ impl JobRun {
             return bad_parameter(step, "`key_from` has no value that can be a key");
         };
         let body = with.get("body").or_else(|| self.scope.get("body")).cloned().unwrap_or_default();
-        match self.new_event(queue, &key, &body, jobs, context) {
+        match self.new_event(queue, &key, &body, context) {
             Ok(event) => InternalOutcome::ask(Command::Accept(Box::new(event)), InternalStep::Accept),
             Err(problem) => bad_parameter(step, &problem),
         }
     }
 
     /// An event about the same person or thing, with another content.
-    fn new_event(
-        &self,
-        queue: &str,
-        key: &str,
-        body: &Value,
-        jobs: Vec<NewJob>,
-        context: RunContext,
-    ) -> Result<NewEvent, String> {
+    fn new_event(&self, queue: &str, key: &str, body: &Value, context: RunContext) -> Result<NewEvent, String> {
         let mut normalized: Event = serde_json::from_str(&self.body.normalized)
             .map_err(|error| format!("the event cannot be read: {error}"))?;
         normalized.event_id = format!("{}:{key}", normalized.source);
@@ -112,6 +105,12 @@ impl JobRun {
         }
         let flow = format!("queue:{queue}");
         normalized.audit.raw_event_ref = EventDraft::raw_event_ref(&flow, key);
+        // With their routes, so that jobs of one entity keep their order whichever way they were accepted.
+        let mut scope = Scope::new();
+        scope.set("event", normalized.to_scope());
+        scope.set("body", body.clone());
+        let consumers = self.config.active.config.consumers(queue);
+        let jobs = consumers.map(|worker| worker.new_job().routed(first_route(worker, &scope))).collect();
         Ok(NewEvent::new(EventDraft {
             flow: &flow,
             source: &self.event.source,

@@ -36,7 +36,7 @@ CREATE TABLE deferred (
 
 CREATE INDEX deferred_due ON deferred (destination, worker, due_at);
 -- Whether an older job of a lane is deferred.
-CREATE INDEX deferred_lane ON deferred (destination, entity, id, due_at, worker);
+CREATE INDEX deferred_lane ON deferred (destination, worker, entity, id, due_at);
 -- The oldest deferred job of a worker.
 CREATE INDEX deferred_worker ON deferred (worker);
 

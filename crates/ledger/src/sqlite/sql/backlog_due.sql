@@ -3,6 +3,5 @@ SELECT j.id, j.seq, j.worker, j.queue, j.revision, j.entity, j.state, j.step, j.
   FROM deferred q CROSS JOIN job j ON j.id = q.id
  WHERE q.destination = ?1 AND q.worker = ?2 AND q.due_at <= ?3
    AND NOT (j.lane_order = 0 AND EXISTS (
-         SELECT 1 FROM deferred d
-          WHERE d.destination = ?1 AND d.entity = q.entity AND d.id < q.id AND d.due_at > ?3 AND (?1 <> '' OR d.worker = ?2)))
+         SELECT 1 FROM deferred d WHERE d.destination = ?1 AND d.worker = ?2 AND d.entity = q.entity AND d.id < q.id AND d.due_at > ?3))
  ORDER BY q.due_at, q.id LIMIT ?4

@@ -1,1 +1,2 @@
-UPDATE job SET due_at = ?2, updated_at = ?2 WHERE id = ?1
+-- Due times are by the steady clock, which the ledger does not know: 0 is due at once.
+UPDATE job SET due_at = 0, updated_at = ?2 WHERE id = ?1

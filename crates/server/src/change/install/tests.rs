@@ -31,7 +31,7 @@ fn manifest() -> Manifest {
 }
 
 #[test]
-fn new_files_take_the_place_of_old_ones_and_nothing_else_is_touched() {
+fn install_replaces_files_and_leaves_others() {
     let directory = written(&OLD);
     fs::create_dir(directory.path().join("secrets")).unwrap();
     fs::write(directory.path().join("secrets/TOKEN"), "x").unwrap();
@@ -44,7 +44,7 @@ fn new_files_take_the_place_of_old_ones_and_nothing_else_is_touched() {
 }
 
 #[test]
-fn what_was_not_committed_is_forgotten_and_what_was_is_finished() {
+fn uncommitted_install_is_discarded_and_committed_one_finished() {
     // As a process leaves it that dies while it writes.
     let directory = written(&OLD);
     write_durably(&directory.path().join(DRAFT).join(TEXTS).join("a.yml"), "a: 2").unwrap();
@@ -72,7 +72,7 @@ fn what_was_not_committed_is_forgotten_and_what_was_is_finished() {
 }
 
 #[test]
-fn what_is_no_file_of_a_configuration_is_refused() {
+fn invalid_paths_are_rejected() {
     for path in [
         "",
         "/etc/cron.d/x.yml",
@@ -105,7 +105,7 @@ fn what_is_no_file_of_a_configuration_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_is_neither_followed_nor_replaced() {
+fn link_is_neither_followed_nor_replaced() {
     let elsewhere = written(&[("a.yml", "theirs: 1")]);
     let directory = written(&[]);
     std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("linked")).unwrap();
@@ -118,7 +118,7 @@ fn a_link_is_neither_followed_nor_replaced() {
 }
 
 #[test]
-fn a_node_that_was_started_with_one_file_takes_that_one_only() {
+fn single_file_node_accepts_only_that_file() {
     let directory = written(&[("one.yml", "a: 1"), ("other.yml", "b: 1")]);
     let config = directory.path().join("one.yml");
     let old = config::read(&config).unwrap();

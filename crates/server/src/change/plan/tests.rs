@@ -52,18 +52,18 @@ fn read(text: &str) -> (Files, Arc<Config>) {
     (files, Arc::new(config))
 }
 
-fn planned(edits: &[(&str, &str)], subject: impl FnOnce(&Config) -> LedgerUsage) -> Plan {
+fn planned(edits: &[(&str, &str)], usage: impl FnOnce(&Config) -> LedgerUsage) -> Plan {
     let mut text = TEXT.to_owned();
     for (old, new) in edits {
         assert_eq!(text.matches(old).count(), 1, "{old}");
         text = text.replace(old, new);
     }
     let ((old_files, old), (new_files, new)) = (read(TEXT), read(&text));
-    let subject = subject(&old);
-    plan(Side { files: &old_files, config: Some(&old) }, (&new_files, &new), &subject)
+    let usage = usage(&old);
+    plan(Side { files: &old_files, config: Some(&old) }, (&new_files, &new), &usage)
 }
 
-/// Three live jobs and two dead letters of the revision in force.
+/// Three live jobs and two dead letters of the active revision.
 fn busy(config: &Config) -> LedgerUsage {
     let record = |dead: Option<&str>, live, parked| PinnedRecord {
         revision: config.revision.0.clone(),
@@ -100,19 +100,19 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn the_same_files_are_no_change() {
+fn equal_files_have_no_changes() {
     let plan = planned(&[], busy);
     assert!(plan.is_empty() && plan.changes.is_empty() && plan.stranded.is_empty() && plan.affected.is_empty());
 }
 
 #[test]
-fn a_comment_is_another_revision_and_changes_nothing() {
+fn comment_makes_a_new_revision_without_changes() {
     let plan = planned(&[("name: leads\ntriggers", "# ours\nname: leads\ntriggers")], busy);
     assert!(!plan.is_empty() && plan.changes.is_empty());
 }
 
 #[test]
-fn what_changes_is_told_with_what_it_means() {
+fn changes_are_listed_with_their_consequences() {
     let plan = planned(
         &[
             ("path: /leads", "path: /v2/leads"),
@@ -129,22 +129,22 @@ fn what_changes_is_told_with_what_it_means() {
         [
             "changed destination partner",
             "rate: 10/s -> 2/s",
-            "! holds at once, also for jobs that were accepted before",
+            "! applies immediately, also to jobs accepted before",
             "changed flow leads",
             "triggers[0].http.path: /leads -> /v2/leads",
             "triggers[0].http.idempotency.key_from: body.id -> body.ref",
             "triggers[0].http.idempotency.ttl: 10d -> 5d",
             "! senders of POST /leads get 404 until they use POST /v2/leads; leads has sent 40 events in the last 7 days",
-            "! the key was body.id and is body.ref: a repeat of an event from before the change counts as new",
-            "! a repeat that comes between 5d and 10d after the first counts as new",
+            "! the key changes from body.id to body.ref: a duplicate of an earlier event is accepted as a new event",
+            "! a duplicate between 5d and 10d after the first event is accepted as a new event",
             "changed queue leads",
             "retention: 7d -> 1d",
-            "! what has waited longer than 1d becomes a dead letter, or is dropped if it is one",
+            "! jobs that have waited longer than 1d become dead letters; dead letters are dropped",
             "changed worker to-crm",
             "retry.max_attempts: 5 -> 9",
             "run.look.with.url: https://a.example/{{ body.id }} -> https://b.example/{{ body.id }}",
-            "! jobs that are there (3 live, 2 dead letters) keep the steps that they were accepted with; `sluice replay --newest` takes the new ones",
-            "! retry numbers and concurrency hold at once, also for jobs that are there (3 live, 2 dead letters)",
+            "! existing jobs (3 live, 2 dead letters) keep the steps they were accepted with; `sluice replay --latest-config` uses the new ones",
+            "! retry settings and concurrency apply immediately, also to existing jobs (3 live, 2 dead letters)",
         ]
     );
     let affected: Vec<(u64, u64)> = plan.affected.iter().map(|jobs| (jobs.live, jobs.dead_letters)).collect();
@@ -152,7 +152,7 @@ fn what_changes_is_told_with_what_it_means() {
 }
 
 #[test]
-fn what_jobs_still_need_is_not_taken_away_unnoticed() {
+fn resources_that_jobs_need_are_reported_as_stranded() {
     let gone = |plan: &Plan| -> Vec<(String, u64, u64)> {
         plan.stranded
             .iter()
@@ -169,12 +169,12 @@ fn what_jobs_still_need_is_not_taken_away_unnoticed() {
         ("{name: leads, r", "{name: people, r"),
     ];
     assert_eq!(gone(&planned(&queue, busy)), [("queue leads".to_owned(), 3, 2), ("queue leads-dlq".to_owned(), 0, 2)]);
-    // Nobody needs it: then it may go.
+    // Without jobs that need it, it may be removed.
     assert_eq!(gone(&planned(&moved, |_| LedgerUsage::default())), []);
 }
 
 #[test]
-fn the_hash_holds_for_as_long_as_the_plan_says_the_same() {
+fn hash_depends_on_the_changes_and_not_on_job_counts() {
     let edit = [("rate: 10/s", "rate: 2/s")];
     let (quiet, now_busy) = (planned(&edit, |_| LedgerUsage::default()), planned(&edit, busy));
     assert_eq!(quiet.plan, now_busy.plan, "how many jobs there are is no part of it");
@@ -192,6 +192,6 @@ fn the_hash_holds_for_as_long_as_the_plan_says_the_same() {
 #[test]
 fn no_secret_is_in_a_plan() {
     let plan = planned(&[("${secrets.PARTNER}", "${secrets.PARTNER_NEW}")], busy);
-    let told = serde_json::to_string(&plan).unwrap();
-    assert!(told.contains("secrets.PARTNER_NEW") && !told.contains("hush-hush"), "{told}");
+    let rendered = serde_json::to_string(&plan).unwrap();
+    assert!(rendered.contains("secrets.PARTNER_NEW") && !rendered.contains("hush-hush"), "{rendered}");
 }

@@ -1,4 +1,4 @@
-//! The steps of a job that does not exist: the same expressions, templates and requests as in earnest.
+//! Dry run of the steps of a job, with the same expressions, templates and requests as a real run.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use sluice_domain::action::Action;
 use sluice_domain::event::EventId;
 use sluice_domain::job::EffectKey;
 use sluice_domain::policy::{ContactFacts, RuleResult};
+use sluice_domain::run::{DryRunOutput, dry_run, fill, items, scope_of};
 use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template, TemplateProblem};
 use sluice_domain::time::Time;
 use sluice_domain::unit::format_duration;
@@ -21,34 +22,33 @@ use super::report::{JobReport, RequestReport, RuleReport, Runs, StepReport};
 use crate::config::SecretStore;
 use crate::intake::Prepared;
 use crate::revisions::LoadedRevision;
-use crate::work::{DryRunOutput, dry_run, filled, items, scope_of};
 
-/// Stands for the trace that an accepted event would be given.
+/// Placeholder trace id.
 pub(super) const TRACE: &str = "00000000000000000000000000000001";
 
-/// The id that the event would have, if its key is new.
+/// Event id for a new key.
 pub(super) fn event_id(prepared: &Prepared<'_>) -> EventId {
     EventId::new(prepared.new.key, 0)
 }
 
-/// What a job would do.
 pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, now: Time, cover: Cover) -> JobReport {
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
-    let scope = match scope_of(live, &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
-        Ok(scope) => scope,
-        Err(failure) => {
-            report.problem = Some(cover.text(&failure.message));
-            return report;
-        }
-    };
+    let scope =
+        match scope_of(&live.for_run(), &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
+            Ok(scope) => scope,
+            Err(failure) => {
+                report.problem = Some(cover.text(&failure.message));
+                return report;
+            }
+        };
     let secrets = Covered::new(&live.secrets);
     let mut rehearsal = DryRun { live, worker, scope, secrets, event: event_id(prepared), now, cover };
     let mut would_run = BTreeSet::new();
     for step in &worker.steps {
         let report_of_step = rehearsal.step(step, &would_run);
-        // What a step inside comes to is known, so nobody waits for it.
+        // The output of an internal step is known, so later steps do not depend on it.
         if report_of_step.runs != Runs::No && report_of_step.output.is_none() {
             would_run.insert(step.id.to_string());
         }
@@ -153,7 +153,7 @@ impl DryRun<'_> {
         report
     }
 
-    /// How many items a step has. The first of them is what its expressions see from here on.
+    /// Number of items of a step; its expressions then see the first one.
     fn first_item(&mut self, step: &Step) -> Result<Option<usize>, String> {
         let Some(foreach) = &step.foreach else { return Ok(None) };
         let items = items(step, foreach, &self.scope).map_err(|failure| failure.message)?;
@@ -164,14 +164,14 @@ impl DryRun<'_> {
         Ok(Some(items.len()))
     }
 
-    /// What would take its effect back.
+    /// Undo action of a step.
     fn undo(&self, step: &Step) -> Option<String> {
         let place = self.worker.steps.iter().position(|other| other.id == step.id);
         let undo = self.worker.undo.iter().find(|undo| undo.undoes == place)?;
         Some(format!("{} → {}", undo.action.name(), undo.destination))
     }
 
-    /// The question that a step announces, as far as it is known.
+    /// Approval request of a step.
     fn question(&self, step: &Step) -> Value {
         let asks = self.worker.steps.iter().find(|asks| Some(&asks.id) == step.announces.as_ref());
         let with =
@@ -181,23 +181,22 @@ impl DryRun<'_> {
         serde_json::json!({ "id": "apr_…", "title": text("title"), "summary": text("summary"), "text": shown })
     }
 
-    /// What each rule of the step's policies says of somebody whom the ledger knows nothing of.
+    /// Results of the policy rules for a contact without ledger state.
     fn policies(&self, step: &Step) -> Result<Vec<RuleReport>, String> {
         let mut rules = vec![];
         for name in &step.policies {
             let Some(policy) = self.live.config.policies.get(&**name) else { continue };
             let of_policy = |problem: TemplateProblem| format!("policy `{name}`: {problem}");
             let contact = policy.contact(&self.scope).map_err(of_policy)?;
-            let verdicts = policy.verdicts(&self.scope, contact.as_ref(), &ContactFacts::default(), self.now);
-            for (rule, verdict) in verdicts.map_err(of_policy)? {
-                let (verdict, detail) = match verdict {
+            let results = policy.rule_results(&self.scope, contact.as_ref(), &ContactFacts::default(), self.now);
+            for (rule, result) in results.map_err(of_policy)? {
+                let (verdict, detail) = match result {
                     RuleResult::Passed(detail) => ("passes", detail),
                     RuleResult::Refused(detail) => ("refuses", detail),
                     RuleResult::Later(until, detail) => ("waits", format!("{detail}, until {until}")),
-                    RuleResult::Counted(cap) => (
-                        "passes",
-                        format!("at most {} in {}; none was counted for this", cap.max, format_duration(cap.window)),
-                    ),
+                    RuleResult::Counted(cap) => {
+                        ("passes", format!("at most {} in {}; counted from zero", cap.max, format_duration(cap.window)))
+                    }
                 };
                 let (policy, rule) = (name.to_string(), rule.name.to_string());
                 rules.push(RuleReport { policy, rule, verdict, detail: self.cover.text(&detail) });
@@ -206,13 +205,13 @@ impl DryRun<'_> {
         Ok(rules)
     }
 
-    /// What a step that stays inside would come to.
+    /// Output of an internal step.
     fn inside(&self, step: &Step) -> Result<DryRunOutput, String> {
         let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
-        dry_run(self.live, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
+        dry_run(&self.live.config, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
     }
 
-    /// The steps whose outputs the message of a step reads.
+    /// Steps whose outputs the message reads.
     fn message_needs(&self, step: &Step) -> BTreeSet<String> {
         let Template::Map(with) = &step.with else { return BTreeSet::new() };
         let named = with.iter().find(|(name, _)| name == "template").map(|(_, value)| value);
@@ -226,8 +225,7 @@ impl DryRun<'_> {
 
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
         let with = step.with.render(&self.scope, &self.secrets).map(|with| with.unwrap_or(Value::Null));
-        let with =
-            with.and_then(|with| filled(&self.live.config.messages, self.worker, step.action, &self.scope, with));
+        let with = with.and_then(|with| fill(&self.live.config.messages, self.worker, step.action, &self.scope, with));
         let with = with.map_err(|problem| problem.to_string())?;
         let key = self.scope.get("event").and_then(|event| event.get("idempotency_key")).and_then(Value::as_str);
         let traceparent = format!("00-{TRACE}-0000000000000001-01");
@@ -244,7 +242,7 @@ impl DryRun<'_> {
         };
         let preview = self.live.connectors.preview(&call).map_err(|failure| failure.message)?;
         let header = |(name, value): (String, String)| match name.as_str() {
-            "traceparent" => (name, "(another one for each attempt)".to_owned()),
+            "traceparent" => (name, "(different for each attempt)".to_owned()),
             _ => (name, self.cover.text(&value)),
         };
         Ok(RequestReport {
@@ -256,7 +254,7 @@ impl DryRun<'_> {
     }
 }
 
-/// The steps whose outputs these expressions wait for. One that is passed over has no output to wait for.
+/// Steps whose outputs the expressions need. A skipped step has no output.
 fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &BTreeSet<String>) -> BTreeSet<String> {
     let mut needs = BTreeSet::new();
     for expression in expressions {
@@ -269,7 +267,7 @@ fn needs<'e>(expressions: impl IntoIterator<Item = &'e Expression>, would_run: &
     needs
 }
 
-/// Every secret that the steps may use, with its value covered.
+/// Secrets of the steps, with masked values.
 struct Covered {
     names: BTreeSet<String>,
     value: SecretValue,

@@ -1,16 +1,14 @@
-//! What a step may do, and what stands under its `with:`.
+//! Schemas of `with:`, one per action.
 
 use serde_json::{Map, Value, json};
-use sluice_domain::action::{Action, Parameter, ParameterType as ParameterShape};
+use sluice_domain::action::{Action, Parameter, ParameterType};
 
-use super::rules::{actions, any_of, runs};
-use super::shape::{any_template, not_ended, schema, template};
-use super::{pattern, reference};
-use crate::config::parameters::{BODIES, DECIDED_BEFORE, INNER_KEYS, MEANS, is_verbatim, one_needed};
-use crate::config::script::{OURS, SCRIPT_BYTES_MAX};
-use crate::config::table::ValueType;
+use super::keys::RUNTIME;
+use super::reference;
+use super::value_type::{duration, one_or_list, scalar};
+use crate::config::parameters::{DECIDED_BEFORE, INNER_KEYS};
 
-/// What an action takes under `with:`.
+/// Schema of the parameters of an action.
 pub(super) fn with(action: Action) -> Value {
     match action {
         Action::Queue => return json!({ "$ref": reference("the queue of a worker's step") }),
@@ -27,7 +25,8 @@ pub(super) fn with(action: Action) -> Value {
         properties.insert(parameter.name.to_owned(), schema);
     }
     if !action.is_internal() {
-        properties.insert("destination".into(), json!({ "type": "string", "description": "Where." }));
+        let about = "Name of the destination; the same as `destination` of the step.";
+        properties.insert("destination".into(), json!({ "type": "string", "description": about }));
     }
     let required: Vec<&str> =
         spec.parameters.iter().filter(|parameter| parameter.required).map(|parameter| parameter.name).collect();
@@ -40,136 +39,50 @@ pub(super) fn with(action: Action) -> Value {
     if !required.is_empty() {
         object["required"] = json!(required);
     }
-    let rules = rules_of(action);
-    if !rules.is_empty() {
-        object["allOf"] = Value::Array(rules);
-    }
     object
 }
 
-/// How its parameters go together.
-fn rules_of(action: Action) -> Vec<Value> {
-    let mut rules = vec![];
-    if !one_needed(action).is_empty() {
-        rules.push(any_of(one_needed(action)));
-    }
-    if action == Action::HttpRequest {
-        for (place, one) in BODIES.iter().enumerate() {
-            rules.extend(BODIES[place + 1..].iter().map(|other| json!({ "not": { "required": [one, other] } })));
-        }
-        for (word, means) in MEANS {
-            let of_class = json!({ "required": ["class"], "properties": { "class": { "const": word } } });
-            rules.push(json!({ "if": of_class, "then": { "required": [means] } }));
-        }
-    }
-    rules
-}
-
-/// What a parameter of an action may be. Text that is filled in may become anything.
+/// Schema of a parameter. A template may take the place of a value that is only needed when the step runs.
 fn of_parameter(action: Action, parameter: &Parameter) -> Value {
-    let or_filled_in = |other: Value| json!({ "anyOf": [other, { "type": "string", "pattern": pattern::FILLED_IN, "not": not_ended() }] });
-    let map = json!({ "allOf": [{ "type": "object" }, any_template()] });
-    let inner = INNER_KEYS.iter().find(|(of, name, _)| *of == action && *name == parameter.name);
-    match (&parameter.shape, parameter.name) {
-        _ if is_verbatim(action, parameter.name) => program(),
-        (_, "runtime") => json!({ "type": "string", "pattern": pattern::RUNTIME }),
-        (_, "command") => super::shape::described("a list of texts").unwrap_or_default(),
-        (_, "env") => environment(),
-        (_, "slack") => inner_map(inner.map(|(_, _, keys)| keys)),
-        (_, "verify") => or_filled_in(verify(inner.map(|(_, _, keys)| keys))),
-        (ParameterShape::OneOf(words), name) if DECIDED_BEFORE.contains(&name) => json!({ "enum": words }),
-        (_, name) if DECIDED_BEFORE.contains(&name) => schema(&ValueType::Name),
-        (ParameterShape::Text, _) => template(),
-        (ParameterShape::Any, _) if parameter.required => {
-            json!({ "allOf": [{ "not": { "type": "null" } }, any_template()] })
-        }
-        (ParameterShape::Any, _) => any_template(),
-        (ParameterShape::Flag, _) => or_filled_in(json!({ "type": "boolean" })),
-        (ParameterShape::OneOf(words), _) => or_filled_in(json!({ "enum": words })),
-        (ParameterShape::Map, _) => or_filled_in(map),
-        (ParameterShape::Duration, _) => or_filled_in(schema(&ValueType::Duration)),
-        (ParameterShape::Number, _) => or_filled_in(json!({ "type": "number", "exclusiveMinimum": 0 })),
-        (ParameterShape::Numbers, _) => json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } }),
-        (ParameterShape::Texts, _) => json!({ "anyOf": [template(), { "type": "array", "items": template() }] }),
+    let value = match &parameter.value_type {
+        _ if inner_keys(action, parameter.name).is_some() => inner_map(action, parameter.name),
+        ParameterType::Text => return scalar(),
+        ParameterType::Any => return json!({}),
+        ParameterType::Texts => return one_or_list(scalar()),
+        ParameterType::Flag => json!({ "type": "boolean" }),
+        ParameterType::OneOf(words) => json!({ "enum": words }),
+        ParameterType::Map => json!({ "type": "object" }),
+        ParameterType::Duration => duration(),
+        ParameterType::Number => json!({ "type": "number" }),
+        ParameterType::Numbers => json!({ "type": "array", "items": { "type": "integer" } }),
+    };
+    if DECIDED_BEFORE.contains(&parameter.name) {
+        return value;
     }
+    json!({ "anyOf": [value, { "type": "string", "pattern": r"\{\{|\$\{" }] })
 }
 
-/// A map with these keys and no others.
-fn inner_map(keys: Option<&[&str; 2]>) -> Value {
-    let properties: Map<String, Value> =
-        keys.into_iter().flatten().map(|key| ((*key).to_owned(), any_template())).collect();
+fn inner_keys(action: Action, parameter: &str) -> Option<[&'static str; 2]> {
+    INNER_KEYS.iter().find(|(of, name, _)| *of == action && *name == parameter).map(|(_, _, keys)| *keys)
+}
+
+/// A map with the inner keys of a parameter and no others.
+fn inner_map(action: Action, parameter: &str) -> Value {
+    let keys = inner_keys(action, parameter).into_iter().flatten();
+    let properties: Map<String, Value> = keys.map(|key| (key.to_owned(), json!({}))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-fn verify(keys: Option<&[&str; 2]>) -> Value {
-    let mut map = inner_map(keys);
-    map["required"] = json!(["url"]);
-    map
-}
-
-/// A program as it stands.
-pub(super) fn program() -> Value {
-    json!({ "type": ["string", "number", "boolean"], "pattern": r"\S", "maxLength": SCRIPT_BYTES_MAX })
-}
-
-/// More of a script's environment.
-pub(super) fn environment() -> Value {
-    let names = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": { "enum": OURS } });
-    let map = json!({ "allOf": [{ "type": "object", "propertyNames": names }, any_template()] });
-    json!({ "anyOf": [map, { "type": "string", "pattern": pattern::FILLED_IN, "not": not_ended() }] })
-}
-
-/// What a step and an undo have in common: `with:` goes by the action, and a script has keys of its own.
-pub(super) fn of_step() -> Vec<Value> {
-    let mut rules: Vec<Value> = Action::ALL.into_iter().map(with_of).collect();
-    rules.extend(scripts());
-    let inner = actions(Action::is_internal);
-    let inside = json!({ "anyOf": [runs(&inner), any_of(&["queue", "queue_pull"])] });
-    rules.push(json!({ "if": inside, "then": { "not": { "required": ["destination"] } } }));
-    rules
-}
-
-/// A policy stops effects, and a question to Slack is one question.
-pub(super) fn guarded() -> Vec<Value> {
-    let inner = actions(Action::is_internal);
-    let inside = json!({ "anyOf": [runs(&inner), any_of(&["queue", "queue_pull"])] });
-    let each = json!({ "allOf": [runs(&[Action::ApprovalRequest.name()]), { "required": ["foreach"] }] });
-    vec![
-        json!({ "if": inside, "then": { "not": { "required": ["policy"] } } }),
-        json!({ "if": each, "then": { "properties": { "with": { "not": { "required": ["slack"] } } } } }),
-        json!({ "if": runs(&[Action::QueuePull.name()]), "then": { "not": { "required": ["foreach"] } } }),
-    ]
-}
-
-/// What stands under `with:` goes by the action.
-fn with_of(action: Action) -> Value {
-    let name = action.name();
-    let mut then = json!({ "properties": { "with": { "$ref": format!("#/definitions/with-{name}") } } });
-    let needed = action.spec().parameters.iter().any(|parameter| parameter.required) || !one_needed(action).is_empty();
-    // A script's program stands beside `with`, so nothing is needed in it.
-    if needed && action != Action::Script {
-        then["required"] = json!(["with"]);
-    }
-    json!({ "if": runs(&[name]), "then": then })
-}
-
-/// Keys that make a step a script, and those that it needs.
-fn scripts() -> Vec<Value> {
-    let inside =
-        |key: &str| json!({ "required": ["with"], "properties": { "with": { "type": "object", "required": [key] } } });
-    let has = |key: &str| json!({ "anyOf": [{ "required": [key] }, inside(key)] });
-    let runtime = json!({ "required": ["uses"], "properties": { "uses": { "pattern": pattern::RUNTIME } } });
-    let named = runs(&[Action::Script.name()]);
-    let any_script = json!({ "anyOf": [runtime, named] });
-    let mut rules = vec![
-        json!({ "if": runtime, "then": { "properties": { "with": { "$ref": "#/definitions/with-script" } } } }),
-        json!({ "if": any_script, "then": { "anyOf": [has("script"), has("command")] }, "else": { "not": any_of(&["script", "command", "env"]) } }),
-        json!({ "not": { "allOf": [has("script"), has("command")] } }),
-        json!({ "if": { "allOf": [named, has("script")] }, "then": inside("runtime") }),
-        json!({ "not": { "allOf": [{ "anyOf": [runtime, inside("runtime")] }, any_script, has("command")] } }),
-    ];
-    for key in ["script", "command", "env"] {
-        rules.push(json!({ "not": { "allOf": [{ "required": [key] }, inside(key)] } }));
-    }
+/// Selects the schema of `with:` by the action of a step or an undo.
+pub(super) fn with_by_action() -> Vec<Value> {
+    let with = |action: Action| json!({ "properties": { "with": { "$ref": format!("#/definitions/with-{}", action.name()) } } });
+    let runs =
+        |key: &str, action: Action| json!({ "required": [key], "properties": { key: { "const": action.name() } } });
+    let mut rules: Vec<Value> = Action::ALL
+        .into_iter()
+        .map(|action| json!({ "if": { "anyOf": [runs("run", action), runs("uses", action)] }, "then": with(action) }))
+        .collect();
+    let runtime = json!({ "required": ["uses"], "properties": { "uses": { "pattern": RUNTIME } } });
+    rules.push(json!({ "if": runtime, "then": with(Action::Script) }));
     rules
 }

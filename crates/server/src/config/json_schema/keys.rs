@@ -1,92 +1,63 @@
-//! Values that may be written in several ways, where the shape in the table is not the whole truth.
+//! Schemas of keys whose value has several forms.
 
 use serde_json::{Value, json};
 use sluice_domain::action::Action;
 use sluice_domain::verify::Scheme;
 
-use super::rules::actions;
-use super::shape::{name, not_ended, schema};
-use super::{action, pattern, reference};
+use super::reference;
+use super::value_type::{one_or_list, scalar, schema};
 use crate::config::table::ValueType;
 
-/// The value of this key of this table.
-pub(super) fn of(table: &str, key: &str) -> Option<Value> {
-    Some(match (table, key) {
+/// A runtime of a script: `node:20`, `python:3`, `bash`.
+pub(super) const RUNTIME: &str = "^(node|python|bash)(:[0-9]+)?$";
+
+/// Schema of this key of this section; `None` if the type of the value defines it.
+pub(super) fn of(section: &str, key: &str) -> Option<Value> {
+    Some(match (section, key) {
         ("any document", "queues") => named("a queue"),
         ("any document", "destinations") => named("a destination"),
         ("any document", "policies") => named("a policy"),
-        ("a flow", "triggers") => {
-            let one = json!({ "$ref": reference("a trigger") });
-            json!({ "anyOf": [{ "type": "array", "minItems": 1, "items": one }, one] })
-        }
-        ("a flow", "steps") => some("a step of a flow"),
-        ("a worker", "run" | "steps") => some("a step"),
-        ("a retry policy", "phases") => some("a phase"),
-        // A step's own budget may be the worker's; the worker's is nobody's.
-        ("a worker" | "a policy document", "retry") => {
-            let budget = json!({ "dependencies": { "budget_window": ["budget_per_contact"] } });
-            json!({ "allOf": [{ "$ref": reference("a retry policy") }, budget] })
-        }
+        ("a flow", "triggers") => one_or_list(json!({ "$ref": reference("a trigger") })),
+        ("a flow", "steps") => list("a step of a flow"),
+        ("a worker", "run" | "steps") => list("a step"),
+        ("a retry policy", "phases") => list("a phase"),
         ("a worker", "consumes") => queue("what a worker consumes"),
         ("a step of a flow", "queue") => queue("the queue of a step"),
         ("a step", "queue") => queue("the queue of a worker's step"),
-        ("a step of a flow" | "a step", "name" | "id") => {
-            let mut name = name(pattern::STEP_NAME);
-            name["type"] = json!(["string", "integer", "boolean"]);
-            name
-        }
         ("an http trigger", "verify") => {
             json!({ "anyOf": [{ "enum": ["none"] }, { "$ref": reference("a verification") }] })
         }
         ("a verification", "scheme") => {
-            json!({ "enum": Scheme::ALL.iter().map(ToString::to_string).collect::<Vec<_>>() })
+            json!({ "enum": Scheme::ALL.iter().map(|scheme| scheme.name()).collect::<Vec<_>>() })
         }
-        ("a verification", "public_url") => json!({ "type": "string", "pattern": pattern::PUBLIC_URL }),
-        ("a verification", "user") => json!({ "type": ["string", "number", "boolean"], "pattern": "^[^:]*$" }),
-        ("a time of signing", "body") => {
-            json!({ "type": ["string", "number", "boolean"], "pattern": pattern::PATH })
-        }
-        ("idempotency", "key_from") | ("the queue of a step", "key_from") => key_from(),
+        ("idempotency" | "the queue of a step", "key_from") => key_from(),
         ("a key", "first_of") => json!({ "type": "array", "minItems": 1, "items": key_from() }),
-        ("a key", "fields") => json!({ "anyOf": [part(), { "type": "array", "minItems": 1, "items": part() }] }),
-        ("a key", "at") => part(),
+        ("a key", "fields") => one_or_list(scalar()),
+        ("a time of signing", "body") | ("a key", "at") => scalar(),
         ("a step", "run") => json!({ "enum": actions(|_| true) }),
         ("a step", "uses") => uses(actions(|_| true)),
-        ("an undo", "run") => json!({ "enum": outward() }),
-        ("an undo", "uses") => uses(outward()),
-        ("a step" | "an undo", "env") => action::environment(),
-        ("a step" | "an undo", "script") => action::program(),
+        ("an undo", "run") => json!({ "enum": actions(is_external) }),
+        ("an undo", "uses") => uses(actions(is_external)),
         ("a step" | "an undo", "with") => json!({ "type": "object" }),
-        ("an event", "type" | "id" | "occurred_at") => {
-            json!({ "allOf": [{ "not": { "type": "null" } }, { "$ref": "#/definitions/mapped-value" }] })
-        }
+        ("a step" | "an undo", "env") => json!({ "type": ["object", "string"] }),
         _ => return None,
     })
 }
 
-fn outward() -> Vec<&'static str> {
-    actions(|action: Action| !action.is_internal())
+fn is_external(action: Action) -> bool {
+    !action.is_internal()
+}
+
+fn actions(selected: impl Fn(Action) -> bool) -> Vec<&'static str> {
+    Action::ALL.into_iter().filter(|action| selected(*action)).map(Action::name).collect()
 }
 
 fn uses(names: Vec<&str>) -> Value {
-    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": pattern::RUNTIME }] })
+    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": RUNTIME }] })
 }
 
-/// A key with no part that needs to know where the event's id is.
-pub(super) fn without_id() -> Value {
-    let part = json!({ "not": { "type": "string", "pattern": r"^\s*event_id\s*$" } });
-    let itself = json!({ "$ref": "#/definitions/key-without-id" });
-    json!({ "allOf": [part], "items": part, "properties": { "first_of": { "items": itself }, "fields": { "allOf": [part], "items": part } } })
-}
-
-/// A key with no stretch of time whose moment stands in the event.
-pub(super) fn without_moment() -> Value {
-    let itself = json!({ "$ref": "#/definitions/key-without-moment" });
-    json!({ "dependencies": { "bucket": ["at"] }, "properties": { "first_of": { "items": itself } } })
-}
-
-/// A list of such maps that is not empty.
-fn some(title: &str) -> Value {
+/// A list of such maps, with at least one item.
+fn list(title: &str) -> Value {
     json!({ "type": "array", "minItems": 1, "items": { "$ref": reference(title) } })
 }
 
@@ -95,37 +66,26 @@ fn queue(title: &str) -> Value {
     json!({ "anyOf": [schema(&ValueType::Name), { "$ref": reference(title) }] })
 }
 
-/// A list of things with a name, or a map of names to things. A queue may be a name alone.
+/// A map of names to resources, or a list of resources with a name. A queue may be a name alone.
 fn named(title: &str) -> Value {
-    let by_name = json!({ "$ref": format!("{}-by-name", reference(title)) });
-    let with_name =
-        json!({ "allOf": [by_name], "required": ["name"], "properties": { "name": schema(&ValueType::Name) } });
+    let resource = json!({ "$ref": reference(title) });
     let (in_map, in_list) = match title {
         "a queue" => (
-            json!({ "anyOf": [by_name, { "type": "null" }] }),
-            json!({ "anyOf": [schema(&ValueType::Name), with_name] }),
+            json!({ "anyOf": [resource, { "type": "null" }] }),
+            json!({ "anyOf": [schema(&ValueType::Name), resource] }),
         ),
-        _ => (by_name, with_name),
+        _ => (resource.clone(), resource),
     };
     json!({ "anyOf": [
-        { "type": "object", "propertyNames": { "pattern": pattern::NAME }, "additionalProperties": in_map },
+        { "type": "object", "additionalProperties": in_map },
         { "type": "array", "items": in_list },
     ] })
 }
 
-/// A word alone is no part of a request; the known ones stand for the event's own.
-const BARE_WORD: &str =
-    r"^\s*(?!(tenant|source|event_type|event_id|body|headers|request)\s*$)[A-Za-z_][A-Za-z0-9_]*\s*$";
-
-/// What no part of a key may be: nothing, a word alone, a secret, a header that can have no such name.
-const NO_PART: &str = r"^\s*$|\$\{secrets\.|^\s*headers?:(?!\s*[A-Za-z0-9_-]+\s*$)";
-
-fn part() -> Value {
-    let wrong = json!({ "anyOf": [{ "pattern": BARE_WORD }, { "pattern": NO_PART }, not_ended()] });
-    json!({ "type": "string", "not": wrong })
-}
-
 fn key_from() -> Value {
-    let alone = json!({ "anyOf": [{ "type": "string", "pattern": r"^\s*fingerprint\s*$" }, part()] });
-    json!({ "anyOf": [alone, { "type": "array", "minItems": 1, "items": part() }, { "$ref": reference("a key") }] })
+    json!({ "anyOf": [
+        { "type": "string" },
+        { "type": "array", "minItems": 1, "items": { "type": "string" } },
+        { "$ref": reference("a key") },
+    ] })
 }

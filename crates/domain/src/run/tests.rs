@@ -1,0 +1,326 @@
+use super::*;
+use crate::action::Action;
+use crate::config::Config;
+use crate::event::{Audit, Event, EventId};
+use crate::job::{EffectKey, JobId, Term};
+use crate::key::KeyDigest;
+use crate::ops::{BeginResult, CappedBeginResult, ChargeResult};
+use crate::outcome::{EffectClass, Outcome, Readback};
+use crate::record::EffectRecord;
+use crate::retry::RetryPolicy;
+use crate::safe_mode::SafeMode;
+use crate::template::{Expression, Secrets, Template};
+use crate::time::Time;
+use crate::verify::SecretValue;
+use crate::worker::{LaneOrder, OnError};
+use serde_json::json;
+
+struct NoSecrets;
+
+impl Secrets for NoSecrets {
+    fn secret(&self, _: &str) -> Option<&SecretValue> {
+        None
+    }
+}
+
+const NOW: RunContext =
+    RunContext { now: Time(1_000), at: Time(1_000), term: Term(7), safe_mode_until: None, record_first: false };
+
+fn step(id: &str, destination: &str, class: EffectClass) -> Step {
+    Step {
+        id: id.into(),
+        condition: None,
+        action: Action::HttpRequest,
+        destination: destination.into(),
+        with: Template::Literal(Value::Null),
+        class,
+        resend_allowed: false,
+        retry: None,
+        order: LaneOrder::Fifo,
+        foreach: None,
+        pace: None,
+        on_error: OnError::Fail,
+        undoes: None,
+        policies: vec![],
+        announces: None,
+    }
+}
+
+fn when(condition: &str, step: Step) -> Step {
+    Step { condition: Some(Expression::parse(condition).unwrap()), ..step }
+}
+
+fn worker(steps: Vec<Step>) -> Worker {
+    Worker {
+        name: "w".into(),
+        queue: "q".into(),
+        concurrency: 1,
+        retry: RetryPolicy::standard(),
+        steps,
+        undo: vec![],
+        on: None,
+        schedule: None,
+        safe_mode: SafeMode::default(),
+    }
+}
+
+/// A job of a worker, with the answers that its commands get.
+struct Case {
+    worker: Worker,
+    loaded: LoadedJob,
+    outcomes: Vec<Outcome>,
+    readbacks: Vec<Readback>,
+    /// Every command, by its name.
+    commands: Vec<&'static str>,
+    settles: Vec<Settle>,
+}
+
+fn case(worker: Worker) -> Case {
+    let event = Event {
+        schema_version: "1".into(),
+        event_id: "e".into(),
+        event_type: "lead".into(),
+        source: "s".into(),
+        occurred_at: None,
+        idempotency_key: "k".into(),
+        identity: Map::new(),
+        attributes: json!({ "yes": true, "no": false }).as_object().cloned().unwrap(),
+        routing: Map::new(),
+        audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: "1".into() },
+    };
+    let new = crate::record::NewEvent::new(crate::record::EventDraft {
+        flow: "f",
+        source: &"s".into(),
+        expires_at: Time(0),
+        revision: &"r".into(),
+        trace: "t",
+        fingerprint: [0; 16],
+        headers: "{}".into(),
+        raw: b"{}".to_vec(),
+        event: &event,
+        jobs: vec![worker.new_job()],
+    });
+    let job = new.queued(&new.jobs[0], JobId(1), Time(0));
+    let record = Arc::new(new.record(EventId::new(KeyDigest([1; 16]), 0)));
+    let loaded = LoadedJob { job, event: record, body: new.body.clone(), effects: vec![] };
+    Case { worker, loaded, outcomes: vec![], readbacks: vec![], commands: vec![], settles: vec![] }
+}
+
+impl Case {
+    fn answers(mut self, outcome: Outcome) -> Case {
+        self.outcomes.push(outcome);
+        self
+    }
+
+    fn key(&self, label: &str) -> EffectKey {
+        EffectKey::new(self.loaded.event.id, "w", label)
+    }
+
+    fn effect(&self, label: &str, class: EffectClass, state: EffectState) -> EffectRecord {
+        EffectRecord {
+            job: JobId(1),
+            step: 0,
+            step_id: label.into(),
+            key: self.key(label),
+            action: "http.request".into(),
+            destination: "crm".into(),
+            class,
+            state,
+            attempts: 1,
+            absent_reads: 0,
+            reads: 0,
+            result: Some(Arc::new(json!({ "id": label }))),
+            first_at: Time(1),
+            last_at: Time(2),
+        }
+    }
+
+    /// Runs the job once with a slot of this destination.
+    fn run(&mut self, destination: &str) -> RunResult {
+        let config = Config { workers: [("w".to_owned(), Arc::new(self.worker.clone()))].into(), ..Config::default() };
+        let active = ConfigRevision { name: "r".into(), config: Arc::new(config), secrets: Arc::new(NoSecrets) };
+        let config = RunConfig { pinned: Some(active.clone()), active };
+        let (mut run, mut command) = JobRun::start(self.loaded.clone(), destination.into(), config, NOW);
+        for _ in 0..20 {
+            let input = match command {
+                Command::Finish(result) => {
+                    self.commands.push("finish");
+                    if let RunResult::Ended { job, .. } = &*result {
+                        self.loaded.job = job.clone();
+                    }
+                    return *result;
+                }
+                Command::Begin { .. } => {
+                    self.commands.push("begin");
+                    Input::Begun(CappedBeginResult::Begun(BeginResult::Go))
+                }
+                Command::Call(batch) => {
+                    self.commands.push("call");
+                    let recorded = !matches!(batch.recording[0], Recording::IfSlow(_));
+                    Input::Called { outcome: self.outcomes.remove(0), recorded }
+                }
+                Command::ReadBack(_) => {
+                    self.commands.push("read");
+                    Input::ReadBack(self.readbacks.remove(0))
+                }
+                Command::Settle(settle) => {
+                    self.commands.push("settle");
+                    self.settles.push(*settle);
+                    Input::Settled(ChargeResult::Settled)
+                }
+                Command::RecordStep(result) => {
+                    self.commands.push("record");
+                    Input::Recorded(Some(result.result.clone()))
+                }
+                other => panic!("{other:?}"),
+            };
+            command = run.step(NOW, input);
+        }
+        panic!("the run does not end: {:?}", self.commands);
+    }
+}
+
+fn done(id: &str) -> Outcome {
+    Outcome::Done { result: json!({ "id": id }) }
+}
+
+fn rejected() -> Outcome {
+    Outcome::Reject { failure: Failure::new(FailureClass::Permanent, "422", "no") }
+}
+
+fn ended(result: &RunResult) -> (JobState, String) {
+    match result {
+        RunResult::Ended { job, route, .. } => (job.state, route.destination.to_string()),
+        RunResult::Reload => panic!("the run ended without a state"),
+    }
+}
+
+#[test]
+fn natural_effect_is_recorded_with_its_outcome() {
+    let mut case = case(worker(vec![step("a", "crm", EffectClass::Natural)])).answers(done("1"));
+    assert_eq!(ended(&case.run("crm")).0, JobState::Succeeded);
+    assert_eq!(case.commands, ["call", "settle", "finish"]);
+    let settle = &case.settles[0];
+    assert_eq!(settle.begin.as_ref().map(|begin| (begin.n, begin.fence.owner)), Some((1, Term(7))));
+    assert_eq!((settle.settlement.n, settle.settlement.fence.expected), (1, Term(7)));
+}
+
+#[test]
+fn blind_effect_waits_for_its_durable_intent() {
+    let mut case = case(worker(vec![step("a", "mail", EffectClass::Blind)])).answers(done("1"));
+    assert_eq!(ended(&case.run("mail")).0, JobState::Succeeded);
+    assert_eq!(case.commands, ["begin", "call", "settle", "finish"]);
+    assert!(case.settles[0].begin.is_none());
+}
+
+#[test]
+fn job_is_routed_to_the_destination_that_it_calls_next() {
+    let steps = || {
+        vec![
+            step("a", "crm", EffectClass::Natural),
+            when("event.no", step("b", "paused", EffectClass::Natural)),
+            when("event.yes", step("c", "mail", EffectClass::Blind)),
+        ]
+    };
+    let mut case = case(worker(steps())).answers(done("1"));
+    assert_eq!(ended(&case.run("crm")), (JobState::Queued, "mail".to_owned()));
+    let mut scope = Scope::new();
+    scope.set("event", json!({ "yes": true, "no": false }));
+    let skipping = worker(steps().into_iter().skip(1).collect());
+    assert_eq!(&*first_route(&skipping, &scope).destination, "mail");
+}
+
+#[test]
+fn job_completes_when_every_step_left_is_passed_over() {
+    let steps = vec![step("a", "crm", EffectClass::Natural), when("event.no", step("b", "mail", EffectClass::Blind))];
+    let mut case = case(worker(steps)).answers(done("1"));
+    assert_eq!(ended(&case.run("crm")).0, JobState::Succeeded);
+    assert_eq!(case.loaded.job.result.as_deref(), Some(&json!({ "id": "1" })));
+}
+
+#[test]
+fn run_with_the_slot_of_another_destination_hands_the_job_back() {
+    let mut case = case(worker(vec![step("a", "crm", EffectClass::Natural)]));
+    let RunResult::Ended { route, settled, .. } = case.run("") else { panic!("the job is not lost") };
+    assert_eq!((&*route.destination, settled), ("crm", false));
+    assert_eq!(case.commands, ["finish"]);
+}
+
+#[test]
+fn failed_step_undoes_the_steps_before_it() {
+    let steps = vec![step("charge", "pay", EffectClass::Keyed), step("mail", "mail", EffectClass::Blind)];
+    let undo = vec![Step { undoes: Some(0), ..step("refund", "pay", EffectClass::Keyed) }];
+    let mut case = case(Worker { undo, ..worker(steps) }).answers(done("1")).answers(rejected()).answers(done("2"));
+    assert_eq!(ended(&case.run("pay")), (JobState::Queued, "mail".to_owned()));
+    case.loaded.effects = vec![case.effect("charge", EffectClass::Keyed, EffectState::Applied)];
+    assert_eq!(ended(&case.run("mail")), (JobState::Queued, "pay".to_owned()));
+    let dead = case.run("pay");
+    assert_eq!(ended(&dead).0, JobState::Dead);
+    assert_eq!(case.loaded.job.result.as_ref().unwrap()["undone"], json!(["charge"]));
+    assert!(case.loaded.job.failure.as_ref().unwrap().message.contains("undone: charge"));
+}
+
+#[test]
+fn failed_step_with_on_error_continue_leaves_its_error_as_output() {
+    let optional = Step { on_error: OnError::Continue, ..step("a", "crm", EffectClass::Natural) };
+    let steps = vec![optional, when("steps.a.output.error", step("b", "mail", EffectClass::Blind))];
+    let mut case = case(worker(steps)).answers(rejected());
+    assert_eq!(ended(&case.run("crm")), (JobState::Queued, "mail".to_owned()));
+}
+
+#[test]
+fn replay_passes_over_an_applied_effect() {
+    let mut case = case(worker(vec![step("a", "crm", EffectClass::Natural)]));
+    case.loaded.job.replays = 1;
+    case.loaded.effects = vec![case.effect("a", EffectClass::Natural, EffectState::Applied)];
+    assert_eq!(ended(&case.run("crm")).0, JobState::Succeeded);
+    assert_eq!(case.commands, ["settle", "finish"]);
+    assert!(case.settles[0].settlement.attempt.is_none());
+}
+
+#[test]
+fn interrupted_attempt_is_settled_by_the_class_of_its_effect() {
+    for (class, state, verifying) in [
+        (EffectClass::Natural, JobState::Retrying, false),
+        (EffectClass::Verifiable, JobState::Waiting, true),
+        (EffectClass::Blind, JobState::Unknown, false),
+    ] {
+        let mut case = case(worker(vec![step("a", "crm", class)]));
+        (case.loaded.job.state, case.loaded.job.attempts_total) = (JobState::Running, 3);
+        case.loaded.job.term = Term(6);
+        case.loaded.effects = vec![case.effect("a", class, EffectState::Intent)];
+        assert_eq!(ended(&case.run("")).0, state, "{class:?}");
+        assert_eq!(case.loaded.job.verifying, verifying);
+        let settlement = &case.settles[0].settlement;
+        assert_eq!((settlement.n, settlement.fence.expected, settlement.fence.owner), (3, Term(6), Term(7)));
+        assert_eq!(settlement.attempt.as_ref().map(|attempt| attempt.outcome), Some("interrupted"));
+    }
+}
+
+#[test]
+fn unknown_effect_is_read_back_before_it_is_sent_again() {
+    let mut case = case(worker(vec![step("a", "crm", EffectClass::Verifiable)]));
+    (case.loaded.job.state, case.loaded.job.verifying) = (JobState::Waiting, true);
+    case.loaded.effects = vec![case.effect("a", EffectClass::Verifiable, EffectState::Unknown)];
+    case.readbacks = vec![Readback::Absent];
+    assert_eq!(ended(&case.run("crm")).0, JobState::Waiting);
+    assert_eq!(case.commands, ["read", "settle", "finish"]);
+    assert_eq!(case.settles[0].settlement.effect.as_ref().map(|effect| effect.absent_reads), Some(1));
+}
+
+#[test]
+fn stale_write_ends_the_run() {
+    let config = Config {
+        workers: [("w".to_owned(), Arc::new(worker(vec![step("a", "crm", EffectClass::Natural)])))].into(),
+        ..Config::default()
+    };
+    let active = ConfigRevision { name: "r".into(), config: Arc::new(config), secrets: Arc::new(NoSecrets) };
+    let config = RunConfig { pinned: Some(active.clone()), active };
+    let loaded = case(worker(vec![])).loaded;
+    let (mut run, _) = JobRun::start(loaded, "crm".into(), config, NOW);
+    let command = run.step(NOW, Input::Called { outcome: done("1"), recorded: true });
+    assert!(matches!(command, Command::Settle(_)));
+    let command = run.step(NOW, Input::Settled(ChargeResult::Stale));
+    assert!(matches!(command, Command::Finish(result) if matches!(*result, RunResult::Reload)));
+    assert_eq!(run.take_notices(), [Notice::Stale]);
+}

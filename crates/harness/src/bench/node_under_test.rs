@@ -1,0 +1,74 @@
+//! The node under test.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::NodeHost;
+use crate::{Api, Error, Leads, Memory, NodeProcess};
+use sluice_server::run::Node;
+
+/// Shutdown timeout of a node in this process.
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) enum NodeUnderTest {
+    Process(NodeProcess),
+    InProcess { node: Box<Node>, runtime: tokio::runtime::Runtime },
+}
+
+impl NodeUnderTest {
+    pub(super) async fn start(host: &NodeHost, leads: &Leads, log: &Path) -> Result<NodeUnderTest, Error> {
+        match host {
+            NodeHost::Process(program) => {
+                Ok(NodeUnderTest::Process(NodeProcess::start(program, &leads.config, &leads.data, log).await?))
+            }
+            NodeHost::InProcess => {
+                let builder = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+                let runtime = builder.map_err(Error::io("a runtime"))?;
+                let started = runtime.spawn(Node::start(leads.settings())).await;
+                let node = Box::new(started.map_err(|error| Error::Failed(error.to_string()))??);
+                Ok(NodeUnderTest::InProcess { node, runtime })
+            }
+        }
+    }
+
+    pub(super) fn intake(&self) -> SocketAddr {
+        match self {
+            NodeUnderTest::Process(child) => child.intake,
+            NodeUnderTest::InProcess { node, .. } => node.intake,
+        }
+    }
+
+    pub(super) fn api(&self) -> Api {
+        match self {
+            NodeUnderTest::Process(child) => Api(child.admin),
+            NodeUnderTest::InProcess { node, .. } => Api(node.admin),
+        }
+    }
+
+    /// Memory of its process, which may be this one.
+    pub(super) fn memory(&self) -> Memory {
+        match self {
+            NodeUnderTest::Process(child) => child.memory(),
+            NodeUnderTest::InProcess { .. } => Memory::of(std::process::id()).unwrap_or_default(),
+        }
+    }
+
+    /// Transactions and operations of the ledger so far.
+    pub(super) async fn commits(&self) -> Result<(u64, u64), Error> {
+        let api = self.api();
+        Ok((api.metric("sluice_ledger_commits").await?, api.metric("sluice_ledger_operations").await?))
+    }
+
+    pub(super) async fn stop(self) -> Result<(), Error> {
+        match self {
+            NodeUnderTest::Process(child) => child.kill().await,
+            NodeUnderTest::InProcess { node, runtime } => {
+                let _ = runtime.spawn(node.stop(STOP_MAX)).await;
+                runtime.shutdown_background();
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Report of a benchmark, as JSON and as text.
+
+use std::fmt;
+
+use serde::Serialize;
+use sluice_simulator::load::LoadResult;
+
+use super::BenchSettings;
+use crate::Memory;
+
+const ACCEPT_FLOOR: f64 = 0.35;
+const END_TO_END_FLOOR: f64 = 0.15;
+const KEYS_FLOOR: f64 = 0.9;
+const MEMORY_MAX_KIB: u64 = 128 * 1024;
+
+/// Latency of answers, in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Latency {
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+}
+
+impl Latency {
+    pub(super) fn of(loaded: &LoadResult) -> Latency {
+        Latency { p50_ms: loaded.latency_ms(0.5), p99_ms: loaded.latency_ms(0.99) }
+    }
+}
+
+/// The baseline server, measured in rounds that alternate with the node.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Http {
+    pub per_second: f64,
+    pub latency: Latency,
+}
+
+impl Http {
+    pub(super) fn of(loaded: &LoadResult) -> Http {
+        Http { per_second: loaded.per_second(), latency: Latency::of(loaded) }
+    }
+
+    /// A rate as a share of the rate of the baseline.
+    fn share(&self, per_second: f64) -> f64 {
+        per_second / self.per_second
+    }
+}
+
+/// Baseline of the disk.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Disk {
+    /// Event rows written with plain SQLite in batches.
+    pub rows_per_second: f64,
+    /// Appends of 4 KiB, each followed by a flush.
+    pub flushes_per_second: f64,
+}
+
+/// Accept only: the destination is paused.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Accept {
+    pub http: Http,
+    pub per_second: f64,
+    /// From the request to its 202.
+    pub latency: Latency,
+    /// Mean operations per transaction.
+    pub batch: f64,
+    pub memory: Memory,
+}
+
+/// From the request to the applied effect.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct EndToEnd {
+    pub http: Http,
+    /// Events per second, from the first request to the last applied effect.
+    pub per_second: f64,
+    /// Accepted events; equals the applied effects, otherwise the benchmark fails.
+    pub accepted: u64,
+    /// Accepts per second during the load.
+    pub accept_per_second: f64,
+    /// From the request to its 202.
+    pub latency: Latency,
+    /// From the last accept to the last effect.
+    pub drain_seconds: f64,
+    pub memory: Memory,
+}
+
+/// A ledger with many keys against an empty one.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Keys {
+    pub keys: u64,
+    /// Accepts per second of an empty ledger.
+    pub empty_per_second: f64,
+    /// Accepts per second with that many keys.
+    pub per_second: f64,
+    /// From the start of the process, with as many waiting jobs, to the first accept.
+    pub recovery_seconds: f64,
+    pub memory: Memory,
+}
+
+/// A figure and its required value.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Floor {
+    pub name: &'static str,
+    pub value: f64,
+    pub wanted: f64,
+    pub reached: bool,
+}
+
+/// Figures of one run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    pub cores: usize,
+    pub connections: usize,
+    /// Minimum size of a body.
+    pub body_bytes: usize,
+    pub disk: Disk,
+    pub accept: Option<Accept>,
+    pub end_to_end: Option<EndToEnd>,
+    pub keys: Option<Keys>,
+    pub floors: Vec<Floor>,
+}
+
+impl Report {
+    pub(super) fn new(
+        settings: &BenchSettings,
+        disk: Disk,
+        accept: Option<Accept>,
+        end_to_end: Option<EndToEnd>,
+        keys: Option<Keys>,
+    ) -> Report {
+        let at_least = |name, value: f64, wanted: f64| Floor { name, value, wanted, reached: value >= wanted };
+        let mut floors = Vec::new();
+        floors.extend(
+            accept.map(|accept| at_least("accept of bare HTTP", accept.http.share(accept.per_second), ACCEPT_FLOOR)),
+        );
+        floors.extend(
+            end_to_end.map(|end| at_least("end to end of bare HTTP", end.http.share(end.per_second), END_TO_END_FLOOR)),
+        );
+        floors.extend(
+            keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
+        );
+        let memories = [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory)];
+        // The memory of a node in this process includes that of the client.
+        if settings.host != super::NodeHost::InProcess
+            && let Some(peak) = memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
+        {
+            let mib = |kib: u64| kib as f64 / 1024.0;
+            let (value, wanted) = (mib(peak), mib(MEMORY_MAX_KIB));
+            floors.push(Floor { name: "peak memory, MiB", value, wanted, reached: peak < MEMORY_MAX_KIB });
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (connections, body_bytes) = (settings.connections, settings.body_bytes);
+        Report { cores, connections, body_bytes, disk, accept, end_to_end, keys, floors }
+    }
+
+    /// True if every figure reaches its required value.
+    pub(crate) fn all_reached(&self) -> bool {
+        self.floors.iter().all(|floor| floor.reached)
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, figure: String, rest: &str) -> fmt::Result {
+    writeln!(f, "  {name:<28}{figure:>12}   {rest}")
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{per_second:.0}/s")
+}
+
+fn latency(latency: &Latency) -> String {
+    format!("p50 {:.2} ms, p99 {:.2} ms", latency.p50_ms, latency.p99_ms)
+}
+
+fn baseline(f: &mut fmt::Formatter<'_>, http: &Http) -> fmt::Result {
+    row(f, "bare HTTP, nothing kept", rate(http.per_second), &latency(&http.latency))
+}
+
+fn memory(memory: &Memory) -> String {
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    format!("memory {:.0} MiB, at most {:.0} MiB", mib(memory.resident_kib), mib(memory.peak_kib))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Disk { rows_per_second: rows, flushes_per_second: flushes } = self.disk;
+        writeln!(
+            f,
+            "This machine ({} cores), {} connections, bodies of {} bytes:",
+            self.cores, self.connections, self.body_bytes
+        )?;
+        row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
+        row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
+        writeln!(f, "\nThe node, in turns with a bare server:")?;
+        if let Some(accept) = &self.accept {
+            baseline(f, &accept.http)?;
+            let shares = format!(
+                "{:.2} of bare HTTP, {:.2} of bare SQLite",
+                accept.http.share(accept.per_second),
+                accept.per_second / rows
+            );
+            row(f, "accept, durable", rate(accept.per_second), &shares)?;
+            row(f, "", String::new(), &format!("{}, {:.0} in a commit", latency(&accept.latency), accept.batch))?;
+            row(f, "", String::new(), &memory(&accept.memory))?;
+        }
+        if let Some(end) = &self.end_to_end {
+            baseline(f, &end.http)?;
+            let shares = format!(
+                "{:.2} of bare HTTP; {} events, {} effects",
+                end.http.share(end.per_second),
+                end.accepted,
+                end.accepted
+            );
+            row(f, "end to end, effect applied", rate(end.per_second), &shares)?;
+            let meanwhile = format!(
+                "accepted at {} meanwhile ({}), the rest drained in {:.1} s",
+                rate(end.accept_per_second),
+                latency(&end.latency),
+                end.drain_seconds
+            );
+            row(f, "", String::new(), &meanwhile)?;
+            row(f, "", String::new(), &memory(&end.memory))?;
+        }
+        if let Some(keys) = &self.keys {
+            let share = keys.per_second / keys.empty_per_second;
+            let shares = format!("{share:.2} of an empty ledger ({})", rate(keys.empty_per_second));
+            row(f, &format!("accept with {} keys", keys.keys), rate(keys.per_second), &shares)?;
+            let recovery = format!("{:.2} s", keys.recovery_seconds);
+            row(f, "start with as many jobs", recovery, "from the start of the process to the first 202")?;
+            row(f, "", String::new(), &memory(&keys.memory))?;
+        }
+        writeln!(f)?;
+        for floor in &self.floors {
+            let word = if floor.reached { "reached" } else { "BELOW" };
+            let (value, wanted) = if floor.wanted > 1.0 {
+                (format!("{:.0}", floor.value), format!("below {:.0}", floor.wanted))
+            } else {
+                // Truncated, not rounded: a share just below its floor must not look as if it reached it.
+                (format!("{:.3}", (floor.value * 1e3).floor() / 1e3), format!("at least {:.2}", floor.wanted))
+            };
+            row(f, floor.name, value, &format!("{word} ({wanted})"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{BenchKind, NodeHost};
+    use std::time::Duration;
+
+    fn report(accept_per_second: f64, peak_kib: u64) -> Report {
+        let settings = BenchSettings {
+            kind: BenchKind::Accept,
+            time: Duration::from_secs(1),
+            connections: 64,
+            body_bytes: 700,
+            keys: 0,
+            host: NodeHost::Process("sluice".into()),
+        };
+        let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };
+        let http = Http { per_second: 1_000.0, latency: quick };
+        let disk = Disk { rows_per_second: 2_000.0, flushes_per_second: 500.0 };
+        let memory = Memory { resident_kib: peak_kib, peak_kib };
+        let accept = Accept { http, per_second: accept_per_second, latency: quick, batch: 8.0, memory };
+        Report::new(&settings, disk, Some(accept), None, None)
+    }
+
+    #[test]
+    fn figure_below_its_floor_is_reported_and_fails_the_check() {
+        assert!(report(350.0, 1024).all_reached());
+        assert!(!report(349.0, 1024).all_reached());
+        assert!(!report(350.0, MEMORY_MAX_KIB).all_reached());
+        let text = report(349.0, 1024).to_string();
+        assert!(text.contains("BELOW (at least 0.35)") && text.contains("0.17 of bare SQLite"), "{text}");
+        assert!(report(349.99, 1024).to_string().contains("0.349   BELOW"), "not rounded up");
+    }
+}

@@ -1,0 +1,272 @@
+//! Plan, apply and reload the configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sluice_domain::config::Revision;
+use sluice_ledger::{AuditEntry, NewRevision, Page};
+use utoipa::ToSchema;
+
+use crate::change::install::{self, InstallError, Manifest};
+use crate::change::{LedgerUsage, Plan, PlanHash, Side, plan, reached};
+use crate::config::{self, Colours, Files};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::queries::change::{REVISIONS_MAX, find_revision};
+use crate::operate::views::AppliedView;
+use crate::revisions::LoadedRevision;
+use crate::run::{self, StartError};
+
+/// Configuration to activate: files, or a stored revision.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Wanted {
+    /// Texts by path within the configuration directory. Secrets are never sent.
+    pub files: Option<BTreeMap<String, String>>,
+    /// Hash of a revision or a unique prefix; `previous` is the one before the active revision.
+    pub revision: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ApplyRequest {
+    #[serde(flatten)]
+    pub wanted: Wanted,
+    /// Id of the reviewed plan.
+    pub plan: String,
+    /// Recorded in the audit trail.
+    pub reason: String,
+    pub actor: String,
+    /// Apply even if jobs need removed resources.
+    pub allow_stranded: bool,
+    /// Overwrite edits in the node's directory that were never active.
+    pub discard_edits: bool,
+}
+
+impl From<InstallError> for OperateError {
+    fn from(error: InstallError) -> OperateError {
+        match error {
+            InstallError::Path { .. } => OperateError::Invalid(error.to_string()),
+            InstallError::SingleFile { .. } => OperateError::Refused("single-file", error.to_string()),
+            InstallError::Io { .. } => OperateError::Refused(
+                "directory-not-writable",
+                format!(
+                    "{error}\nThe node writes the files to its configuration directory. If it cannot write there, change the files at their origin and run `sluice reload`."
+                ),
+            ),
+        }
+    }
+}
+
+struct Candidate {
+    files: Files,
+    live: LoadedRevision,
+    warnings: Vec<String>,
+}
+
+impl Operator {
+    pub async fn plan(&self, wanted: &Wanted) -> Result<Plan, OperateError> {
+        let candidate = self.candidate(wanted).await?;
+        let running = self.running().await?;
+        self.plan_of(&running, &candidate).await
+    }
+
+    /// Activates a configuration if the reviewed plan is still current.
+    pub async fn apply(&self, order: &ApplyRequest) -> Result<AppliedView, OperateError> {
+        if order.reason.trim().is_empty() {
+            return Err(OperateError::Invalid("a change needs a reason".into()));
+        }
+        let agreed = PlanHash::parse(&order.plan).ok_or_else(|| {
+            OperateError::Invalid(format!("`{}` is not a plan id; `sluice plan` prints one", order.plan))
+        })?;
+        let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
+        let _one_at_a_time = self.changing.lock().await;
+        let candidate = self.candidate(&order.wanted).await?;
+        let running = self.running().await?;
+        let plan = self.plan_of(&running, &candidate).await?;
+        still_holds(&agreed, &plan)?;
+        if !plan.stranded.is_empty() && !order.allow_stranded {
+            let gone: Vec<String> = plan
+                .stranded
+                .iter()
+                .map(|thing| {
+                    format!(
+                        "{} {}: {} live jobs, {} dead letters",
+                        thing.kind, thing.name, thing.live, thing.dead_letters
+                    )
+                })
+                .collect();
+            return Err(OperateError::Refused(
+                "would-strand",
+                format!(
+                    "jobs need removed resources:\n  {}\nKeep these until the jobs are done, or use --allow-stranded.",
+                    gone.join("\n  ")
+                ),
+            ));
+        }
+        let there = self.directory(&running, &candidate.files, order.discard_edits)?;
+        let revision = plan.new.clone();
+        let manifest = Manifest::new(&revision, actor, order.reason.trim());
+        if Revision::of(there.iter()).0 != revision {
+            install::put(&self.settings.config, &there, &candidate.files, manifest)?;
+        }
+        let kept = self.keep(&candidate.files, &candidate.live.revision, actor, order.reason.trim()).await;
+        if let Err(error) = kept {
+            // A revision that is not recorded must not be active: restores the files.
+            let back = Manifest::new(&plan.running, actor, "rolled back: not recorded");
+            install::put(&self.settings.config, &candidate.files, &there, back)?;
+            install::clear(&self.settings.config)?;
+            return Err(error);
+        }
+        self.activate(candidate.live).await?;
+        install::clear(&self.settings.config)?;
+        Ok(AppliedView { revision, changed: !plan.is_empty(), plan })
+    }
+
+    /// Records the active revision.
+    pub(super) async fn keep(
+        &self,
+        files: &Files,
+        revision: &Arc<str>,
+        actor: &str,
+        reason: &str,
+    ) -> Result<(), OperateError> {
+        let kept = NewRevision {
+            hash: revision.clone(),
+            files: files.to_json(),
+            actor: actor.to_owned(),
+            reason: reason.to_owned(),
+            at: self.clock.wall(),
+        };
+        Ok(self.ledger.activate_revision(kept).await?)
+    }
+
+    /// Notifies the components.
+    pub(super) async fn activate(&self, live: LoadedRevision) -> Result<(), OperateError> {
+        let revision = live.revision.clone();
+        if !live.is_same(&self.revisions.current()) {
+            self.revisions.replace(live);
+            self.scheduler.reconfigured();
+            // A new worker may belong to a paused queue.
+            let _one_at_a_time = self.pausing.lock().await;
+            self.put_workers_in_force(&self.ledger.pauses().await?);
+            tracing::info!(%revision, "configuration activated");
+        }
+        Ok(())
+    }
+
+    async fn candidate(&self, wanted: &Wanted) -> Result<Candidate, OperateError> {
+        let files = match (&wanted.files, &wanted.revision) {
+            (Some(files), None) => {
+                for path in files.keys() {
+                    install::check_path(path)?;
+                }
+                Files::from_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
+            }
+            (None, Some(name)) => {
+                let history = self.ledger.revision_history(Page { after: None, limit: REVISIONS_MAX }).await?;
+                self.files_of(&find_revision(&history, name)?).await?
+            }
+            _ => return Err(OperateError::Invalid("set either files or revision".into())),
+        };
+        let files = files.within(self.revisions.current().config.directory.clone());
+        let ready = run::ready(&files, &**self.revisions.secrets());
+        let (live, problems) = ready.map_err(|error| OperateError::Config(explained(error)))?;
+        let warnings = problems.iter().map(|problem| format!("{}: {}", problem.place(), problem.message)).collect();
+        Ok(Candidate { files, live, warnings })
+    }
+
+    async fn plan_of(&self, running: &Files, candidate: &Candidate) -> Result<Plan, OperateError> {
+        let pinned = self.ledger.pinned().await?;
+        let revisions: BTreeSet<&str> = pinned.iter().map(|record| record.revision.as_str()).collect();
+        let mut subject = LedgerUsage::default();
+        let mut warnings = candidate.warnings.clone();
+        for revision in revisions {
+            match self.revisions.get(&Arc::from(revision), &self.ledger).await {
+                Some(live) => subject.reached.extend(reached(&live.config)),
+                None => warnings.push(format!(
+                    "revision {revision} of existing jobs no longer compiles (a missing secret?); its jobs die with the code revision-lost"
+                )),
+            }
+        }
+        let week = std::time::Duration::from_secs(6 * 86_400);
+        let since = (self.clock.wall() - week).to_jiff().strftime("%Y-%m-%d").to_string();
+        for tally in self.ledger.source_day_counts(since).await? {
+            *subject.accepted.entry(tally.source).or_default() += tally.accepted;
+        }
+        subject.pinned = pinned;
+        let before = self.revisions.get(&Arc::from(Revision::of(running.iter()).0), &self.ledger).await;
+        let side = Side { files: running, config: before.as_ref().map(|live| &*live.config) };
+        let plan = plan(side, (&candidate.files, &candidate.live.config), &subject);
+        Ok(Plan { warnings, ..plan })
+    }
+
+    /// Files in the directory, if they may be replaced: those of the active or the new revision.
+    fn directory(&self, running: &Files, new: &Files, discard_edits: bool) -> Result<Files, OperateError> {
+        let there = config::read(&self.settings.config).map_err(|error| OperateError::Config(error.to_string()))?;
+        let is = |files: &Files| there.iter().eq(files.iter());
+        if discard_edits || is(running) || is(new) {
+            return Ok(there);
+        }
+        let all: BTreeSet<&str> = there.iter().chain(running.iter()).map(|(path, _)| path).collect();
+        let edited: Vec<&str> = all.into_iter().filter(|path| there.text(path) != running.text(path)).collect();
+        Err(OperateError::Refused(
+            "directory-edited",
+            format!(
+                "the node's directory has edits that were never active: {}\nActivate them with `sluice reload`, or overwrite them with --discard-edits.",
+                edited.join(", ")
+            ),
+        ))
+    }
+
+    /// Reloads the configuration and its secrets; with errors the active ones stay. Returns the active revision and
+    /// whether anything changed.
+    pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let loaded = run::load(&self.settings).map_err(|error| OperateError::Config(explained(error)));
+        let run::LoadedConfig { live, files, warnings, .. } = loaded?;
+        let revision = live.revision.clone();
+        let before = self.revisions.current();
+        if live.is_same(&before) {
+            return Ok((revision.to_string(), false));
+        }
+        run::warn_of(&warnings);
+        if revision == before.revision {
+            let entry = AuditEntry {
+                at: self.clock.wall(),
+                actor: actor.to_owned(),
+                action: "secrets".to_owned(),
+                object: revision.to_string(),
+                detail: "a secret has changed".to_owned(),
+            };
+            self.ledger.audit(entry).await?;
+        }
+        self.keep(&files, &revision, actor, "reload").await?;
+        self.activate(live).await?;
+        Ok((revision.to_string(), true))
+    }
+}
+
+fn still_holds(agreed: &PlanHash, plan: &Plan) -> Result<(), OperateError> {
+    if agreed.to_string() == plan.plan {
+        return Ok(());
+    }
+    let what = if !plan.running.starts_with(&agreed.running) {
+        format!("the active revision is {}, but the plan was made for {}…", plan.running, agreed.running)
+    } else if !plan.new.starts_with(&agreed.new) {
+        format!("the files are revision {}, but the plan was made for {}…", plan.new, agreed.new)
+    } else {
+        "its changes or stranded jobs differ now".to_owned()
+    };
+    Err(OperateError::Refused(
+        "plan-outdated",
+        format!("the plan {agreed} is outdated: {what}\nCreate a new one with `sluice plan`."),
+    ))
+}
+
+fn explained(error: StartError) -> String {
+    match error {
+        StartError::Config(compiled, files) => config::render_all(&compiled.problems, &files, Colours::None),
+        other => other.to_string(),
+    }
+}

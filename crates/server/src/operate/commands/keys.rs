@@ -1,0 +1,62 @@
+//! Rotate the encryption keys of the ledger.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::views::KeysView;
+use crate::root_key::{self, RootKeyError};
+
+/// Contact keys re-wrapped per transaction, a few milliseconds.
+const SLICE_ROWS: u32 = 500;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    Root,
+    Tenant,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateRequest {
+    pub key: KeyKind,
+    /// File on the node's machine for the new root key, if the key is not in the data directory. An existing file is
+    /// read.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub to: Option<PathBuf>,
+    #[serde(default)]
+    pub actor: String,
+}
+
+impl From<RootKeyError> for OperateError {
+    fn from(error: RootKeyError) -> OperateError {
+        match error {
+            RootKeyError::Ledger(error) => OperateError::Ledger(error),
+            other => OperateError::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl Operator {
+    /// Rotates a key while the node runs. Payloads are not rewritten.
+    pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
+        let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
+        let at = self.clock.wall();
+        match order.key {
+            KeyKind::Root => {
+                let (key, path) =
+                    root_key::rotate(&self.ledger, &self.settings.data, order.to.as_deref(), actor, at).await?;
+                tracing::warn!(key = key.id(), path = %path.display(), "root key rotated; keep a copy elsewhere");
+            }
+            KeyKind::Tenant => {
+                self.ledger.rotate_tenant(actor.to_owned(), at).await?;
+                while self.ledger.rewrap_contacts(SLICE_ROWS, at).await? > 0 {}
+            }
+        }
+        self.keys().await
+    }
+}

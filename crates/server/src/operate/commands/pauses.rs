@@ -1,0 +1,78 @@
+//! Pause and resume.
+
+use std::sync::Arc;
+
+use sluice_domain::schedule::PauseTarget;
+use sluice_ledger::{Pause, PauseRecord, Resume};
+
+use crate::operate::commands::{need, or_unknown};
+use crate::operate::operator::{OperateError, Operator};
+
+impl Operator {
+    /// Pauses a source, a queue, a worker, a destination or all replays.
+    pub async fn pause(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
+        need(reason, "a pause needs a reason")?;
+        let target = self.target(target)?;
+        let _one_at_a_time = self.pausing.lock().await;
+        let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
+        self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
+        self.apply_pauses(&target).await
+    }
+
+    pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
+        let target = self.target(target)?;
+        let _one_at_a_time = self.pausing.lock().await;
+        let (actor, at) = (or_unknown(actor), self.clock.wall());
+        self.ledger.resume(Resume { target: target.clone(), actor, at }).await?;
+        self.apply_pauses(&target).await
+    }
+
+    /// Applies the pauses of the ledger to the scheduler and the intake.
+    async fn apply_pauses(&self, target: &str) -> Result<(), OperateError> {
+        let pauses = self.ledger.pauses().await?;
+        if let Some(name) = target.strip_prefix("destination:") {
+            let paused = pauses.iter().any(|pause| pause.target == target);
+            self.tell(PauseTarget::Destination(Arc::from(name)), paused);
+        }
+        self.put_workers_in_force(&pauses);
+        self.put_paused_sources_in_force().await
+    }
+
+    pub(super) fn put_workers_in_force(&self, pauses: &[PauseRecord]) {
+        let live = self.revisions.current();
+        let paused = crate::pauses::workers(&live.config, pauses);
+        for name in live.config.workers.keys() {
+            self.tell(PauseTarget::Worker(Arc::from(name.as_str())), paused.contains(name));
+        }
+    }
+
+    fn tell(&self, target: PauseTarget, paused: bool) {
+        if paused { self.scheduler.pause(target) } else { self.scheduler.resume(target) }
+    }
+
+    /// Stored form of a target: a playbook is a worker.
+    fn target(&self, target: &str) -> Result<String, OperateError> {
+        if target == crate::pauses::REPLAYS {
+            return Ok(target.to_owned());
+        }
+        let live = self.revisions.current();
+        let (kind, name) = target.split_once(':').unwrap_or((target, ""));
+        let names: Vec<&str> = match kind {
+            "destination" => live.config.destinations.keys().map(String::as_str).collect(),
+            "worker" | "playbook" => live.config.workers.keys().map(String::as_str).collect(),
+            "queue" => live.config.queues.keys().map(String::as_str).collect(),
+            "source" => live.config.flows.values().map(|flow| flow.source.as_str()).collect(),
+            _ => {
+                return Err(OperateError::Invalid(format!(
+                    "`{target}` cannot be paused; use destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays"
+                )));
+            }
+        };
+        if names.contains(&name) {
+            return Ok(format!("{}:{name}", if kind == "playbook" { "worker" } else { kind }));
+        }
+        let hint = crate::config::did_you_mean(name, names.iter().copied())
+            .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        Err(OperateError::NotFound(format!("unknown {kind} `{name}`{hint}")))
+    }
+}

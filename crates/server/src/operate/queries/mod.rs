@@ -1,0 +1,336 @@
+//! Queries of operators.
+
+pub(super) mod approvals;
+pub(super) mod change;
+mod clash;
+mod guards;
+mod key_ttl_advice;
+mod keys;
+
+use std::collections::BTreeMap;
+
+use sluice_domain::mask;
+use sluice_domain::schedule::SchedulerView;
+use sluice_domain::schedule::gate::PauseReason;
+use sluice_domain::time::Time;
+use sluice_domain::verify::Scheme;
+use sluice_ledger::{AuditEntry, JobFilter, JobRecord, Page};
+
+use super::operator::{OperateError, Operator, job_id};
+use super::views::{
+    AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
+    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+};
+use crate::intake;
+use crate::observe::metrics::{DepthLabels, WorkerLabels};
+
+/// Actor and reason for revealing personal data.
+#[derive(Clone, Debug)]
+pub struct Reveal {
+    pub actor: String,
+    /// Recorded in the audit trail.
+    pub reason: String,
+}
+
+/// Maximum rows per page.
+pub const LIST_MAX: u32 = 500;
+/// Rejected requests shown per source.
+const REFUSALS_MAX: usize = 20;
+
+impl Operator {
+    /// Newest first.
+    pub async fn events(
+        &self,
+        source: Option<String>,
+        event_type: Option<String>,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<List<EventView>, OperateError> {
+        let after = match after {
+            Some(id) => Some(self.find(&id).await?.seq),
+            None => None,
+        };
+        let limit = limit.clamp(1, LIST_MAX);
+        let events = self.ledger.list_events(source, event_type, Page { after, limit }).await?;
+        let next = (events.len() == limit as usize).then(|| events.last().map(|event| event.id.to_string())).flatten();
+        let mut items = Vec::with_capacity(events.len());
+        for event in events {
+            let jobs = self.ledger.jobs_of_event(event.clone()).await?;
+            items.push(EventView::new(&event, &jobs));
+        }
+        Ok(List { items, next })
+    }
+
+    /// Event with its details. Revealing personal data leaves an audit entry.
+    pub async fn event(&self, id: &str, reveal: Option<&Reveal>) -> Result<EventDetail, OperateError> {
+        let event = self.find(id).await?;
+        let jobs = self.ledger.jobs_of_event(event.clone()).await?;
+        let body = self.ledger.events(vec![event.seq]).await?.pop().and_then(|(_, body)| body);
+        if let Some(Reveal { actor, reason }) = reveal {
+            let entry = AuditEntry {
+                at: self.clock.wall(),
+                actor: actor.to_owned(),
+                action: "reveal".to_owned(),
+                object: event.id.to_string(),
+                detail: reason.to_owned(),
+            };
+            self.ledger.audit(entry).await?;
+        }
+        let clash = self.clash(&event, body.as_ref(), reveal.is_some()).await?;
+        let shown = body.as_ref().map(|body| show(body, reveal.is_some()));
+        let (normalized, raw, headers) = match shown {
+            Some(mut shown) => {
+                // The id was unknown when the event was created.
+                if let Some(reference) = shown.normalized.pointer_mut("/audit/raw_event_ref") {
+                    *reference = format!("ledger://events/{}/raw", event.id).into();
+                }
+                (Some(shown.normalized), Some(shown.raw), Some(shown.headers))
+            }
+            None => (None, None, None),
+        };
+        Ok(EventDetail {
+            event: EventView::new(&event, &jobs),
+            normalized,
+            raw,
+            headers,
+            clash,
+            revealed: reveal.is_some(),
+        })
+    }
+
+    /// Newest first.
+    pub async fn jobs(
+        &self,
+        filter: JobFilter,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<List<JobView>, OperateError> {
+        let after = after.map(|id| job_id(&id)).transpose()?.map(|id| id.0);
+        let limit = limit.clamp(1, LIST_MAX);
+        let jobs = self.ledger.list_jobs(filter, Page { after, limit }).await?;
+        let next = (jobs.len() == limit as usize).then(|| jobs.last().map(|(job, _)| job.id.to_string())).flatten();
+        let view = self.scheduler.view().await.unwrap_or_default();
+        let items = jobs.iter().map(|(job, event)| JobView::new(job, event, self.waiting_for(job, &view))).collect();
+        Ok(List { items, next })
+    }
+
+    pub async fn job(&self, id: &str) -> Result<JobDetail, OperateError> {
+        let id = job_id(id)?;
+        let job = self.job_record(id).await?;
+        let (event, body) = self
+            .ledger
+            .events(vec![job.seq])
+            .await?
+            .pop()
+            .ok_or_else(|| OperateError::NotFound(format!("the event of {id} has been deleted")))?;
+        let effects = self.ledger.effects(id).await?;
+        let attempts = self.ledger.attempts(id).await?;
+        let view = self.scheduler.view().await.unwrap_or_default();
+        Ok(JobDetail {
+            job: JobView::new(&job, &event, self.waiting_for(&job, &view)),
+            effects: effects.iter().map(EffectView::from).collect(),
+            attempts_made: attempts.iter().map(AttemptView::from).collect(),
+            preview: body.as_ref().map(preview).unwrap_or_default(),
+        })
+    }
+
+    /// What a live job waits for, other than its lane or due time.
+    fn waiting_for(&self, job: &JobRecord, view: &SchedulerView) -> Option<String> {
+        if !job.state.is_live() {
+            return None;
+        }
+        if view.workers_paused.iter().any(|worker| **worker == *job.worker) {
+            return Some(format!("worker:{} is paused", job.worker));
+        }
+        let live = self.revisions.current();
+        let destination = &*live.config.workers.get(&*job.worker)?.next_external(job.step)?.destination;
+        let gate = view.gates.get(destination)?;
+        match (&gate.paused, gate.open_until, gate.not_before) {
+            (Some(PauseReason::Auth), ..) => {
+                Some(format!("destination:{destination} is paused: it rejected the credentials"))
+            }
+            (Some(PauseReason::Operator), ..) => Some(format!("destination:{destination} is paused")),
+            (None, Some(until), _) => {
+                Some(format!("destination:{destination} has an open circuit breaker until {until}"))
+            }
+            (None, None, Some(until)) => Some(format!("destination:{destination} asked callers to wait until {until}")),
+            (None, None, None) if job.verifying => Some("read-back of the last attempt".to_owned()),
+            (None, None, None) => None,
+        }
+    }
+
+    /// Failures of dead jobs, most frequent first.
+    pub async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<ReasonView>, OperateError> {
+        let reasons = self.ledger.dead_reasons(since, limit.clamp(1, LIST_MAX)).await?;
+        Ok(reasons
+            .into_iter()
+            .map(|reason| ReasonView {
+                count: reason.count,
+                class: reason.class,
+                code: reason.code,
+                message: mask::text(&reason.message).into_owned(),
+                last_at: reason.last_at.to_string(),
+            })
+            .collect())
+    }
+
+    pub async fn status(&self) -> Result<Status, OperateError> {
+        let view = self.scheduler.view().await.unwrap_or_default();
+        let jobs = self.ledger.job_counts().await?;
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: self.revisions.current().revision.to_string(),
+            intake: Some(self.settings.intake)
+                .filter(|intake| intake.port() != 0)
+                .map_or(String::new(), |intake| intake.to_string()),
+            events: self.ledger.event_count().await?,
+            jobs: jobs.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
+            jobs_in_memory: view.jobs_in_memory as u64,
+            in_flight: view.in_flight as u64,
+            paused: self.pauses().await?,
+            safe_modes: self.safe_modes().await?,
+            approvals_pending: self.approvals_pending().await?,
+        })
+    }
+
+    pub async fn pauses(&self) -> Result<Vec<PauseView>, OperateError> {
+        let pauses = self.ledger.pauses().await?;
+        Ok(pauses
+            .into_iter()
+            .map(|pause| PauseView {
+                target: pause.target,
+                at: pause.at.to_string(),
+                actor: pause.actor,
+                reason: pause.reason,
+            })
+            .collect())
+    }
+
+    pub async fn destinations(&self) -> Result<Vec<DestinationView>, OperateError> {
+        let view = self.scheduler.view().await.unwrap_or_default();
+        let live = self.revisions.current();
+        Ok(live
+            .config
+            .destinations
+            .values()
+            .map(|destination| DestinationView {
+                name: destination.name.clone(),
+                kind: destination.kind.as_str().to_owned(),
+                gate: view.gates.get(&destination.name).and_then(|gate| serde_json::to_value(gate).ok()),
+            })
+            .collect())
+    }
+
+    /// Sources with accepted and rejected requests.
+    pub async fn sources(&self) -> Result<Vec<SourceView>, OperateError> {
+        let since =
+            (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
+        let tallies = self.ledger.source_day_counts(since).await?;
+        let refused = self.intake.refused();
+        let paused = self.intake.paused();
+        let live = self.revisions.current();
+        let mut sources: BTreeMap<String, SourceView> = BTreeMap::new();
+        for flow in live.config.flows.values() {
+            let source = sources.entry(flow.source.clone()).or_insert_with(|| SourceView {
+                name: flow.source.clone(),
+                flows: vec![],
+                paused: paused.contains(&flow.source),
+                accepted: 0,
+                duplicates: 0,
+                clashes: 0,
+                refused: BTreeMap::new(),
+                refused_lately: BTreeMap::new(),
+                refusals: vec![],
+            });
+            source.flows.push(FlowView {
+                name: flow.name.clone(),
+                route: format!("{} {}", flow.method, flow.path),
+                verify: flow.verify.as_ref().map_or("none", |verifier| verifier.scheme().name()).to_owned(),
+                open: flow.verify.as_ref().is_some_and(|verifier| verifier.scheme() == Scheme::None),
+            });
+        }
+        for tally in tallies {
+            if let Some(source) = sources.get_mut(&tally.source) {
+                source.accepted += tally.accepted;
+                source.duplicates += tally.duplicates;
+                source.clashes += tally.clashes;
+            }
+        }
+        for (source, code, lately) in self.intake.refused_lately() {
+            if let Some(source) = sources.get_mut(&source) {
+                let intake::Lately { minute, hour, day } = lately;
+                source.refused.insert(code.to_owned(), day);
+                source
+                    .refused_lately
+                    .insert(code.to_owned(), RefusedView { minute, hour, day, jump: lately.is_jump() });
+            }
+        }
+        for refusal in refused {
+            if let Some(source) = sources.get_mut(&refusal.source).filter(|source| source.refusals.len() < REFUSALS_MAX)
+            {
+                source.refusals.push(RefusalView {
+                    at: refusal.at.to_string(),
+                    address: refusal.address,
+                    code: refusal.code.to_owned(),
+                    detail: mask::text(&refusal.detail).into_owned(),
+                });
+            }
+        }
+        Ok(sources.into_values().collect())
+    }
+
+    /// Newest first.
+    pub async fn audit(&self, after: Option<i64>, limit: u32) -> Result<List<AuditView>, OperateError> {
+        let limit = limit.clamp(1, LIST_MAX);
+        let lines = self.ledger.audit_trail(Page { after, limit }).await?;
+        let next = (lines.len() == limit as usize).then(|| lines.last().map(|line| line.id.to_string())).flatten();
+        let items = lines
+            .into_iter()
+            .map(|line| AuditView {
+                id: line.id,
+                at: line.at.to_string(),
+                actor: line.actor,
+                action: line.action,
+                object: line.object,
+                detail: mask::text(&line.detail).into_owned(),
+            })
+            .collect();
+        Ok(List { items, next })
+    }
+
+    /// Metrics page with current gauges.
+    pub async fn metrics(&self) -> Result<String, OperateError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        if let Some(view) = self.scheduler.view().await {
+            self.metrics.in_flight.set(gauge(view.in_flight as u64));
+            self.metrics.jobs_in_memory.set(gauge(view.jobs_in_memory as u64));
+        }
+        let counts = self.ledger.live_counts().await?;
+        self.metrics.depth.clear();
+        for (worker, state, count) in counts {
+            let labels = DepthLabels { worker, state: state.to_string() };
+            self.metrics.depth.get_or_create(&labels).set(gauge(count));
+        }
+        self.metrics.oldest_seconds.clear();
+        for (worker, created_at) in self.ledger.oldest_jobs().await?.live {
+            let (age, worker) = (self.clock.wall().since(created_at).as_secs(), worker.to_string());
+            self.metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age));
+        }
+        let stats = self.ledger.stats();
+        self.metrics.ledger_commits.set(gauge(stats.batches.load(Relaxed)));
+        self.metrics.ledger_operations.set(gauge(stats.operations.load(Relaxed)));
+        self.metrics.ledger_queue.set(gauge(stats.queued.load(Relaxed)));
+        self.metrics.ledger_wal_pages.set(gauge(stats.wal_pages.load(Relaxed)));
+        self.metrics.render().map_err(|error| OperateError::Invalid(error.to_string()))
+    }
+
+    /// OpenAPI description of the intake.
+    pub fn intake_api(&self) -> serde_json::Value {
+        intake::describe(&self.revisions.current().config)
+    }
+
+    pub fn is_ready(&self) -> bool {
+        !self.ledger.is_overloaded()
+    }
+}

@@ -1,0 +1,29 @@
+//! Sources and destinations.
+
+use axum::Json;
+use axum::extract::{Path, State};
+
+use super::ApiResult;
+use crate::operate::operator::Operator;
+use crate::operate::views;
+
+/// Sources with accepted and rejected requests.
+#[utoipa::path(get, path = "/api/v1/sources", responses((status = 200, body = Vec<views::SourceView>)))]
+pub(super) async fn sources(State(operator): State<Operator>) -> ApiResult<Vec<views::SourceView>> {
+    Ok(Json(operator.sources().await?))
+}
+
+/// One source: duplicates, the key lifetime that covers them, rejected requests, limits.
+#[utoipa::path(get, path = "/api/v1/sources/{name}", params(("name" = String, Path)), responses((status = 200, body = views::SourceDetail), (status = 404)))]
+pub(super) async fn source(
+    State(operator): State<Operator>,
+    Path(name): Path<String>,
+) -> ApiResult<views::SourceDetail> {
+    Ok(Json(operator.source(&name).await?))
+}
+
+/// Destinations and their gates.
+#[utoipa::path(get, path = "/api/v1/destinations", responses((status = 200, body = Vec<views::DestinationView>)))]
+pub(super) async fn destinations(State(operator): State<Operator>) -> ApiResult<Vec<views::DestinationView>> {
+    Ok(Json(operator.destinations().await?))
+}

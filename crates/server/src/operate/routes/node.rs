@@ -1,0 +1,63 @@
+//! Node: status, reload, audit trail, metrics, readiness.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::IntoParams;
+
+use super::{ApiResult, LIMIT, QueryParams, problem};
+use crate::operate::operator::{OperateError, Operator};
+use crate::operate::views;
+
+/// Status of the node.
+#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = views::Status)))]
+pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<views::Status> {
+    Ok(Json(operator.status().await?))
+}
+
+/// Reload the configuration; with errors the active one stays.
+#[utoipa::path(post, path = "/api/v1/reload", responses((status = 200), (status = 422)))]
+pub(super) async fn reload(State(operator): State<Operator>) -> ApiResult<serde_json::Value> {
+    let (revision, changed) = operator.reload("api").await?;
+    Ok(Json(json!({ "revision": revision, "changed": changed })))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    /// Continue after this entry.
+    after: Option<i64>,
+    /// Maximum number of rows.
+    limit: Option<u32>,
+}
+
+/// Audit trail, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = views::List<views::AuditView>)))]
+pub(super) async fn audit(
+    State(operator): State<Operator>,
+    QueryParams(query): QueryParams<AuditQuery>,
+) -> ApiResult<views::List<views::AuditView>> {
+    Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
+}
+
+pub(super) async fn metrics(State(operator): State<Operator>) -> Result<Response, OperateError> {
+    let page = operator.metrics().await?;
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page).into_response())
+}
+
+pub(super) async fn intake_api(State(operator): State<Operator>) -> Json<serde_json::Value> {
+    Json(operator.intake_api())
+}
+
+pub(super) async fn ready(State(operator): State<Operator>) -> Response {
+    if operator.is_ready() {
+        return Json(json!({ "status": "ready" })).into_response();
+    }
+    let mut response =
+        problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "requests arrive faster than they can be written");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+    response
+}

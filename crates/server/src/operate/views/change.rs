@@ -1,0 +1,54 @@
+//! Changes of the configuration.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sluice_ledger::RevisionRecord;
+use utoipa::ToSchema;
+
+use crate::change::Plan;
+
+/// Result of an apply.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AppliedView {
+    pub revision: String,
+    pub changed: bool,
+    pub plan: Plan,
+}
+
+/// Activation of a revision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RevisionView {
+    /// Sequence number.
+    pub n: i64,
+    pub revision: String,
+    /// Time of activation.
+    pub at: String,
+    pub actor: String,
+    pub reason: String,
+    /// Whether it is active.
+    pub current: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RevisionDetail {
+    pub revision: String,
+    /// Whether it is active.
+    pub current: bool,
+    /// Activations, newest first.
+    pub in_force: Vec<RevisionView>,
+    pub files: BTreeMap<String, String>,
+}
+
+impl RevisionView {
+    pub(in crate::operate) fn new(record: RevisionRecord, current: Option<i64>) -> RevisionView {
+        RevisionView {
+            current: Some(record.n) == current,
+            n: record.n,
+            revision: record.hash,
+            at: record.at.to_string(),
+            actor: record.actor,
+            reason: record.reason,
+        }
+    }
+}

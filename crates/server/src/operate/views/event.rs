@@ -1,0 +1,143 @@
+//! Views of events.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sluice_domain::job::JobState;
+use sluice_domain::mask;
+use sluice_ledger::{EventBody, EventRecord, JobRecord};
+use utoipa::ToSchema;
+
+use super::ClashView;
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventView {
+    /// `evt_…`
+    pub id: String,
+    pub source: String,
+    pub flow: String,
+    pub event_type: String,
+    /// Masked.
+    pub idempotency_key: String,
+    pub received_at: String,
+    pub persisted_at: String,
+    /// Event time of the source.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub occurred_at: Option<String>,
+    /// Expiry of its key.
+    pub expires_at: String,
+    /// Name of the secret that verified it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verified_by: Option<String>,
+    /// Revision it was accepted under.
+    pub revision: String,
+    /// Trace id in logs and traces.
+    pub trace: String,
+    /// `working`, `done`, `dead`, `unknown`, `dropped` or `unrouted`.
+    pub status: String,
+    pub jobs: Vec<JobBrief>,
+}
+
+/// Summary of a job.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct JobBrief {
+    /// `job_…`
+    pub id: String,
+    pub worker: String,
+    pub state: String,
+    pub attempts: u32,
+}
+
+/// Event with its details.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventDetail {
+    #[serde(flatten)]
+    pub event: EventView,
+    /// Normalized event, masked unless revealed; absent once its body has been deleted by retention.
+    #[schema(value_type = Option<Object>)]
+    pub normalized: Option<Value>,
+    /// Request body, masked unless revealed.
+    #[schema(value_type = Option<Object>)]
+    pub raw: Option<Value>,
+    /// Stored headers.
+    #[schema(value_type = Option<Object>)]
+    pub headers: Option<Value>,
+    /// Variants, or the first event if this is a variant.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clash: Option<ClashView>,
+    pub revealed: bool,
+}
+
+impl EventView {
+    pub(in crate::operate) fn new(event: &EventRecord, jobs: &[JobRecord]) -> EventView {
+        EventView {
+            id: event.id.to_string(),
+            source: event.source.to_string(),
+            flow: event.flow.to_string(),
+            event_type: event.event_type.clone(),
+            idempotency_key: mask::text(&event.key_text).into_owned(),
+            received_at: event.received_at.to_string(),
+            persisted_at: event.persisted_at.to_string(),
+            occurred_at: event.occurred_at.map(|at| at.to_string()),
+            expires_at: event.expires_at.to_string(),
+            verified_by: event.verified_by.clone(),
+            revision: event.revision.to_string(),
+            trace: event.trace.clone(),
+            status: status(jobs).to_owned(),
+            jobs: jobs
+                .iter()
+                .map(|job| JobBrief {
+                    id: job.id.to_string(),
+                    worker: job.worker.to_string(),
+                    state: job.state.to_string(),
+                    attempts: job.attempts_total,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Status of an event: the worst of its jobs.
+fn status(jobs: &[JobRecord]) -> &'static str {
+    let any = |state: JobState| jobs.iter().any(|job| job.state == state);
+    if jobs.is_empty() {
+        "unrouted"
+    } else if any(JobState::Dead) {
+        "dead"
+    } else if any(JobState::Unknown) {
+        "unknown"
+    } else if jobs.iter().any(|job| job.state.is_live()) {
+        "working"
+    } else if any(JobState::Dropped) {
+        "dropped"
+    } else {
+        "done"
+    }
+}
+
+/// Masked or revealed body of an event.
+pub(in crate::operate) struct Shown {
+    pub normalized: Value,
+    pub raw: Value,
+    pub headers: Value,
+}
+
+pub(in crate::operate) fn show(body: &EventBody, revealed: bool) -> Shown {
+    let cover = |value: Value| if revealed { value } else { mask::value(&value) };
+    let read = |text: &[u8]| {
+        serde_json::from_slice(text).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(text).into_owned()))
+    };
+    Shown {
+        normalized: cover(read(body.normalized.as_bytes())),
+        raw: cover(read(&body.raw)),
+        headers: cover(read(body.headers.as_bytes())),
+    }
+}
+
+/// First lines of the payload, masked.
+pub(in crate::operate) fn preview(body: &EventBody) -> Vec<String> {
+    const LINES_MAX: usize = 10;
+    const LINE_MAX: usize = 160;
+    let shown = show(body, false).raw;
+    let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    pretty.lines().take(LINES_MAX).map(|line| line.chars().take(LINE_MAX).collect()).collect()
+}

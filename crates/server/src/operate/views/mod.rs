@@ -1,0 +1,55 @@
+//! API views. Personal data is masked here.
+
+mod approval;
+mod change;
+mod clash;
+mod event;
+mod guard;
+mod job;
+mod keys;
+mod node;
+mod source;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use self::approval::ApprovalView;
+pub use self::change::{AppliedView, RevisionDetail, RevisionView};
+pub use self::clash::{ChangeView, ClashView, VariantView};
+pub use self::event::{EventDetail, EventView, JobBrief};
+pub(super) use self::event::{preview, show};
+pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
+pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
+pub use self::keys::KeysView;
+pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
+pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
+
+/// Page of a list.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    /// Rows, newest first.
+    pub items: Vec<T>,
+    /// Cursor for `after`; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
+/// Result of a bulk command.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct BulkResult {
+    /// Selected jobs.
+    pub matched: u64,
+    /// Changed jobs; with `dry_run`, those that would be changed.
+    pub changed: u64,
+    /// Unchanged jobs with the reason.
+    pub skipped: Vec<SkippedJob>,
+    /// Nothing was changed.
+    pub dry_run: bool,
+}
+
+/// Unchanged job.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SkippedJob {
+    pub job: String,
+    pub reason: String,
+}

@@ -1,0 +1,113 @@
+//! Views of the node: status, pauses, destinations, sources, audit trail.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::SafeModeView;
+
+/// Status of the node.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    pub version: String,
+    pub revision: String,
+    /// Intake URL; empty without a running node.
+    pub intake: String,
+    /// Accepted events.
+    pub events: u64,
+    #[schema(value_type = Object)]
+    pub jobs: std::collections::BTreeMap<String, u64>,
+    pub jobs_in_memory: u64,
+    pub in_flight: u64,
+    pub paused: Vec<PauseView>,
+    pub safe_modes: Vec<SafeModeView>,
+    /// Pending approvals, at most 1,000.
+    pub approvals_pending: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PauseView {
+    /// `destination:crm`, `worker:contact-upsert`, `source:website`.
+    pub target: String,
+    pub at: String,
+    pub actor: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DestinationView {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// State of the gate: breaker, concurrency, pause.
+    #[schema(value_type = Option<Object>)]
+    pub gate: Option<Value>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SourceView {
+    pub name: String,
+    pub flows: Vec<FlowView>,
+    pub paused: bool,
+    /// Accepted events in the last 7 days.
+    pub accepted: u64,
+    /// In the last 7 days.
+    pub duplicates: u64,
+    /// Key clashes in the last 7 days.
+    pub clashes: u64,
+    /// Rejected requests in the last day, by code.
+    #[schema(value_type = Object)]
+    pub refused: std::collections::BTreeMap<String, u64>,
+    /// Rejected requests in the last minutes, hour and day, by code.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub refused_lately: std::collections::BTreeMap<String, RefusedView>,
+    #[serde(default)]
+    pub refusals: Vec<RefusalView>,
+}
+
+/// Recent rejections of one code.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct RefusedView {
+    /// Current and previous minute.
+    pub minute: u64,
+    pub hour: u64,
+    pub day: u64,
+    /// Whether this is a spike.
+    #[serde(default)]
+    pub jump: bool,
+}
+
+/// Rejected request.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RefusalView {
+    pub at: String,
+    pub address: String,
+    pub code: String,
+    /// Masked.
+    pub detail: String,
+}
+
+/// Summary of a flow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FlowView {
+    pub name: String,
+    /// Method and path.
+    pub route: String,
+    /// Verification scheme; `none` without verification.
+    pub verify: String,
+    /// Accepts every caller.
+    #[serde(default)]
+    pub open: bool,
+}
+
+/// Audit entry.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AuditView {
+    pub id: i64,
+    pub at: String,
+    pub actor: String,
+    pub action: String,
+    pub object: String,
+    pub detail: String,
+}

@@ -1,0 +1,40 @@
+//! What is paused, and what that means for workers and destinations.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_domain::config::Config;
+use sluice_domain::schedule::PauseTarget;
+use sluice_ledger::PauseRecord;
+
+/// What replays are called in a pause list: nobody and nothing replays while they are paused.
+pub(crate) const REPLAYS: &str = "replays";
+
+/// Whether replays are paused, by whom and why.
+pub(crate) fn of_replays(pauses: &[PauseRecord]) -> Option<&PauseRecord> {
+    pauses.iter().find(|pause| pause.target == REPLAYS)
+}
+
+/// The workers that are paused: by their own name, or with their queue.
+pub(crate) fn workers(config: &Config, pauses: &[PauseRecord]) -> BTreeSet<String> {
+    let mut paused = BTreeSet::new();
+    for pause in pauses {
+        match pause.target.split_once(':') {
+            Some(("worker", name)) => drop(paused.insert(name.to_owned())),
+            Some(("queue", queue)) => paused.extend(config.consumers(queue).map(|worker| worker.name.clone())),
+            _ => {}
+        }
+    }
+    paused
+}
+
+/// The destinations that are paused.
+fn destinations(pauses: &[PauseRecord]) -> impl Iterator<Item = &str> {
+    pauses.iter().filter_map(|pause| pause.target.strip_prefix("destination:"))
+}
+
+/// Everything that the scheduler must not start.
+pub(crate) fn targets(config: &Config, pauses: &[PauseRecord]) -> Vec<PauseTarget> {
+    let workers = workers(config, pauses).into_iter().map(|name| PauseTarget::Worker(Arc::from(name)));
+    workers.chain(destinations(pauses).map(|name| PauseTarget::Destination(Arc::from(name)))).collect()
+}

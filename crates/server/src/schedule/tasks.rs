@@ -1,0 +1,114 @@
+//! What the scheduler's loop does in the background: reads, runs, writes of routes. Each task ends with one message.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+
+use sluice_domain::job::JobId;
+use sluice_domain::run::{LoadedJob, StepRoute, reroute};
+use sluice_domain::schedule::PendingJob;
+use sluice_domain::schedule::backlog::BacklogQuery;
+use sluice_ledger::{ChargeResult, JobRecord};
+
+use super::handle::{Message, Page, SchedulerHandle};
+use crate::work::{WorkContext, work};
+
+/// What every task needs.
+#[derive(Clone, Debug)]
+pub(super) struct Tasks {
+    pub context: Arc<WorkContext>,
+    pub handle: SchedulerHandle,
+}
+
+impl Tasks {
+    pub fn find_backlogs(&self) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            handle.send(Message::BacklogsFound(context.ledger.live_lanes().await));
+        });
+    }
+
+    /// Loads a page of a backlog, and what the runs of its jobs read: no job costs a read of its own.
+    pub fn load(&self, query: BacklogQuery, has_job: impl Fn(&JobRecord) -> bool + Send + 'static, bytes_max: usize) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            let page = match context.ledger.backlog(query.clone()).await {
+                Ok(page) => {
+                    let jobs = page.due.iter().chain(&page.queued).filter(|job| !has_job(job)).map(|job| job.id);
+                    let jobs: Vec<JobId> = jobs.collect();
+                    let loaded = match jobs.is_empty() || bytes_max == 0 {
+                        true => Ok(vec![]),
+                        false => context.ledger.load_jobs(jobs, bytes_max).await,
+                    };
+                    loaded.map(|loaded| Page { page, loaded })
+                }
+                Err(error) => Err(error),
+            };
+            handle.send(Message::Loaded(query, page));
+        });
+    }
+
+    /// Reads jobs that are to run now and of which memory has only the records.
+    pub fn read(&self, jobs: Vec<JobId>) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            let loaded = context.ledger.load_jobs(jobs.clone(), usize::MAX).await;
+            handle.send(Message::Read(jobs, loaded));
+        });
+    }
+
+    /// Runs a job with a slot of this destination. The loop is told of its end even if it panics.
+    pub fn run(&self, loaded: LoadedJob, destination: Arc<str>) {
+        let Tasks { context, handle } = self.clone();
+        let id = loaded.job.id;
+        tokio::spawn(async move {
+            // Boxed, so that the task is small when it moves between threads.
+            let result = match caught(Box::pin(work(&context, loaded, destination))).await {
+                Ok(Ok(result)) => Some(Box::new(result)),
+                Ok(Err(error)) => {
+                    tracing::error!(job = %id, %error, "settlement not written; reloading the job");
+                    None
+                }
+                Err(Panicked) => {
+                    tracing::error!(job = %id, "a run panicked; its outcome counts as unknown");
+                    None
+                }
+            };
+            handle.send(Message::Ended(id, result));
+        });
+    }
+
+    pub fn reload(&self, id: JobId) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            let read = context.ledger.load_jobs(vec![id], usize::MAX).await;
+            let live = read.map(|mut jobs| jobs.pop().filter(|loaded| loaded.job.state.is_live()).map(Box::new));
+            handle.send(Message::Reloaded(id, live));
+        });
+    }
+
+    pub fn reroute(&self, job: JobRecord, pending: PendingJob) {
+        let Tasks { context, handle } = self.clone();
+        tokio::spawn(async move {
+            let route = StepRoute { destination: pending.destination, order: pending.order };
+            let settle = reroute(&job, &route, context.now(&job.worker));
+            let result = context.ledger.settle(settle).await;
+            if let Err(error) = &result {
+                tracing::warn!(job = %job.id, %error, "route not written; reloading the job");
+            }
+            handle.send(Message::Rerouted(job.id, matches!(result, Ok(ChargeResult::Settled))));
+        });
+    }
+}
+
+struct Panicked;
+
+/// The value of a future, or that it panicked. What the future held is dropped and not used again.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err(Panicked)),
+    })
+    .await
+}

@@ -1,0 +1,112 @@
+//! Performs the commands of a run on the ledger and the connectors.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_domain::job::JobId;
+use sluice_domain::ops::{ChargeResult, DecideApproval};
+use sluice_domain::run::{Command, DeadLetters, Input, JobRun, Requeue, Settle};
+use sluice_ledger::{Acceptance, NewEvent, PauseRecord, Replay};
+
+use super::{WorkContext, call, dead_letters};
+use crate::pauses;
+
+/// Pause before a settlement is tried again on a full disk.
+const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
+
+type Performed = Result<Input, sluice_ledger::Error>;
+
+/// Performs one command. [`Command::Finish`] has no answer and is never passed here.
+pub(super) async fn perform(context: &WorkContext, run: &JobRun, command: Command) -> Performed {
+    let ledger = &context.ledger;
+    Ok(match command {
+        Command::Call(batch) => return call::call(context, run, batch).await,
+        Command::Settle(settle) => Input::Settled(write(context, *settle).await?),
+        Command::Begin { begin, caps } => Input::Begun(ledger.begin(*begin, caps).await?),
+        Command::ReadBack(read) => call::read_back(context, run, *read).await,
+        Command::Skip(skip) => Input::Skipped(ledger.skip(*skip).await?),
+        Command::ReadContactFacts { contact, channel, purposes } => {
+            Input::ContactFacts(ledger.contact_facts(contact, channel, purposes).await?)
+        }
+        Command::ReadCapUsed(cap) => Input::CapUsed(ledger.cap_used(cap, context.clock.wall()).await?),
+        Command::RecordStep(result) => Input::Recorded(ledger.record_step(*result).await?),
+        Command::SetMark(mark) => Input::Marked(ledger.set_mark(*mark).await?),
+        Command::SetConsent(consent) => {
+            ledger.set_consent(consent).await?;
+            Input::Done
+        }
+        Command::RequestApproval(request) => Input::Approval(ledger.request_approval(*request).await?.map(Box::new)),
+        Command::ExpireApproval(decide) => return expire_approval(context, *decide).await,
+        Command::PullDeadLetters { queue, limit, replays_max } => {
+            return pull(context, &queue, limit, replays_max).await;
+        }
+        Command::ReadMessages(jobs) => Input::Messages(dead_letters::messages(ledger, jobs).await?),
+        Command::ReadJobIn { job, queue } => {
+            let found = ledger.job(job).await?.filter(|job| *job.queue == *queue);
+            Input::JobIn(found.map(|job| job.state))
+        }
+        Command::Requeue { job, actor } => return requeue(context, job, actor).await,
+        Command::Accept(event) => return accept(context, *event).await,
+        Command::Finish(_) => Input::Done,
+    })
+}
+
+/// Writes the end of a run. What was done must not be forgotten: on a full disk the job keeps its slot and its lane until
+/// there is room to write it.
+async fn write(context: &WorkContext, settle: Settle) -> Result<ChargeResult, sluice_ledger::Error> {
+    loop {
+        match context.ledger.settle(settle.clone()).await {
+            Err(sluice_ledger::Error::DiskFull) => tokio::time::sleep(DISK_FULL_PAUSE).await,
+            other => return other,
+        }
+    }
+}
+
+async fn expire_approval(context: &WorkContext, decide: DecideApproval) -> Performed {
+    let id = decide.ids.first().copied();
+    context.ledger.decide_approval(decide).await?;
+    let approval = match id {
+        Some(id) => context.ledger.approval(id).await?,
+        None => None,
+    };
+    Ok(Input::Approval(approval.map(Box::new)))
+}
+
+async fn pull(context: &WorkContext, queue: &str, limit: usize, replays_max: u32) -> Performed {
+    Ok(Input::DeadLetters(match replays_paused(context).await? {
+        Some(why) => DeadLetters::Paused(why),
+        None => DeadLetters::Found(dead_letters::pull(&context.ledger, queue, limit, replays_max).await?),
+    }))
+}
+
+async fn requeue(context: &WorkContext, job: JobId, actor: String) -> Performed {
+    if let Some(why) = replays_paused(context).await? {
+        return Ok(Input::Requeued(Requeue::Paused(why)));
+    }
+    let replay = Replay {
+        jobs: vec![job],
+        actor,
+        reason: "scheduled replay".to_owned(),
+        revision: None,
+        at: context.clock.wall(),
+    };
+    let requeued = context.ledger.replay(replay).await?;
+    let any = !requeued.is_empty();
+    (context.on_requeued.0)(requeued);
+    Ok(Input::Requeued(Requeue::Requeued(any)))
+}
+
+/// Why nothing is replayed now, as the result of the job that asked.
+async fn replays_paused(context: &WorkContext) -> Result<Option<Value>, sluice_ledger::Error> {
+    let why = |pause: &PauseRecord| json!({ "noop": "replays are paused", "since": pause.at, "reason": pause.reason });
+    Ok(pauses::of_replays(&context.ledger.pauses().await?).map(why))
+}
+
+async fn accept(context: &WorkContext, event: NewEvent) -> Performed {
+    Ok(match context.ledger.accept(event).await? {
+        Acceptance::Accepted(accepted) => Input::Accepted { id: accepted.id, new: true },
+        Acceptance::Duplicate(first) => Input::Accepted { id: first.id, new: false },
+        // A step brings no proof of a sender.
+        Acceptance::ProofUsed => Input::Done,
+    })
+}

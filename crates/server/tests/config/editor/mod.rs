@@ -1,0 +1,52 @@
+//! Validates documents with the JSON Schema for editors.
+
+#![allow(dead_code)]
+
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use sluice_domain::schema::Schema;
+use sluice_domain::verify::SecretValue;
+use sluice_server::config::{Files, SecretSource, documents, editor_schema};
+
+/// A secret source with a value for every name.
+#[derive(Debug)]
+pub struct AnySecret;
+
+impl SecretSource for AnySecret {
+    fn lookup(&self, name: &str) -> std::io::Result<Option<SecretValue>> {
+        Ok(Some(SecretValue::from(format!("hunter2-{name}"))))
+    }
+
+    fn describe(&self, name: &str) -> String {
+        format!("set SLUICE_SECRET_{name}")
+    }
+}
+
+/// The violations of a document.
+pub fn violations_of(document: &Value) -> Vec<String> {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| Schema::new(&editor_schema()).expect("it is a schema"));
+    schema.check(document).iter().map(ToString::to_string).collect()
+}
+
+/// The violations of every document.
+pub fn violations(files: &Files) -> Vec<String> {
+    let mut found = vec![];
+    for (file, document) in documents(files) {
+        match document {
+            None => found.push(format!("{file}: not valid YAML")),
+            Some(document) => {
+                found.extend(violations_of(&document).into_iter().map(|violation| format!("{file}{violation}")))
+            }
+        }
+    }
+    found
+}
+
+/// Asserts that every document is valid.
+#[track_caller]
+pub fn accepts(files: &Files) {
+    let violations = violations(files);
+    assert!(violations.is_empty(), "the schema rejects what `check` accepts:\n{}", violations.join("\n"));
+}

@@ -1,0 +1,12 @@
+//! Configuration: what compiles, what `check` reports about a mistake (snapshots), and the JSON Schema for editors.
+
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod any_text;
+mod connectors;
+mod editor;
+mod good;
+mod guard;
+mod json_schema;
+mod mistakes;
+mod playbooks;

@@ -1,0 +1,260 @@
+//! A node on ports of its own, with a simulated CRM and a sink behind it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_domain::schedule::Limits;
+use sluice_server::intake;
+use sluice_server::maintain;
+use sluice_server::run::{Node, NodeSettings};
+use sluice_simulator::{Salesforce, SalesforceSettings, Sink, SinkSettings};
+
+pub const SECRET: &str = "end-to-end-secret";
+
+/// A node and everything around it.
+pub struct World {
+    pub directory: tempfile::TempDir,
+    pub crm: Salesforce,
+    pub sink: Sink,
+    pub client: reqwest::Client,
+    pub node: Option<Node>,
+    pub intake: String,
+    pub admin: String,
+    pub limits: Limits,
+}
+
+pub const FLOW: &str = r#"
+version: 1
+name: website-leads
+source: website
+triggers:
+  - http:
+      path: /in/website
+      verify: { scheme: hmac, header: X-Signature, algorithm: sha256, encoding: hex, prefix: "sha256=", secret: "${secrets.WEBSITE_SECRET}" }
+      idempotency: { key_from: body.id, ttl: 30d }
+      body_max: 8KiB
+event:
+  type: lead.created
+  id: body.id
+  occurred_at: body.created_at
+  identity: { contact_external_id: "website:{{ body.person }}", email: "{{ body.email | lower | trim }}" }
+  attributes: { last_name: body.last_name, company: body.company }
+  required: [attributes.last_name]
+steps:
+  - name: enqueue
+    queue: { name: leads }
+"#;
+
+const WORKER: &str = r#"
+version: 1
+name: to-crm
+consumes: { queue: leads }
+concurrency: 16
+retry: { strategy: exponential, base_delay: 20ms, multiplier: 2, jitter: full, max_delay: 200ms, max_attempts: 30, max_attempts_conflict: 20, retry_after_cap: 100ms, on_exhausted: "dlq:leads-dlq" }
+run:
+  - name: upsert
+    run: salesforce.upsert
+    with:
+      object: Lead
+      external_id_field: External_Lead_Id__c
+      external_id: "{{ event.contact_external_id }}"
+      fields: { LastName: "{{ event.last_name }}", Company: "{{ event.company }}", Email: "{{ event.email }}" }
+"#;
+
+pub const QUEUES: &str = r#"
+queues:
+  - { name: leads, visibility_timeout: 5s, retention: 4d }
+  - { name: leads-dlq, retention: 7d }
+"#;
+
+impl World {
+    /// The usual configuration.
+    pub async fn start() -> World {
+        World::start_with(&[("flow.yml", FLOW), ("worker.yml", WORKER), ("queues.yml", QUEUES)]).await
+    }
+
+    /// The usual flow and queues, with another worker.
+    pub async fn start_with_worker(worker: &str) -> World {
+        World::start_with(&[("flow.yml", FLOW), ("worker.yml", worker), ("queues.yml", QUEUES)]).await
+    }
+
+    /// `{crm}` and `{sink}` in the files stand for the addresses of the simulators.
+    pub async fn start_with(files: &[(&str, &str)]) -> World {
+        World::start_with_secrets(files, &[]).await
+    }
+
+    /// The same, with more secrets.
+    pub async fn start_with_secrets(files: &[(&str, &str)], more: &[(&str, &str)]) -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
+        let sink = Sink::start(SinkSettings::default()).unwrap();
+        let secrets = directory.path().join("secrets");
+        std::fs::create_dir(&secrets).unwrap();
+        std::fs::write(secrets.join("WEBSITE_SECRET"), SECRET).unwrap();
+        std::fs::write(secrets.join("CRM_SECRET"), "sim-secret").unwrap();
+        for (name, value) in more {
+            std::fs::write(secrets.join(name), value).unwrap();
+        }
+        let destinations = r#"
+destinations:
+  crm:
+    type: salesforce
+    instance_url: {crm}
+    auth: { client_id: sim-client, client_secret: "${secrets.CRM_SECRET}" }
+    timeout: 300ms
+    concurrency: 16
+    breaker: { open_first: 50ms, open_max: 200ms }
+  sink:
+    type: http
+    base_url: {sink}
+    timeout: 300ms
+    breaker: { open_first: 50ms, open_max: 200ms }
+"#;
+        for (name, text) in files.iter().chain(&[("destinations.yml", destinations)]) {
+            let text = text.replace("{crm}", &crm.url()).replace("{sink}", &sink.url());
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let (intake, admin, limits) = (String::new(), String::new(), Limits::default());
+        let mut world = World { directory, crm, sink, client, node: None, intake, admin, limits };
+        world.start_node().await;
+        world
+    }
+
+    pub fn settings(&self) -> NodeSettings {
+        NodeSettings {
+            config: self.directory.path().to_owned(),
+            data: self.directory.path().join(".sluice"),
+            intake: "127.0.0.1:0".parse().unwrap(),
+            admin: "127.0.0.1:0".parse().unwrap(),
+            admin_token: None,
+            intake_settings: intake::IntakeSettings {
+                body_timeout: Duration::from_millis(300),
+                head_timeout: Duration::from_millis(300),
+                ..Default::default()
+            },
+            keep: maintain::RetentionSettings::default(),
+            scheduler: self.limits,
+        }
+    }
+
+    pub async fn start_node(&mut self) {
+        let node = Node::start(self.settings()).await.unwrap_or_else(|error| match error {
+            sluice_server::run::StartError::Config(compiled, files) => panic!(
+                "{}",
+                sluice_server::config::render_all(&compiled.problems, &files, sluice_server::config::Colours::None)
+            ),
+            other => panic!("{other}"),
+        });
+        self.intake = format!("http://{}", node.intake);
+        self.admin = format!("http://{}", node.admin);
+        self.node = Some(node);
+    }
+
+    pub async fn stop_node(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.stop(Duration::from_secs(5)).await;
+        }
+    }
+
+    pub fn config_path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Posts a signed lead and answers with status, headers and body.
+    pub async fn post(&self, lead: &Value) -> Answer {
+        self.post_bytes(lead.to_string().into_bytes()).await
+    }
+
+    pub async fn post_bytes(&self, body: Vec<u8>) -> Answer {
+        let signature = sign(&body);
+        let request = self
+            .client
+            .post(format!("{}/in/website", self.intake))
+            .header("content-type", "application/json")
+            .header("x-signature", signature)
+            .body(body);
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        let response = self.client.get(format!("{}{path}", self.admin)).send().await.unwrap();
+        serde_json::from_str(&response.text().await.unwrap()).unwrap()
+    }
+
+    pub async fn act(&self, path: &str, body: Value) -> Answer {
+        let request = self
+            .client
+            .post(format!("{}{path}", self.admin))
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    /// The event's jobs once none of them is alive any more.
+    pub async fn settled(&self, event: &str) -> Vec<Value> {
+        until(|| async {
+            let event = self.get(&format!("/api/v1/events/{event}")).await;
+            let jobs = event["jobs"].as_array().unwrap().clone();
+            let live =
+                |job: &Value| matches!(job["state"].as_str(), Some("queued" | "running" | "retrying" | "waiting"));
+            (!jobs.iter().any(live)).then_some(jobs)
+        })
+        .await
+    }
+
+    pub async fn job(&self, id: &str) -> Value {
+        self.get(&format!("/api/v1/jobs/{id}")).await
+    }
+}
+
+/// Asks again and again, giving way in between, until there is an answer.
+pub async fn until<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "it did not come to pass within 20 s");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    pub async fn of(response: reqwest::Response) -> Answer {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        Answer { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+    }
+
+    pub fn event(&self) -> String {
+        assert_eq!(self.status, 202, "{}", self.body);
+        self.body["event_id"].as_str().unwrap().to_owned()
+    }
+}
+
+pub fn sign(body: &[u8]) -> String {
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, SECRET.as_bytes());
+    let tag = aws_lc_rs::hmac::sign(&key, body);
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+pub fn lead(id: &str) -> Value {
+    lead_of(id, id)
+}
+
+pub fn lead_of(id: &str, person: &str) -> Value {
+    json!({
+        "id": id, "person": person, "email": format!("{person}@example.com"), "last_name": "Lovelace", "company": "Analytical",
+        "created_at": "2026-11-15T12:00:00Z"
+    })
+}

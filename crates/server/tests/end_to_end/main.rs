@@ -1,0 +1,23 @@
+//! The whole path in one process: a webhook goes in and its effect is applied exactly once, against simulated destinations
+//! that fail.
+
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod approvals;
+mod backlogs;
+mod bound;
+mod connectors;
+mod crash;
+mod effects;
+mod fixture;
+mod guard_fixture;
+mod intake;
+mod messages;
+mod operating;
+mod playbook;
+mod policies;
+mod recovery;
+mod safe_mode;
+mod steps;
+mod throttled_partner;
+mod tutorial;

@@ -1,0 +1,12 @@
+//! The binary `sluice`: its commands without a node, against a node, and on every example. Output is compared with snapshots.
+
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod change;
+mod examples;
+mod forms;
+mod guard;
+mod node;
+mod support;
+mod verify;
+mod without_node;
