@@ -77,8 +77,7 @@ fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Resu
         (seq - 1) * jobs + 1,
         jobs,
         None::<i64>,
-        None::<i64>,
-        [0u8; 16]
+        None::<i64>
     ])?;
     connection.prepare_cached(include_str!("sqlite/sql/insert_event_body.sql"))?.execute(params![
         seq,
@@ -100,8 +99,7 @@ fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Resu
             None::<String>,
             None::<i64>,
             job.route.destination.as_ref(),
-            0,
-            [0u8; 16]
+            0
         ])?;
     }
     Ok(())

@@ -136,7 +136,8 @@ pub struct JobTotal {
 pub struct OldestJobs {
     /// When the oldest live job of each worker was created.
     pub live: Vec<(Arc<str>, Time)>,
-    /// When the oldest dead or unknown job of each dead-letter queue ended; `None` for jobs without such a queue.
+    /// When the dead or unknown job of each dead-letter queue that was accepted first has ended; `None` for jobs without such a
+    /// queue.
     pub dead_letters: Vec<(Option<Arc<str>>, Time)>,
 }
 

@@ -168,10 +168,11 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
         ("UPDATE job SET worker = 'other' WHERE id = 1", 39, ALTERED_JOB),
         ("DELETE FROM event_body WHERE seq = 1", 39, "event 1 has lost its body"),
         (
-            "DELETE FROM event_body WHERE seq = 1; UPDATE event SET body_mac = NULL WHERE seq = 1",
+            "DELETE FROM event_body WHERE seq = 1; UPDATE event SET body_pruned = zeroblob(16) WHERE seq = 1",
             39,
-            "event 1 does not say whether it has a body",
+            "event 1 has lost its body",
         ),
+        ("UPDATE job SET effect_rows = 0, attempt_rows = 0, result = NULL, mac = NULL WHERE id = 1", 39, ALTERED_JOB),
         (
             "UPDATE event_body SET sealed = (SELECT b.sealed FROM event_body b WHERE b.seq = 2) WHERE seq = 1",
             39,
@@ -187,6 +188,7 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
             38,
             "6 jobs of worker crm for destination `` are counted in state 8, and there are 5",
         ),
+        ("INSERT INTO deferred VALUES (8, 'crm', 'crm', 7, 0)", 38, "job_8 is in state 0, and is listed as deferred"),
         (
             "UPDATE meta SET value = 1 WHERE name = 'events_pruned'",
             38,

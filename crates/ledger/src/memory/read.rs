@@ -243,9 +243,7 @@ impl Store {
                 state if state.is_live() => drop(live.entry(job.worker.clone()).or_insert(job.created_at)),
                 JobState::Dead | JobState::Unknown => {
                     let queue = job.dead_letter_queue.as_deref().map(Arc::from);
-                    let ended = job.finished_at.unwrap_or(job.updated_at);
-                    let oldest = dead_letters.entry(queue).or_insert(ended);
-                    *oldest = ended.min(*oldest);
+                    dead_letters.entry(queue).or_insert(job.finished_at.unwrap_or(job.updated_at));
                 }
                 _ => {}
             }

@@ -1,7 +1,6 @@
 //! Accepts: the owner of a key, duplicates, and other contents under the same key.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::duplicate_stats;
@@ -15,11 +14,10 @@ use super::attempt::lane_order_code;
 use super::batch::{Batch, Lateness, sealed_failure};
 use super::key_index::prefix;
 use super::key_store::Sealer;
-use super::mac::{BodyState, JobColumns};
 use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
 use super::statements::StatementId;
-use super::totals::TotalKey;
+use super::totals::TotalRef;
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{ClashPolicy, EventBody, NewEvent, Proof, Quarantine};
 use crate::seal::{SealContext, StableId};
@@ -325,8 +323,7 @@ impl Batch<'_, '_> {
             first_job,
             jobs,
             entry.variant_of.map(|first| first.seq),
-            contact,
-            BodyState::Present.mac(self.key_store, id)
+            contact
         ])?;
         let body = seal_body(&sealer, place::body(seq, id), &event.body);
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
@@ -362,26 +359,12 @@ impl Batch<'_, '_> {
     fn insert_jobs(&mut self, event: &KeyedEvent<'_>, jobs: InsertedJobs<'_>) -> rusqlite::Result<()> {
         let InsertedJobs { seq, id: event_id, contact, sealer, quarantine } = jobs;
         let state = quarantine.map_or(JobState::Queued, |_| JobState::Dead);
-        let no_queue = self.names.intern("");
         for (index, job) in (0..).zip(&event.jobs) {
             let id = self.counters.next_job + i64::from(index);
             let identity = StableId { owner: event_id.0, index };
             let failure = quarantine.map(|quarantine| &quarantine.failure);
             let dead_letter_queue = quarantine.and(job.dead_letter_queue.as_deref());
             let (failure, message) = sealed_failure(sealer, place::job_message(id, identity), failure);
-            let mac = JobColumns {
-                id,
-                event: event_id.0,
-                worker: &job.worker,
-                queue: &job.queue,
-                entity: event.entity as i64,
-                created_at: self.now.0,
-                contact,
-                effect_rows: 0,
-                attempt_rows: 0,
-                result: None,
-            }
-            .mac(self.key_store);
             self.statements.get(StatementId::InsertJob)?.execute(params![
                 id,
                 seq,
@@ -397,16 +380,15 @@ impl Batch<'_, '_> {
                 dead_letter_queue,
                 contact,
                 job.route.destination.as_ref(),
-                lane_order_code(job.route.order),
-                mac
+                lane_order_code(job.route.order)
             ])?;
-            self.totals.add(TotalKey {
+            self.totals.add(TotalRef {
                 state,
-                worker: job.worker.clone(),
-                destination: job.route.destination.clone(),
-                dead_letter_queue: dead_letter_queue.map_or_else(|| no_queue.clone(), Arc::from),
-                queue: job.queue.clone(),
-                revision: event.revision.clone(),
+                worker: &job.worker,
+                destination: &job.route.destination,
+                dead_letter_queue: dead_letter_queue.unwrap_or_default(),
+                queue: &job.queue,
+                revision: &event.revision,
             });
         }
         Ok(())

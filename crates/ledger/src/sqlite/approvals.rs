@@ -1,7 +1,5 @@
 //! Skipped effects and approvals.
 
-use std::sync::Arc;
-
 use rusqlite::{OptionalExtension, Row, params};
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice, EXPIRY};
 use sluice_domain::job::{EffectState, JobId};
@@ -118,11 +116,9 @@ impl Batch<'_, '_> {
             decide.reason
         ])?;
         self.log(decide.at, &decide.actor, choice.as_str(), &id.to_string(), &decide.reason)?;
-        let worker: Option<String> = self
-            .cached(include_str!("sql/make_job_due.sql"))?
-            .query_row(params![record.job.0, decide.at.0], |row| row.get(0))
-            .optional()?;
-        Ok(worker.map_or(Decided::Unknown, |worker| Decided::Counts(record.job, Arc::from(worker))))
+        let Some(head) = self.job_head(record.job)? else { return Ok(Decided::Unknown) };
+        self.make_waiting_due(&head, decide.at)?;
+        Ok(Decided::Counts(record.job, head.total.worker))
     }
 }
 

@@ -10,7 +10,7 @@ use super::key_store::Sealer;
 use super::mac::{AttemptColumns, EffectColumns};
 use super::row::place;
 use super::statements::StatementId;
-use super::totals::TotalKey;
+use super::totals::TotalRef;
 use crate::op::{
     AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, EffectSettlement, RetryCharge, Settle,
     Settlement,
@@ -48,8 +48,8 @@ impl Batch<'_, '_> {
             head.effect_rows,
             head.mac(self.key_store)
         ])?;
-        let running = TotalKey { state: JobState::Running, ..head.total.clone() };
-        self.move_total(head.total, running);
+        self.update_deferred(&head, None)?;
+        self.move_total(&head.total, TotalRef { state: JobState::Running, ..head.total.as_ref() });
         Ok(GO)
     }
 
@@ -142,13 +142,15 @@ impl Batch<'_, '_> {
             head.attempt_rows,
             mac
         ])?;
-        let settled = TotalKey {
+        let deferred = matches!(next.state, JobState::Retrying | JobState::Waiting);
+        self.update_deferred(&head, deferred.then_some((&*next.destination, next.due_at)))?;
+        let settled = TotalRef {
             state: next.state,
-            destination: next.destination.clone(),
-            dead_letter_queue: self.names.intern(next.dead_letter_queue.as_deref().unwrap_or_default()),
-            ..head.total.clone()
+            destination: &next.destination,
+            dead_letter_queue: next.dead_letter_queue.as_deref().unwrap_or_default(),
+            ..head.total.as_ref()
         };
-        self.move_total(head.total, settled);
+        self.move_total(&head.total, settled);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::new_jobs::InsertedEvent;
 use super::read_pool::Reader;
 use super::row::wrong;
 use super::statements::{StatementId, Statements};
-use super::totals::{Names, TotalChanges, TotalKey};
+use super::totals::{Names, TotalChanges, TotalKey, TotalRef};
 use crate::fence::JobGuard;
 use crate::record::SourceDayCounts;
 use crate::seal::{KeyId, SealContext, StableId};
@@ -158,9 +158,26 @@ impl Batch<'_, '_> {
         statement.query_row([id.0], |row| JobHead::read(id, row, names)).optional()
     }
 
+    /// Keeps the list of deferred jobs: `head` is the job before a change, `next` where it waits afterwards, if it is deferred.
+    pub fn update_deferred(&self, head: &JobHead, next: Option<(&str, Time)>) -> rusqlite::Result<()> {
+        let was_deferred = matches!(head.guard.state, JobState::Retrying | JobState::Waiting);
+        match next {
+            Some((destination, due_at)) => self.cached(include_str!("sql/insert_deferred.sql"))?.execute(params![
+                head.id.0,
+                destination,
+                head.total.worker.as_ref(),
+                head.entity,
+                due_at.0
+            ])?,
+            None if was_deferred => self.cached(include_str!("sql/delete_deferred.sql"))?.execute([head.id.0])?,
+            None => 0,
+        };
+        Ok(())
+    }
+
     /// Counts a job under another kind.
-    pub fn move_total(&mut self, from: TotalKey, to: TotalKey) {
-        self.totals.remove(from);
+    pub fn move_total(&mut self, from: &TotalKey, to: TotalRef<'_>) {
+        self.totals.remove(from.as_ref());
         self.totals.add(to);
     }
 

@@ -146,17 +146,7 @@ impl AttemptColumns<'_> {
     }
 }
 
-/// Whether the body of an event is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyState {
-    Present,
-    Pruned,
-}
-
-impl BodyState {
-    pub fn mac(self, key_store: &KeyStore, event: EventId) -> Mac {
-        let mut columns = Columns::new();
-        columns.bytes(&event.0).number(self as i64);
-        key_store.digest("event body", &columns.0)
-    }
+/// The MAC of an event whose body is pruned.
+pub(super) fn body_pruned_mac(key_store: &KeyStore, event: EventId) -> Mac {
+    key_store.digest("pruned event body", &event.0)
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rusqlite::params;
 use sluice_domain::job::{EffectKey, JobState};
+use sluice_domain::time::Time;
 
-use super::batch::Batch;
+use super::batch::{Batch, JobHead};
 use super::mac::EffectColumns;
-use super::totals::TotalKey;
+use super::totals::TotalRef;
 use crate::op::{
     ChangedJob, DropJobs, MakeDue, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation,
 };
@@ -29,11 +30,15 @@ impl Batch<'_, '_> {
                 revision.as_ref(),
                 destination.as_ref()
             ])?;
-            let dead_letter_queue = Arc::default();
-            let queued =
-                TotalKey { state: JobState::Queued, revision, destination, dead_letter_queue, ..head.total.clone() };
-            changed.push((*id, head.total.worker.clone()));
-            self.move_total(head.total, queued);
+            let queued = TotalRef {
+                state: JobState::Queued,
+                revision: &revision,
+                destination: &destination,
+                dead_letter_queue: "",
+                ..head.total.as_ref()
+            };
+            self.move_total(&head.total, queued);
+            changed.push((*id, head.total.worker));
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason)?;
         }
         Ok(changed)
@@ -42,14 +47,23 @@ impl Batch<'_, '_> {
     pub fn make_jobs_due(&mut self, due: &MakeDue) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for job in &due.jobs {
-            if self.job_head(*job)?.is_none_or(|head| head.guard.state != JobState::Waiting) {
-                continue;
+            if let Some(head) = self.job_head(*job)?
+                && self.make_waiting_due(&head, due.at)?
+            {
+                changed.push((*job, head.total.worker));
             }
-            let mut make_due = self.cached(include_str!("sql/make_job_due.sql"))?;
-            let worker: String = make_due.query_row(params![job.0, due.at.0], |row| row.get(0))?;
-            changed.push((*job, Arc::from(worker)));
         }
         Ok(changed)
+    }
+
+    /// Makes a job due at once if it waits.
+    pub fn make_waiting_due(&self, head: &JobHead, at: Time) -> rusqlite::Result<bool> {
+        if head.guard.state != JobState::Waiting {
+            return Ok(false);
+        }
+        self.cached(include_str!("sql/make_job_due.sql"))?.execute(params![head.id.0, at.0])?;
+        self.cached(include_str!("sql/make_deferred_due.sql"))?.execute([head.id.0])?;
+        Ok(true)
     }
 
     pub fn resolve_job(&mut self, resolve: &Resolve) -> rusqlite::Result<Vec<ChangedJob>> {
@@ -73,13 +87,12 @@ impl Batch<'_, '_> {
                 self.release_caps(EffectKey(effect.key))?;
             }
         }
-        let dead_letter_queue = Arc::default();
-        let queued = TotalKey { state: JobState::Queued, destination, dead_letter_queue, ..head.total.clone() };
-        let worker = head.total.worker.clone();
-        self.move_total(head.total, queued);
+        let (state, dead_letter_queue) = (JobState::Queued, "");
+        let queued = TotalRef { state, destination: &destination, dead_letter_queue, ..head.total.as_ref() };
+        self.move_total(&head.total, queued);
         let detail = format!("{word}: {}", resolve.reason);
         self.log(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail)?;
-        Ok(vec![(resolve.job, worker)])
+        Ok(vec![(resolve.job, head.total.worker)])
     }
 
     pub fn drop_dead_jobs(&mut self, drop: &DropJobs) -> rusqlite::Result<Vec<ChangedJob>> {
@@ -91,9 +104,8 @@ impl Batch<'_, '_> {
             };
             self.cached(include_str!("sql/drop_job.sql"))?.execute(params![id.0, drop.at.0])?;
             self.cached(include_str!("sql/release_marks.sql"))?.execute([id.0])?;
-            changed.push((*id, head.total.worker.clone()));
-            let dropped = TotalKey { state: JobState::Dropped, ..head.total.clone() };
-            self.move_total(head.total, dropped);
+            self.move_total(&head.total, TotalRef { state: JobState::Dropped, ..head.total.as_ref() });
+            changed.push((*id, head.total.worker));
             self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason)?;
         }
         Ok(changed)

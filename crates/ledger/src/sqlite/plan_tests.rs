@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params_from_iter, types::Value as Sql};
 use sluice_domain::job::{JobId, JobState};
 
-use super::lists::{LiveRange, list_jobs_sql, matching_jobs_sql};
+use super::lists::{IndexRange, list_jobs_sql, matching_jobs_sql};
 use super::{Role, open};
 use crate::filter::{JobFilter, Page};
 
@@ -39,13 +39,18 @@ fn the_backlog_is_a_range_of_its_index_and_checks_lanes_by_theirs() {
     let ready = plan(include_str!("sql/backlog_ready.sql"), lane(3));
     assert!(ready.contains("SEARCH j USING INDEX job_ready (destination=? AND worker=? AND id>?)"), "{ready}");
     let due = plan(include_str!("sql/backlog_due.sql"), lane(2));
-    assert!(due.contains("SEARCH j USING INDEX job_deferred (destination=? AND worker=? AND due_at<?)"), "{due}");
+    assert!(due.contains("SEARCH q USING INDEX deferred_due (destination=? AND worker=? AND due_at<?)"), "{due}");
     for plan in [&ready, &due] {
-        assert!(plan.contains("SEARCH d USING INDEX job_lane (destination=? AND entity=? AND id<?)"), "{plan}");
+        assert!(
+            plan.contains(
+                "SEARCH d USING COVERING INDEX deferred_lane (destination=? AND worker=? AND entity=? AND id<?)"
+            ),
+            "{plan}"
+        );
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN j"), "{plan}");
     }
     let next = plan(include_str!("sql/next_due.sql"), lane(1));
-    assert_eq!(next, "SEARCH job USING INDEX job_deferred (destination=? AND worker=? AND due_at>?)");
+    assert_eq!(next, "SEARCH deferred USING COVERING INDEX deferred_due (destination=? AND worker=? AND due_at>?)");
 }
 
 #[test]
@@ -67,9 +72,9 @@ fn the_oldest_jobs_are_the_first_entries_of_an_index() {
     let ready = plan(include_str!("sql/oldest_ready.sql"), lane(0));
     assert_eq!(ready, "SEARCH job USING INDEX job_ready (destination=? AND worker=?)");
     let waiting = plan(include_str!("sql/oldest_waiting.sql"), vec![Sql::Text("w".into())]);
-    assert_eq!(waiting, "SEARCH job USING INDEX job_waiting (worker=?)");
+    assert!(waiting.contains("SEARCH q USING COVERING INDEX deferred_worker (worker=?)"), "{waiting}");
     let dead = plan(include_str!("sql/oldest_dead_letter.sql"), vec![Sql::Text("w".into())]);
-    assert_eq!(dead, "SEARCH job USING INDEX job_dead_letter (dead_letter_queue=?)");
+    assert_eq!(dead, "SEARCH job USING INDEX job_parked (dead_letter_queue=?)");
 }
 
 #[test]
@@ -89,40 +94,39 @@ fn totals_are_read_without_the_jobs() {
 #[test]
 fn dead_letters_are_found_without_walking_past_finished_jobs() {
     let since = plan(include_str!("sql/dead_reasons.sql"), numbers(2));
-    assert!(since.contains("SEARCH job USING INDEX job_parked (state=?)"), "{since}");
+    assert!(since.contains("job USING INDEX job_parked"), "{since}");
     for states in [&[JobState::Dead][..], &[JobState::Unknown], &[JobState::Dead, JobState::Unknown]] {
-        let (sql, values) = list_jobs_sql(&parked(states), PAGE, None);
-        let listed = plan(&sql, values);
-        assert!(listed.contains("SEARCH j USING INDEX job_parked (state=? AND id<?)"), "{states:?}: {listed}");
-        let (sql, values) = matching_jobs_sql(&parked(states), JobId(0), 50, None);
-        let matched = plan(&sql, values);
-        assert!(
-            matched.contains("SEARCH j USING COVERING INDEX job_parked (state=? AND id>?)"),
-            "{states:?}: {matched}"
-        );
+        for queue in [Some("leads-dead".to_owned()), None] {
+            let range = IndexRange::Parked { dead_letter_queue: queue };
+            let (sql, values) = list_jobs_sql(&parked(states), PAGE, Some(&range));
+            let listed = plan(&sql, values);
+            assert!(listed.contains("SEARCH j USING INDEX job_parked (dead_letter_queue=? AND id<?)"), "{listed}");
+            let (sql, values) = matching_jobs_sql(&parked(states), JobId(0), 50, Some(&range));
+            let matched = plan(&sql, values);
+            assert!(matched.contains("SEARCH j USING INDEX job_parked (dead_letter_queue=? AND id>?)"), "{matched}");
+        }
     }
-    let (sql, values) = list_jobs_sql(&parked(&[JobState::Dead]), Page { after: None, limit: 50 }, None);
-    let first = plan(&sql, values);
-    assert!(first.contains("USING INDEX job_parked"), "{first}");
 }
 
 #[test]
 fn live_jobs_are_listed_in_the_order_of_an_index() {
     let (destination, worker) = ("crm".to_owned(), "w".to_owned());
-    for (state, range, index) in [
+    let ready = IndexRange::Ready { destination, worker: worker.clone() };
+    for (state, range, index, id) in [
+        (JobState::Queued, ready, "j USING INDEX job_ready (destination=? AND worker=?", "id"),
         (
-            JobState::Queued,
-            LiveRange::Ready { destination, worker: worker.clone() },
-            "job_ready (destination=? AND worker=?",
+            JobState::Retrying,
+            IndexRange::Waiting { worker },
+            "q USING COVERING INDEX deferred_worker (worker=?",
+            "rowid",
         ),
-        (JobState::Retrying, LiveRange::Waiting { worker }, "job_waiting (worker=?"),
     ] {
         let (sql, values) = list_jobs_sql(&parked(&[state]), PAGE, Some(&range));
         let listed = plan(&sql, values);
-        assert!(listed.contains(&format!("SEARCH j USING INDEX {index} AND id<?)")), "{listed}");
+        assert!(listed.contains(&format!("SEARCH {index} AND {id}<?)")), "{listed}");
         let (sql, values) = matching_jobs_sql(&parked(&[state]), JobId(0), 50, Some(&range));
         let matched = plan(&sql, values);
-        assert!(matched.contains(&format!("SEARCH j USING INDEX {index} AND id>?)")), "{matched}");
+        assert!(matched.contains(&format!("SEARCH {index} AND {id}>?)")), "{matched}");
         assert!(!listed.contains("TEMP B-TREE") && !matched.contains("TEMP B-TREE"), "{listed}\n{matched}");
     }
 }

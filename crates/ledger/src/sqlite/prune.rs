@@ -7,7 +7,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
 
 use super::batch::Batch;
-use super::mac::BodyState;
+use super::mac::body_pruned_mac;
 use super::row::wrong;
 use super::totals::TotalKey;
 use crate::op::{Prune, Pruned};
@@ -44,7 +44,7 @@ impl Batch<'_, '_> {
         drop(rows);
         drop(statement);
         for (seq, event) in &bodies {
-            let pruned = BodyState::Pruned.mac(self.key_store, *event);
+            let pruned = body_pruned_mac(self.key_store, *event);
             self.cached(include_str!("sql/mark_body_pruned.sql"))?.execute(params![seq, pruned])?;
             self.cached(include_str!("sql/delete_event_body.sql"))?.execute([seq])?;
             self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
@@ -101,7 +101,7 @@ impl Batch<'_, '_> {
                 queue: name(4)?,
                 revision: name(5)?,
             };
-            self.totals.remove(key);
+            self.totals.remove(key.as_ref());
         }
         Ok(())
     }

@@ -227,7 +227,8 @@ impl Reader<'_> {
                     .optional()?,
                 JobState::Dead | JobState::Unknown => self
                     .prepare_cached(include_str!("sql/oldest_dead_letter.sql"))?
-                    .query_row([total.dead_letter_queue.as_deref()], |row| row.get(0))?,
+                    .query_row([total.dead_letter_queue.as_deref()], |row| row.get(0))
+                    .optional()?,
                 _ => None,
             };
             let Some(oldest) = oldest.map(Time) else { continue };

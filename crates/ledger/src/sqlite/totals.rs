@@ -1,6 +1,6 @@
 //! Numbers of jobs of each kind: changed in memory while a batch runs, written once for each kind before its commit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
@@ -10,7 +10,7 @@ use sluice_domain::job::JobState;
 const NAMES_MAX: usize = 4096;
 
 /// What jobs are counted by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(super) struct TotalKey {
     pub state: JobState,
     pub worker: Arc<str>,
@@ -21,22 +21,72 @@ pub(super) struct TotalKey {
     pub revision: Arc<str>,
 }
 
-/// Changes of the totals in one batch.
-#[derive(Debug, Default)]
-pub(super) struct TotalChanges(HashMap<TotalKey, i64>);
+/// A [`TotalKey`] by reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TotalRef<'a> {
+    pub state: JobState,
+    pub worker: &'a str,
+    pub destination: &'a str,
+    pub dead_letter_queue: &'a str,
+    pub queue: &'a str,
+    pub revision: &'a str,
+}
 
-impl TotalChanges {
-    pub fn add(&mut self, key: TotalKey) {
-        *self.0.entry(key).or_default() += 1;
+impl TotalKey {
+    pub fn as_ref(&self) -> TotalRef<'_> {
+        TotalRef {
+            state: self.state,
+            worker: &self.worker,
+            destination: &self.destination,
+            dead_letter_queue: &self.dead_letter_queue,
+            queue: &self.queue,
+            revision: &self.revision,
+        }
     }
 
-    pub fn remove(&mut self, key: TotalKey) {
-        *self.0.entry(key).or_default() -= 1;
+    fn is(&self, key: TotalRef<'_>) -> bool {
+        self.state == key.state
+            && *self.worker == *key.worker
+            && *self.destination == *key.destination
+            && *self.dead_letter_queue == *key.dead_letter_queue
+            && *self.queue == *key.queue
+            && *self.revision == *key.revision
+    }
+}
+
+/// Changes of the totals in one batch. A batch has few kinds of jobs, so they are searched from the first.
+#[derive(Debug, Default)]
+pub(super) struct TotalChanges(Vec<(TotalKey, i64)>);
+
+impl TotalChanges {
+    pub fn add(&mut self, key: TotalRef<'_>) {
+        self.change(key, 1);
+    }
+
+    pub fn remove(&mut self, key: TotalRef<'_>) {
+        self.change(key, -1);
+    }
+
+    fn change(&mut self, key: TotalRef<'_>, by: i64) {
+        match self.0.iter_mut().find(|(known, _)| known.is(key)) {
+            Some((_, change)) => *change += by,
+            None => {
+                let new = TotalKey {
+                    state: key.state,
+                    worker: Arc::from(key.worker),
+                    destination: Arc::from(key.destination),
+                    dead_letter_queue: Arc::from(key.dead_letter_queue),
+                    queue: Arc::from(key.queue),
+                    revision: Arc::from(key.revision),
+                };
+                self.0.push((new, by));
+            }
+        }
     }
 
     pub fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut add = connection.prepare_cached(include_str!("sql/add_job_total.sql"))?;
-        for (key, change) in self.0.drain().filter(|(_, change)| *change != 0) {
+        for (key, change) in self.0.drain(..).filter(|(_, change)| *change != 0) {
             add.execute(params![
                 key.state.code(),
                 key.worker.as_ref(),

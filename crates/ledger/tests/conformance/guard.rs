@@ -10,8 +10,9 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{Cap, CapReservation, Contact, ContactFacts};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    ApprovalFilter, BeginResult, CappedBeginResult, DecideApproval, Decided, Page, Prune, Pruned, RequestApproval,
-    Resolution, Resolve, SafeModeRecord, SetConsent, SetSafeMode, Settlement, Skip, Suppress, Unsuppress,
+    ApprovalFilter, BeginResult, CappedBeginResult, DecideApproval, Decided, JobRecord, Page, Prune, Pruned,
+    RequestApproval, Resolution, Resolve, SafeModeRecord, SetConsent, SetSafeMode, Settlement, Skip, Suppress,
+    Unsuppress,
 };
 
 use crate::driver::{Driver, Fixture, at, begin, effect_key, open, settlement};
@@ -270,8 +271,8 @@ pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
     let waiting = fixture.read(job).await;
     assert_eq!(
         (waiting.state, waiting.due_at, waiting.attempts_total),
-        (JobState::Waiting, at(100), 0),
-        "it wakes when its time is over"
+        (JobState::Waiting, at(1000), 0),
+        "by the steady clock, the approval expires then"
     );
     let again = fixture
         .ledger
@@ -280,6 +281,8 @@ pub async fn a_question_is_asked_once_and_its_job_waits<D: Driver>() {
         .unwrap()
         .unwrap();
     assert_eq!(again, asked);
+    let moved = fixture.read(job).await.due_at;
+    assert_eq!(moved, at(1000 - (999 - 100)), "the recorded approval expires earlier than the repeated request");
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.approval(approval_id(job)).await.unwrap(), Some(asked));
 }
@@ -292,7 +295,7 @@ pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
     assert_eq!(unknown[0].1, Decided::Unknown);
     let first = fixture.ledger.decide_approval(decide(&[job], Choice::Approve, 5)).await.unwrap();
     assert_eq!(first, [(approval_id(job), Decided::Counts(job, "crm".into()))]);
-    assert_eq!(fixture.read(job).await.due_at, at(5));
+    assert_eq!(fixture.read(job).await.due_at, JobRecord::DUE_AT_ONCE);
     assert_eq!(fixture.ledger.decide_approval(decide(&[job], Choice::Approve, 6)).await.unwrap()[0].1, Decided::Same);
     let other = fixture.ledger.decide_approval(decide(&[job], Choice::Reject, 7)).await.unwrap().remove(0).1;
     let Decided::Conflict(record) = other else { panic!("{other:?}") };
@@ -302,7 +305,7 @@ pub async fn the_first_answer_counts_and_wakes_the_job<D: Driver>() {
     );
     // A later request returns the decision, and the job does not wait.
     let asked = fixture.ledger.request_approval(ask_again(job, 0)).await.unwrap().unwrap();
-    assert_eq!((asked.state, fixture.read(job).await.due_at), (ApprovalState::Approved, at(5)));
+    assert_eq!((asked.state, fixture.read(job).await.due_at), (ApprovalState::Approved, JobRecord::DUE_AT_ONCE));
     let audit = fixture.ledger.audit_trail(PAGE).await.unwrap();
     assert_eq!((audit[0].action.as_str(), audit[0].actor.as_str(), audit.len()), ("approve", "ann", 1));
 }

@@ -44,9 +44,9 @@ const FENCING: &str = "nothing is of a later try than its job";
 const STATES: &str = "a job is in a state that there is, and has an end when it is finished";
 const COMPLETE: &str = "a job has every effect and attempt that was recorded";
 const UNALTERED: &str = "rows are as they were written";
-const COUNTED: &str = "kept totals are what is there";
+const COUNTED: &str = "kept totals and lists are what is there";
 
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 16] = [
     check(2, ATOMIC, Over::Events, include_str!("../sql/verify/event_jobs.sql")),
     check(2, ATOMIC, Over::Jobs, include_str!("../sql/verify/job_event.sql")),
     check(3, "an event has a name and a key", Over::Events, include_str!("../sql/verify/event_name.sql")),
@@ -72,6 +72,7 @@ const CHECKS: [Check; 15] = [
     ),
     check(37, COMPLETE, Over::Jobs, include_str!("../sql/verify/effect_count.sql")),
     check(37, COMPLETE, Over::Jobs, include_str!("../sql/verify/attempt_count.sql")),
+    check(38, COUNTED, Over::Jobs, include_str!("../sql/verify/deferred_jobs.sql")),
 ];
 
 /// Invariants of the ledger as a whole.

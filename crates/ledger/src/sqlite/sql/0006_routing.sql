@@ -20,16 +20,31 @@ ALTER TABLE job ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE effect ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE attempt ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
 
--- One index entry for a live job, and two for one that is retrying or waiting. A queued job that begins changes no entry.
+-- Queued and running jobs. A queued job that begins changes no entry.
 DROP INDEX job_live;
 CREATE INDEX job_ready ON job (destination, worker, id) WHERE state IN (0, 1);
-CREATE INDEX job_deferred ON job (destination, worker, due_at, id) WHERE state IN (2, 3);
+
+-- Retrying and waiting jobs, by job id. Apart from the job table: each of its indexes would cost every statement that writes a
+-- job, and most jobs are never deferred.
+CREATE TABLE deferred (
+  id          INTEGER PRIMARY KEY,
+  destination TEXT    NOT NULL,
+  worker      TEXT    NOT NULL,
+  entity      INTEGER NOT NULL,
+  due_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX deferred_due ON deferred (destination, worker, due_at);
 -- Whether an older job of a lane is deferred.
-CREATE INDEX job_lane ON job (destination, entity, id) WHERE state IN (2, 3);
--- The oldest retrying or waiting job of a worker.
-CREATE INDEX job_waiting ON job (worker, id) WHERE state IN (2, 3);
--- The oldest dead letter of a queue.
-CREATE INDEX job_dead_letter ON job (dead_letter_queue, finished_at) WHERE state IN (10, 11);
+CREATE INDEX deferred_lane ON deferred (destination, worker, entity, id, due_at);
+-- The oldest deferred job of a worker.
+CREATE INDEX deferred_worker ON deferred (worker);
+
+INSERT INTO deferred (id, destination, worker, entity, due_at) SELECT id, destination, worker, entity, due_at FROM job WHERE state IN (2, 3);
+
+-- Dead and unknown jobs of a dead-letter queue.
+DROP INDEX job_parked;
+CREATE INDEX job_parked ON job (dead_letter_queue, id) WHERE state IN (10, 11);
 
 -- Number of jobs of each kind, written with the jobs. An empty dead-letter queue means none.
 CREATE TABLE job_total (

@@ -1,1 +1,1 @@
-SELECT j.id FROM job j WHERE j.id > ?
+SELECT j.id FROM job j WHERE 1 = 1

@@ -1,1 +1,1 @@
-SELECT created_at FROM job WHERE state IN (2, 3) AND worker = ?1 ORDER BY id LIMIT 1
+SELECT j.created_at FROM deferred q CROSS JOIN job j ON j.id = q.id WHERE q.worker = ?1 ORDER BY q.id LIMIT 1

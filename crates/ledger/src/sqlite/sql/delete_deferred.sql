@@ -1,0 +1,1 @@
+DELETE FROM deferred WHERE id = ?1

@@ -1,0 +1,1 @@
+UPDATE deferred SET due_at = 0 WHERE id = ?1
