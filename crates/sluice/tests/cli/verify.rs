@@ -17,7 +17,7 @@ fn a_ledger_is_looked_at_while_its_node_runs_and_after() {
     }
     workplace.until_settled();
     let verified = workplace.run(&["verify"]).ok();
-    assert!(verified.stdout.contains("2 events and 2 jobs, 16 checks: no violations"), "{verified}");
+    assert!(verified.stdout.contains("2 events and 2 jobs, 21 checks: no violations"), "{verified}");
     let balanced = workplace.json(&["balance", "--json"]);
     let line = &balanced["lines"][0];
     let counts = ["accepted", "duplicate", "done", "noop", "dead", "waiting", "unknown", "dropped", "remainder"];
@@ -50,7 +50,7 @@ fn what_somebody_has_touched_is_named_and_the_exit_code_says_so() {
     assert_eq!(verified.code, 1, "{verified}");
     assert!(verified.stdout.contains("event 2 says that it has 1 jobs, and has 0"), "{verified}");
     assert!(verified.stdout.trim_end().ends_with("invariants violated"), "{verified}");
-    ledger.execute_batch("DELETE FROM event WHERE ord = 2").unwrap();
+    ledger.execute_batch("DELETE FROM event WHERE seq = 2").unwrap();
     let balanced = workplace.run(&["balance"]);
     assert_eq!(balanced.code, 1, "{balanced}");
     assert!(balanced.stdout.contains("1 event is not accounted for: pruned or lost."), "{balanced}");
