@@ -26,16 +26,12 @@ impl Lanes {
         self.0.get(&lane)?.front().copied()
     }
 
-    /// Inserts a job in the order of ids, behind the first `fixed` jobs.
+    /// Inserts a job behind all older ones, and behind the first `fixed` jobs. An interrupted job may be before older ones, so that
+    /// the place is looked for from the end.
     pub fn insert(&mut self, lane: LaneId, id: JobId, fixed: usize) {
         let jobs = self.0.entry(lane).or_default();
-        if jobs.back().is_none_or(|last| *last < id) {
-            jobs.push_back(id);
-            return;
-        }
-        let fixed = fixed.min(jobs.len());
-        let place = jobs.iter().skip(fixed).position(|other| *other > id).map_or(jobs.len(), |place| place + fixed);
-        jobs.insert(place, id);
+        let older = jobs.iter().rposition(|other| *other < id).map_or(0, |last| last + 1);
+        jobs.insert(older.max(fixed.min(jobs.len())), id);
     }
 
     /// Inserts a job behind the first `fixed` jobs, whatever its id.
@@ -68,5 +64,22 @@ impl Lanes {
     /// The jobs of a lane from the last to the first.
     pub fn youngest_first(&self, lane: LaneId) -> Vec<JobId> {
         self.0.get(&lane).map_or_else(Vec::new, |jobs| jobs.iter().rev().copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_placed_behind_older_ones_even_if_an_interrupted_younger_one_is_first() {
+        let lane = LaneId { destination: 0, worker: None, entity: 1 };
+        let mut lanes = Lanes::default();
+        lanes.insert(lane, JobId(961), 0);
+        lanes.insert(lane, JobId(1200), 0);
+        lanes.insert_first(lane, JobId(994), 0);
+        lanes.insert(lane, JobId(968), 0);
+        lanes.insert(lane, JobId(956), 0);
+        assert_eq!(lanes.youngest_first(lane), [1200, 968, 961, 994, 956].map(JobId));
     }
 }

@@ -104,8 +104,10 @@ struct ScheduledJob {
     started: Time,
     /// Jobs of its worker were queued again while it ran: it may be one of them.
     requeued: bool,
-    /// It became due at once while it ran: the wait that the run asks for is over already.
+    /// The ledger made it due at once since it was read last.
     due_now: bool,
+    /// The ledger made it due at once while it was unsettled.
+    wait_ended: bool,
     /// `due_by` of the first load that ended while it was unsettled.
     loaded_by: Option<Time>,
 }

@@ -363,11 +363,11 @@ fn run(seed: u64, jobs: i64, entities: u64, limits: Limits) {
 /// The same worlds in every run, so that a failure is found again by its seed.
 #[test]
 fn every_job_runs_to_its_end_in_order_and_within_limits() {
-    for seed in 0..150 {
+    for seed in 0..400 {
         let mut random = Random::seeded(seed);
         let mut within = |from: u64, to: u64| from + random.below(to - from);
         let (jobs, entities) = (within(1, 300) as i64, within(1, 40));
-        let (memory, lane_jobs) = (within(4, 64) as usize, within(2, 8) as usize);
+        let (memory, lane_jobs) = (within(4, 64) as usize, within(1, 8) as usize);
         let limits = Limits { jobs: memory, lane_jobs, load_jobs: memory.div_ceil(4), in_flight: 16 };
         println!("seed {seed}: {jobs} jobs of {entities} entities, {limits:?}");
         run(seed, jobs, entities, limits);

@@ -40,6 +40,7 @@ impl ScheduledJob {
             started: Time(0),
             requeued: false,
             due_now: false,
+            wait_ended: false,
             loaded_by: None,
         }
     }

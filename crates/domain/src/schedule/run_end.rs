@@ -19,7 +19,7 @@ impl Scheduler {
         after: AfterRun,
     ) {
         if self.release(now, id, call) {
-            self.continue_after(now, id, after);
+            self.continue_unless_due(now, id, after);
         }
     }
 
@@ -32,7 +32,19 @@ impl Scheduler {
 
     pub(super) fn reloaded(&mut self, now: Time, id: JobId, found: Option<PendingJob>) {
         if self.is_in(id, JobPhase::Reloading) {
-            self.continue_after(now, id, found.map_or(AfterRun::Finished, AfterRun::Live));
+            self.continue_unless_due(now, id, found.map_or(AfterRun::Finished, AfterRun::Live));
+        }
+    }
+
+    /// A wait was ended meanwhile, perhaps the one that the job begins now: only the ledger knows. The job is read again.
+    fn continue_unless_due(&mut self, now: Time, id: JobId, after: AfterRun) {
+        let waits = matches!(&after, AfterRun::Live(job) if job.due > now);
+        match self.jobs.get_mut(&id).filter(|job| job.due_now && waits) {
+            Some(job) => {
+                (job.due_now, job.wait_ended, job.phase) = (false, true, JobPhase::Reloading);
+                self.actions.push(SchedulerAction::Reload(id));
+            }
+            None => self.continue_after(now, id, after),
         }
     }
 
@@ -68,17 +80,14 @@ impl Scheduler {
     fn continue_with(&mut self, now: Time, before: &ScheduledJob, job: PendingJob, route: Route) {
         let backlog = self.backlog(&job.worker, &job.destination);
         let lane = self.lane_of(backlog, &job);
-        let mut next = ScheduledJob::new(backlog, lane, &job, route);
-        if before.due_now && next.timed {
-            next.due = now;
-        }
+        let next = ScheduledJob::new(backlog, lane, &job, route);
         if next.interrupted {
             return self.place(now, job.id, next, LanePlace::ById);
         }
         let window = self.window(backlog);
         window.extend_due_by(now + HORIZON);
-        if before.loaded_by.is_some_and(|due_by| job.due > due_by) {
-            // That load took it for deferred and passed over the jobs behind it.
+        if before.wait_ended || before.loaded_by.is_some_and(|due_by| job.due > due_by) {
+            // A load may have taken it for deferred and passed over the jobs behind it.
             window.rewind(JobId(job.id.0 + 1));
         }
         let is_deferred = next.timed && next.due > window.due_by;

@@ -43,6 +43,30 @@ fn a_failed_job_keeps_the_head_of_its_lane() {
     assert_eq!(world.done(1), [2]);
 }
 
+fn due_now(id: i64) -> Input {
+    Input::DueNow { job: JobId(id), worker: name("w") }
+}
+
+#[test]
+fn a_job_whose_wait_ends_while_it_is_settled_runs_at_once() {
+    let mut world = loaded_world(8);
+    world.accept(vec![job(11, 7)]);
+    world.step(due_now(11));
+    world.ledger.live.insert(JobId(11), PendingJob { due: Time(0), ..job(11, 7) });
+    let waits = AfterRun::Live(PendingJob { due: Time(500), ..job(11, 7) });
+    assert_eq!(world.end(11, DestinationHealth::Silent, waits), [11]);
+}
+
+/// The notice of an ended wait can arrive when the job has run since and waits anew.
+#[test]
+fn an_old_notice_does_not_end_a_new_wait() {
+    let mut world = loaded_world(8);
+    world.accept(vec![job(11, 7)]);
+    world.step(due_now(11));
+    assert!(world.live(DestinationHealth::Silent, PendingJob { due: Time(500), ..job(11, 7) }).is_empty());
+    assert_eq!(world.wake, Some(Time(500)));
+}
+
 #[test]
 fn one_destination_down_never_delays_another() {
     let mut world = world(100);
