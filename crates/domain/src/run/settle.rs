@@ -84,13 +84,22 @@ impl JobRun {
     /// The job waits until this time of the wall clock. Waiting costs no attempt.
     pub(super) fn wait_until(&mut self, until: Time, failure: Option<Failure>, context: RunContext) -> Command {
         let due = context.now + until.since(context.at);
-        let update = self.position(self.job.attempts, context.at).wait(due, failure);
+        let update = self.waits(due, failure, context.at);
         self.settle(update, Written::default(), context)
+    }
+
+    fn waits(&self, due: Time, failure: Option<Failure>, at: Time) -> JobUpdate {
+        let mut update = self.position(self.job.attempts, at).wait(due, failure);
+        if self.worker.as_ref().is_some_and(|worker| worker.is_undoing(self.job.step)) {
+            // It says how far the job is undone.
+            update.result = self.job.result.clone();
+        }
+        update
     }
 
     /// The job waits, and that is durable already. `due` is by the steady clock.
     pub(super) fn deferred(&mut self, due: Time, failure: Failure, context: RunContext) -> Command {
-        let update = self.position(self.job.attempts, context.at).wait(due, Some(failure));
+        let update = self.waits(due, Some(failure), context.at);
         let route = self.route_here();
         self.apply(update, context.at);
         self.job.term = context.term;

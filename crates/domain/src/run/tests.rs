@@ -73,6 +73,7 @@ struct Case {
     /// Every command, by its name.
     commands: Vec<&'static str>,
     settles: Vec<Settle>,
+    context: RunContext,
 }
 
 fn case(worker: Worker) -> Case {
@@ -103,7 +104,7 @@ fn case(worker: Worker) -> Case {
     let job = new.queued(&new.jobs[0], JobId(1), Time(0));
     let record = Arc::new(new.record(EventId::new(KeyDigest([1; 16]), 0)));
     let loaded = LoadedJob { job, event: record, body: new.body.clone(), effects: vec![] };
-    Case { worker, loaded, outcomes: vec![], readbacks: vec![], commands: vec![], settles: vec![] }
+    Case { worker, loaded, outcomes: vec![], readbacks: vec![], commands: vec![], settles: vec![], context: NOW }
 }
 
 impl Case {
@@ -140,7 +141,7 @@ impl Case {
         let config = Config { workers: [("w".to_owned(), Arc::new(self.worker.clone()))].into(), ..Config::default() };
         let active = ConfigRevision { name: "r".into(), config: Arc::new(config), secrets: Arc::new(NoSecrets) };
         let config = RunConfig { pinned: Some(active.clone()), active };
-        let (mut run, mut command) = JobRun::start(self.loaded.clone(), destination.into(), config, NOW);
+        let (mut run, mut command) = JobRun::start(self.loaded.clone(), destination.into(), config, self.context);
         for _ in 0..20 {
             let input = match command {
                 Command::Finish(result) => {
@@ -174,7 +175,7 @@ impl Case {
                 }
                 other => panic!("{other:?}"),
             };
-            command = run.step(NOW, input);
+            command = run.step(self.context, input);
         }
         panic!("the run does not end: {:?}", self.commands);
     }
@@ -258,6 +259,24 @@ fn failed_step_undoes_the_steps_before_it() {
     assert_eq!(ended(&dead).0, JobState::Dead);
     assert_eq!(case.loaded.job.result.as_ref().unwrap()["undone"], json!(["charge"]));
     assert!(case.loaded.job.failure.as_ref().unwrap().message.contains("undone: charge"));
+}
+
+#[test]
+fn job_that_waits_while_it_is_undone_still_says_what_is_left() {
+    let steps = vec![step("charge", "pay", EffectClass::Keyed), step("mail", "mail", EffectClass::Blind)];
+    let undo = vec![Step { undoes: Some(0), ..step("refund", "pay", EffectClass::Keyed) }];
+    let safe_mode = SafeMode { hold: true, ..SafeMode::default() };
+    let mut case =
+        case(Worker { undo, safe_mode, ..worker(steps) }).answers(done("1")).answers(rejected()).answers(rejected());
+    case.run("pay");
+    case.loaded.effects = vec![case.effect("charge", EffectClass::Keyed, EffectState::Applied)];
+    assert_eq!(ended(&case.run("mail")), (JobState::Queued, "pay".to_owned()));
+    case.context.safe_mode_until = Some(Time(9_000));
+    assert_eq!(ended(&case.run("pay")).0, JobState::Waiting);
+    case.context = RunContext { now: Time(9_000), at: Time(9_000), safe_mode_until: None, ..case.context };
+    assert_eq!(ended(&case.run("pay")).0, JobState::Dead);
+    assert_eq!(case.loaded.job.result.as_ref().unwrap()["not_undone"][0]["step"], "charge");
+    assert_eq!(case.loaded.job.step, 0, "a replay starts at the first step");
 }
 
 #[test]
