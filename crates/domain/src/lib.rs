@@ -7,6 +7,7 @@
 //! ([`schedule`]), worked step by step ([`worker`], [`template`]), and settled ([`settle`]) from the
 //! [`outcome`] of its effect.
 
+pub mod access;
 pub mod action;
 pub mod approval;
 pub mod config;

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
+use sluice_domain::verify::SecretValue;
+
+use crate::api::token_of;
 use crate::{ANY_PORT, Error, chaos};
 
 /// Time until the node must accept events; a ledger with millions of jobs takes seconds to open.
@@ -27,6 +30,8 @@ pub(crate) struct NodeProcess {
     process: tokio::process::Child,
     pub intake: SocketAddr,
     pub admin: SocketAddr,
+    /// Token of its admin API.
+    pub token: SecretValue,
 }
 
 /// The file `node.json`, which a node writes into its data directory.
@@ -112,7 +117,7 @@ impl NodeProcess {
         loop {
             if let Some(node) = read_node_file(&node_file, process.id()) {
                 let (intake, admin) = (address(&node.intake)?, address(&node.admin)?);
-                return Ok(NodeProcess { process, intake, admin });
+                return Ok(NodeProcess { process, intake, admin, token: token_of(data)? });
             }
             let ended = process.try_wait().map_err(Error::io("the node"))?;
             if ended.is_some() || started.elapsed() > START_MAX {

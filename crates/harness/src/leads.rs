@@ -11,7 +11,7 @@ use sluice_domain::verify::{self, UnsignedRequest};
 use crate::{ANY_PORT, Error};
 use sluice_server::revisions::LoadedRevision;
 use sluice_server::run::{self, NodeSettings};
-use sluice_server::{intake, maintain};
+use sluice_server::{intake, maintain, operate};
 
 const FLOW_NAME: &str = "website-leads";
 
@@ -174,7 +174,7 @@ impl Leads {
             data: self.data.clone(),
             intake: ANY_PORT,
             admin: ANY_PORT,
-            admin_token: None,
+            admin_settings: operate::AdminSettings::default(),
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
             scheduler: Limits::default(),

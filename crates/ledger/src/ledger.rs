@@ -65,6 +65,11 @@ impl Ledger {
         sqlite::exists_in(directory)
     }
 
+    /// Whether a process has the ledger in a directory open. Nothing is created.
+    pub fn is_open_in(directory: &Path) -> std::io::Result<bool> {
+        sqlite::is_locked(directory)
+    }
+
     /// Whether this root key opens the ledger in a directory; any key does if there is none yet. Nothing is written.
     pub fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool, Error> {
         sqlite::is_opened_by(directory, root_key)

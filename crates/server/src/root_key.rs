@@ -5,11 +5,11 @@
 
 use std::fmt;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sluice_domain::time::Time;
-use sluice_ledger::{Ledger, RootKey, RootKeyProblem};
+use sluice_ledger::{Ledger, RootKey, RootKeyProblem, private_files};
 
 const VARIABLE: &str = "SLUICE_ROOT_KEY";
 const FILE_VARIABLE: &str = "SLUICE_ROOT_KEY_FILE";
@@ -176,8 +176,8 @@ fn read(path: &Path) -> Result<RootKey, RootKeyError> {
 fn write(path: &Path, key: &RootKey) -> Result<(), RootKeyError> {
     let written = || -> std::io::Result<()> {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory)?;
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        private_files::create_directory(directory)?;
+        let mut file = private_files::create_file(path)?;
         file.write_all(format!("{}\n", key.to_hex()).as_bytes())?;
         file.sync_all()?;
         std::fs::File::open(directory)?.sync_all()

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use sluice_ledger::{Ledger, LedgerOptions, NewRevision};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::admin_token::{self, AdminToken};
 use crate::change::install;
 use crate::clock::Clock;
 use crate::config::{self, EnvironmentThenFiles, Files, Noted, SecretSource};
@@ -21,6 +22,9 @@ use crate::safe_mode::SafeModes;
 use crate::unclean_shutdown::{self, RunMarker};
 use crate::{intake, maintain, operate, schedule, work};
 
+/// File in the data directory with the addresses of the running node.
+pub(crate) const NODE_FILE: &str = "node.json";
+
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Directory or file.
@@ -28,8 +32,7 @@ pub struct NodeSettings {
     pub data: PathBuf,
     pub intake: SocketAddr,
     pub admin: SocketAddr,
-    /// Bearer token of operators; required to listen on a non-loopback address.
-    pub admin_token: Option<sluice_domain::verify::SecretValue>,
+    pub admin_settings: operate::AdminSettings,
     pub intake_settings: intake::IntakeSettings,
     /// How long things are kept.
     pub keep: maintain::RetentionSettings,
@@ -49,6 +52,8 @@ pub enum StartError {
     Ledger(#[from] sluice_ledger::Error),
     #[error(transparent)]
     RootKey(#[from] root_key::RootKeyError),
+    #[error(transparent)]
+    AdminToken(#[from] admin_token::AdminTokenError),
     #[error("an interrupted configuration change cannot be finished: {0}")]
     Place(#[from] install::InstallError),
     #[error("{what} cannot listen on {address}: {source}")]
@@ -59,7 +64,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     #[error(
-        "the admin listener would be unauthenticated on {0}; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
+        "the admin listener on {0} would be reachable from other machines without a configured token; set SLUICE_ADMIN_TOKEN (or --admin-token-file), or listen on 127.0.0.1"
     )]
     AdminOpen(SocketAddr),
 }
@@ -93,12 +98,8 @@ pub struct LoadedConfig {
 
 pub fn load(settings: &NodeSettings) -> Result<LoadedConfig, StartError> {
     let files = config::read(&settings.config)?;
-    let directory = if settings.config.is_dir() {
-        settings.config.clone()
-    } else {
-        settings.config.parent().unwrap_or(std::path::Path::new(".")).to_owned()
-    };
-    let secrets: Arc<dyn SecretSource + Send + Sync> = Arc::new(EnvironmentThenFiles::new(directory));
+    let secrets: Arc<dyn SecretSource + Send + Sync> =
+        Arc::new(EnvironmentThenFiles::new(config_directory(&settings.config)));
     let (live, warnings) = ready(&files, &*secrets)?;
     Ok(LoadedConfig { live, files, secrets, warnings })
 }
@@ -108,6 +109,19 @@ pub fn warn_of(warnings: &[config::ConfigProblem]) {
     for problem in warnings {
         tracing::warn!(place = %problem.place(), code = problem.code, "{}", problem.message);
     }
+}
+
+/// Logs which secrets every user of the machine can read.
+fn warn_of_readable_secrets(settings: &NodeSettings) {
+    let paths = config::secret_files(&config_directory(&settings.config));
+    for path in paths.into_iter().filter(|path| sluice_ledger::private_files::is_readable_by_all(path)) {
+        tracing::warn!(path = %path.display(), "every user of this machine can read the secret; run chmod 600");
+    }
+}
+
+/// Directory of a configuration, which may be given as a single file.
+fn config_directory(config: &Path) -> PathBuf {
+    if config.is_dir() { config.to_owned() } else { config.parent().unwrap_or(Path::new(".")).to_owned() }
 }
 
 /// Compiles files to a revision, with its warnings.
@@ -132,7 +146,7 @@ impl Node {
 
     /// Like [`Node::start`], with a clock other than the system's. For fault injection.
     pub async fn start_with_clock(settings: NodeSettings, clock: Clock) -> Result<Node, StartError> {
-        if !settings.admin.ip().is_loopback() && settings.admin_token.is_none() {
+        if !settings.admin.ip().is_loopback() && settings.admin_settings.token.is_none() {
             return Err(StartError::AdminOpen(settings.admin));
         }
         let begun = install::finish(&settings.config)?;
@@ -156,6 +170,10 @@ impl Node {
                 root_key: Some(root_key::find(&settings.data)?),
             },
         )?;
+        // A killed node leaves its addresses, which another process may use by now: a command would send it the admin token.
+        let _ = std::fs::remove_file(settings.data.join(NODE_FILE));
+        let token = AdminToken::of_node(settings.admin_settings.token.as_ref(), &settings.data)?;
+        warn_of_readable_secrets(&settings);
         let (mark, unclean) = RunMarker::set(&settings.data)
             .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
         if unclean {
@@ -205,9 +223,10 @@ impl Node {
             operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes },
             NodeSettings { intake, ..settings.clone() },
         );
-        let window = operate::AdminServer::bind(settings.admin, operator.clone(), settings.admin_token.clone())
-            .await
-            .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
+        let window =
+            operate::AdminServer::bind(settings.admin, operator.clone(), token, settings.admin_settings.clone())
+                .await
+                .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
         let admin = window.address().unwrap_or(settings.admin);
 
         let stop = watch::Sender::new(false);

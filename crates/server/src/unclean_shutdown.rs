@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sluice_ledger::private_files;
+
 /// Duration of recording attempts first after an unclean shutdown.
 pub(crate) const CAUTION: Duration = Duration::from_secs(60);
 
@@ -18,7 +20,7 @@ impl RunMarker {
     pub(crate) fn set(data: &Path) -> std::io::Result<(RunMarker, bool)> {
         let path = data.join("running");
         let was_there = path.exists();
-        std::fs::write(&path, std::process::id().to_string())?;
+        private_files::replace_file(&path, std::process::id().to_string().as_bytes())?;
         Ok((RunMarker(path), was_there))
     }
 

@@ -14,7 +14,7 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) enum NodeUnderTest {
     Process(NodeProcess),
-    InProcess { node: Box<Node>, runtime: tokio::runtime::Runtime },
+    InProcess { node: Box<Node>, api: Api, runtime: tokio::runtime::Runtime },
 }
 
 impl NodeUnderTest {
@@ -28,7 +28,8 @@ impl NodeUnderTest {
                 let runtime = builder.map_err(Error::io("a runtime"))?;
                 let started = runtime.spawn(Node::start(leads.settings())).await;
                 let node = Box::new(started.map_err(|error| Error::Failed(error.to_string()))??);
-                Ok(NodeUnderTest::InProcess { node, runtime })
+                let api = Api::of_node(node.admin, &leads.data)?;
+                Ok(NodeUnderTest::InProcess { node, api, runtime })
             }
         }
     }
@@ -42,8 +43,8 @@ impl NodeUnderTest {
 
     pub(super) fn api(&self) -> Api {
         match self {
-            NodeUnderTest::Process(child) => Api(child.admin),
-            NodeUnderTest::InProcess { node, .. } => Api(node.admin),
+            NodeUnderTest::Process(child) => Api::with_token(child.admin, child.token.clone()),
+            NodeUnderTest::InProcess { api, .. } => api.clone(),
         }
     }
 
@@ -64,7 +65,7 @@ impl NodeUnderTest {
     pub(super) async fn stop(self) -> Result<(), Error> {
         match self {
             NodeUnderTest::Process(child) => child.kill().await,
-            NodeUnderTest::InProcess { node, runtime } => {
+            NodeUnderTest::InProcess { node, runtime, .. } => {
                 let _ = runtime.spawn(node.stop(STOP_MAX)).await;
                 runtime.shutdown_background();
                 Ok(())

@@ -15,7 +15,7 @@ use super::host::Host;
 use super::probe::{ProbeResult, Prober};
 use super::processes::{DiskKind, HostCommand};
 use super::proxies::{Crm, ProxyClient};
-use super::{Address, ChaosSettings, Progress};
+use super::{ChaosSettings, Progress};
 use crate::{Api, Error};
 
 /// Longest delay between the share of work and its fault.
@@ -47,7 +47,7 @@ pub(super) struct RunHandles {
     pub deliveries: Arc<Deliveries>,
     pub progress: Arc<Progress>,
     /// Admin address of the node; `None` while it is down.
-    pub address: Arc<watch::Sender<Option<Address>>>,
+    pub address: Arc<watch::Sender<Option<Api>>>,
 }
 
 #[derive(Debug)]
@@ -188,7 +188,7 @@ impl Controller {
             // The node may be idle: a pause causes a write. A request of a sender would not, since a node that was just short
             // of space rejects senders without a write.
             let request = json!({ "target": "replays", "reason": "the disk fails", "actor": "chaos" });
-            let _ = Api(self.host.admin).post("/api/v1/pause", &request).await;
+            let _ = self.host.admin.post("/api/v1/pause", &request).await;
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         self.disconnect().await?;
@@ -243,7 +243,7 @@ impl Controller {
     async fn start(&mut self) -> Result<(), Error> {
         self.host.start().await?;
         self.handles.to_node.set_upstream(Some(self.host.intake)).await?;
-        self.handles.address.send_replace(Some(self.host.admin));
+        self.handles.address.send_replace(Some(self.host.admin.clone()));
         Ok(())
     }
 

@@ -6,9 +6,9 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::ChaosSettings;
 use super::processes::{ChildProcess, DiskKind, HostCommand, HostReport, HostTask, Inspected, Role};
-use super::{Address, ChaosSettings};
-use crate::{ANY_PORT, Error, Leads};
+use crate::{ANY_PORT, Api, Error, Leads};
 
 /// Size of the disk without the leads: reserve file and write-ahead log at its longest.
 const DISK_BYTES: u64 = 192 << 20;
@@ -25,7 +25,7 @@ pub(super) struct Host {
     /// True if the disk can be frozen.
     pub freezes: bool,
     pub intake: SocketAddr,
-    pub admin: Address,
+    pub admin: Api,
     /// Process id of the node.
     node: u32,
     directory: PathBuf,
@@ -50,7 +50,7 @@ impl Host {
         match process.receive().await? {
             HostReport::Ready { disk, freezes } => {
                 let directory = directory.to_owned();
-                Ok(Host { process, disk, freezes, intake: ANY_PORT, admin: ANY_PORT, node: 0, directory })
+                Ok(Host { process, disk, freezes, intake: ANY_PORT, admin: Api::open(ANY_PORT), node: 0, directory })
             }
             other => Err(unexpected(&other)),
         }
@@ -59,7 +59,8 @@ impl Host {
     /// Starts the node and waits until it listens.
     pub(super) async fn start(&mut self) -> Result<(), Error> {
         match self.process.request(&HostCommand::Start).await? {
-            HostReport::Up { intake, admin, process } => {
+            HostReport::Up { intake, admin, token, process } => {
+                let admin = Api::with_token(admin, token.into());
                 (self.intake, self.admin, self.node) = (intake, admin, process);
                 Ok(())
             }

@@ -23,7 +23,6 @@ pub mod processes;
 mod proxies;
 mod reconcile;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,9 +63,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 pub const NODE_COMMAND: &str = "chaos-node";
 /// Its option that names the file with the offset of the wall clock.
 pub(crate) const CLOCK_OFFSET_OPTION: &str = "--clock-offset-file";
-
-/// Admin address of the node.
-type Address = SocketAddr;
 
 #[derive(Clone, Debug)]
 pub struct ChaosSettings {
@@ -132,8 +128,8 @@ pub async fn run(
 
     report.read_senders(&handles.deliveries, &traffic);
     report.read_operator(&operator);
-    match operator.address() {
-        Some(admin) => report.read_ledger(Api(admin)).await,
+    match operator.api() {
+        Some(admin) => report.read_ledger(&admin).await,
         None => report.note("the node does not respond"),
     }
     stop_controller.send_replace(true);
@@ -156,7 +152,7 @@ struct Run {
     host: Host,
     prober: Prober,
     traffic: Arc<Traffic>,
-    addresses: watch::Receiver<Option<Address>>,
+    addresses: watch::Receiver<Option<Api>>,
     _directory: tempfile::TempDir,
 }
 
@@ -187,7 +183,7 @@ impl Run {
         let host = Host::open(settings, &leads, directory.path()).await?;
         let (program, config) = (settings.program.clone(), leads.config.clone());
         let deliveries = Arc::new(Deliveries::start(program, config, to_node.address, plan, traffic.clone()));
-        let (address, addresses) = watch::channel(None::<Address>);
+        let (address, addresses) = watch::channel(None::<Api>);
         let handles =
             RunHandles { to_node, to_crm, crm, deliveries, progress: Arc::default(), address: Arc::new(address) };
         Ok(Run { handles, host, prober, traffic, addresses, _directory: directory })
@@ -266,6 +262,6 @@ fn progress_line(
         wanted.kills,
         done.total(),
         wanted.total(),
-        if operator.address().is_some() { "" } else { "  (down)" }
+        if operator.api().is_some() { "" } else { "  (down)" }
     )
 }

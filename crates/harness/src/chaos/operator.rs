@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::Address;
 use crate::{Api, Error};
 use sluice_server::operate::views::{PauseView, ReasonView, Status};
 
@@ -23,7 +22,7 @@ struct BulkResult {
 /// Automated operator, with counts of what it saw and did.
 #[derive(Debug)]
 pub(super) struct AutoOperator {
-    addresses: watch::Receiver<Option<Address>>,
+    addresses: watch::Receiver<Option<Api>>,
     /// Jobs by state, at the last poll.
     pub jobs: BTreeMap<String, u64>,
     /// Events at the last poll.
@@ -36,12 +35,13 @@ pub(super) struct AutoOperator {
 }
 
 impl AutoOperator {
-    pub(super) fn new(addresses: watch::Receiver<Option<Address>>) -> AutoOperator {
+    pub(super) fn new(addresses: watch::Receiver<Option<Api>>) -> AutoOperator {
         AutoOperator { addresses, jobs: BTreeMap::new(), events: 0, died: BTreeMap::new(), replayed: 0, resumed: 0 }
     }
 
-    pub(super) fn address(&self) -> Option<Address> {
-        *self.addresses.borrow()
+    /// API of the running node.
+    pub(super) fn api(&self) -> Option<Api> {
+        self.addresses.borrow().clone()
     }
 
     /// Dead jobs with a failure code that no injected fault explains.
@@ -52,12 +52,12 @@ impl AutoOperator {
 
     /// Polls the node and acts. Returns true once every job is done; `sent` says that all deliveries were accepted.
     pub(super) async fn poll(&mut self, sent: bool) -> bool {
-        let Some(address) = self.address() else { return false };
+        let Some(api) = self.api() else { return false };
         // The node may be killed at any moment: errors are expected.
-        self.act(Api(address), sent).await.unwrap_or(false)
+        self.act(&api, sent).await.unwrap_or(false)
     }
 
-    async fn act(&mut self, api: Api, sent: bool) -> Result<bool, Error> {
+    async fn act(&mut self, api: &Api, sent: bool) -> Result<bool, Error> {
         for pause in api.get::<Vec<PauseView>>("/api/v1/pauses").await? {
             api.post("/api/v1/resume", &json!({ "target": pause.target, "actor": "chaos" })).await?;
             self.resumed += 1;

@@ -70,7 +70,7 @@ impl Crm {
 
     /// Counts of what the CRM received and applied.
     pub(super) async fn truth(&self) -> Result<Truth, Error> {
-        let truth = Api(self.address).get("/sim/truth").await;
+        let truth = Api::open(self.address).get("/sim/truth").await;
         truth.map_err(|error| Error::Failed(format!("the crm process does not respond: {error}")))
     }
 
@@ -80,7 +80,7 @@ impl Crm {
         loop {
             let after = all.last().map(|record| record.id.clone()).unwrap_or_default();
             let page: Vec<Record> =
-                Api(self.address).get(&format!("/sim/records?object=Lead&after={after}&limit={PAGE}")).await?;
+                Api::open(self.address).get(&format!("/sim/records?object=Lead&after={after}&limit={PAGE}")).await?;
             if page.is_empty() {
                 return Ok(all);
             }
@@ -93,7 +93,8 @@ impl Crm {
         let mut all: Vec<SeenCall> = Vec::new();
         loop {
             let after = all.last().map_or(0, |call| call.number);
-            let page: Vec<SeenCall> = Api(self.address).get(&format!("/sim/calls?after={after}&limit={PAGE}")).await?;
+            let page: Vec<SeenCall> =
+                Api::open(self.address).get(&format!("/sim/calls?after={after}&limit={PAGE}")).await?;
             if page.is_empty() {
                 return Ok(all);
             }

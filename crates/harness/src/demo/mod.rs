@@ -9,6 +9,7 @@
 mod counts;
 mod senders;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -48,6 +49,8 @@ pub(crate) struct DemoSettings {
 pub(crate) struct Addresses {
     pub intake: String,
     pub admin: String,
+    /// Data directory of the node, with its admin token.
+    pub data: PathBuf,
     pub crm: String,
 }
 
@@ -84,6 +87,7 @@ impl Demo {
         let addresses = Addresses {
             intake: format!("http://{}", node.intake),
             admin: format!("http://{}", node.admin),
+            data: leads.data.clone(),
             crm: crm.url(),
         };
         Ok(Demo { addresses, node, crm, senders, stop, sending, started: Instant::now(), _directory: directory })

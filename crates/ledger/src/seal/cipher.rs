@@ -126,6 +126,11 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// A credential that cannot be guessed: 256 random bits as hexadecimal digits.
+pub fn random_token() -> String {
+    HEXLOWER.encode(&random::<32>())
+}
+
 /// A random nonce. Many are generated at once, which costs hardly more than one; they are no secret.
 fn nonce() -> [u8; NONCE_LEN] {
     thread_local! {

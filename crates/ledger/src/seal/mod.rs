@@ -10,5 +10,6 @@
 mod cipher;
 mod root;
 
+pub use cipher::random_token;
 pub(crate) use cipher::{DataKey, KeyId, SEALED_OVERHEAD_BYTES, SealContext, StableId};
 pub use root::{RootKey, RootKeyProblem};

@@ -36,7 +36,7 @@ mod write;
 mod writer;
 
 use std::fs::File;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use sluice_domain::mutant::Mutant;
 
-use crate::Error;
 use crate::seal::RootKey;
+use crate::{Error, private_files};
 pub use inspect::{AttemptEntry, Balance, Inspector, InvariantViolation, Verification};
 use key_store::KeyStore;
 pub(crate) use read_pool::ReadPool;
@@ -67,6 +67,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
 ];
 
 const FILE_NAME: &str = "ledger.db";
+const LOCK_NAME: &str = "lock";
 /// Page size of a new file; an older file keeps its own. Two bodies of the usual length leave a third of a smaller page empty, and
 /// each page costs two system calls on its way into the log and two more into the file.
 const PAGE_BYTES: u64 = 8 * 1024;
@@ -95,23 +96,32 @@ pub(crate) fn is_opened_by(directory: &Path, root_key: &RootKey) -> Result<bool,
 
 /// Locks the data directory for this process, as long as the file handle lives.
 pub(crate) fn lock(directory: &Path) -> Result<File, Error> {
-    // It holds personal data: for this user only, unless the operator created the directory otherwise.
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
-    let path = directory.join("lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|source| Error::Directory { path: path.clone(), source })?;
+    // It holds personal data.
+    private_files::protect(directory).map_err(|source| Error::Directory { path: directory.to_owned(), source })?;
+    let path = directory.join(LOCK_NAME);
+    let opened = match private_files::create_file(&path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => File::options().write(true).open(&path),
+        created => created,
+    };
+    let file = opened.map_err(|source| Error::Directory { path: path.clone(), source })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { path: directory.to_owned() }),
         Err(std::fs::TryLockError::Error(source)) => Err(Error::Directory { path, source }),
+    }
+}
+
+/// Whether a process has the data directory open.
+pub(crate) fn is_locked(directory: &Path) -> std::io::Result<bool> {
+    let file = match File::options().write(true).open(directory.join(LOCK_NAME)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(false),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+        Err(std::fs::TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -125,6 +135,13 @@ pub(crate) fn open(directory: &Path, role: Role) -> Result<Connection, Error> {
         Role::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Role::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
+    if role == Role::Write {
+        // SQLite would create it with the umask; its log and index files take the mode of this one.
+        match private_files::create_file(&path) {
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => return Err(Error::Directory { path, source }),
+            _ => {}
+        }
+    }
     let mut connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(128);

@@ -1,8 +1,10 @@
 //! Reserve file: disk space for settlements when the disk is full.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use crate::private_files;
 
 const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 /// Restoring the file writes all of it, so it is not attempted with every batch.
@@ -49,11 +51,20 @@ impl ReserveFile {
             return Ok(true);
         }
         // Real bytes: a sparse file reserves nothing.
-        let Err(error) = std::fs::write(&self.path, vec![0x5au8; RESERVE_BYTES as usize]) else { return Ok(true) };
+        let Err(error) = self.fill() else { return Ok(true) };
         let _ = std::fs::remove_file(&self.path);
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Ok(false),
             _ => Err(error),
+        }
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let bytes = vec![0x5au8; RESERVE_BYTES as usize];
+        match private_files::create_file(&self.path) {
+            // Of another length, or a device in a test.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => std::fs::write(&self.path, bytes),
+            created => created?.write_all(&bytes),
         }
     }
 }

@@ -34,6 +34,7 @@ mod stop;
 mod table;
 mod templates;
 mod up;
+mod user;
 mod verify;
 
 use std::path::PathBuf;

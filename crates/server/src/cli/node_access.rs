@@ -15,12 +15,13 @@ use sluice_ledger::{Ledger, LedgerOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{CliError, data_directory, exit, flow, up};
+use super::{CliError, data_directory, exit, flow, up, user};
+use crate::admin_token::{self, AdminToken, AdminTokenError};
 use crate::clock::Clock;
 use crate::config::{EnvironmentThenFiles, SecretStore};
-use crate::operate::{AdminServer, Operator};
+use crate::operate::{AdminServer, AdminSettings, Operator};
 use crate::revisions::LoadedRevision;
-use crate::run::NodeSettings;
+use crate::run::{NODE_FILE, NodeSettings};
 use crate::{intake, maintain, root_key};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(super) struct NodeArgs {
     /// Configuration of a node on this machine
     #[arg(long, env = "SLUICE_CONFIG", default_value = ".", value_name = "DIR")]
     config: PathBuf,
-    /// File with the admin token; SLUICE_ADMIN_TOKEN by default
+    /// File with the admin token; SLUICE_ADMIN_TOKEN by default, then admin.token in the data directory
     #[arg(long, env = "SLUICE_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
 }
@@ -50,17 +51,36 @@ pub(super) struct NodeFile {
 }
 
 impl NodeFile {
-    /// The process may no longer run.
-    pub fn read(data: &Path) -> Option<NodeFile> {
-        serde_json::from_str(&std::fs::read_to_string(data.join("node.json")).ok()?).ok()
+    /// Addresses of the node that has the data directory open. `None` if none runs, or if it has not started yet.
+    pub fn of_running(data: &Path) -> Result<Option<NodeFile>, CliError> {
+        let path = data.join(NODE_FILE);
+        // A killed node leaves its file, and another process may use its addresses by now.
+        if !Ledger::is_open_in(data).map_err(|error| user::unreadable(data, &error))? {
+            return Ok(None);
+        }
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(serde_json::from_str(&text).ok()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(user::unreadable(&path, &error)),
+        }
     }
+}
+
+/// Where the token of a client comes from.
+#[derive(Clone, Debug)]
+enum TokenOrigin {
+    Missing,
+    /// From the environment, a flag or this process.
+    Given,
+    /// File in the data directory.
+    Found(PathBuf),
 }
 
 /// Client of the admin API. Without a running node this process serves the API itself.
 #[derive(Debug)]
 pub(super) struct AdminClient {
     client: NodeClient,
-    has_token: bool,
+    token: TokenOrigin,
     own: Option<EmbeddedAdmin>,
 }
 
@@ -91,27 +111,32 @@ impl NodeArgs {
     }
 
     async fn client(&self) -> Result<AdminClient, CliError> {
-        let token = up::admin_token(self.admin_token_file.as_deref())?;
-        let connect = |url: &str| NodeClient::new(url, token.as_ref());
-        let admin = |client| AdminClient { client, has_token: token.is_some(), own: None };
-        if let Some(url) = &self.url {
-            return Ok(admin(connect(url).map_err(|error| failed(error, token.is_some()))?));
-        }
+        let given = up::configured_token(self.admin_token_file.as_deref())?;
         let data = self.data();
-        let note = NodeFile::read(&data);
-        if let Some(note) = &note {
-            let client = connect(&note.admin).map_err(|error| failed(error, token.is_some()))?;
-            // A killed node leaves its `node.json`.
-            match client.get("/healthz", &[]).await {
-                Err(NodeError::Unreachable { .. } | NodeError::NotANode { .. }) => {}
-                _ => return Ok(admin(client)),
-            }
+        if let Some(url) = &self.url {
+            // The token of the data directory is sent only to its own node.
+            let is_ours = |note: &NodeFile| note.admin == url.trim().trim_end_matches('/');
+            let ours = given.is_none() && NodeFile::of_running(&data).ok().flatten().is_some_and(|note| is_ours(&note));
+            let (token, origin) = if ours { token_in(&data)? } else { named(given) };
+            return connect(url, token.as_ref(), origin);
         }
-        self.open(&data, note).await
+        let Some(note) = NodeFile::of_running(&data)? else { return self.open(&data).await };
+        let (token, origin) = if given.is_some() { named(given) } else { token_in(&data)? };
+        let admin = connect(&note.admin, token.as_ref(), origin)?;
+        match admin.client.get("/healthz", &[]).await {
+            Err(NodeError::Unreachable { .. } | NodeError::NotANode { .. }) => Err(unavailable(format!(
+                "process {} has {} open, but its admin API at {} does not respond\n\
+                 Try again in a moment; see its log if this stays so.",
+                note.pid,
+                data.display(),
+                note.admin
+            ))),
+            _ => Ok(admin),
+        }
     }
 
     /// Opens the ledger, unless there is none or another process has it open.
-    async fn open(&self, data: &Path, note: Option<NodeFile>) -> Result<AdminClient, CliError> {
+    async fn open(&self, data: &Path) -> Result<AdminClient, CliError> {
         if !Ledger::exists_in(data) {
             return Err(CliError::new(
                 exit::UNAVAILABLE,
@@ -124,19 +149,14 @@ impl NodeArgs {
         }
         let root_key = root_key::find(data).map_err(|error| unavailable(error.to_string()))?;
         let options = LedgerOptions::quiet(Clock::start().for_ledger()).with_root_key(root_key);
-        let ledger = Ledger::open(data, options).map_err(|error| match (error, note) {
-            (sluice_ledger::Error::Locked { .. }, Some(note)) => unavailable(format!(
-                "process {} has {} open, but its admin API at {} does not respond\n\
-                 Try again in a moment; see its log if this stays so.",
-                note.pid,
-                data.display(),
-                note.admin
+        let ledger = Ledger::open(data, options).map_err(|error| match error {
+            error @ sluice_ledger::Error::Locked { .. } => unavailable(format!(
+                "{error}\nTry again in a moment. If a node runs without its node.json, use --url http://127.0.0.1:8081 and its token."
             )),
-            (error @ sluice_ledger::Error::Locked { .. }, None) => {
-                unavailable(format!("{error}\nIf a node runs without its node.json, use --url http://127.0.0.1:8081."))
-            }
-            (error, _) => unavailable(error.to_string()),
+            error => unavailable(error.to_string()),
         })?;
+        // Left by a killed node.
+        let _ = std::fs::remove_file(data.join(NODE_FILE));
         let client = self.serve(ledger.clone(), data).await;
         if client.is_err() {
             ledger.close().await;
@@ -151,7 +171,7 @@ impl NodeArgs {
             data: data.to_owned(),
             intake: nowhere,
             admin: nowhere,
-            admin_token: None,
+            admin_settings: AdminSettings::default(),
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings::default(),
             scheduler: Limits::default(),
@@ -165,15 +185,15 @@ impl NodeArgs {
         let secrets = Arc::new(EnvironmentThenFiles::new(flow::directory(&self.config)));
         let operator = Operator::offline(ledger.clone(), live, secrets, settings).await;
         let operator = operator.map_err(|error| unavailable(error.to_string()))?;
-        let token = SecretValue::from(fresh_token());
-        let window = AdminServer::bind(nowhere, operator, Some(token.clone())).await;
+        let token = AdminToken::generate();
+        let window = AdminServer::bind(nowhere, operator, token.clone(), AdminSettings::default()).await;
         let no_port = |error: std::io::Error| unavailable(format!("no port on 127.0.0.1 can be used: {error}"));
         let window = window.map_err(no_port)?;
         let url = format!("http://{}", window.address().map_err(no_port)?);
-        let client = NodeClient::new(&url, Some(&token)).map_err(|error| failed(error, true))?;
+        let client = NodeClient::new(&url, Some(token.value())).map_err(failed)?;
         let stop = watch::Sender::new(false);
         let serving = tokio::spawn(window.run(stop.subscribe()));
-        Ok(AdminClient { client, has_token: true, own: Some(EmbeddedAdmin { ledger, stop, serving }) })
+        Ok(AdminClient { client, token: TokenOrigin::Given, own: Some(EmbeddedAdmin { ledger, stop, serving }) })
     }
 }
 
@@ -182,12 +202,28 @@ impl AdminClient {
     pub async fn get(&self, path: &str, query: &[(&str, Option<String>)]) -> Result<Value, CliError> {
         let query: Vec<(&str, String)> =
             query.iter().filter_map(|(name, value)| value.clone().map(|value| (*name, value))).collect();
-        self.client.get(&format!("/api/v1{path}"), &query).await.map_err(|error| failed(error, self.has_token))
+        self.client.get(&format!("/api/v1{path}"), &query).await.map_err(|error| self.failed(error))
     }
 
     /// POST below `/api/v1`.
     pub async fn post(&self, path: &str, order: &Value) -> Result<Value, CliError> {
-        self.client.post(&format!("/api/v1{path}"), order).await.map_err(|error| failed(error, self.has_token))
+        self.client.post(&format!("/api/v1{path}"), order).await.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: NodeError) -> CliError {
+        let NodeError::Refused { status: 401, .. } = error else { return failed(error) };
+        unavailable(match &self.token {
+            TokenOrigin::Given => "the node rejects this admin token; use the one it was started with".to_owned(),
+            TokenOrigin::Found(path) => format!(
+                "the node rejects the admin token in {}; it was started with another one: set SLUICE_ADMIN_TOKEN or --admin-token-file",
+                path.display()
+            ),
+            TokenOrigin::Missing => {
+                "the node requires an admin token; set SLUICE_ADMIN_TOKEN or --admin-token-file (a node without a configured \
+                 token keeps one in admin.token of its data directory)"
+                    .to_owned()
+            }
+        })
     }
 
     /// Whether no node is running, so that jobs do not run.
@@ -218,7 +254,7 @@ fn unavailable(message: String) -> CliError {
 }
 
 /// Error message of a failed API call.
-pub(super) fn failed(error: NodeError, has_token: bool) -> CliError {
+pub(super) fn failed(error: NodeError) -> CliError {
     let message = error.to_string();
     match error {
         NodeError::Address { .. } | NodeError::Request(_) => CliError::new(exit::USAGE, message),
@@ -226,21 +262,29 @@ pub(super) fn failed(error: NodeError, has_token: bool) -> CliError {
             unavailable(format!("{message}\nIs the node running? `sluice up` logs its addresses."))
         }
         NodeError::Client(_) | NodeError::NotANode { .. } => unavailable(message),
-        NodeError::Refused { status: 401, .. } if has_token => {
-            unavailable("the node rejects this admin token; use the one it was started with".into())
-        }
-        NodeError::Refused { status: 401, .. } => {
-            unavailable("the node requires an admin token; set SLUICE_ADMIN_TOKEN or --admin-token-file".into())
-        }
         NodeError::Refused { status: 400, .. } => CliError::new(exit::USAGE, message),
-        NodeError::Refused { status: 500.., .. } => unavailable(message),
+        NodeError::Refused { status: 401 | 421 | 429 | 500.., .. } => unavailable(message),
         NodeError::Refused { .. } => CliError::new(exit::NO, message),
     }
 }
 
-/// Random token of this process.
-fn fresh_token() -> String {
-    use std::hash::{BuildHasher, RandomState};
-    let draw = || RandomState::new().hash_one(jiff::Timestamp::now().as_nanosecond());
-    format!("{:016x}{:016x}", draw(), draw())
+fn named(token: Option<SecretValue>) -> (Option<SecretValue>, TokenOrigin) {
+    let origin = if token.is_some() { TokenOrigin::Given } else { TokenOrigin::Missing };
+    (token, origin)
+}
+
+/// Token in the data directory of a node of this machine.
+fn token_in(data: &Path) -> Result<(Option<SecretValue>, TokenOrigin), CliError> {
+    let path = data.join(admin_token::FILE);
+    match admin_token::read(&path) {
+        Ok(Some(token)) => Ok((Some(token), TokenOrigin::Found(path))),
+        Ok(None) => Ok((None, TokenOrigin::Missing)),
+        Err(AdminTokenError::File { path, source }) => Err(user::unreadable(&path, &source)),
+        Err(error) => Err(unavailable(error.to_string())),
+    }
+}
+
+fn connect(url: &str, token: Option<&SecretValue>, origin: TokenOrigin) -> Result<AdminClient, CliError> {
+    let client = NodeClient::new(url, token).map_err(failed)?;
+    Ok(AdminClient { client, token: origin, own: None })
 }

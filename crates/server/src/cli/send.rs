@@ -74,7 +74,7 @@ impl Send {
             None => url.to_owned(),
         };
         let posting = RawRequest { method: &flow.method, url: &url, headers: signed.headers, body: signed.body };
-        let answer = NodeClient::send(posting).await.map_err(|error| node_access::failed(error, true))?;
+        let answer = NodeClient::send(posting).await.map_err(node_access::failed)?;
         Ok(Posted::from(answer))
     }
 
@@ -86,7 +86,7 @@ impl Send {
             return Ok(if has_path { base } else { format!("{base}{}", flow.path) });
         }
         let data = data_directory(&self.config, self.data.clone());
-        match NodeFile::read(&data) {
+        match NodeFile::of_running(&data)? {
             Some(note) => Ok(format!("{}{}", note.intake, flow.path)),
             None => Err(nowhere(&data)),
         }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
+use sluice_ledger::private_files;
 use tokio::signal::unix::SignalKind;
 
 use super::stop::{self, Stop};
 use super::{CliError, data_directory, exit};
+use crate::admin_token::{self, AdminTokenError};
 use crate::clock::Clock;
 use crate::config::{self, Colours};
-use crate::run::{Node, NodeSettings, StartError};
+use crate::operate::AdminSettings;
+use crate::run::{NODE_FILE, Node, NodeSettings, StartError};
 use crate::{intake, maintain};
 
 /// Shutdown timeout after a ledger failure, for open responses.
@@ -35,9 +38,12 @@ pub struct Up {
     /// Address of the admin listener
     #[arg(long, env = "SLUICE_ADMIN", default_value = "127.0.0.1:8081")]
     admin: SocketAddr,
-    /// File with the admin token; required for a non-loopback admin address
+    /// File with the admin token; required for a non-loopback admin address. admin.token in the data directory by default
     #[arg(long, env = "SLUICE_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
+    /// Host names of the admin listener besides localhost, separated by commas
+    #[arg(long, env = "SLUICE_ADMIN_ALLOWED_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    admin_allowed_hosts: Vec<String>,
     /// Maximum wait for attempts in flight at shutdown
     #[arg(long, env = "SLUICE_SHUTDOWN_TIMEOUT", default_value = "20s", value_parser = duration)]
     shutdown_timeout: Duration,
@@ -75,7 +81,11 @@ impl Up {
             data: data_directory(&self.config, self.data.clone()),
             intake: self.intake,
             admin: self.admin,
-            admin_token: admin_token(self.admin_token_file.as_deref())?,
+            admin_settings: AdminSettings {
+                token: configured_token(self.admin_token_file.as_deref())?,
+                allowed_hosts: self.admin_allowed_hosts.clone(),
+                ..AdminSettings::default()
+            },
             intake_settings: intake::IntakeSettings::default(),
             keep: maintain::RetentionSettings {
                 bodies: self.keep_bodies,
@@ -130,20 +140,18 @@ async fn reload(node: &Node, last_error: &mut String) {
     }
 }
 
-pub(super) fn admin_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, CliError> {
-    let text = match file {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|error| CliError::new(exit::USAGE, format!("{}: {error}", path.display())))?,
-        ),
-        None => std::env::var("SLUICE_ADMIN_TOKEN").ok(),
-    };
-    match text.as_deref().map(str::trim) {
-        Some(token) if token.len() < 16 => {
-            Err(CliError::new(exit::USAGE, "the admin token has fewer than 16 characters"))
-        }
-        Some(token) => Ok(Some(SecretValue::from(token))),
-        None => Ok(None),
+/// Token that the operator configured.
+pub(super) fn configured_token(file: Option<&std::path::Path>) -> Result<Option<SecretValue>, CliError> {
+    let usage = |error: AdminTokenError| CliError::new(exit::USAGE, error.to_string());
+    match file {
+        Some(path) => match admin_token::read(path).map_err(usage)? {
+            Some(token) => Ok(Some(token)),
+            None => Err(CliError::new(exit::USAGE, format!("{}: no such file", path.display()))),
+        },
+        None => match std::env::var("SLUICE_ADMIN_TOKEN") {
+            Ok(text) => admin_token::parse("SLUICE_ADMIN_TOKEN", &text).map(Some).map_err(usage),
+            Err(_) => Ok(None),
+        },
     }
 }
 
@@ -169,9 +177,9 @@ struct NodeFileGuard(PathBuf);
 
 impl NodeFileGuard {
     fn write(data: &std::path::Path, node: &Node) -> NodeFileGuard {
-        let path = data.join("node.json");
+        let path = data.join(NODE_FILE);
         let note = serde_json::json!({ "admin": format!("http://{}", node.admin), "intake": format!("http://{}", node.intake), "pid": std::process::id() });
-        if let Err(error) = std::fs::write(&path, note.to_string()) {
+        if let Err(error) = private_files::replace_file(&path, note.to_string().as_bytes()) {
             tracing::warn!(path = %path.display(), %error, "node.json not written; other commands need --url");
         }
         NodeFileGuard(path)

@@ -66,4 +66,4 @@ pub(crate) use read::{ReadError, is_taken};
 pub use reference::reference;
 pub(crate) use resources::resources;
 pub use secrets::{EnvironmentThenFiles, SecretSource};
-pub(crate) use secrets::{Noted, SecretStore};
+pub(crate) use secrets::{Noted, SecretStore, secret_files};

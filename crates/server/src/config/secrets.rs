@@ -56,6 +56,16 @@ impl SecretSource for EnvironmentThenFiles {
     }
 }
 
+/// Files in `secrets/` of a configuration directory.
+pub(crate) fn secret_files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory.join("secrets")) else { return vec![] };
+    let is_secret =
+        |path: &PathBuf| path.is_file() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_secret_name);
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_secret).collect();
+    paths.sort();
+    paths
+}
+
 fn read_secret_file(path: &Path) -> io::Result<Option<SecretValue>> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.len() > SECRET_BYTES_MAX => Err(io::Error::new(

@@ -6,14 +6,17 @@
 //! Never: SQL, connectors.
 //! If the process dies here: a command is committed with its audit entry, or has not happened.
 
+mod access;
 mod commands;
+mod listener;
 mod operator;
 mod queries;
 mod routes;
 pub mod views;
 
+pub use access::AdminSettings;
 pub use commands::{ReplayRequest, Selection};
+pub(crate) use listener::AdminServer;
 pub(crate) use operator::NodeHandles;
 pub use operator::{OperateError, Operator};
-pub(crate) use routes::AdminServer;
 pub use routes::openapi;

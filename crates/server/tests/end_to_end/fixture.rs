@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_domain::schedule::Limits;
 use sluice_server::intake;
 use sluice_server::maintain;
+use sluice_server::operate;
 use sluice_server::run::{Node, NodeSettings};
 use sluice_simulator::{Salesforce, SalesforceSettings, Sink, SinkSettings};
 
@@ -129,7 +130,11 @@ destinations:
             data: self.directory.path().join(".sluice"),
             intake: "127.0.0.1:0".parse().unwrap(),
             admin: "127.0.0.1:0".parse().unwrap(),
-            admin_token: None,
+            admin_settings: operate::AdminSettings {
+                body_timeout: Duration::from_millis(300),
+                head_timeout: Duration::from_millis(300),
+                ..Default::default()
+            },
             intake_settings: intake::IntakeSettings {
                 body_timeout: Duration::from_millis(300),
                 head_timeout: Duration::from_millis(300),
@@ -179,15 +184,26 @@ destinations:
         Answer::of(request.send().await.unwrap()).await
     }
 
+    /// Admin token of the node.
+    pub fn token(&self) -> String {
+        std::fs::read_to_string(self.settings().data.join("admin.token")).unwrap().trim().to_owned()
+    }
+
+    /// Text of a page of the admin listener.
+    pub async fn page(&self, path: &str) -> String {
+        let request = self.client.get(format!("{}{path}", self.admin)).bearer_auth(self.token());
+        request.send().await.unwrap().text().await.unwrap()
+    }
+
     pub async fn get(&self, path: &str) -> Value {
-        let response = self.client.get(format!("{}{path}", self.admin)).send().await.unwrap();
-        serde_json::from_str(&response.text().await.unwrap()).unwrap()
+        serde_json::from_str(&self.page(path).await).unwrap()
     }
 
     pub async fn act(&self, path: &str, body: Value) -> Answer {
         let request = self
             .client
             .post(format!("{}{path}", self.admin))
+            .bearer_auth(self.token())
             .header("content-type", "application/json")
             .body(body.to_string());
         Answer::of(request.send().await.unwrap()).await

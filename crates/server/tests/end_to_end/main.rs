@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod access;
 mod approvals;
 mod backlogs;
 mod bound;

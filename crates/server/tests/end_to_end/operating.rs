@@ -102,7 +102,7 @@ async fn the_admin_listener_is_not_open_by_accident() {
     settings.data = world.config_path("elsewhere");
     settings.admin = "0.0.0.0:0".parse().unwrap();
     assert!(matches!(Node::start(settings.clone()).await, Err(StartError::AdminOpen(_))));
-    settings.admin_token = Some("a-long-enough-token".into());
+    settings.admin_settings.token = Some("a-long-enough-token".into());
     let node = Node::start(settings).await.unwrap();
     let url = format!("http://127.0.0.1:{}/api/v1/status", node.admin.port());
     let status = |token: Option<&str>| {
@@ -128,7 +128,7 @@ async fn metrics_tell_what_happened_without_naming_anybody() {
     world.post(&lead("ada")).await;
     world.settled(&event).await;
     let page = until(|| async {
-        let page = world.client.get(format!("{}/metrics", world.admin)).send().await.unwrap().text().await.unwrap();
+        let page = world.page("/metrics").await;
         page.contains(r#"sluice_jobs_finished_total{worker="to-crm",state="succeeded",replay="no"} 1"#).then_some(page)
     })
     .await;

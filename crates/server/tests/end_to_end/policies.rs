@@ -52,8 +52,7 @@ async fn what_a_rule_refuses_is_a_no_op_that_says_why() {
     assert!(!listed.to_string().to_lowercase().contains("bob@"), "{listed}");
     assert_eq!(shop.settled(&cart("c6", "ada")).await["state"], "succeeded");
     assert_eq!(shop.mails(), 1);
-    let metrics =
-        shop.world.client.get(format!("{}/metrics", shop.world.admin)).send().await.unwrap().text().await.unwrap();
+    let metrics = shop.world.page("/metrics").await;
     let line = r#"sluice_policy_decisions_total{policy="marketing",rule="consent",decision="refused"} 2"#;
     assert!(metrics.contains(line), "{metrics}");
 }

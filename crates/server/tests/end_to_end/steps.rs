@@ -194,6 +194,6 @@ async fn one_contact_cannot_take_more_retries_than_its_budget_and_a_restart_does
     );
     let other = only_job(&world, &world.post(&lead_of("c", "grace")).await.event()).await;
     assert_eq!(other["attempts_total"], 3, "another contact has a budget of its own: {other}");
-    let metrics = world.client.get(format!("{}/metrics", world.admin)).send().await.unwrap().text().await.unwrap();
+    let metrics = world.page("/metrics").await;
     assert!(metrics.contains("sluice_retry_budget_exhausted_total{worker=\"to-sink\"} 2"), "{metrics}");
 }

@@ -53,7 +53,7 @@ async fn dropped_fields_are_never_stored() {
     for gone in ["078-05-1120", "10.0.0.1", "zone-7", "shh"] {
         assert!(!shown.contains(gone), "{gone}: {shown}");
     }
-    let metrics = world.client.get(format!("{}/metrics", world.admin)).send().await.unwrap().text().await.unwrap();
+    let metrics = world.page("/metrics").await;
     assert!(
         metrics.contains("sluice_unknown_fields_total{source=\"shaped\"} 1"),
         "extra is known to nobody: {metrics}"

@@ -199,14 +199,20 @@ async fn nothing_but_files_of_a_configuration_is_taken() {
         serde_json::from_str(&std::fs::read_to_string(scene.workplace.path().join(".sluice/node.json")).unwrap())
             .unwrap();
     let admin = note["admin"].as_str().unwrap();
+    let token = std::fs::read_to_string(scene.workplace.path().join(".sluice/admin.token")).unwrap();
     for path in ["../outside.yml", "/tmp/outside.yml", "secrets/WEBSITE_SECRET.json", ".sluice/node.json", "run.sh"] {
         let files = json!({ "files": { path: "queues: [a]" } });
         for (route, order) in [
             ("plan", files.clone()),
             ("apply", json!({ "files": files["files"], "plan": "00000000-00000000-000000000000", "reason": "x" })),
         ] {
-            let answer =
-                reqwest::Client::new().post(format!("{admin}/api/v1/{route}")).json(&order).send().await.unwrap();
+            let answer = reqwest::Client::new()
+                .post(format!("{admin}/api/v1/{route}"))
+                .bearer_auth(token.trim())
+                .json(&order)
+                .send()
+                .await
+                .unwrap();
             let status = answer.status();
             let told: Value = answer.json().await.unwrap();
             assert_eq!((status.as_u16(), &told["code"]), (400, &json!("invalid")), "{route} {path}: {told}");

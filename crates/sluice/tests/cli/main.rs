@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod access;
 mod change;
 mod examples;
 mod forms;

@@ -66,6 +66,8 @@ pub(in crate::chaos) enum Report {
     Up {
         intake: SocketAddr,
         admin: SocketAddr,
+        /// Of the admin API. The pipe of the report is private to the run.
+        token: String,
         process: u32,
     },
     Done,
@@ -128,7 +130,8 @@ impl Host {
                 let node =
                     NodeProcess::start_with_clock(program, &self.leads.config, &self.leads.data, log, Some(clock))
                         .await?;
-                let up = Report::Up { intake: node.intake, admin: node.admin, process: node.id() };
+                let token = node.token.expose().to_owned();
+                let up = Report::Up { intake: node.intake, admin: node.admin, token, process: node.id() };
                 self.node = Some(node);
                 return Ok(up);
             }

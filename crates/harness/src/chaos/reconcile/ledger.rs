@@ -9,7 +9,7 @@ use sluice_server::operate::views::{EventView, List, SourceView, Status};
 /// Events per page.
 const PAGE: usize = 500;
 
-pub(super) async fn read(api: Api, acknowledged: &HashSet<String>) -> Result<LedgerCounts, Error> {
+pub(super) async fn read(api: &Api, acknowledged: &HashSet<String>) -> Result<LedgerCounts, Error> {
     let status: Status = api.get("/api/v1/status").await?;
     let sources: Vec<SourceView> = api.get("/api/v1/sources").await?;
     let mut missing: HashSet<&str> = acknowledged.iter().map(String::as_str).collect();

@@ -201,7 +201,7 @@ impl ChaosReport {
     }
 
     /// Reads the totals of the ledger; a failure is a discrepancy.
-    pub(super) async fn read_ledger(&mut self, api: Api) {
+    pub(super) async fn read_ledger(&mut self, api: &Api) {
         match ledger::read(api, &self.acknowledged).await {
             Ok(counts) => self.ledger = counts,
             Err(error) => self.note(format!("the ledger could not be read: {error}")),

@@ -1,4 +1,4 @@
-//! Admin server: API routes by resource, health, metrics.
+//! Routes of the admin server: the API by resource, health, metrics.
 
 mod approvals;
 mod change;
@@ -12,56 +12,25 @@ mod keys;
 mod node;
 mod pauses;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Query, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
-use sluice_domain::verify::SecretValue;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 
+use super::access::Access;
+use super::listener::Peer;
 use super::operator::{OperateError, Operator};
 
 pub use document::openapi;
 
-#[derive(Debug)]
-pub struct AdminServer {
-    listener: TcpListener,
-    operator: Operator,
-    token: Option<SecretValue>,
-}
-
-impl AdminServer {
-    pub async fn bind(
-        address: SocketAddr,
-        operator: Operator,
-        token: Option<SecretValue>,
-    ) -> std::io::Result<AdminServer> {
-        Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token })
-    }
-
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Serves until `stop`.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let router = router(self.operator, self.token);
-        let stopped = async move {
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        if let Err(error) = axum::serve(self.listener, router).with_graceful_shutdown(stopped).await {
-            tracing::error!(%error, "admin server ended");
-        }
-    }
-}
-
-fn router(operator: Operator, token: Option<SecretValue>) -> Router {
+pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
     let api = Router::new()
         .route("/status", get(node::status))
         .route("/events", get(events::events))
@@ -96,10 +65,11 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .route("/metrics", get(node::metrics))
         .route("/openapi/intake.json", get(node::intake_api))
         .layer(middleware::from_fn(move |request: Request, next: Next| {
-            let token = token.clone();
+            let access = access.clone();
             async move {
-                match guard(token.as_ref(), &request) {
-                    Ok(()) => next.run(request).await,
+                let request = admit(&access, request, body_timeout).await;
+                match request {
+                    Ok(request) => next.run(request).await,
                     Err(refusal) => *refusal,
                 }
             }
@@ -113,33 +83,26 @@ fn router(operator: Operator, token: Option<SecretValue>) -> Router {
         .with_state(operator)
 }
 
-/// Checks the token, and rejects cross-site browser requests, so that a web page cannot act through an operator's
-/// browser.
-fn guard(token: Option<&SecretValue>, request: &Request) -> Result<(), Box<Response>> {
-    let foreign = request.headers().get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
-    if foreign {
-        let refusal = problem(StatusCode::FORBIDDEN, "cross-site", "cross-site requests are rejected");
-        return Err(Box::new(refusal));
+/// Checks the caller, then reads the body in limited time.
+async fn admit(access: &Access, request: Request, body_timeout: Duration) -> Result<Request, Box<Response>> {
+    let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    access.check(&request, peer)?;
+    let (head, body) = request.into_parts();
+    let reading = axum::body::to_bytes(body, change::ORDER_BYTES_MAX);
+    match tokio::time::timeout(body_timeout, reading).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        Ok(Err(error)) => {
+            let detail = format!("the body cannot be read: {error}; at most {} bytes", change::ORDER_BYTES_MAX);
+            Err(Box::new(problem(StatusCode::PAYLOAD_TOO_LARGE, "body-invalid", &detail)))
+        }
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", body_timeout.as_secs_f32());
+            Err(Box::new(problem(StatusCode::REQUEST_TIMEOUT, "body-timeout", &detail)))
+        }
     }
-    let Some(token) = token else { return Ok(()) };
-    let shown = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, token)| token.trim());
-    let matches = shown.is_some_and(|shown| token.matches(shown));
-    if matches {
-        return Ok(());
-    }
-    let mut refusal =
-        problem(StatusCode::UNAUTHORIZED, "unauthorized", "send the admin token: Authorization: Bearer …");
-    refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    Err(Box::new(refusal))
 }
 
-fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
+pub(super) fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
     let body = json!({
         "type": format!("urn:sluice:problem:{code}"),
         "title": status.canonical_reason().unwrap_or("Problem"),

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// A node on ports of the system's choosing.
+const UP: [&str; 7] = ["up", "--intake", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--watch", "false"];
+
 const FLOW: &str = r#"
 name: website-leads
 source: website
@@ -149,16 +152,17 @@ impl Workplace {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let mut command = self.prepared(Command::new(env!("CARGO_BIN_EXE_sluice")));
+        command.args(arguments);
+        command
+    }
+
+    /// In this directory, without the settings of another node.
+    fn prepared(&self, mut command: Command) -> Command {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_")) {
             command.env_remove(name);
         }
-        command
-            .args(arguments)
-            .current_dir(self.path())
-            .env("USER", "ada")
-            .env("SLUICE_LOG", "warn")
-            .stdin(Stdio::null());
+        command.current_dir(self.path()).env("SLUICE_ACTOR", "ada").env("SLUICE_LOG", "warn").stdin(Stdio::null());
         command
     }
 
@@ -183,8 +187,18 @@ impl Workplace {
 
     /// A node on ports of the system's choosing, once it says that it is up.
     pub fn up(&self, more: &[(&str, &str)]) -> Up {
-        let mut command =
-            self.command(&["up", "--intake", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--watch", "false"]);
+        self.start(self.command(&UP), more)
+    }
+
+    /// The same, with an umask.
+    pub fn up_with_umask(&self, umask: &str, more: &[(&str, &str)]) -> Up {
+        let mut command = Command::new("sh");
+        let script = format!("umask {umask} && exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_sluice")]).args(UP);
+        self.start(self.prepared(command), more)
+    }
+
+    fn start(&self, mut command: Command, more: &[(&str, &str)]) -> Up {
         command.env("SLUICE_LOG", "info").envs(more.iter().copied());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -195,10 +209,11 @@ impl Workplace {
                 break;
             }
             seen.push_str(&line);
+            seen.push('\n');
         }
         // Read on, or the node would block once the pipe is full.
         std::thread::spawn(move || lines.for_each(drop));
-        Up { child }
+        Up { child, seen }
     }
 
     /// Runs the command again until its JSON is as wanted.
@@ -232,6 +247,8 @@ pub fn lead(id: &str, more: &str) -> String {
 #[derive(Debug)]
 pub struct Up {
     child: Child,
+    /// Its log until it was up.
+    pub seen: String,
 }
 
 impl Up {

@@ -1,0 +1,118 @@
+//! Admin listener: connections with time limits.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tower_service::Service;
+
+use super::access::{Access, AdminSettings};
+use super::operator::Operator;
+use super::routes;
+use crate::admin_token::AdminToken;
+
+/// Request heads beyond this are rejected.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Time for open requests at shutdown.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// Address of the caller, as a request extension.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub IpAddr);
+
+#[derive(Debug)]
+pub struct AdminServer {
+    listener: TcpListener,
+    operator: Operator,
+    token: AdminToken,
+    settings: AdminSettings,
+}
+
+impl AdminServer {
+    pub async fn bind(
+        address: SocketAddr,
+        operator: Operator,
+        token: AdminToken,
+        settings: AdminSettings,
+    ) -> std::io::Result<AdminServer> {
+        Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token, settings })
+    }
+
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let AdminServer { listener, operator, token, settings } = self;
+        let mut hosts = settings.allowed_hosts.clone();
+        // The operator chose this address for callers. The unspecified one names no host.
+        hosts.extend(
+            listener.local_addr().ok().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
+        );
+        let access = Access::new(token, hosts, operator.clock.clone(), operator.ledger.clone());
+        let router = routes::router(operator, access, settings.body_timeout);
+        let permits = Arc::new(Semaphore::new(settings.connections_max));
+        loop {
+            let Ok(permit) = permits.clone().acquire_owned().await else { break };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let serving = serve(stream, peer.ip(), router.clone(), settings.head_timeout, stop.clone());
+                    tokio::spawn(async move {
+                        serving.await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "admin connection not accepted");
+                    // Usually out of file descriptors; they become free when connections end.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        let permits_total = u32::try_from(settings.connections_max).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(DRAIN_MAX, permits.acquire_many(permits_total)).await;
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    peer: IpAddr,
+    router: Router,
+    head_timeout: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer));
+        router.clone().call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let stopped = async {
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = stopped => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}

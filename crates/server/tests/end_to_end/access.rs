@@ -1,0 +1,141 @@
+//! Access to the admin API.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sluice_server::run::Node;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::fixture::{World, until};
+
+const ROUTES: [&str; 3] = ["/api/v1/status", "/metrics", "/openapi/intake.json"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_user_without_the_token_cannot_read_or_apply() {
+    let world = World::start().await;
+    for path in ROUTES {
+        let url = format!("{}{path}", world.admin);
+        assert_eq!(world.client.get(&url).send().await.unwrap().status(), 401, "{path}");
+        assert_eq!(world.client.get(&url).bearer_auth(world.token()).send().await.unwrap().status(), 200, "{path}");
+    }
+    for path in ["/api/v1/apply", "/api/v1/plan", "/api/v1/pause", "/api/v1/reload"] {
+        let order = world.client.post(format!("{}{path}", world.admin)).json(&json!({ "files": {} }));
+        assert_eq!(order.send().await.unwrap().status(), 401, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_that_was_rebound_to_loopback_is_refused() {
+    let world = World::start().await;
+    let status = async |host: &str| {
+        let url = format!("{}/api/v1/status", world.admin);
+        let request = world.client.get(url).bearer_auth(world.token()).header("host", host);
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(status("evil.example").await, 421);
+    assert_eq!(status("evil.example:8081").await, 421);
+    assert_eq!(status("localhost:8081").await, 200);
+    assert_eq!(status("[::1]:9000").await, 200, "a tunnel has another port");
+
+    let mut settings = world.settings();
+    settings.data = world.config_path("elsewhere");
+    settings.admin_settings.allowed_hosts = vec!["sluice.internal".into()];
+    settings.admin_settings.token = Some("a-long-enough-token".into());
+    let node = Node::start(settings).await.unwrap();
+    let url = format!("http://{}/api/v1/status", node.admin);
+    let request = world.client.get(url).bearer_auth("a-long-enough-token").header("host", "sluice.internal");
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    node.stop(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_of_another_origin_is_refused() {
+    let world = World::start().await;
+    let status = async |origin: &str| {
+        let request = world.client.post(format!("{}/api/v1/reload", world.admin)).bearer_auth(world.token());
+        request.header("origin", origin).json(&json!({})).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(status("http://evil.example").await, 403);
+    assert_eq!(status("http://localhost:3000").await, 403);
+    assert_eq!(status("null").await, 403);
+    assert_eq!(status(&world.admin).await, 200);
+}
+
+/// Audit entries on refused tokens.
+async fn refusals(world: &World) -> Vec<String> {
+    let audit = world.get("/api/v1/audit?limit=500").await;
+    let entries = audit["items"].as_array().unwrap().iter();
+    entries.filter(|entry| entry["action"] == "refuse").map(|entry| entry["detail"].to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flood_of_wrong_tokens_is_throttled_and_does_not_fill_the_audit_trail() {
+    let world = World::start().await;
+    let started = std::time::Instant::now();
+    let url = format!("{}/api/v1/status", world.admin);
+    let mut answers = vec![];
+    for n in 0..200 {
+        let request = world.client.get(&url).bearer_auth(format!("wrong-token-number-{n}"));
+        answers.push(request.send().await.unwrap().status().as_u16());
+    }
+    assert_eq!(answers[..10], [401; 10]);
+    assert!(answers.contains(&429), "{answers:?}");
+    let entries = until(|| async { Some(refusals(&world).await).filter(|entries| !entries.is_empty()) }).await;
+    assert!(entries[0].contains("wrong token from 127.0.0.1"), "{entries:?}");
+    let windows = started.elapsed().as_secs() as usize / 60 + 1;
+    assert!(entries.len() <= windows, "{entries:?}");
+    // The holder of the generated token is not locked out by another user of the machine.
+    assert_eq!(world.client.get(&url).bearer_auth(world.token()).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configured_token_cannot_be_guessed_without_limit() {
+    let world = World::start().await;
+    let mut settings = world.settings();
+    settings.data = world.config_path("elsewhere");
+    settings.admin_settings.token = Some("a-long-enough-token".into());
+    let node = Node::start(settings).await.unwrap();
+    let url = format!("http://{}/api/v1/status", node.admin);
+    let status = async |token: &str| world.client.get(&url).bearer_auth(token).send().await.unwrap().status().as_u16();
+    assert_eq!(status("a-long-enough-token").await, 200);
+    let mut last = 401;
+    for n in 0..1_000 {
+        last = status(&format!("guess-number-{n:04}")).await;
+        if last == 429 {
+            break;
+        }
+    }
+    assert_eq!(last, 429);
+    node.stop(Duration::from_secs(1)).await;
+}
+
+/// What the node answers until it closes the connection.
+async fn answer_to(address: &str, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = vec![];
+    // The connection may be reset after the response.
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "the connection stays open");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_request_of_the_admin_listener_is_cut_off() {
+    let world = World::start().await;
+    let head = answer_to(&world.admin, b"GET /api/v1/status HTTP/1.1\r\nhost: local").await;
+    assert!(!head.contains("200"), "{head}");
+    let request = format!(
+        "POST /api/v1/plan HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{{",
+        world.token()
+    );
+    let body = answer_to(&world.admin, request.as_bytes()).await;
+    assert!(body.starts_with("HTTP/1.1 408") && body.contains("body-timeout"), "{body}");
+    let smuggled = format!(
+        "GET http://evil.example/api/v1/status HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+        world.token()
+    );
+    let refused = answer_to(&world.admin, smuggled.as_bytes()).await;
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+}
