@@ -44,6 +44,8 @@ pub struct Pause {
 pub struct Resume {
     pub target: String,
     pub actor: String,
+    /// Empty if none was given.
+    pub reason: String,
     pub at: Time,
 }
 

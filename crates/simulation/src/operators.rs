@@ -182,7 +182,9 @@ impl Simulation {
             OperatorAction::NotePause(destination) => {
                 SimOp::Pause(Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at })
             }
-            OperatorAction::Resume(stop) => SimOp::Resume(Resume { target: stop.name(&self.plan), actor, at }),
+            OperatorAction::Resume(stop) => {
+                SimOp::Resume(Resume { target: stop.name(&self.plan), actor, reason: String::new(), at })
+            }
             OperatorAction::Replay { latest_config } => {
                 let revision = latest_config.then(|| self.plan.active().run.name.clone());
                 SimOp::Replay(Replay { jobs, actor, reason, revision, at })

@@ -132,7 +132,7 @@ impl Demo {
         let operator = &self.node.operator;
         let failed = |error: sluice_server::operate::OperateError| Error::Failed(error.to_string());
         for pause in operator.pauses().await.map_err(failed)? {
-            operator.resume(&pause.target, "demo").await.map_err(failed)?;
+            operator.resume(&pause.target, "demo", "as an operator would").await.map_err(failed)?;
         }
         let status = operator.status().await.map_err(failed)?;
         let sources = operator.sources().await.map_err(failed)?;

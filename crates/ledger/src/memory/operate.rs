@@ -46,7 +46,7 @@ impl Store {
     pub fn resume(&mut self, resume: &Resume) {
         self.pauses.remove(&resume.target);
         self.change_seq += 1;
-        self.log(resume.at, &resume.actor, "resume", &resume.target, "");
+        self.log(resume.at, &resume.actor, "resume", &resume.target, &resume.reason);
     }
 
     pub fn activate_revision(&mut self, revision: NewRevision) {

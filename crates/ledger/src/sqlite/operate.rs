@@ -121,7 +121,7 @@ impl Batch<'_, '_> {
     pub fn delete_pause(&mut self, resume: &Resume) -> rusqlite::Result<()> {
         self.cached(include_str!("sql/delete_pause.sql"))?.execute([&resume.target])?;
         self.is_change = true;
-        self.log(resume.at, &resume.actor, "resume", &resume.target, "")
+        self.log(resume.at, &resume.actor, "resume", &resume.target, &resume.reason)
     }
 
     pub fn insert_revision(&mut self, revision: &NewRevision) -> rusqlite::Result<()> {

@@ -22,7 +22,10 @@ pub async fn the_change_sequence_grows_with_every_change_and_with_nothing_else<D
         let ledger = &fixture.ledger;
         match step {
             0 => ledger.pause(Pause { target: target(), actor: actor(), reason: reason(), at: at(1) }).await.unwrap(),
-            1 => ledger.resume(Resume { target: target(), actor: actor(), at: at(2) }).await.unwrap(),
+            1 => ledger
+                .resume(Resume { target: target(), actor: actor(), reason: String::new(), at: at(2) })
+                .await
+                .unwrap(),
             2 | 3 => {
                 let until = (step == 2).then(|| at(9));
                 let set = SetSafeMode { worker: None, until, actor: actor(), reason: reason(), at: at(3) };

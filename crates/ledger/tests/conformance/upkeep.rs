@@ -21,13 +21,13 @@ pub async fn a_pause_lasts_over_restarts_until_it_is_resumed<D: Driver>() {
     let mail =
         PauseRecord { target: "worker:mail".into(), at: at(2), actor: "ann".into(), reason: "wrong text".into() };
     assert_eq!(fixture.ledger.pauses().await.unwrap(), [crm, mail.clone()]);
-    let resume = Resume { target: "destination:crm".into(), actor: "ann".into(), at: at(4) };
+    let resume = Resume { target: "destination:crm".into(), actor: "ann".into(), reason: "mended".into(), at: at(4) };
     fixture.ledger.resume(resume).await.unwrap();
     let fixture = fixture.reopen().await;
     assert_eq!(fixture.ledger.pauses().await.unwrap(), [mail]);
     let lines = fixture.audit_lines().await;
     assert_eq!(lines.len(), 4);
-    assert_eq!(lines[2..], ["bob pause destination:crm still", "ann resume destination:crm "]);
+    assert_eq!(lines[2..], ["bob pause destination:crm still", "ann resume destination:crm mended"]);
 }
 
 fn revision(hash: &str, files: &str, actor: &str, reason: &str, at: Time) -> NewRevision {

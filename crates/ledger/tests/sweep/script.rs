@@ -249,7 +249,7 @@ impl Stage {
             }
             Step::Resume => {
                 let target = "destination:crm".into();
-                ledger.resume(Resume { target, actor, at }).await.map(|()| None)?
+                ledger.resume(Resume { target, actor, reason: String::new(), at }).await.map(|()| None)?
             }
             Step::Revision => {
                 let (hash, reason) = ("r1".into(), "why not".into());

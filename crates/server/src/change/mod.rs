@@ -11,4 +11,4 @@ mod plan;
 mod stranded;
 
 pub(crate) use plan::{FieldView, LedgerUsage, Plan, PlanChange, PlanHash, Side, plan};
-pub(crate) use stranded::reached;
+pub(crate) use stranded::{Stranded, reached};

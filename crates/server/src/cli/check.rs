@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use sluice_domain::config::Config;
 
-use super::print::plural;
+use super::print::{hint, plural};
 use super::{CliError, exit};
 use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
 
@@ -45,9 +45,22 @@ impl Check {
                 Some(config) => anstream::println!("{said} ({})", render(config)),
                 None => anstream::println!("{said}"),
             }
+            if !files.skipped().is_empty() {
+                anstream::print!("{}", hint(&format!("Not part of the configuration: {}", few(files.skipped()))));
+            }
         }
         let fails = |severity: Severity| severity == Severity::Error || self.strict;
         if problems.iter().any(|problem| fails(problem.severity)) { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
+    }
+}
+
+/// The first names of a list.
+fn few(names: &[String]) -> String {
+    const SHOWN_MAX: usize = 5;
+    let shown = names.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -33,10 +33,13 @@ pub struct Pause {
 
 /// Resume a paused target
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  sluice resume destination:crm")]
+#[command(after_help = "Example:\n  sluice resume destination:crm --reason \"maintenance is over\"")]
 pub struct Resume {
     /// destination:NAME, worker:NAME, playbook:NAME, queue:NAME, source:NAME or replays
     target: String,
+    /// Reason, recorded in the audit trail
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
     #[command(flatten)]
     actor: Actor,
     /// Print the JSON of the admin API: all active pauses
@@ -48,8 +51,18 @@ pub struct Resume {
 
 /// Reload the configuration of the node
 #[derive(Debug, clap::Args)]
-#[command(after_help = "A configuration with errors never becomes active; the errors are printed.")]
+#[command(
+    after_help = "A configuration with errors never becomes active; the errors are printed. Neither does one without a worker, queue or destination that jobs need, unless --allow-stranded is set."
+)]
 pub struct Reload {
+    /// Reason, recorded in the audit trail
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
+    /// Reload even if jobs need removed resources
+    #[arg(long)]
+    allow_stranded: bool,
+    #[command(flatten)]
+    actor: Actor,
     #[command(flatten)]
     format: Format,
     #[command(flatten)]
@@ -87,7 +100,8 @@ impl Resume {
     pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             let before: Vec<PauseView> = print::deserialize(&client.get("/pauses", &[]).await?)?;
-            let answer = client.post("/resume", &json!({ "target": self.target, "actor": self.actor.name() })).await?;
+            let order = json!({ "target": self.target, "reason": self.reason, "actor": self.actor.name() });
+            let answer = client.post("/resume", &order).await?;
             if self.json {
                 return print::json(&answer);
             }
@@ -119,13 +133,17 @@ fn others(answer: &Value, target: &str) -> Result<String, CliError> {
 }
 
 impl Reload {
+    fn order(&self) -> Value {
+        json!({ "reason": self.reason, "actor": self.actor.name(), "allow_stranded": self.allow_stranded })
+    }
+
     pub fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
             if client.is_offline() {
                 let message = "no node is running; `sluice up` reads the configuration at startup";
                 return Err(CliError::new(exit::UNAVAILABLE, message));
             }
-            let answer = client.post("/reload", &json!({})).await?;
+            let answer = client.post("/reload", &self.order()).await?;
             if self.format.json {
                 return print::json(&answer);
             }

@@ -11,7 +11,7 @@ use sluice_ledger::JobFilter;
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, grouped, hint, plural};
 use super::table::{Cell, Column, Table};
-use super::{CliError, exit};
+use super::{CliError, exit, user};
 use crate::config::did_you_mean;
 use crate::operate::Selection;
 use crate::operate::views::BulkResult;
@@ -46,19 +46,17 @@ pub(super) struct Act {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Actor {
-    /// Actor for the audit trail; the user of this machine by default
+    /// Actor for the audit trail; the operating-system user by default
     #[arg(long, env = "SLUICE_ACTOR", value_name = "NAME")]
     actor: Option<String>,
 }
 
 impl Actor {
     pub fn name(&self) -> String {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        self.actor
-            .clone()
-            .or_else(|| variable("USER"))
-            .or_else(|| variable("LOGNAME"))
-            .unwrap_or_else(|| "unknown".to_owned())
+        let is_named = |name: &String| !name.trim().is_empty();
+        // sudo says which user ran it; the process has the id of another one.
+        let caller = || std::env::var("SUDO_USER").ok().filter(is_named);
+        self.actor.clone().filter(is_named).or_else(caller).unwrap_or_else(user::current)
     }
 }
 

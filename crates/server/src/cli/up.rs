@@ -14,7 +14,7 @@ use super::{CliError, data_directory, exit};
 use crate::admin_token::{self, AdminTokenError};
 use crate::clock::Clock;
 use crate::config::{self, Colours};
-use crate::operate::AdminSettings;
+use crate::operate::{AdminSettings, Stranding};
 use crate::run::{NODE_FILE, Node, NodeSettings, StartError};
 use crate::{intake, maintain};
 
@@ -119,22 +119,24 @@ impl Up {
                 () = node.failed() => {
                     return Err(CliError::new(exit::UNAVAILABLE, "the ledger has failed; see the log, then restart the node"));
                 }
-                _ = hangup.recv() => reload(node, &mut String::new()).await,
-                _ = look.tick(), if self.watch => reload(node, &mut last_error).await,
+                _ = hangup.recv() => reload(node, "SIGHUP", &mut String::new()).await,
+                _ = look.tick(), if self.watch => reload(node, "file watcher", &mut last_error).await,
             }
         }
     }
 }
 
-/// Logs the errors of a new configuration once, not at every check.
-async fn reload(node: &Node, last_error: &mut String) {
-    match node.operator.reload("reload").await {
+/// Logs why a new configuration is not activated once, not at every check.
+async fn reload(node: &Node, actor: &str, last_error: &mut String) {
+    match node.operator.reload(actor, "", Stranding::Refused).await {
         Ok(_) => last_error.clear(),
         Err(error) => {
             let message = error.to_string();
-            if *last_error != message {
-                tracing::error!("the new configuration has errors; the active one stays\n{message}");
-                *last_error = message;
+            // The numbers of jobs change while they run.
+            let known: String = message.chars().filter(|c| !c.is_ascii_digit()).collect();
+            if *last_error != known {
+                tracing::error!("the new configuration is not activated; the active one stays\n{message}");
+                *last_error = known;
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::diagnostics::Report;
 use super::fields::Fields;
 use super::node::{YamlEntry, YamlNode};
+use super::parse;
 use super::problem::did_you_mean;
 use super::schema;
 use super::table::{SectionSpec, ValueType, key};
@@ -43,6 +44,60 @@ pub(super) static POLICY: SectionSpec = SectionSpec {
     rules: &[],
 };
 
+/// Keys that determine a worker.
+const WORK: [&str; 3] = ["consumes", "on", "schedule"];
+/// Keys of sections.
+const SECTIONS: [&str; 4] = ["queues", "destinations", "policies", "alerts"];
+/// Keys that determine the kind of a document, for hints.
+const KINDS: [&str; 7] = ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "retry"];
+/// Keys of flows and workers that do not determine the kind.
+const MARKS: [&str; 5] = ["steps", "run", "event", "responses", "concurrency"];
+
+/// Whether a file belongs to another program: it has no key of a configuration, nor one that looks like a typing error of
+/// it. JSON is also the form of payloads and of many tools, so only the keys that a document must have count there.
+pub(super) fn is_foreign(path: &str, text: &str) -> bool {
+    let is_json = path.to_ascii_lowercase().ends_with(".json");
+    let (nodes, flaws) = parse::parse(&if is_json { text.replace('\t', " ") } else { text.to_owned() });
+    if !flaws.is_empty() {
+        return is_json && !KINDS.iter().any(|kind| text.contains(&format!("\"{kind}\"")));
+    }
+    let is_foreign = |node: &YamlNode| match node.entries() {
+        None => !node.is_null(),
+        Some(entries) if is_json => !is_json_configuration(entries),
+        Some(entries) => {
+            let ours = |key: &str| WORK.contains(&key) || SECTIONS.contains(&key) || MARKS.contains(&key);
+            let is_near = |key: &str| KINDS.contains(&key) || did_you_mean(key, KINDS).is_some();
+            !entries.iter().any(|entry| ours(&entry.key) || is_near(&entry.key))
+        }
+    };
+    !nodes.is_empty() && nodes.iter().all(is_foreign)
+}
+
+fn is_json_configuration(entries: &[YamlEntry]) -> bool {
+    let has = |name: &str| entries.iter().any(|entry| entry.key == name);
+    let is_policy = has("retry") && entries.iter().all(|entry| ["retry", "version"].contains(&entry.key.as_str()));
+    has("triggers")
+        || (WORK.iter().any(|name| has(name)) && has("run"))
+        || SECTIONS.iter().any(|name| has(name))
+        || is_policy
+}
+
+/// Paths of schemas that the documents of a file name.
+pub(super) fn named_schemas(text: &str) -> Vec<String> {
+    fn find(node: &YamlNode, paths: &mut Vec<String>) {
+        for entry in node.entries().unwrap_or_default() {
+            if let Some(path) = entry.value.text().filter(|_| entry.key == "schema") {
+                paths.push(path.trim_start_matches("./").to_owned());
+            }
+            find(&entry.value, paths);
+        }
+        node.items().unwrap_or_default().iter().for_each(|item| find(item, paths));
+    }
+    let mut paths = vec![];
+    parse::parse(&text.replace('\t', " ")).0.iter().for_each(|node| find(node, &mut paths));
+    paths
+}
+
 /// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DocumentKind {
@@ -68,8 +123,7 @@ pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> DocumentKind {
         return DocumentKind::Foreign;
     };
     let find = |name: &str| entries.iter().find(|entry| entry.key == name);
-    let works = ["consumes", "on", "schedule"];
-    match (find("triggers"), works.iter().find_map(|name| find(name))) {
+    match (find("triggers"), WORK.iter().find_map(|name| find(name))) {
         (Some(_), Some(work)) => {
             report
                 .error(
@@ -84,7 +138,7 @@ pub(super) fn classify(report: Report<'_>, node: &YamlNode) -> DocumentKind {
         (None, Some(_)) => return DocumentKind::Worker,
         (None, None) => {}
     }
-    if ["queues", "destinations", "policies", "alerts"].iter().any(|name| find(name).is_some()) {
+    if SECTIONS.iter().any(|name| find(name).is_some()) {
         Fields::open(report, node, &[&FILE, &DOCUMENT]).map(|fields| fields.one_of("version"));
         return DocumentKind::Sections;
     }
@@ -100,10 +154,8 @@ fn unclear(report: Report<'_>, node: &YamlNode, entries: &[YamlEntry]) -> Docume
     if schema::is_schema(entries) {
         return DocumentKind::Foreign;
     }
-    let kinds = ["triggers", "consumes", "schedule", "queues", "destinations", "policies", "retry"];
-    let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, kinds)?)));
-    let ours = ["steps", "run", "event", "responses", "concurrency"];
-    let marked = entries.iter().find(|entry| ours.contains(&entry.key.as_str()));
+    let near = entries.iter().find_map(|entry| Some((entry, did_you_mean(&entry.key, KINDS)?)));
+    let marked = entries.iter().find(|entry| MARKS.contains(&entry.key.as_str()));
     match (near, marked) {
         (Some((entry, meant)), _) => {
             report

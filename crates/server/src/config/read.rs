@@ -1,8 +1,10 @@
 //! Reads the files of a configuration; [`compile`](super::compile) interprets them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::document;
 use super::message;
 use super::node::Span;
 use super::parse::FILE_BYTES_MAX;
@@ -12,12 +14,16 @@ use super::problem::{ConfigProblem, Severity};
 pub(super) const FILES_MAX: usize = 5_000;
 pub(super) const TOTAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 const DEPTH_MAX: usize = 16;
+/// A directory with this file is a data directory.
+const DATA_FILE: &str = "ledger.db";
 
 /// Texts of a configuration, sorted by relative path.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     entries: Vec<(String, String)>,
     problems: Vec<ConfigProblem>,
+    /// Files that are no part of the configuration, such as `package.json`.
+    skipped: Vec<String>,
     directory: PathBuf,
 }
 
@@ -35,7 +41,7 @@ impl Files {
         let mut entries: Vec<(String, String)> =
             texts.into_iter().map(|(path, text)| (path.into(), text.into())).collect();
         entries.sort();
-        Files { entries, problems: vec![], directory: PathBuf::new() }
+        Files { entries, ..Files::default() }
     }
 
     /// Sets the directory of the files.
@@ -80,6 +86,30 @@ impl Files {
         &self.problems
     }
 
+    /// Paths of YAML and JSON files that are no part of the configuration, sorted.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+
+    /// Leaves out documents of other programs: they must not change the revision. A schema is kept where a flow names it.
+    pub(crate) fn skip_foreign(mut self) -> Files {
+        let is_foreign = |(path, text): &(String, String)| {
+            is_document(path) && policy::list_of(path).is_none() && document::is_foreign(path, text)
+        };
+        let (foreign, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.entries).into_iter().partition(is_foreign);
+        let named: BTreeSet<String> = kept
+            .iter()
+            .filter(|(path, _)| is_document(path))
+            .flat_map(|(_, text)| document::named_schemas(text))
+            .collect();
+        let (schemas, foreign): (Vec<_>, Vec<_>) = foreign.into_iter().partition(|(path, _)| named.contains(path));
+        self.entries = kept.into_iter().chain(schemas).collect();
+        self.entries.sort();
+        self.skipped = foreign.into_iter().map(|(path, _)| path).collect();
+        self.skipped.sort();
+        self
+    }
+
     fn add(&mut self, path: &Path, relative: String) -> Result<(), ReadError> {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
         let mut refuse = |code, message: String| {
@@ -104,7 +134,8 @@ impl Files {
 /// Reads a directory recursively, or a single file.
 ///
 /// Reads `*.yml`, `*.yaml` and `*.json`, messages in `templates` and lists in `lists`. Skips hidden files and
-/// directories, `secrets` and `node_modules`; does not follow links to directories.
+/// directories, `secrets`, `node_modules`, data directories, and documents of other programs; does not follow links to
+/// directories.
 pub fn read(path: &Path) -> Result<Files, ReadError> {
     let mut files = Files::default();
     let metadata = std::fs::metadata(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
@@ -121,7 +152,7 @@ pub fn read(path: &Path) -> Result<Files, ReadError> {
         return Err(ReadError::TooMuch { path: path.to_owned() });
     }
     files.entries.sort();
-    Ok(files)
+    Ok(if metadata.is_dir() { files.skip_foreign() } else { files })
 }
 
 fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Result<(), ReadError> {
@@ -135,7 +166,8 @@ fn walk(directory: &Path, prefix: &str, depth: usize, files: &mut Files) -> Resu
         let relative = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
         let kind = entry.file_type().map_err(io)?;
         if kind.is_dir() {
-            if depth < DEPTH_MAX && name != "secrets" && name != "node_modules" {
+            let is_skipped = name == "secrets" || name == "node_modules" || entry.path().join(DATA_FILE).is_file();
+            if depth < DEPTH_MAX && !is_skipped {
                 walk(&entry.path(), &relative, depth + 1, files)?;
             }
         } else if is_taken(&relative) && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file()) {
@@ -186,7 +218,7 @@ mod tests {
             "templates/cart.txt",
             "templates/cart.png",
         ] {
-            write(path, b"{}");
+            write(path, b"{\"queues\": []}");
         }
         write("latin.yml", b"name: caf\xe9");
         let files = read(directory.path()).unwrap();
@@ -197,7 +229,35 @@ mod tests {
             [("not-utf8", "latin.yml")]
         );
         let one = read(&directory.path().join("z.json")).unwrap();
-        assert_eq!(one.text("z.json"), Some("{}"));
+        assert_eq!(one.text("z.json"), Some("{\"queues\": []}"));
         assert!(matches!(read(&directory.path().join("gone")), Err(ReadError::Io { .. })));
+    }
+
+    #[test]
+    fn files_of_other_programs_are_skipped() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("flow.yml", "name: a\nschema: ./lead.json\ntriggers: []\n---\nqueues: [q]\n");
+        write("lead.json", r#"{"required": ["id"]}"#);
+        write("package.json", r#"{"name": "x", "version": "1", "scripts": {"run": "y"}}"#);
+        write("payloads/lead.json", r#"{"event": "lead.created", "steps": 3, "on": true, "id": 1}"#);
+        write("payloads/list.json", "[1]");
+        write("payloads/lines.json", "{\"id\": 1}\n{\"id\": 2}\n");
+        write("docker-compose.yml", "services: { db: { image: postgres } }\n");
+        write("typo.yml", "name: b\ntrigers: []\n");
+        write("retry.json", r#"{"retry": {"strategy": "fixed"}}"#);
+        write("state/ledger.db", "");
+        write("state/node.json", r#"{"queues": []}"#);
+        let files = read(directory.path()).unwrap();
+        let names: Vec<&str> = files.iter().map(|(path, _)| path).collect();
+        assert_eq!(names, ["flow.yml", "lead.json", "retry.json", "typo.yml"]);
+        assert_eq!(
+            files.skipped(),
+            ["docker-compose.yml", "package.json", "payloads/lead.json", "payloads/lines.json", "payloads/list.json"]
+        );
     }
 }

@@ -15,7 +15,7 @@ mod routes;
 pub mod views;
 
 pub use access::AdminSettings;
-pub use commands::{ReplayRequest, Selection};
+pub use commands::{ReplayRequest, Selection, Stranding};
 pub(crate) use listener::AdminServer;
 pub(crate) use operator::NodeHandles;
 pub use operator::{OperateError, Operator};

@@ -94,8 +94,9 @@ fn secret_that_every_user_can_read_is_a_warning() {
         return;
     }
     let node = workplace.up(&[]);
-    assert!(node.seen.contains("every user of this machine can read the secret"), "{}", node.seen);
-    assert!(node.seen.contains("secrets/WEBSITE_SECRET") && !node.seen.contains("HOOK_TOKEN"), "{}", node.seen);
+    let log = node.log();
+    assert!(log.contains("every user of this machine can read the secret"), "{log}");
+    assert!(log.contains("secrets/WEBSITE_SECRET") && !log.contains("HOOK_TOKEN"), "{log}");
 }
 
 #[test]

@@ -10,4 +10,5 @@ mod guard;
 mod node;
 mod support;
 mod verify;
+mod watch;
 mod without_node;

@@ -19,8 +19,9 @@ fn there(directory: &Path) -> Vec<(String, String)> {
     config::read(directory).unwrap().iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect()
 }
 
-const OLD: [(&str, &str); 3] = [("a.yml", "a: 1"), ("b.yml", "b: 1"), ("d/c.yml", "c: 1")];
-const NEW: [(&str, &str); 3] = [("a.yml", "a: 2"), ("d/c.yml", "c: 1"), ("e/f/new.json", "{}")];
+const OLD: [(&str, &str); 3] = [("a.yml", "queues: [a1]"), ("b.yml", "queues: [b1]"), ("d/c.yml", "queues: [c1]")];
+const NEW: [(&str, &str); 3] =
+    [("a.yml", "queues: [a2]"), ("d/c.yml", "queues: [c1]"), ("e/f/new.json", "{\"queues\":[]}")];
 
 fn owned(texts: &[(&str, &str)]) -> Vec<(String, String)> {
     texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
@@ -47,7 +48,7 @@ fn install_replaces_files_and_leaves_others() {
 fn uncommitted_install_is_discarded_and_committed_one_finished() {
     // As a process leaves it that dies while it writes.
     let directory = written(&OLD);
-    write_durably(&directory.path().join(DRAFT).join(TEXTS).join("a.yml"), "a: 2").unwrap();
+    write_durably(&directory.path().join(DRAFT).join(TEXTS).join("a.yml"), "queues: [a2]").unwrap();
     assert_eq!(finish(directory.path()).unwrap(), None);
     assert_eq!(there(directory.path()), owned(&OLD));
     assert!(!directory.path().join(DRAFT).exists());
@@ -56,7 +57,7 @@ fn uncommitted_install_is_discarded_and_committed_one_finished() {
         let directory = written(&OLD);
         let manifest =
             Manifest { write: vec!["a.yml".into(), "e/f/new.json".into()], remove: vec!["b.yml".into()], ..manifest() };
-        stage(directory.path(), &[("a.yml", "a: 2"), ("e/f/new.json", "{}")], &manifest).unwrap();
+        stage(directory.path(), &[("a.yml", "queues: [a2]"), ("e/f/new.json", "{\"queues\":[]}")], &manifest).unwrap();
         let partly = Manifest {
             write: manifest.write.iter().take(moved).cloned().collect(),
             remove: manifest.remove.iter().take(moved.saturating_sub(2)).cloned().collect(),
@@ -106,23 +107,23 @@ fn invalid_paths_are_rejected() {
 #[cfg(unix)]
 #[test]
 fn link_is_neither_followed_nor_replaced() {
-    let elsewhere = written(&[("a.yml", "theirs: 1")]);
+    let elsewhere = written(&[("a.yml", "queues: [theirs1]")]);
     let directory = written(&[]);
     std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("linked")).unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join("a.yml"), directory.path().join("a.yml")).unwrap();
     for path in ["linked/new.yml", "a.yml"] {
-        let refused = put(directory.path(), &files(&[]), &files(&[(path, "x: 1")]), manifest());
+        let refused = put(directory.path(), &files(&[]), &files(&[(path, "queues: [x1]")]), manifest());
         assert!(matches!(refused, Err(InstallError::Path { .. })), "{path}: {refused:?}");
     }
-    assert_eq!(there(elsewhere.path()), owned(&[("a.yml", "theirs: 1")]));
+    assert_eq!(there(elsewhere.path()), owned(&[("a.yml", "queues: [theirs1]")]));
 }
 
 #[test]
 fn single_file_node_accepts_only_that_file() {
-    let directory = written(&[("one.yml", "a: 1"), ("other.yml", "b: 1")]);
+    let directory = written(&[("one.yml", "queues: [a1]"), ("other.yml", "queues: [b1]")]);
     let config = directory.path().join("one.yml");
     let old = config::read(&config).unwrap();
     assert!(matches!(put(&config, &old, &files(&NEW), manifest()), Err(InstallError::SingleFile { .. })));
-    put(&config, &old, &files(&[("one.yml", "a: 2")]), manifest()).unwrap();
-    assert_eq!(there(directory.path()), owned(&[("one.yml", "a: 2"), ("other.yml", "b: 1")]));
+    put(&config, &old, &files(&[("one.yml", "queues: [a2]")]), manifest()).unwrap();
+    assert_eq!(there(directory.path()), owned(&[("one.yml", "queues: [a2]"), ("other.yml", "queues: [b1]")]));
 }

@@ -5,7 +5,7 @@ use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
 use sluice_ledger::{ApprovalFilter, ApprovalRecord, DecideApproval, Decided, Page};
 use utoipa::ToSchema;
 
-use crate::operate::commands::{need, or_unknown};
+use crate::operate::commands::{actor_of, need};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::approvals::{parse_approval, unknown_approval};
 use crate::operate::views::{ApprovalView, BulkResult, SkippedJob};
@@ -76,7 +76,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<Vec<(ApprovalId, Decided)>, OperateError> {
-        let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.wall());
         let decided = self.ledger.decide_approval(DecideApproval { ids, choice, actor, reason, at }).await?;
         let woken = decided.iter().filter_map(|(_, decided)| match decided {
             Decided::Counts(job, worker) => Some((*job, worker.clone())),

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::change::install::{self, InstallError, Manifest};
 use crate::change::{LedgerUsage, Plan, PlanHash, Side, plan, reached};
 use crate::config::{self, Colours, Files};
+use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::change::{REVISIONS_MAX, find_revision};
 use crate::operate::views::AppliedView;
@@ -79,31 +80,14 @@ impl Operator {
         let agreed = PlanHash::parse(&order.plan).ok_or_else(|| {
             OperateError::Invalid(format!("`{}` is not a plan id; `sluice plan` prints one", order.plan))
         })?;
-        let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
+        let actor = actor_of(&order.actor);
         let _one_at_a_time = self.changing.lock().await;
         let candidate = self.candidate(&order.wanted).await?;
         let running = self.running().await?;
         let plan = self.plan_of(&running, &candidate).await?;
         still_holds(&agreed, &plan)?;
-        if !plan.stranded.is_empty() && !order.allow_stranded {
-            let gone: Vec<String> = plan
-                .stranded
-                .iter()
-                .map(|thing| {
-                    format!(
-                        "{} {}: {} live jobs, {} dead letters",
-                        thing.kind, thing.name, thing.live, thing.dead_letters
-                    )
-                })
-                .collect();
-            return Err(OperateError::Refused(
-                "would-strand",
-                format!(
-                    "jobs need removed resources:\n  {}\nKeep these until the jobs are done, or use --allow-stranded.",
-                    gone.join("\n  ")
-                ),
-            ));
-        }
+        let stranding = if order.allow_stranded { Stranding::Allowed } else { Stranding::Refused };
+        refuse_stranding(&plan, stranding)?;
         let there = self.directory(&running, &candidate.files, order.discard_edits)?;
         let revision = plan.new.clone();
         let manifest = Manifest::new(&revision, actor, order.reason.trim());
@@ -161,7 +145,7 @@ impl Operator {
                 for path in files.keys() {
                     install::check_path(path)?;
                 }
-                Files::from_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
+                Files::from_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str()))).skip_foreign()
             }
             (None, Some(name)) => {
                 let history = self.ledger.revision_history(Page { after: None, limit: REVISIONS_MAX }).await?;
@@ -219,9 +203,14 @@ impl Operator {
         ))
     }
 
-    /// Reloads the configuration and its secrets; with errors the active ones stay. Returns the active revision and
-    /// whether anything changed.
-    pub async fn reload(&self, actor: &str) -> Result<(String, bool), OperateError> {
+    /// Reloads the configuration and its secrets; with errors, or if jobs would be stranded, the active ones stay. Returns
+    /// the active revision and whether anything changed.
+    pub async fn reload(
+        &self,
+        actor: &str,
+        reason: &str,
+        stranding: Stranding,
+    ) -> Result<(String, bool), OperateError> {
         let _one_at_a_time = self.changing.lock().await;
         let loaded = run::load(&self.settings).map_err(|error| OperateError::Config(explained(error)));
         let run::LoadedConfig { live, files, warnings, .. } = loaded?;
@@ -229,6 +218,11 @@ impl Operator {
         let before = self.revisions.current();
         if live.is_same(&before) {
             return Ok((revision.to_string(), false));
+        }
+        let candidate = Candidate { files, live, warnings: vec![] };
+        if revision != before.revision {
+            let running = self.running().await?;
+            refuse_stranding(&self.plan_of(&running, &candidate).await?, stranding)?;
         }
         run::warn_of(&warnings);
         if revision == before.revision {
@@ -241,10 +235,35 @@ impl Operator {
             };
             self.ledger.audit(entry).await?;
         }
-        self.keep(&files, &revision, actor, "reload").await?;
-        self.activate(live).await?;
+        let reason = if reason.trim().is_empty() { "reload" } else { reason.trim() };
+        self.keep(&candidate.files, &revision, actor, reason).await?;
+        self.activate(candidate.live).await?;
         Ok((revision.to_string(), true))
     }
+}
+
+/// Whether a change may remove resources that jobs need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranding {
+    Refused,
+    Allowed,
+}
+
+fn refuse_stranding(plan: &Plan, stranding: Stranding) -> Result<(), OperateError> {
+    if plan.stranded.is_empty() || stranding == Stranding::Allowed {
+        return Ok(());
+    }
+    let describe = |thing: &crate::change::Stranded| {
+        format!("{} {}: {} live jobs, {} dead letters", thing.kind, thing.name, thing.live, thing.dead_letters)
+    };
+    let gone: Vec<String> = plan.stranded.iter().map(describe).collect();
+    Err(OperateError::Refused(
+        "would-strand",
+        format!(
+            "jobs need removed resources:\n  {}\nKeep these until the jobs are done, or use --allow-stranded (of `sluice reload` and `sluice apply`).",
+            gone.join("\n  ")
+        ),
+    ))
 }
 
 fn still_holds(agreed: &PlanHash, plan: &Plan) -> Result<(), OperateError> {

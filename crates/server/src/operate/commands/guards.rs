@@ -8,7 +8,7 @@ use sluice_domain::{mask, unit};
 use sluice_ledger::{JobFilter, MakeDue, SetSafeMode, Suppress, Unsuppress};
 use utoipa::ToSchema;
 
-use crate::operate::commands::{need, or_unknown};
+use crate::operate::commands::{actor_of, need};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::SuppressedView;
 use crate::safe_mode::SAFE_MODE_HOLDS;
@@ -64,7 +64,7 @@ impl Operator {
         if add.is_empty() && remove.is_empty() {
             return Err(OperateError::Invalid("name at least one contact".into()));
         }
-        let (actor, at) = (or_unknown(&order.actor), self.clock.wall());
+        let (actor, at) = (actor_of(&order.actor).to_owned(), self.clock.wall());
         let mut done = SuppressedView::default();
         for slice in add.chunks(SLICE) {
             let contacts = slice.iter().map(|contact| (contact.digest(), mask::text(contact.text()).into_owned()));
@@ -111,7 +111,7 @@ impl Operator {
             None => worker.map_or(SafeMode::DEFAULT_DURATION, |worker| worker.safe_mode.duration),
         };
         let until = order.on.then_some(at + lasts);
-        let (actor, reason) = (or_unknown(&order.actor), order.reason.clone());
+        let (actor, reason) = (actor_of(&order.actor).to_owned(), order.reason.clone());
         let set = SetSafeMode { worker: order.worker.clone(), until, actor, reason, at };
         self.safe_modes.set(set).await?;
         if order.on { Ok(()) } else { self.release_held(order.worker).await }

@@ -5,7 +5,7 @@ use sluice_domain::job::{JobId, JobState};
 use sluice_ledger::{DropJobs, JobFilter, Replay, Resolution, Resolve};
 use utoipa::ToSchema;
 
-use crate::operate::commands::{need, or_unknown};
+use crate::operate::commands::{actor_of, need};
 use crate::operate::operator::{OperateError, Operator, job_id};
 use crate::operate::views::{BulkResult, JobDetail, SkippedJob};
 
@@ -106,7 +106,7 @@ impl Operator {
         for slice in wanted.chunks(ACT_SLICE) {
             let replay = Replay {
                 jobs: slice.to_vec(),
-                actor: or_unknown(&order.actor),
+                actor: actor_of(&order.actor).to_owned(),
                 reason: order.reason.clone(),
                 revision: revision.clone(),
                 at: self.clock.wall(),
@@ -147,7 +147,7 @@ impl Operator {
         for slice in wanted.chunks(ACT_SLICE) {
             let order = DropJobs {
                 jobs: slice.to_vec(),
-                actor: or_unknown(actor),
+                actor: actor_of(actor).to_owned(),
                 reason: reason.to_owned(),
                 at: self.clock.wall(),
             };
@@ -172,8 +172,13 @@ impl Operator {
                 "{job} is {state}; only a job whose outcome is unknown can be resolved"
             )));
         }
-        let order =
-            Resolve { job, resolution, actor: or_unknown(actor), reason: reason.to_owned(), at: self.clock.wall() };
+        let order = Resolve {
+            job,
+            resolution,
+            actor: actor_of(actor).to_owned(),
+            reason: reason.to_owned(),
+            at: self.clock.wall(),
+        };
         let changed = self.ledger.resolve(order).await?;
         self.scheduler.requeued(changed);
         self.job(id).await

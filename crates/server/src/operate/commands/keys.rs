@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::KeysView;
 use crate::root_key::{self, RootKeyError};
@@ -44,7 +45,7 @@ impl From<RootKeyError> for OperateError {
 impl Operator {
     /// Rotates a key while the node runs. Payloads are not rewritten.
     pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
-        let actor = if order.actor.trim().is_empty() { "unknown" } else { order.actor.trim() };
+        let actor = actor_of(&order.actor);
         let at = self.clock.wall();
         match order.key {
             KeyKind::Root => {

@@ -10,7 +10,7 @@ mod pauses;
 use super::operator::OperateError;
 
 pub use approvals::{DecisionRequest, DecisionsRequest};
-pub use change::{ApplyRequest, Wanted};
+pub use change::{ApplyRequest, Stranding, Wanted};
 pub use guards::{SafeModeRequest, SuppressRequest};
 pub use jobs::{ReplayRequest, Selection};
 pub use keys::RotateRequest;
@@ -19,6 +19,10 @@ pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
     if text.trim().is_empty() { Err(OperateError::Invalid(complaint.to_owned())) } else { Ok(()) }
 }
 
-pub(super) fn or_unknown(actor: &str) -> String {
-    if actor.trim().is_empty() { "unknown".to_owned() } else { actor.trim().to_owned() }
+/// Actor of a request that names none: commands always name one.
+const API_ACTOR: &str = "api";
+
+/// Actor of a request, for the audit trail.
+pub(super) fn actor_of(name: &str) -> &str {
+    if name.trim().is_empty() { API_ACTOR } else { name.trim() }
 }

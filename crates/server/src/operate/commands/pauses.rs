@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_domain::schedule::PauseTarget;
 use sluice_ledger::{Pause, PauseRecord, Resume};
 
-use crate::operate::commands::{need, or_unknown};
+use crate::operate::commands::{actor_of, need};
 use crate::operate::operator::{OperateError, Operator};
 
 impl Operator {
@@ -14,16 +14,17 @@ impl Operator {
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.wall());
         self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
         self.apply_pauses(&target).await
     }
 
-    pub async fn resume(&self, target: &str, actor: &str) -> Result<(), OperateError> {
+    /// Ends a pause. The reason may be empty.
+    pub async fn resume(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        let (actor, at) = (or_unknown(actor), self.clock.wall());
-        self.ledger.resume(Resume { target: target.clone(), actor, at }).await?;
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.trim().to_owned(), self.clock.wall());
+        self.ledger.resume(Resume { target: target.clone(), actor, reason, at }).await?;
         self.apply_pauses(&target).await
     }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{ApiResult, LIMIT, QueryParams};
+use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::Reveal;
 use crate::operate::views;
@@ -54,6 +55,6 @@ pub(super) async fn event(
     }
     let reason = query.reason.filter(|reason| !reason.trim().is_empty());
     let reason = reason.ok_or_else(|| OperateError::Invalid("revealing personal data needs a reason".to_owned()))?;
-    let reveal = Reveal { actor: query.actor.unwrap_or_else(|| "unknown".to_owned()), reason };
+    let reveal = Reveal { actor: actor_of(&query.actor.unwrap_or_default()).to_owned(), reason };
     Ok(Json(operator.event(&id, Some(&reveal)).await?))
 }

@@ -1,14 +1,16 @@
 //! Node: status, reload, audit trail, metrics, readiness.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{ApiResult, LIMIT, QueryParams, problem};
+use crate::operate::commands::{Stranding, actor_of};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views;
 
@@ -18,10 +20,23 @@ pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<views:
     Ok(Json(operator.status().await?))
 }
 
-/// Reload the configuration; with errors the active one stays.
-#[utoipa::path(post, path = "/api/v1/reload", responses((status = 200), (status = 422)))]
-pub(super) async fn reload(State(operator): State<Operator>) -> ApiResult<serde_json::Value> {
-    let (revision, changed) = operator.reload("api").await?;
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ReloadRequest {
+    /// Recorded in the audit trail.
+    reason: String,
+    actor: String,
+    /// Reload even if jobs need removed resources.
+    allow_stranded: bool,
+}
+
+/// Reload the configuration; with errors the active one stays. The body may be empty.
+#[utoipa::path(post, path = "/api/v1/reload", request_body = ReloadRequest, responses((status = 200), (status = 409), (status = 422)))]
+pub(super) async fn reload(State(operator): State<Operator>, body: Bytes) -> ApiResult<serde_json::Value> {
+    let order = if body.is_empty() { Ok(ReloadRequest::default()) } else { serde_json::from_slice(&body) };
+    let order = order.map_err(|error| OperateError::Invalid(format!("the body is not valid: {error}")))?;
+    let stranding = if order.allow_stranded { Stranding::Allowed } else { Stranding::Refused };
+    let (revision, changed) = operator.reload(actor_of(&order.actor), &order.reason, stranding).await?;
     Ok(Json(json!({ "revision": revision, "changed": changed })))
 }
 

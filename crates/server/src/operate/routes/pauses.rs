@@ -42,6 +42,6 @@ pub(super) async fn resume(
     State(operator): State<Operator>,
     JsonBody(order): JsonBody<PauseRequest>,
 ) -> ApiResult<Vec<views::PauseView>> {
-    operator.resume(&order.target, &order.actor).await?;
+    operator.resume(&order.target, &order.actor, &order.reason).await?;
     Ok(Json(operator.pauses().await?))
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -198,6 +199,13 @@ impl Workplace {
         self.start(self.prepared(command), more)
     }
 
+    /// The same, which reloads changed files.
+    pub fn up_with_watch(&self) -> Up {
+        let mut command = self.command(&UP[..5]);
+        command.args(["--watch", "true"]);
+        self.start(command, &[])
+    }
+
     fn start(&self, mut command: Command, more: &[(&str, &str)]) -> Up {
         command.env("SLUICE_LOG", "info").envs(more.iter().copied());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -212,8 +220,16 @@ impl Workplace {
             seen.push('\n');
         }
         // Read on, or the node would block once the pipe is full.
-        std::thread::spawn(move || lines.for_each(drop));
-        Up { child, seen }
+        let log = Arc::new(Mutex::new(seen));
+        let writes = log.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut log = writes.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Up { child, log }
     }
 
     /// Runs the command again until its JSON is as wanted.
@@ -247,8 +263,7 @@ pub fn lead(id: &str, more: &str) -> String {
 #[derive(Debug)]
 pub struct Up {
     child: Child,
-    /// Its log until it was up.
-    pub seen: String,
+    log: Arc<Mutex<String>>,
 }
 
 impl Up {
@@ -256,6 +271,24 @@ impl Up {
     pub fn stop(mut self) {
         let told = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(told.success() && self.child.wait().unwrap().success());
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until its log has this text, and returns the log.
+    pub fn until_logged(&self, text: &str) -> String {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        loop {
+            let log = self.log();
+            if log.contains(text) {
+                return log;
+            }
+            assert!(Instant::now() < give_up, "no `{text}` in\n{log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// As a power cut would.
