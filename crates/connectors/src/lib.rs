@@ -4,6 +4,7 @@
 //! A connector never retries by itself, holds no state except pooled connections and tokens, and reads
 //! the clock only for deadlines.
 
+mod echo;
 mod email;
 #[doc(hidden)]
 pub mod fuzz;
@@ -174,7 +175,12 @@ impl Connectors {
     }
 
     /// Sends the effect once. Dropping the future abandons the attempt; its outcome is then unknown.
+    /// Values of the request that the destination quotes in its error are masked.
     pub async fn call(&self, call: Call<'_>) -> Outcome {
+        echo::mask_outcome(self.send(call).await, &call)
+    }
+
+    async fn send(&self, call: Call<'_>) -> Outcome {
         let outbound = &self.0.outbound;
         match self.route(&call) {
             Ok(Route::Http(target, timeout_max)) => http::call(outbound, target, timeout_max, call).await,
@@ -191,6 +197,10 @@ impl Connectors {
     /// for `salesforce.upsert`, by its effect row for `postgres.upsert`, by message metadata for
     /// `slack.post`. Mail and scripts cannot be read back.
     pub async fn read_back(&self, call: Call<'_>) -> Readback {
+        echo::mask_readback(self.look(call).await, &call)
+    }
+
+    async fn look(&self, call: Call<'_>) -> Readback {
         let outbound = &self.0.outbound;
         match self.route(&call) {
             Ok(Route::Http(target, timeout_max)) => http::read_back(outbound, target, timeout_max, call).await,

@@ -30,6 +30,7 @@ pub mod outputs;
 pub mod path;
 pub mod payload;
 pub mod policy;
+pub mod printable;
 pub mod random;
 pub mod record;
 pub mod retry;

@@ -166,6 +166,7 @@ mod tests {
         let path = directory.path().join("secret");
         std::fs::write(&path, "x").unwrap();
         open_to_all(&path, 0o644);
+        open_to_all(directory.path(), 0o700);
         assert!(!is_readable_by_all(&path));
         open_to_all(directory.path(), 0o755);
         assert!(is_readable_by_all(&path));

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use sluice_domain::printable::styled_lines;
 use sluice_harness::cli::{SimulationCommand, SimulatorCommand, TrialCommand};
 use sluice_server::cli::{LedgerCommand, NodeCommand, ReferenceCommand, exit, log};
 
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::from(exit::OK),
         Err(error) => {
             if !error.message.is_empty() {
-                anstream::eprintln!("{}", error.message);
+                anstream::eprintln!("{}", styled_lines(&error.message));
             }
             ExitCode::from(error.code)
         }

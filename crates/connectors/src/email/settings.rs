@@ -66,7 +66,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// A text with one or more addresses, or a list of texts.
+/// One address, or a list of them. A text is one address: a comma in a value of the event must not add recipients.
 fn addresses(with: &Value, name: &str) -> Result<Vec<Mailbox>, Failure> {
     let Some(given) = value(with, name) else { return Ok(Vec::new()) };
     let items = given.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(given));
@@ -75,33 +75,21 @@ fn addresses(with: &Value, name: &str) -> Result<Vec<Mailbox>, Failure> {
         let text = scalar(item).ok_or_else(|| {
             problem(name, format_args!("must be an address or a list of them; it holds {}", kind(item)))
         })?;
-        for part in split(&text) {
-            mailboxes.push(address(name, part)?);
+        if !text.trim().is_empty() {
+            mailboxes.push(address(name, &text)?);
         }
     }
     Ok(mailboxes)
 }
 
-/// Splits at commas outside quotes and angle brackets.
-fn split(text: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut angled) = (false, false);
-    text.split(move |c| {
-        match c {
-            '"' => quoted = !quoted,
-            '<' if !quoted => angled = true,
-            '>' if !quoted => angled = false,
-            _ => {}
-        }
-        c == ',' && !quoted && !angled
-    })
-    .map(str::trim)
-    .filter(|part| !part.is_empty())
-}
-
 /// Parses one address. The failure does not quote it: it is personal data.
 pub(crate) fn address(name: &str, text: &str) -> Result<Mailbox, Failure> {
-    let mailbox: Mailbox =
-        text.trim().parse().map_err(|_| problem(name, "has an invalid address; write it like ada@example.com"))?;
+    let invalid = || problem(name, "has an invalid address; write one like ada@example.com, and several as a list");
+    let mailbox: Mailbox = text.trim().parse().map_err(|_| invalid())?;
+    // The parser takes a folded line as a space.
+    if text.contains(|c: char| c.is_control()) {
+        return Err(invalid());
+    }
     let ascii = mailbox.email.to_string();
     // Servers without SMTPUTF8 would change or reject it.
     if !ascii.is_ascii() || ascii.contains(|c: char| c.is_control() || c == ' ') {
@@ -121,9 +109,28 @@ mod tests {
             addresses(&json!({"to": to}), "to").unwrap().iter().map(|mailbox| mailbox.email.to_string()).collect()
         };
         assert_eq!(read(json!("a@b.example")), ["a@b.example"]);
-        assert_eq!(read(json!("\"Love, Ada\" <a@b.example>, c@d.example,")), ["a@b.example", "c@d.example"]);
+        assert_eq!(read(json!("\"Love, Ada\" <a@b.example>")), ["a@b.example"]);
         assert_eq!(read(json!(["a@b.example", null, "Ada <c@d.example>"])), ["a@b.example", "c@d.example"]);
         assert!(read(json!(null)).is_empty());
+    }
+
+    #[test]
+    fn comma_or_line_break_in_an_address_adds_no_recipient() {
+        for to in [
+            json!("a@b.example, evil@c.example"),
+            json!("a@b.example,evil@c.example"),
+            json!("a@b.example;evil@c.example"),
+            json!("a@b.example\nevil@c.example"),
+            json!("a@b.example\r\nBcc: evil@c.example"),
+            json!("<a@b.example>, <evil@c.example>"),
+            json!("a@b.example evil@c.example"),
+            json!(["a@b.example, evil@c.example"]),
+            json!([["a@b.example", "evil@c.example"]]),
+        ] {
+            for name in ["to", "cc", "bcc", "reply_to"] {
+                assert!(addresses(&json!({ name: to }), name).is_err(), "{name}: {to}");
+            }
+        }
     }
 
     #[test]

@@ -112,6 +112,17 @@ async fn quoted_credentials_are_redacted() {
     assert_no_secrets(&log);
 }
 
+#[tokio::test]
+async fn values_that_a_destination_quotes_in_its_error_are_masked() {
+    let server = echo(400).await;
+    let connectors = all_destinations(&server.url());
+    let http = json!({ "url": "/x", "json": { "person": { "name": "Grace Hopper", "note": "a\nb \"c\"" } } });
+    let outcome = connectors.call(Call { destination: "bearer", ..request(&http, PATIENT) }).await;
+    let message = &outcome.failure().unwrap().message;
+    assert!(message.contains("person") && message.contains("***"), "{message}");
+    assert!(!message.contains("Grace") && !message.contains("Hopper") && !message.contains("a\\nb"), "{message}");
+}
+
 #[test]
 fn preview_masks_secrets() {
     let connectors = all_destinations("https://api.example.com");

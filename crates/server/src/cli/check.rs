@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use sluice_domain::config::Config;
 
-use super::print::{hint, plural};
+use super::print::{self, hint, plural};
 use super::{CliError, exit};
 use crate::config::{self, Colours, EnvironmentThenFiles, Severity};
 
@@ -35,19 +35,20 @@ impl Check {
         let problems = &compiled.problems;
         if self.json {
             let list: Vec<_> = problems.iter().map(config::ConfigProblem::to_json).collect();
-            anstream::println!("{}", serde_json::to_string_pretty(&list).unwrap_or_default());
+            print::json(&list)?;
         } else {
             let said = match problems.is_empty() {
                 true => "No problems found".to_owned(),
                 false => config::render_all(problems, &files, Colours::Ansi).trim_end().to_owned(),
             };
-            match &compiled.config {
-                Some(config) => anstream::println!("{said} ({})", render(config)),
-                None => anstream::println!("{said}"),
-            }
+            let mut text = match &compiled.config {
+                Some(config) => format!("{said} ({})\n", render(config)),
+                None => format!("{said}\n"),
+            };
             if !files.skipped().is_empty() {
-                anstream::print!("{}", hint(&format!("Not part of the configuration: {}", few(files.skipped()))));
+                text.push_str(&hint(&format!("Not part of the configuration: {}", few(files.skipped()))));
             }
+            print::print(&text)?;
         }
         let fails = |severity: Severity| severity == Severity::Error || self.strict;
         if problems.iter().any(|problem| fails(problem.severity)) { Err(CliError::new(exit::NO, "")) } else { Ok(()) }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_connectors::node_client::{NodeClient, NodeError};
 use sluice_domain::config::Config;
+use sluice_domain::printable;
 use sluice_domain::schedule::Limits;
 use sluice_domain::verify::SecretValue;
 use sluice_ledger::{Ledger, LedgerOptions};
@@ -255,7 +256,8 @@ fn unavailable(message: String) -> CliError {
 
 /// Error message of a failed API call.
 pub(super) fn failed(error: NodeError) -> CliError {
-    let message = error.to_string();
+    // The node quotes what others wrote.
+    let message = printable::lines(&error.to_string()).into_owned();
     match error {
         NodeError::Address { .. } | NodeError::Request(_) => CliError::new(exit::USAGE, message),
         NodeError::Unreachable { .. } => {

@@ -5,13 +5,16 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde_json::Value;
+use sluice_domain::printable;
 
 use super::{CliError, exit};
 
 pub(super) use sluice_domain::unit::{grouped, plural};
 
-/// Prints a text with a trailing newline. A closed pipe (`| head`) is not an error.
+/// Prints a text with a trailing newline. Of control characters only line breaks, tabs and colours pass. A closed pipe
+/// (`| head`) is not an error.
 pub fn print(text: &str) -> Result<(), CliError> {
+    let text = printable::styled_lines(text);
     let mut out = anstream::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
@@ -44,8 +47,10 @@ pub fn json(value: &impl Serialize) -> Result<(), CliError> {
     print(&pretty(value))
 }
 
+/// Indented JSON without raw control characters.
 pub(super) fn pretty(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("\"{error}\""))
+    let text = serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("\"{error}\""));
+    printable::json(&text).into_owned()
 }
 
 pub(super) fn indented(text: &str, by: usize) -> String {
@@ -112,9 +117,37 @@ pub fn hint(text: &str) -> String {
     format!("{}\n", styled(text, DIM))
 }
 
-/// Deserializes a response of the node.
+/// Members of responses that are shown as JSON, which escapes control characters itself.
+const JSON_MEMBERS: [&str; 7] = ["after", "before", "gate", "headers", "normalized", "raw", "result"];
+/// Members with texts of configuration files, which have lines.
+const LINES_MEMBERS: [&str; 3] = ["files", "from", "to"];
+
+/// Makes the texts of a response safe to show: senders and destinations wrote some of them.
+fn printable_texts(value: Value) -> Value {
+    fn each(value: Value, safe: fn(&str) -> std::borrow::Cow<'_, str>) -> Value {
+        match value {
+            Value::String(text) => Value::String(safe(&text).into_owned()),
+            Value::Array(items) => items.into_iter().map(|item| each(item, safe)).collect(),
+            Value::Object(members) => {
+                let member = |(name, value): (String, Value)| {
+                    let value = match name.as_str() {
+                        name if JSON_MEMBERS.contains(&name) => value,
+                        name if LINES_MEMBERS.contains(&name) => each(value, printable::lines),
+                        _ => each(value, safe),
+                    };
+                    (printable::line(&name).into_owned(), value)
+                };
+                Value::Object(members.into_iter().map(member).collect())
+            }
+            other => other,
+        }
+    }
+    each(value, printable::line)
+}
+
+/// Deserializes a response of the node, with texts that are safe to show.
 pub(super) fn deserialize<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
-    serde_json::from_value(value.clone()).map_err(|error| {
+    serde_json::from_value(printable_texts(value.clone())).map_err(|error| {
         let message = format!(
             "the response of the node cannot be read ({error}); its version may differ; --json prints it as is"
         );
@@ -125,6 +158,17 @@ pub(super) fn deserialize<T: serde::de::DeserializeOwned>(value: &Value) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_a_response_are_made_safe_and_json_stays_exact() {
+        let answer = serde_json::json!({
+            "message": "a\u{1b}[2J\nb", "raw": { "x": "\u{1b}" }, "files": { "a.yml": "a\nb\r" }, "list": ["\r"],
+        });
+        let shown = printable_texts(answer.clone());
+        assert_eq!(shown["message"], "a\\x1b[2J\\nb");
+        assert_eq!(shown["raw"], answer["raw"]);
+        assert_eq!((&shown["files"]["a.yml"], &shown["list"][0]), (&"a\nb\\r".into(), &"\\r".into()));
+    }
 
     #[test]
     fn relative_times_are_short() {

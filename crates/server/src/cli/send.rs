@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sluice_connectors::node_client::{NodeClient, NodeResponse, RawRequest};
 use sluice_domain::flow::Flow;
+use sluice_domain::printable;
 
 use super::node_access::{self, NodeFile};
 use super::print::{self, hint, plural, style_of, styled};
@@ -142,7 +143,7 @@ impl Posted {
             _ => "refused",
         };
         let style = style_of(if self.status < 300 { "accepted" } else { "dead" });
-        format!("{} {word}\n  {}\n", styled(&self.status.to_string(), style), self.body)
+        format!("{} {word}\n  {}\n", styled(&self.status.to_string(), style), printable::json(&self.body.to_string()))
     }
 }
 

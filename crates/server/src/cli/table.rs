@@ -6,6 +6,8 @@
 use anstyle::{AnsiColor, Color, Effects, Style};
 use comfy_table::{Attribute, CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
+use sluice_domain::printable;
+
 use super::print::{BOLD, DIM};
 
 /// Spaces between two columns.
@@ -99,7 +101,7 @@ pub(super) struct Cell(String, Style);
 impl Cell {
     fn laid_out(&self) -> comfy_table::Cell {
         let Cell(text, style) = self;
-        let cell = comfy_table::Cell::new(flat(text));
+        let cell = comfy_table::Cell::new(printable::line(text));
         // A styled empty text would keep the spaces before it at the end of a line.
         if text.is_empty() {
             return cell;
@@ -160,19 +162,14 @@ pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
 fn pairs_in<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>, width: Option<u16>) -> String {
     let mut table = borderless(width);
     for (label, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
-        // A value may hold styles of its own, so control characters stay.
-        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A value may hold styles of its own.
+        let value = printable::styled_lines(&value).split_whitespace().collect::<Vec<_>>().join(" ");
         table.add_row(vec![Cell(label.to_owned(), DIM).laid_out(), comfy_table::Cell::new(value)]);
     }
     if table.is_empty() {
         return String::new();
     }
     lay_out(&mut table, &[Column::Whole(""), Column::Wrap("")])
-}
-
-/// One line without control characters, which could move the cursor.
-fn flat(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -188,7 +185,7 @@ mod tests {
         let mut table = Table::new([Column::Whole("ID"), Column::Number("N"), Column::Wrap("WHY")]);
         table.row([Cell::from("job_1"), Cell::from(1_200u64), Cell::from("")]);
         table.row([Cell::from("job_22"), Cell::from(3u64), Cell::from("two\nlines")]);
-        assert_eq!(plain(&table, None), "ID          N  WHY\njob_1   1,200\njob_22      3  two lines\n");
+        assert_eq!(plain(&table, None), "ID          N  WHY\njob_1   1,200\njob_22      3  two\\nlines\n");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hyper::HeaderMap;
 use serde_json::{Map, Value, json};
+use sluice_domain::printable;
 use sluice_domain::template::{Message, Part, Scope};
 use sluice_domain::time::Time;
 
@@ -152,11 +153,12 @@ impl Preview {
             let whole = json!({ "subject": message.subject, "text": message.text, "html": message.html });
             return print::pretty(&whole);
         }
-        let mut text = pairs([("template", self.name.clone()), ("subject", message.subject.clone())]);
+        let mut text =
+            pairs([("template", self.name.clone()), ("subject", printable::line(&message.subject).into_owned())]);
         for (title, part) in [("Text", &message.text), ("HTML", &message.html)] {
             if let Some(part) = part {
                 text.push_str(&heading(title));
-                text.push_str(&format!("{}\n", part.trim_end()));
+                text.push_str(&format!("{}\n", printable::lines(part.trim_end())));
             }
         }
         text

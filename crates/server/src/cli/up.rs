@@ -135,7 +135,9 @@ async fn reload(node: &Node, actor: &str, last_error: &mut String) {
             // The numbers of jobs change while they run.
             let known: String = message.chars().filter(|c| !c.is_ascii_digit()).collect();
             if *last_error != known {
-                tracing::error!("the new configuration is not activated; the active one stays\n{message}");
+                tracing::error!("the new configuration is not activated; the active one stays");
+                // A log line never holds a line break.
+                message.lines().filter(|line| !line.trim().is_empty()).for_each(|line| tracing::error!("{line}"));
                 *last_error = known;
             }
         }

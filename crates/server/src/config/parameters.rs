@@ -107,10 +107,33 @@ pub(super) fn read(
     let rest = entries.iter().filter(taken).cloned().collect();
     let read = template(report, &YamlNode { span: node.span, kind: YamlKind::Map(rest) }, visible)?;
     let Template::Map(mut parameters) = read else { return Some(read) };
+    if matches!(action, Action::EmailSend | Action::SendTemplate) {
+        one_address_each(report, node, &mut parameters);
+    }
     for entry in entries.iter().filter(|entry| is_verbatim(action, &entry.key)) {
         parameters.push((entry.key.clone(), Template::Literal(entry.value.to_value())));
     }
     Some(Template::Map(parameters))
+}
+
+/// Parameters with addresses of a mail.
+const ADDRESSES: [&str; 4] = ["to", "cc", "bcc", "reply_to"];
+
+/// Makes every text of an address parameter exactly one address. An event must not add recipients, neither with a comma nor
+/// with a list: several are a list in the configuration.
+fn one_address_each(report: Report<'_>, node: &YamlNode, parameters: &mut [(String, Template)]) {
+    for (name, template) in parameters.iter_mut().filter(|(name, _)| ADDRESSES.contains(&name.as_str())) {
+        let Some(written) = node.get(name).filter(|written| written.items().is_none() && !written.is_null()) else {
+            continue;
+        };
+        if written.text().is_some_and(|text| !is_filled_in(written) && text.matches('@').count() > 1) {
+            report
+                .error(written.span, "several-addresses", format!("`{name}` is one address, or a list of them"))
+                .hint(format!("write a list: {name}: [ada@example.com, grace@example.com]"));
+        }
+        let one = std::mem::replace(template, Template::Literal(Value::Null));
+        *template = Template::List(vec![one]);
+    }
 }
 
 /// A program is not a template: braces and dollar signs are literal.

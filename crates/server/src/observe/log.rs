@@ -1,7 +1,9 @@
-//! Structured logs. Email addresses and phone numbers are masked in the writer, so that callers need not.
+//! Structured logs. The writer masks email addresses and phone numbers and escapes control characters, so that callers need
+//! not: a log line is one line.
 
 use std::io::{self, Write};
 
+use sluice_domain::{mask, printable};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -16,7 +18,8 @@ pub enum Format {
 /// Starts logging to standard error. `filter` has the syntax of `SLUICE_LOG`: `info`, `sluice_server=debug`.
 pub fn start(format: Format, filter: &str) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masking(io::stderr)).with_target(false);
+    let writer = Masking(io::stderr, format);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     // A second call in one process (tests, the demo) has no effect.
     let _ = match format {
         Format::Text => builder.with_ansi(false).try_init(),
@@ -24,22 +27,23 @@ pub fn start(format: Format, filter: &str) {
     };
 }
 
-/// Masks every line.
+/// Masks and escapes every line.
 #[derive(Clone, Debug)]
-pub struct Masking<M>(pub M);
+pub struct Masking<M>(pub M, pub Format);
 
 impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Masking<M> {
     type Writer = MaskedLine<M::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        MaskedLine { line: Vec::with_capacity(256), out: self.0.make_writer() }
+        MaskedLine { line: Vec::with_capacity(256), format: self.1, out: self.0.make_writer() }
     }
 }
 
-/// Buffers one line and masks it when it is complete.
+/// Buffers one line; masks and escapes it when it is complete.
 #[derive(Debug)]
 pub struct MaskedLine<W: Write> {
     line: Vec<u8>,
+    format: Format,
     out: W,
 }
 
@@ -52,7 +56,12 @@ impl<W: Write> Write for MaskedLine<W> {
     fn flush(&mut self) -> io::Result<()> {
         if !self.line.is_empty() {
             let line = String::from_utf8_lossy(&self.line);
-            self.out.write_all(sluice_domain::mask::text(&line).as_bytes())?;
+            let line = mask::text(line.strip_suffix('\n').unwrap_or(&line));
+            let line = match self.format {
+                Format::Text => printable::line(&line),
+                Format::Json => printable::json(&line),
+            };
+            self.out.write_all(format!("{line}\n").as_bytes())?;
             self.line.clear();
         }
         self.out.flush()
@@ -87,12 +96,27 @@ mod tests {
     fn logs_mask_email_addresses_and_phone_numbers() {
         let captured = Captured::default();
         let writer = captured.clone();
-        let subscriber = tracing_subscriber::fmt().json().with_writer(Masking(move || writer.clone())).finish();
+        let subscriber =
+            tracing_subscriber::fmt().json().with_writer(Masking(move || writer.clone(), Format::Json)).finish();
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(email = "ada@example.com", "called +14155550123 for ada@example.com");
         });
         let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
         assert!(text.contains("a***@example.com"), "{text}");
         assert!(!text.contains("ada@") && !text.contains("4155550123"), "{text}");
+    }
+
+    #[test]
+    fn log_line_cannot_be_forged_by_a_line_break_or_an_escape_sequence() {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let writer = Masking(move || writer.clone(), Format::Text);
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(key = "a\r\n2026-11-15 ERROR forged", "type \u{1b}]0;title\u{7}\u{9b}2J\u{202e}");
+        });
+        let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+        assert!(!text.trim_end().contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
     }
 }

@@ -8,6 +8,7 @@ mod examples;
 mod forms;
 mod guard;
 mod node;
+mod output;
 mod support;
 mod verify;
 mod watch;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use sluice_domain::printable::{line, lines};
 
 use super::super::print::{heading, hint, indented, plural, pretty, style_of, styled};
 use super::super::table::pairs;
@@ -185,17 +186,17 @@ impl EventReport {
         let parts: Vec<String> = self.key.parts.iter().map(|part| format!("{} = {}", part.from, part.value)).collect();
         let from = if parts.is_empty() { self.key.strategy.clone() } else { parts.join(", ") };
         let own = [
-            ("key", format!("{} (from {from}; kept for {})", self.key.text, self.key.kept_for)),
-            ("not used", self.key.passed_over.join("; ")),
+            ("key", safe(format!("{} (from {from}; kept for {})", self.key.text, self.key.kept_for))),
+            ("not used", safe(self.key.passed_over.join("; "))),
             (
                 "event",
-                format!(
+                safe(format!(
                     "{} {} (the ledger assigns its id; a known key is a duplicate)",
                     self.event_id, self.event_type
-                ),
+                )),
             ),
-            ("unknown fields", self.unknown_fields.join(", ")),
-            ("quarantined", self.quarantine.clone().unwrap_or_default()),
+            ("unknown fields", safe(self.unknown_fields.join(", "))),
+            ("quarantined", safe(self.quarantine.clone().unwrap_or_default())),
         ];
         let mut text = pairs(before.into_iter().chain(own));
         text.push_str(&heading("Normalized event"));
@@ -205,7 +206,7 @@ impl EventReport {
             text.push_str("None: the flow has no queue for it, and no playbook has its event type.\n");
         }
         for playbook in &self.playbooks {
-            text.push_str(&format!("on {} → playbook {playbook}\n", self.event_type));
+            text.push_str(&format!("on {} → playbook {playbook}\n", line(&self.event_type)));
         }
         for queue in &self.queues {
             text.push_str(&queue.render());
@@ -216,7 +217,7 @@ impl EventReport {
         for job in &self.jobs {
             text.push_str(&heading(&format!("Job for worker {} (queue {})", job.worker, job.queue)));
             if let Some(problem) = &job.problem {
-                text.push_str(&format!("{} {problem}\n", styled("dead:", style_of("dead"))));
+                text.push_str(&format!("{} {}\n", styled("dead:", style_of("dead")), line(problem)));
             }
             for (place, step) in job.steps.iter().enumerate() {
                 text.push_str(&step.render(place + 1));
@@ -224,6 +225,11 @@ impl EventReport {
         }
         text
     }
+}
+
+/// The payload is untrusted.
+fn safe(text: String) -> String {
+    line(&text).into_owned()
 }
 
 impl QueueReport {
@@ -247,61 +253,61 @@ impl StepReport {
         let place = if self.destination.is_empty() { String::new() } else { format!(" → {}", self.destination) };
         let kind = if self.destination.is_empty() { "internal".to_owned() } else { format!("{} effect", self.class) };
         let mut text = format!("{number}. {}: {}{place}, {kind}\n", self.step, self.action);
-        let mut line = |words: String| text.push_str(&format!("   {words}\n"));
+        let mut show = |words: String| text.push_str(&format!("   {}\n", line(&words)));
         match self.items {
             Some(0) => {
-                line("its list is empty: nothing to do".to_owned());
+                show("its list is empty: nothing to do".to_owned());
                 return text;
             }
             Some(items) => {
                 let items = plural(items as u64, "item");
-                line(format!("for each of {items}, each a separate effect; the first is:"));
+                show(format!("for each of {items}, each a separate effect; the first is:"));
             }
             None => {}
         }
         if let Some(undo) = &self.undo {
-            line(format!("undone with {undo} if a later step fails permanently"));
+            show(format!("undone with {undo} if a later step fails permanently"));
         }
         match (&self.condition, self.runs) {
-            (Some(condition), Runs::Yes) if self.problem.is_none() => line(format!("if {condition}: true")),
+            (Some(condition), Runs::Yes) if self.problem.is_none() => show(format!("if {condition}: true")),
             (Some(condition), Runs::No) => {
-                line(format!("if {condition}: false, step skipped"));
+                show(format!("if {condition}: false, step skipped"));
                 return text;
             }
             (Some(condition), Runs::Depends) => {
-                line(format!("if {condition}: depends on the output of {}", self.needs.join(", ")))
+                show(format!("if {condition}: depends on the output of {}", self.needs.join(", ")))
             }
             _ => {}
         }
         if !self.destination.is_empty() {
-            line(format!("effect key {}, stable across attempts and replays", self.effect_key));
+            show(format!("effect key {}, stable across attempts and replays", self.effect_key));
         }
         for rule in &self.policies {
-            line(format!("policy {}: {} {}: {}", rule.policy, rule.rule, rule.verdict, rule.detail));
+            show(format!("policy {}: {} {}: {}", rule.policy, rule.rule, rule.verdict, rule.detail));
         }
         if let Some(rule) = self.policies.iter().find(|rule| rule.verdict == "refuses") {
-            line(format!("nothing would be sent: no-op by {} of {}", rule.rule, rule.policy));
+            show(format!("nothing would be sent: no-op by {} of {}", rule.rule, rule.policy));
             return text;
         }
         if let Some(assumed) = self.assumed {
-            line(format!("assumed: {assumed}"));
+            show(format!("assumed: {assumed}"));
         }
         if let Some(problem) = &self.problem {
-            line(format!("{} {problem}", styled("dead:", style_of("dead"))));
+            text.push_str(&format!("   {} {}\n", styled("dead:", style_of("dead")), line(problem)));
         } else if let Some(output) = &self.output {
             text.push_str(&indented(&format!("output {}", pretty(output)), 3));
         } else if let Some(request) = &self.request {
-            line(format!("{} {}", request.method, request.url));
+            show(format!("{} {}", request.method, request.url));
             for (name, value) in &request.headers {
-                line(format!("{name}: {value}"));
+                show(format!("{name}: {value}"));
             }
             match &request.body {
                 Value::Null => {}
-                Value::String(plain) => text.push_str(&indented(plain, 3)),
+                Value::String(plain) => text.push_str(&indented(&lines(plain), 3)),
                 body => text.push_str(&indented(&pretty(body), 3)),
             }
         } else if self.runs != Runs::Depends {
-            line(format!("the request depends on the output of {}", self.needs.join(", ")));
+            show(format!("the request depends on the output of {}", self.needs.join(", ")));
         }
         text
     }
