@@ -66,14 +66,12 @@ fn collect(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => {
             // A destination may quote the JSON of the request.
-            let escaped = Value::String(text.clone()).to_string();
-            let escaped = escaped.trim_matches('"').to_owned();
-            if escaped != *text && escaped.chars().count() >= CHARACTERS_MIN {
+            let quoted = Value::String(text.clone()).to_string();
+            let escaped = one_line(quoted.trim_matches('"'));
+            let text = one_line(text);
+            if escaped != text && escaped.chars().count() >= CHARACTERS_MIN {
                 found.push(escaped);
             }
-            // Excerpts of responses have single spaces.
-            let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-            let text = words.collect::<Vec<_>>().join(" ");
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
             let least = if is_number { DIGITS_MIN } else { CHARACTERS_MIN };
             if text.chars().count() >= least && !["true", "false", "null"].contains(&text.as_str()) {
@@ -85,6 +83,12 @@ fn collect(value: &Value, found: &mut Vec<String>) {
         Value::Object(members) => members.values().for_each(|member| collect(member, found)),
         _ => {}
     }
+}
+
+/// The text with single spaces, as in excerpts of responses.
+fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Replaces every value that stands in the text as a word of its own, and the beginning of one where the text was cut off.

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn mail_contains_exactly_its_parameters() {
         let mail = mail(json!({
-            "to": "Ada <ada@example.com>", "cc": "c@example.com", "bcc": "d@example.com, Ada@example.com",
+            "to": "Ada <ada@example.com>", "cc": "c@example.com", "bcc": ["d@example.com", "Ada@example.com"],
             "reply_to": "help@example.com", "subject": "Grüße", "text": "Hello\n.\nbye", "html": "<p>Hello</p>",
             "headers": {"List-Unsubscribe": "<https://example.com/u>", "X-None": null},
         }))

@@ -85,7 +85,7 @@ fn escape_sequences_of_a_payload_or_an_answer_do_not_reach_the_terminal_or_the_l
         }
         assert!(!coloured.stdout.contains("\u{1b}[31mno"), "{arguments:?}: {coloured}");
     }
-    node.until_logged("post");
+    node.until_logged("code=http-400");
     assert_clean("log", &node.log());
 }
 

@@ -33,8 +33,8 @@ fn file_watcher_does_not_activate_what_plan_refuses_as_stranding_jobs() {
     let node = workplace.up_with_watch();
     let before = revision(&workplace);
     rename_the_worker(&workplace);
-    let log = node.until_logged("is not activated");
-    assert!(log.contains("worker lead-to-crm: 0 live jobs, 1 dead letters"), "{log}");
+    let log = node.until_logged("worker lead-to-crm: 0 live jobs, 1 dead letters");
+    assert!(log.contains("the new configuration is not activated"), "{log}");
     assert_eq!(revision(&workplace), before);
     let refused = workplace.run(&["reload"]);
     assert_eq!(refused.code, 1, "{refused}");
