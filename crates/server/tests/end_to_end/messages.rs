@@ -49,3 +49,24 @@ async fn a_job_keeps_the_message_that_it_was_accepted_under() {
     assert_eq!(shop.settled(&cart("c2", "ada")).await["state"], "succeeded");
     assert!(shop.smtp.messages()[1].body.contains("Another text"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_from_an_event_adds_no_recipients() {
+    let shop = Shop::open(&worker("").replace("event.email", "body.send_to"), &[]).await;
+    let recipients = [
+        serde_json::json!("ada@example.com, eve@example.com"),
+        serde_json::json!("ada@example.com\r\nBcc: eve@example.com"),
+        serde_json::json!(["ada@example.com", "eve@example.com"]),
+    ];
+    for (number, to) in recipients.into_iter().enumerate() {
+        let mut cart = cart(&format!("c{number}"), "ada");
+        cart["send_to"] = to;
+        let job = shop.settled(&cart).await;
+        assert_eq!(job["state"], "dead", "{job}");
+        assert!(job["failure"]["message"].as_str().unwrap().contains("`with.to`"), "{job}");
+    }
+    assert_eq!(shop.mails(), 0);
+    let mut one = cart("one", "ada");
+    one["send_to"] = "Ada <ada@example.com>".into();
+    assert_eq!(shop.settled(&one).await["state"], "succeeded");
+}
