@@ -133,21 +133,54 @@ impl EventBody {
     }
 }
 
-/// The decoded event of a body, cached until its first run so that the text is not parsed again. Memory only: it is never
-/// stored, a clone has none, and it does not count for equality.
+/// The decoded event of a body, so that runs do not parse its text again. Memory only: it is never stored, a clone has none, and
+/// it does not count for equality. Large events are not cached.
 #[derive(Default)]
-pub struct DecodedEvent(Mutex<Option<Box<Event>>>);
+pub struct DecodedEvent(Mutex<Option<Decoded>>);
+
+enum Decoded {
+    /// As intake has it. Its reference to the stored request is not known yet.
+    Event(Box<Event>),
+    Scope(Arc<Value>),
+}
 
 impl DecodedEvent {
     /// Caches an event. It must equal what its text decodes to.
     pub fn put(&self, event: Event) {
         if let Ok(mut cached) = self.0.lock() {
-            *cached = Some(Box::new(event));
+            *cached = Some(Decoded::Event(Box::new(event)));
         }
     }
 
-    pub fn take(&self) -> Option<Event> {
-        self.0.lock().ok()?.take().map(|event| *event)
+    pub fn clear(&self) {
+        if let Ok(mut cached) = self.0.lock() {
+            *cached = None;
+        }
+    }
+}
+
+impl EventBody {
+    /// The value of `event` in expressions. `raw_event_ref` locates the stored request.
+    pub fn scope(&self, raw_event_ref: String) -> Result<Arc<Value>, serde_json::Error> {
+        let Ok(mut cached) = self.decoded.0.lock() else {
+            return Event::scope_of_text(&self.normalized, raw_event_ref).map(Arc::new);
+        };
+        let scope = match cached.take() {
+            Some(Decoded::Scope(scope)) => scope,
+            Some(Decoded::Event(mut event)) => {
+                event.audit.raw_event_ref = raw_event_ref;
+                Arc::new(event.into_scope())
+            }
+            None => {
+                let scope = Arc::new(Event::scope_of_text(&self.normalized, raw_event_ref)?);
+                if !Event::is_cacheable(&scope) {
+                    return Ok(scope);
+                }
+                scope
+            }
+        };
+        *cached = Some(Decoded::Scope(scope.clone()));
+        Ok(scope)
     }
 }
 

@@ -59,6 +59,12 @@ impl Event {
         let mut values = self.identity.values().chain(self.attributes.values()).chain(self.routing.values());
         values.all(|value| fits(value, &mut budget)).then_some(self)
     }
+
+    /// Whether the value of `event` in expressions may be cached.
+    pub fn is_cacheable(scope: &Value) -> bool {
+        // Members of identity and attributes occur twice in it.
+        fits(scope, &mut (2 * CACHEABLE_VALUES_MAX))
+    }
 }
 
 fn owned_name((name, value): (&str, Value)) -> (String, Value) {

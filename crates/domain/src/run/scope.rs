@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ConfigRevision;
-use crate::event::{Event, EventOrigin};
+use crate::event::EventOrigin;
 use crate::flow::Flow;
 use crate::outcome::{Failure, FailureClass};
 use crate::record::{EventBody, EventRecord, raw_event_ref};
@@ -33,10 +33,11 @@ pub fn scope_of(
             scope.set_lazy("body", move || {
                 serde_json::from_slice(&stored.raw).map_err(|error| TemplateProblem(unreadable("body", &error)))
             });
-            decode(event, body)?
+            let stored = body.scope(raw_event_ref(event.id));
+            stored.map_err(|error| unreadable_failure("normalized event", &error))?
         }
     };
-    scope.set("event", normalized);
+    scope.set_shared("event", normalized);
     let enqueue = flow.and_then(|flow| flow.enqueue.iter().find(|enqueue| enqueue.queue == queue));
     if let Some(expression) = enqueue.and_then(|enqueue| enqueue.body_from.as_ref()) {
         let chosen = expression
@@ -47,21 +48,8 @@ pub fn scope_of(
     Ok(scope)
 }
 
-/// The stored event: as it was decoded at intake for its first run, else from its text.
-fn decode(event: &EventRecord, body: &EventBody) -> Result<Value, Failure> {
-    let reference = raw_event_ref(event.id);
-    match body.decoded.take() {
-        Some(mut decoded) => {
-            decoded.audit.raw_event_ref = reference;
-            Ok(decoded.into_scope())
-        }
-        None => Event::scope_of_text(&body.normalized, reference)
-            .map_err(|error| unreadable_failure("normalized event", &error)),
-    }
-}
-
 /// A replay asked for another revision: its mapping is applied to the stored request.
-fn map_again(flow: &Flow, event: &EventRecord, body: &EventBody, scope: &mut Scope) -> Result<Value, Failure> {
+fn map_again(flow: &Flow, event: &EventRecord, body: &EventBody, scope: &mut Scope) -> Result<Arc<Value>, Failure> {
     let mut raw: Value = serde_json::from_slice(&body.raw).map_err(|error| unreadable_failure("body", &error))?;
     for path in &flow.body.dropped {
         path.remove(&mut raw);
@@ -77,7 +65,7 @@ fn map_again(flow: &Flow, event: &EventRecord, body: &EventBody, scope: &mut Sco
         let message = format!("the newer mapping does not fit this event: {problem}");
         Failure::new(FailureClass::Mapping, "mapping", message)
     })?;
-    Ok(mapped.to_scope())
+    Ok(Arc::new(mapped.to_scope()))
 }
 
 fn unreadable(what: &str, error: &serde_json::Error) -> String {

@@ -18,6 +18,7 @@ pub struct Scope {
 #[derive(Clone, Debug)]
 enum Root {
     Value(Value),
+    Shared(Arc<Value>),
     Lazy(Arc<Lazy>),
 }
 
@@ -43,6 +44,11 @@ impl Scope {
         self.put(root.into(), Root::Value(value));
     }
 
+    /// Sets a root to a value that other scopes have as well.
+    pub fn set_shared(&mut self, root: &'static str, value: Arc<Value>) {
+        self.put(root.into(), Root::Shared(value));
+    }
+
     /// Sets a root that is loaded on first access.
     pub fn set_lazy(
         &mut self,
@@ -65,6 +71,7 @@ impl Scope {
         let at = self.roots.iter().position(|(name, _)| name == root)?;
         match self.roots.remove(at).1 {
             Root::Value(value) => Some(value),
+            Root::Shared(value) => Some(Arc::unwrap_or_clone(value)),
             Root::Lazy(_) => None,
         }
     }
@@ -79,6 +86,7 @@ impl Scope {
         match self.roots.iter().find(|(name, _)| name == root) {
             None => Ok(None),
             Some((_, Root::Value(value))) => Ok(Some(value)),
+            Some((_, Root::Shared(value))) => Ok(Some(value)),
             Some((_, Root::Lazy(lazy))) => {
                 lazy.value.get_or_init(|| (lazy.read)()).as_ref().map(Some).map_err(TemplateProblem::clone)
             }

@@ -39,7 +39,7 @@ impl JobCache {
     pub fn put(&mut self, loaded: LoadedJob) {
         let LoadedJob { job, event, body, effects } = loaded;
         if self.body_bytes >= DECODED_BYTES_MAX {
-            body.decoded.take();
+            body.decoded.clear();
         }
         let has_room = self.body_bytes < BODY_BYTES_MAX;
         self.insert(job, has_room.then_some(Rest { event, body, effects }));
