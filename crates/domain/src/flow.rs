@@ -1,11 +1,15 @@
 //! Flow: how requests of a source become events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use crate::event::EventMapping;
+use crate::job::JobState;
 use crate::key::KeyStrategy;
 use crate::path::Path;
+use crate::record::JobRecord;
 use crate::schema::Schema;
 use crate::template::Expression;
 use crate::unit::Rate;
@@ -33,6 +37,11 @@ pub struct Flow {
     pub admission: PayloadRules,
     /// Queues that receive the event.
     pub enqueue: Vec<Enqueue>,
+    /// Headers, in lower case, that the verification, the key, the mapping or a condition reads. A request that repeats one
+    /// of them is rejected: two readers could use different values.
+    pub headers_read: BTreeSet<String>,
+    /// What a duplicate is told of the first event's jobs.
+    pub result: DuplicateResult,
     /// Response that the sender treats as success.
     pub success: Success,
 }
@@ -40,6 +49,65 @@ pub struct Flow {
 impl Flow {
     /// Default maximum size of a body.
     pub const BODY_BYTES_MAX: u64 = 256 * 1024;
+
+    /// What a duplicate is told of these jobs: text and numbers only. `None` while a job is unfinished or failed, and if the flow
+    /// names nothing.
+    pub fn result_of(&self, jobs: &[JobRecord]) -> Option<Map<String, Value>> {
+        let ended = |state: JobState| matches!(state, JobState::Succeeded | JobState::Noop);
+        if !jobs.iter().all(|job| ended(job.state)) {
+            return None;
+        }
+        let named: Map<String, Value> = match &self.result {
+            DuplicateResult::Nothing => return None,
+            DuplicateResult::RecordIds => jobs
+                .iter()
+                .filter_map(|job| Some((job.worker.to_string(), record_ids(job.result.as_deref()?)?)))
+                .collect(),
+            DuplicateResult::Named(fields) => fields
+                .iter()
+                .filter_map(|field| {
+                    let job = jobs.iter().find(|job| *job.worker == *field.worker)?;
+                    let value = field.path.find(job.result.as_deref()?)?;
+                    Some((field.name.clone(), plain(value)?))
+                })
+                .collect(),
+        };
+        (!named.is_empty()).then_some(named)
+    }
+}
+
+/// A value that can be a record id: text or a number.
+fn plain(value: &Value) -> Option<Value> {
+    (value.is_string() || value.is_number()).then(|| value.clone())
+}
+
+/// The `id` of an output; of several outputs, that of each step which has one.
+fn record_ids(output: &Value) -> Option<Value> {
+    let own = |output: &Value| Some(serde_json::json!({ "id": plain(output.get("id")?)? }));
+    own(output).or_else(|| {
+        let steps: Map<String, Value> =
+            output.as_object()?.iter().filter_map(|(step, output)| Some((step.clone(), own(output)?))).collect();
+        (!steps.is_empty()).then_some(Value::Object(steps))
+    })
+}
+
+/// What a duplicate is told of the first event's jobs, once all of them have succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DuplicateResult {
+    #[default]
+    Nothing,
+    /// The `id` in the output of each worker.
+    RecordIds,
+    Named(Vec<ResultField>),
+}
+
+/// One field of the result that a duplicate gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultField {
+    pub name: String,
+    pub worker: String,
+    /// Into the output of the worker's job.
+    pub path: Path,
 }
 
 /// Format of the body, and parts of it that are never stored.
@@ -126,6 +194,9 @@ pub struct Idempotency {
     /// Fields that may differ between two deliveries of one event.
     pub volatile: Vec<Path>,
     pub content_window: ContentDedup,
+    /// The sender signs the body, but not the header that the key is derived from. The signed content then has one owner for the
+    /// lifetime of the key, whatever id it comes with: a captured request must not become another event.
+    pub owns_signed_content: bool,
     pub on_clash: OnClash,
 }
 
@@ -178,4 +249,18 @@ pub struct Enqueue {
     pub condition: Option<Expression>,
     /// `body` that the workers see; the request's own body if `None`.
     pub body_from: Option<Expression>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn record_ids_are_all_that_an_output_gives_away() {
+        assert_eq!(record_ids(&json!({"id": 7, "body": {"email": "a@b.c"}})), Some(json!({"id": 7})));
+        let several = json!({"tidy": {"name": "Ada"}, "upsert": {"id": "003", "created": true}, "x": {"id": {"y": 1}}});
+        assert_eq!(record_ids(&several), Some(json!({"upsert": {"id": "003"}})));
+        assert_eq!(record_ids(&json!({"status": 200, "headers": {}, "body": "x"})), None);
+    }
 }

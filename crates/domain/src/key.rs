@@ -7,6 +7,7 @@ mod strategy;
 use std::fmt;
 
 use crate::digest::{DigestContext, write_parts};
+use crate::time::Time;
 
 pub use dedup::{DedupKey, DedupProblem, dedup, is_time_field};
 pub use fingerprint::{fingerprint, fingerprint_digest};
@@ -34,6 +35,16 @@ impl KeyDigest {
         static CONTEXT: DigestContext = DigestContext::new("sluice key of another content under the same key");
         KeyDigest(CONTEXT.of(|hasher| {
             hasher.update(&self.0).update(&fingerprint);
+        }))
+    }
+
+    /// Digest of a signed content in a flow: the type of the event, the signing time where the sender signs one, and the
+    /// fingerprint of the whole payload.
+    pub fn signed_content(flow: &str, event_type: &str, signed_at: Option<Time>, fingerprint: [u8; 16]) -> KeyDigest {
+        static CONTEXT: DigestContext = DigestContext::new("sluice signed content");
+        KeyDigest(CONTEXT.of(|hasher| {
+            write_parts(hasher, &[TENANT, flow, event_type]);
+            hasher.update(&signed_at.map_or(i64::MIN, |at| at.0).to_le_bytes()).update(&fingerprint);
         }))
     }
 

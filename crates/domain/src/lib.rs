@@ -31,6 +31,7 @@ pub mod path;
 pub mod payload;
 pub mod policy;
 pub mod printable;
+pub mod pseudonym;
 pub mod random;
 pub mod record;
 pub mod retry;

@@ -106,7 +106,8 @@ fn phones(input: &str) -> String {
         }
         let word_follows = chars.get(last_digit + 1).is_some_and(|c| c.is_alphabetic() || *c == '_' || *c == ':');
         let run = &chars[i..=last_digit.min(chars.len() - 1)];
-        if (PHONE_DIGITS_MIN..=16).contains(&count) && !word_follows && !looks_like_time(run) {
+        let is_other = || looks_like_time(run) || is_ip_address(run) || is_message_timestamp(run);
+        if (PHONE_DIGITS_MIN..=16).contains(&count) && !word_follows && !is_other() {
             let tail: String = run.iter().filter(|c| c.is_ascii_digit()).skip(count - 2).collect();
             out.push_str("***");
             out.push_str(&tail);
@@ -126,6 +127,18 @@ fn looks_like_time(run: &[char]) -> bool {
         && run[5..7].iter().all(char::is_ascii_digit)
         && run[7] == '-'
         && run[8..10].iter().all(char::is_ascii_digit)
+}
+
+/// Recognises IPv4 addresses: four numbers up to 255, without leading zeros.
+fn is_ip_address(run: &[char]) -> bool {
+    let text: String = run.iter().collect();
+    text.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+/// Recognises the timestamps that identify messages in Slack: ten digits, a dot, six digits.
+fn is_message_timestamp(run: &[char]) -> bool {
+    let is_digits = |run: &[char]| run.iter().all(char::is_ascii_digit);
+    run.len() == 17 && run[10] == '.' && is_digits(&run[..10]) && is_digits(&run[11..])
 }
 
 /// Masks emails and phone numbers in all strings of a JSON value, and replaces members whose names denote secrets.
@@ -204,6 +217,10 @@ mod tests {
             ("order 12345 at 12:30", "order 12345 at 12:30"),
             ("2026-11-15T10:00:00Z", "2026-11-15T10:00:00Z"),
             ("job_12345678901", "job_12345678901"),
+            ("from 192.168.100.200 to 10.11.12.133.", "from 192.168.100.200 to 10.11.12.133."),
+            ("message 1731931234.123456 in C1", "message 1731931234.123456 in C1"),
+            ("415.555.0123 or 01.23.45.67.89", "***23 or ***89"),
+            ("192.168.100.300", "***00"),
             ("@handle", "@handle"),
             ("no one", "no one"),
             ("dupe: Jürgen@bücher.example", "dupe: J***@bücher.example"),

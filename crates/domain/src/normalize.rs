@@ -23,14 +23,15 @@ pub fn sha256(text: &str) -> String {
     data_encoding::HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
-/// Pseudonym of an email address: the first half of the SHA-256 of its normalized form.
+/// The first half of the SHA-256 of a normalized email address. Not keyed: another system can compute it, and so can everybody
+/// who guesses the address.
 pub fn email_hash(text: &str) -> String {
     let mut hash = sha256(&email(text));
     hash.truncate(32);
     hash
 }
 
-/// Pseudonym of a phone number, made like [`email_hash`].
+/// The same for a phone number.
 pub fn phone_hash(text: &str, region: Option<&str>) -> String {
     let mut hash = sha256(&e164(text, region));
     hash.truncate(32);

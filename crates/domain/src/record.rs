@@ -47,7 +47,9 @@ pub struct NewEvent {
     /// Keys of the adjacent time buckets: their owner owns this key too.
     pub adjacent_keys: Vec<KeyDigest>,
     pub clash: ClashPolicy,
-    /// How long an event of this flow with the same content is a duplicate, whatever its key.
+    /// Digest of the signed content, if the signature does not cover the key: it has one owner, as the key has.
+    pub signed_content: Option<KeyDigest>,
+    /// How long an event of this flow with the same type and content is a duplicate, whatever its key.
     pub content_window: Option<Duration>,
     pub quarantine: Option<Quarantine>,
     /// Digest of the person whose data the body holds, if known.
@@ -260,6 +262,7 @@ impl NewEvent {
             jobs: draft.jobs,
             adjacent_keys: vec![],
             clash: ClashPolicy::Drop,
+            signed_content: None,
             content_window: None,
             quarantine: None,
             contact: event.contact(),

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use crate::action::Action;
 use crate::cron::Schedule;
 use crate::job::EffectKey;
@@ -13,7 +15,7 @@ use crate::record::NewJob;
 use crate::retry::RetryPolicy;
 use crate::run::StepRoute;
 use crate::safe_mode::SafeMode;
-use crate::template::{Expression, Template};
+use crate::template::{Expression, Scope, Secrets, Template, TemplateProblem};
 use crate::time::Time;
 use crate::unit::Rate;
 
@@ -190,6 +192,55 @@ impl Worker {
 }
 
 impl Step {
+    /// Renders the parameters. One that identifies what is written is null if any expression in it is missing, null or blank:
+    /// the text around it alone would be the same record, row or mark for everybody.
+    pub fn render_with(&self, scope: &Scope, secrets: &dyn Secrets) -> Result<Value, TemplateProblem> {
+        let Template::Map(entries) = &self.with else {
+            return Ok(self.with.render(scope, secrets)?.unwrap_or(Value::Null));
+        };
+        let mut with = Map::with_capacity(entries.len());
+        for (name, template) in entries {
+            let value = match (self.action, name.as_str(), template) {
+                (Action::SalesforceUpsert, "external_id", _) | (Action::StoreSetnx, "key", _) => {
+                    identity(template, scope, secrets)?
+                }
+                (Action::PostgresUpsert, "values", Template::Map(columns)) => {
+                    Some(self.render_columns(columns, scope, secrets)?)
+                }
+                _ => template.render(scope, secrets)?,
+            };
+            with.extend(value.map(|value| (name.clone(), value)));
+        }
+        Ok(Value::Object(with))
+    }
+
+    /// Renders the columns of a row; those of its key identify it.
+    fn render_columns(
+        &self,
+        columns: &[(String, Template)],
+        scope: &Scope,
+        secrets: &dyn Secrets,
+    ) -> Result<Value, TemplateProblem> {
+        let Template::Map(entries) = &self.with else { return Ok(Value::Null) };
+        let key = entries.iter().find(|(name, _)| name == "key").map(|(_, template)| template);
+        let is_key = |column: &str| match key {
+            Some(Template::Literal(Value::String(name))) => name == column,
+            Some(Template::List(names)) => {
+                names.iter().any(|name| matches!(name, Template::Literal(Value::String(name)) if name == column))
+            }
+            _ => false,
+        };
+        let mut row = Map::with_capacity(columns.len());
+        for (column, template) in columns {
+            let value = match is_key(column) {
+                true => identity(template, scope, secrets)?,
+                false => template.render(scope, secrets)?,
+            };
+            row.extend(value.map(|value| (column.clone(), value)));
+        }
+        Ok(Value::Object(row))
+    }
+
     /// Whether a parameter is written, whatever its value.
     pub fn with_names(&self, parameter: &str) -> bool {
         matches!(&self.with, Template::Map(entries) if entries.iter().any(|(name, _)| name == parameter))
@@ -240,6 +291,14 @@ impl Pace {
         let seed = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let jitter = least + most.saturating_sub(least).mul_f64(Random::seeded(seed).unit());
         Some(last? + rate.interval() + jitter)
+    }
+}
+
+/// A value that identifies something; null if it is incomplete.
+fn identity(template: &Template, scope: &Scope, secrets: &dyn Secrets) -> Result<Option<Value>, TemplateProblem> {
+    match template.is_complete(scope)? {
+        true => template.render(scope, secrets),
+        false => Ok(Some(Value::Null)),
     }
 }
 

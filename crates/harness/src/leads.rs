@@ -235,6 +235,7 @@ impl Sender {
             received_at: Time::from(jiff::Timestamp::now()),
             verified_by: Some("HARNESS_SENDER"),
             trace: "4bf92f3577b34da6a3ce929d0e0e4736",
+            ..intake::RequestMeta::default()
         };
         let prepared = intake::prepare(&self.live, &self.flow, &headers, body, request);
         prepared.map(|prepared| prepared.into_new().1).map_err(|problem| Error::Failed(problem.detail))

@@ -38,6 +38,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
         jobs: vec![NewJob::new("crm", "default")],
         adjacent_keys: vec![],
         clash: ClashPolicy::Drop,
+        signed_content: None,
         content_window: None,
         quarantine: None,
         proof: None,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::{JobState, Term};
+use sluice_domain::pseudonym::PseudonymKey;
 use tokio::sync::watch;
 
 use crate::memory;
@@ -126,6 +127,11 @@ impl Ledger {
     /// The term that this process took when it opened the ledger.
     pub fn term(&self) -> Term {
         self.opened.term
+    }
+
+    /// The key of pseudonyms in idempotency keys. It belongs to the ledger and never changes.
+    pub fn pseudonym_key(&self) -> PseudonymKey {
+        self.opened.pseudonyms.clone()
     }
 
     /// Receives the [change sequence](Ledger::change_seq) whenever it grows. A receiver reads what has changed from the ledger.

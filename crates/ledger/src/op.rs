@@ -244,6 +244,9 @@ pub struct Duplicate {
     pub key_text: String,
     /// When the first event arrived.
     pub received_at: Time,
+    /// The source of the first event, and the name of the secret that verified it.
+    pub source: Arc<str>,
+    pub verified_by: Option<String>,
     pub by: MatchedBy,
     /// Whether the content differs from the first event's. It is stored beside it and nothing is done with it.
     pub clash: bool,
@@ -257,6 +260,6 @@ pub enum MatchedBy {
     Key,
     /// The key of an adjacent time bucket.
     AdjacentKey,
-    /// The same content under another key within the content window.
+    /// The same content under another key, within the content window or as signed content.
     Content,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use sluice_domain::job::Term;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use tokio::sync::watch;
 
@@ -19,6 +20,7 @@ pub type ClockFn = Arc<dyn Fn() -> Time + Send + Sync>;
 pub(crate) struct Opened {
     pub term: Term,
     pub changes: watch::Receiver<u64>,
+    pub pseudonyms: PseudonymKey,
 }
 
 /// Counters of the writer, for metrics.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use sluice_connectors::{Connectors, OutboundSettings};
 use sluice_domain::config::Config;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::run::{ConfigRevision, RunConfig};
 use sluice_ledger::Ledger;
 
@@ -41,8 +42,13 @@ impl LoadedRevision {
     }
 
     /// As a run needs it.
-    pub fn for_run(&self) -> ConfigRevision {
-        ConfigRevision { name: self.revision.clone(), config: self.config.clone(), secrets: self.secrets.clone() }
+    pub fn for_run(&self, pseudonyms: &PseudonymKey) -> ConfigRevision {
+        ConfigRevision {
+            name: self.revision.clone(),
+            config: self.config.clone(),
+            secrets: self.secrets.clone(),
+            pseudonyms: pseudonyms.clone(),
+        }
     }
 
     /// Same files and same secrets.
@@ -60,11 +66,21 @@ pub struct Revisions {
     current: Arc<ArcSwap<LoadedRevision>>,
     older: Arc<Mutex<HashMap<Arc<str>, Arc<LoadedRevision>>>>,
     secrets: Arc<dyn config::SecretSource + Send + Sync>,
+    pseudonyms: PseudonymKey,
 }
 
 impl Revisions {
-    pub fn new(current: LoadedRevision, secrets: Arc<dyn config::SecretSource + Send + Sync>) -> Revisions {
-        Revisions { current: Arc::new(ArcSwap::from_pointee(current)), older: Arc::default(), secrets }
+    pub fn new(
+        current: LoadedRevision,
+        secrets: Arc<dyn config::SecretSource + Send + Sync>,
+        pseudonyms: PseudonymKey,
+    ) -> Revisions {
+        Revisions { current: Arc::new(ArcSwap::from_pointee(current)), older: Arc::default(), secrets, pseudonyms }
+    }
+
+    /// The key of pseudonyms in keys, from the ledger.
+    pub fn pseudonyms(&self) -> &PseudonymKey {
+        &self.pseudonyms
     }
 
     pub fn secrets(&self) -> &Arc<dyn config::SecretSource + Send + Sync> {
@@ -125,7 +141,8 @@ impl Revisions {
     /// The configuration of a run under this revision, which is compiled from the ledger if need be.
     pub async fn for_run(&self, revision: &Arc<str>, ledger: &Ledger) -> RunConfig {
         let pinned = self.get(revision, ledger).await;
-        RunConfig { pinned: pinned.map(|pinned| pinned.for_run()), active: self.current().for_run() }
+        let run = |revision: Arc<LoadedRevision>| revision.for_run(&self.pseudonyms);
+        RunConfig { pinned: pinned.map(run), active: run(self.current()) }
     }
 
     /// Connectors for a destination: of the active revision if it has the destination (its credentials and addresses

@@ -185,7 +185,7 @@ impl Node {
         let hash = live.revision.clone();
         ledger.activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
         install::clear(&settings.config)?;
-        let revisions = Revisions::new(live, secrets);
+        let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
 
         let safe_modes = SafeModes::load(ledger.clone()).await?;
         let context = work::WorkContext {

@@ -12,6 +12,7 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{
     Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, TimeOfDay, zone,
 };
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::random::Random;
 use sluice_domain::retry::{Delay, Jitter, RetryBudget, RetryPhase, RetryPolicy};
 use sluice_domain::run::ConfigRevision;
@@ -144,7 +145,8 @@ impl SimPlan {
             ..Config::default()
         };
         let name = Arc::from(config.revision.0.as_str());
-        let run = ConfigRevision { name, config: Arc::new(config), secrets: Arc::new(NoSecrets) };
+        let pseudonyms = PseudonymKey::public();
+        let run = ConfigRevision { name, config: Arc::new(config), secrets: Arc::new(NoSecrets), pseudonyms };
         self.revisions.push(SimRevision { run, gates: gates(random) });
     }
 }

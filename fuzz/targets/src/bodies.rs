@@ -93,7 +93,7 @@ static REVISION: LazyLock<LoadedRevision> = LazyLock::new(|| {
 fn prepare(flow: usize, headers: &HeaderMap, body: &[u8]) {
     let revision = &*REVISION;
     let flow = revision.config.flows.values().nth(flow % revision.config.flows.len()).expect("there are flows");
-    let meta = RequestMeta { received_at: Time(1_790_000_000_000), verified_by: None, trace: "0" };
+    let meta = RequestMeta { received_at: Time(1_790_000_000_000), trace: "0", ..RequestMeta::default() };
     let first = prepare_all(revision, flow, headers, body, meta);
     let again = prepare_all(revision, flow, headers, body, meta);
     match (first, again) {

@@ -63,6 +63,9 @@ pub enum MappingProblem {
     },
 }
 
+/// Renders one value of a section.
+type Render<'a> = &'a dyn Fn(&Template) -> Result<Option<Value>, TemplateProblem>;
+
 /// Inputs of the mapping besides the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct EventOrigin<'a> {
@@ -108,27 +111,30 @@ impl EventMapping {
         let value = |at: &str, template: &Template| {
             template.render_plain(scope).map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
         };
-        let section = |at: &str, entries: &[(String, Template)]| -> Result<Map<String, Value>, MappingProblem> {
+        let identity = |template: &Template| template.render_identity(scope);
+        let plain = |template: &Template| template.render_plain(scope);
+        let section = |at: &str, entries: &[(String, Template)], render: Render<'_>| {
             let mut map = Map::with_capacity(entries.len());
             for (name, template) in entries {
-                let value = template
-                    .render_plain(scope)
+                let value = render(template)
                     .map_err(|problem| MappingProblem::Expression { at: format!("{at}.{name}"), problem })?;
                 if let Some(value) = value.filter(|value| !value.is_null()) {
                     map.insert(name.clone(), value);
                 }
             }
-            Ok(map)
+            Ok::<_, MappingProblem>(map)
         };
         let event_type = value("type", &self.event_type)?.and_then(into_scalar);
         let event_type = event_type.ok_or_else(|| MappingProblem::Missing(vec!["type".into()]))?;
         let source_event_id = match &self.source_event_id {
-            Some(template) => value("id", template)?.and_then(into_scalar),
+            Some(template) => identity(template)
+                .map_err(|problem| MappingProblem::Expression { at: "id".to_owned(), problem })?
+                .and_then(into_scalar),
             None => None,
         };
         let occurred_at = self.occurred_at(scope)?;
         let attributes = match &self.attributes {
-            Some(entries) => section("attributes", entries)?,
+            Some(entries) => section("attributes", entries, &plain)?,
             None => match scope.get("body") {
                 Some(Value::Object(body)) => body.clone(),
                 Some(other) => Map::from_iter([("body".to_owned(), other.clone())]),
@@ -142,9 +148,9 @@ impl EventMapping {
             source: origin.source.to_owned(),
             occurred_at,
             idempotency_key: origin.idempotency_key.to_owned(),
-            identity: section("identity", &self.identity)?,
+            identity: section("identity", &self.identity, &identity)?,
             attributes,
-            routing: section("routing", &self.routing)?,
+            routing: section("routing", &self.routing, &plain)?,
             audit: self.audit(origin),
         };
         if !self.required.is_empty() {

@@ -8,7 +8,7 @@ use super::KEY_BYTES_MAX;
 use super::strategy::{KeyBuilder, bucket_label, bucket_starts, is_phone};
 use crate::event::{read_time, scalar};
 use crate::normalize;
-use crate::template::{Expression, Scope};
+use crate::template::{Expression, Scope, is_present};
 use crate::time::Time;
 
 /// Deduplication key of an event, with the adjacent keys under which a duplicate may be stored.
@@ -95,9 +95,9 @@ fn part(scope: &Scope, field: &str) -> Result<Part, DedupProblem> {
     }
     let text = scalar(&value).ok_or_else(|| DedupProblem::NotAScalar(field.to_owned()))?;
     Ok(Part::Text(if normalize::is_email(&text) {
-        normalize::email_hash(&text)
+        scope.pseudonyms().email(&text)
     } else if is_phone(field) {
-        normalize::phone_hash(&text, None)
+        scope.pseudonyms().phone(&text)
     } else {
         text
     }))
@@ -105,7 +105,7 @@ fn part(scope: &Scope, field: &str) -> Result<Part, DedupProblem> {
 
 /// Looks a field up in the event's identity, its attributes, the event itself, then the body.
 fn find(scope: &Scope, field: &str) -> Option<Value> {
-    let is_set = |value: &&Value| !value.is_null() && value.as_str() != Some("");
+    let is_set = |value: &&Value| is_present(value);
     let event = scope.get("event");
     let section = |part: &str| event.and_then(|event| event.get(part)).and_then(|part| part.get(field)).filter(is_set);
     let plain = section("identity")
@@ -127,6 +127,7 @@ fn find(scope: &Scope, field: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pseudonym::PseudonymKey;
     use serde_json::json;
 
     const FIVE: Option<Duration> = Some(Duration::from_secs(300));
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn personal_data_enters_a_key_as_a_digest() {
         let of = |field: &str| dedup(&scope("2026-11-13T22:42:10Z"), &[field.to_owned()], None).unwrap().text;
-        assert_eq!(of("email"), normalize::email_hash("ada@example.com"));
+        assert_eq!(of("email"), PseudonymKey::public().email("ada@example.com"));
         assert_eq!(of("body.cart.id"), "c1");
     }
 

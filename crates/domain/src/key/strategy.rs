@@ -1,5 +1,6 @@
 //! Derives the idempotency key of a request, and explains the result.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,7 +10,8 @@ use crate::event::{EventMapping, into_scalar, read_time};
 use crate::mask;
 use crate::normalize;
 use crate::path::{Path, Segment};
-use crate::template::{Expression, Scope, Template, TemplateProblem};
+use crate::pseudonym::PseudonymKey;
+use crate::template::{Expression, Scope, Template, TemplateProblem, is_present};
 use crate::time::Time;
 use crate::unit::format_duration;
 
@@ -17,7 +19,6 @@ use crate::unit::format_duration;
 pub enum KeyPart {
     Tenant,
     Source,
-    /// Empty if the request does not say it, so that such a request still has a key.
     EventType,
     /// The source's own id of the event.
     EventId,
@@ -36,31 +37,39 @@ impl KeyPart {
         }
     }
 
+    /// `None` if the part is missing, null or blank: it never counts as empty.
     fn value(&self, scope: &Scope, context: KeyContext<'_>) -> Result<Option<String>, TemplateProblem> {
-        let render = |template: Option<&Template>| match template {
-            Some(template) => Ok(template.render_plain(scope)?.and_then(into_scalar)),
-            None => Ok(None),
-        };
         let text = match self {
             KeyPart::Tenant => Some(TENANT.to_owned()),
             KeyPart::Source => Some(context.source.to_owned()),
-            KeyPart::EventType => Some(render(Some(&context.mapping.event_type))?.unwrap_or_default()),
-            KeyPart::EventId => render(context.mapping.source_event_id.as_ref())?,
-            KeyPart::Value(expression) => expression.evaluate(scope)?.and_then(into_scalar),
+            KeyPart::EventType => context.mapping.event_type.render_identity(scope)?.and_then(into_scalar),
+            KeyPart::EventId => match &context.mapping.source_event_id {
+                Some(template) => template.render_identity(scope)?.and_then(into_scalar),
+                None => None,
+            },
+            KeyPart::Value(expression) => expression.evaluate(scope)?.filter(is_present).and_then(into_scalar),
         };
-        Ok(text.map(|text| self.without_personal_data(text)))
+        Ok(text.map(|text| self.without_personal_data(text, scope.pseudonyms())))
     }
 
-    /// A key is stored and shown in plain text, so personal data is replaced by a digest.
-    fn without_personal_data(&self, text: String) -> String {
-        if normalize::is_email(&text) {
-            return normalize::email_hash(&text);
-        }
+    /// A key is shown in plain text, so personal data is replaced by a pseudonym. An unkeyed digest of personal data is
+    /// personal data: it can be computed from a guess.
+    fn without_personal_data(&self, text: String, pseudonyms: &PseudonymKey) -> String {
         match self {
-            KeyPart::Value(expression) if !expression.is_digest() && reads_phone(expression) => {
-                normalize::phone_hash(&text, None)
-            }
+            _ if normalize::is_email(&text) => pseudonyms.email(&text),
+            KeyPart::Value(expression) if expression.is_digest() => pseudonyms.digested(&text),
+            KeyPart::Value(expression) if reads_phone(expression) => pseudonyms.phone(&text),
             _ => text,
+        }
+    }
+
+    /// Headers that the part reads, in lower case.
+    fn headers(&self, mapping: &EventMapping) -> BTreeSet<String> {
+        match self {
+            KeyPart::Tenant | KeyPart::Source => BTreeSet::new(),
+            KeyPart::EventType => mapping.event_type.headers(),
+            KeyPart::EventId => mapping.source_event_id.as_ref().map(Template::headers).unwrap_or_default(),
+            KeyPart::Value(expression) => expression.headers(),
         }
     }
 }
@@ -100,8 +109,10 @@ pub enum KeyStrategy {
         /// Length of a bucket.
         width: Duration,
     },
-    /// A digest of the content without the fields that change between deliveries.
+    /// A digest of the content without the fields that change between deliveries, after the parts.
     Fingerprint {
+        /// Usually none.
+        parts: Vec<KeyPart>,
         /// Paths into the body that are ignored.
         volatile: Vec<Path>,
     },
@@ -158,7 +169,8 @@ impl KeyStrategy {
             KeyStrategy::Bucket { parts, at, width } => {
                 format!("{} + {} in buckets of {}", join(parts), at.source(), format_duration(*width))
             }
-            KeyStrategy::Fingerprint { .. } => "fingerprint of the content".into(),
+            KeyStrategy::Fingerprint { parts, .. } if parts.is_empty() => "fingerprint of the content".into(),
+            KeyStrategy::Fingerprint { parts, .. } => format!("{} + fingerprint of the content", join(parts)),
         }
     }
 
@@ -173,12 +185,37 @@ impl KeyStrategy {
                 names.push(at.source().to_owned());
                 names
             }
-            KeyStrategy::Fingerprint { volatile } if volatile.is_empty() => vec!["the whole body".to_owned()],
-            KeyStrategy::Fingerprint { volatile } => {
+            KeyStrategy::Fingerprint { parts, volatile } => {
                 let paths: Vec<String> = volatile.iter().map(Path::to_string).collect();
-                vec![format!("the body without {}", paths.join(", "))]
+                let content = match paths.is_empty() {
+                    true => "the whole body".to_owned(),
+                    false => format!("the body without {}", paths.join(", ")),
+                };
+                let mut names = named(parts);
+                names.push(content);
+                names
             }
         }
+    }
+
+    /// Headers that the key is derived from, in lower case. The type of the event is no part of its identity.
+    pub fn identifying_headers(&self, mapping: &EventMapping) -> BTreeSet<String> {
+        self.headers_of(mapping, |part| !matches!(part, KeyPart::EventType))
+    }
+
+    /// All headers that the strategy reads, in lower case.
+    pub fn headers(&self, mapping: &EventMapping) -> BTreeSet<String> {
+        self.headers_of(mapping, |_| true)
+    }
+
+    fn headers_of(&self, mapping: &EventMapping, counts: impl Fn(&KeyPart) -> bool) -> BTreeSet<String> {
+        let (parts, at) = match self {
+            KeyStrategy::Header(name) => return BTreeSet::from([name.clone()]),
+            KeyStrategy::Parts(parts) | KeyStrategy::Fingerprint { parts, .. } => (parts, None),
+            KeyStrategy::Bucket { parts, at, .. } => (parts, Some(at)),
+        };
+        let of_parts = parts.iter().filter(|part| counts(part)).flat_map(|part| part.headers(mapping));
+        of_parts.chain(at.into_iter().flat_map(Expression::headers)).collect()
     }
 
     /// The key, or the name of the part that has no value.
@@ -189,7 +226,8 @@ impl KeyStrategy {
                 let value = scope.get("headers").and_then(|headers| headers.get(name)).and_then(Value::as_str);
                 let value = value.map(|value| value.trim().trim_matches('"')).filter(|value| !value.is_empty());
                 let Some(value) = value else { return Ok(Err(format!("header:{name}"))) };
-                let value = if normalize::is_email(value) { normalize::email_hash(value) } else { value.to_owned() };
+                let is_email = normalize::is_email(value);
+                let value = if is_email { scope.pseudonyms().email(value) } else { value.to_owned() };
                 found.values.push(value.clone());
                 found.text = value;
             }
@@ -209,12 +247,14 @@ impl KeyStrategy {
                 found.adjacent = vec![format!("{}|{}", found.text, bucket_label(adjacent, *width))];
                 found.push(bucket_label(own, *width));
             }
-            KeyStrategy::Fingerprint { volatile } => {
+            KeyStrategy::Fingerprint { parts, volatile } => {
+                if let Err(missing) = add_parts(&mut found, parts, scope, context)? {
+                    return Ok(Err(missing));
+                }
                 let Some(body) = scope.get("body").filter(|body| !body.is_null()) else {
                     return Ok(Err("the body".to_owned()));
                 };
-                found.text = fingerprint(body, volatile);
-                found.values.push(found.text.clone());
+                found.push(fingerprint(body, volatile));
             }
         }
         Ok(if found.text.is_empty() { Err(self.describe()) } else { Ok(found) })
@@ -251,7 +291,7 @@ pub(super) fn bucket_starts(time: Time, width: Duration) -> (Time, Time) {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedKey {
-    /// Readable form. Personal data appears as a digest only.
+    /// Readable form. Personal data appears as a pseudonym only.
     pub text: String,
     /// Index of the strategy that applied; the number of strategies if none did.
     pub rank: usize,
@@ -287,7 +327,7 @@ impl DerivedKey {
         let applied = strategies.get(self.rank);
         let parts = applied.map(KeyStrategy::parts).unwrap_or_default().into_iter().zip(&self.values);
         Explanation {
-            strategy: applied.unwrap_or(&KeyStrategy::Fingerprint { volatile: vec![] }).describe(),
+            strategy: applied.unwrap_or(&KeyStrategy::Fingerprint { parts: vec![], volatile: vec![] }).describe(),
             parts: parts.map(|(part, value)| PartValue { part, value: mask::text(value).into_owned() }).collect(),
             skipped: skipped
                 .map(|(strategy, missing)| format!("{}: {missing} has no value", strategy.describe()))

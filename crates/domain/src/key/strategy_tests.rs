@@ -53,7 +53,7 @@ fn explanation_lists_the_parts_of_a_key() {
         part("email_hash(body.email)"),
     ])];
     let key = find(&strategy, json!({"id": "e-9", "email": " Ada@X.org "})).unwrap();
-    let hash = normalize::email_hash("ada@x.org");
+    let hash = PseudonymKey::public().digested(&normalize::email_hash("ada@x.org"));
     assert_eq!(key.text, format!("shop|lead|e-9|{hash}"));
     let explained = key.explain(&strategy);
     let shown: Vec<_> = explained.parts.iter().map(|part| (part.part.as_str(), part.value.as_str())).collect();
@@ -69,9 +69,12 @@ fn personal_data_enters_a_key_as_a_digest() {
     let key = |source: &str| {
         find(&[parts(&[source])], json!({"email": "Ada@X.org", "phone": "+1 415 555 0123", "id": 14155550123u64}))
     };
-    assert_eq!(key("body.email").unwrap().text, normalize::email_hash("ada@x.org"));
-    assert_eq!(key("body.email | lower").unwrap().text, normalize::email_hash("ada@x.org"));
-    assert_eq!(key("body.phone").unwrap().text, normalize::phone_hash("+14155550123", None));
+    let pseudonyms = PseudonymKey::public();
+    assert_eq!(key("body.email").unwrap().text, pseudonyms.email("ada@x.org"));
+    assert_eq!(key("body.email | lower").unwrap().text, pseudonyms.email("ada@x.org"));
+    assert_eq!(key("body.phone").unwrap().text, pseudonyms.phone("+14155550123"));
+    let mixed = key("sha256(body.email) ~ '-' ~ body.id").unwrap().text;
+    assert!(!mixed.contains(&normalize::sha256("Ada@X.org")), "{mixed}");
     assert_eq!(key("body.id").unwrap().text, "14155550123", "an id of as many digits as a phone number stays readable");
 }
 
@@ -112,4 +115,33 @@ fn bucket_needs_a_time_set_by_the_sender() {
     let strategy = KeyStrategy::Bucket { parts: vec![part("body.cart")], at, width: Duration::from_secs(300) };
     assert!(find(std::slice::from_ref(&strategy), json!({"cart": 1})).is_err());
     assert!(find(&[strategy], json!({"cart": 1, "at": "soon"})).is_err());
+}
+
+#[test]
+fn part_that_is_missing_null_or_blank_has_no_value() {
+    let strategy = [parts(&["body.a", "body.b"])];
+    for b in [Value::Null, json!(""), json!(" \t"), json!([]), json!({})] {
+        assert!(find(&strategy, json!({"a": 1, "b": b})).is_err(), "{b}");
+    }
+    assert_eq!(find(&strategy, json!({"a": 1, "b": 0})).unwrap().text, "1|0");
+}
+
+#[test]
+fn fingerprint_after_parts_keeps_types_apart() {
+    let strategy = [KeyStrategy::Fingerprint { parts: vec![part("body.type")], volatile: vec![] }];
+    let key = find(&strategy, json!({"type": "a"})).unwrap();
+    assert!(key.text.starts_with("a|") && key.by_content, "{key:?}");
+    assert!(find(&strategy, json!({"id": 5})).is_err());
+}
+
+#[test]
+fn headers_of_a_strategy_are_known() {
+    let mut mapping = EventMapping::plain("lead");
+    mapping.source_event_id = Some(Template::parse_text("{{ headers['X-Id'] | lower }}").unwrap());
+    mapping.event_type = Template::parse_text("{{ headers.X-Topic }}").unwrap();
+    let strategy = KeyStrategy::Parts(vec![KeyPart::EventType, KeyPart::EventId, part("request.headers.X-Shop")]);
+    let names = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(names(strategy.identifying_headers(&mapping)), "x-id x-shop");
+    assert_eq!(names(strategy.headers(&mapping)), "x-id x-shop x-topic");
+    assert_eq!(names(KeyStrategy::Header("idempotency-key".into()).headers(&mapping)), "idempotency-key");
 }

@@ -288,7 +288,7 @@ impl JobRun {
 
     fn render(&self, worker: &Worker, step: &Step) -> Result<Value, TemplateProblem> {
         let Some(pinned) = &self.config.pinned else { return Ok(Value::Null) };
-        let with = step.with.render(&self.scope, &*pinned.secrets)?.unwrap_or(Value::Null);
+        let with = step.render_with(&self.scope, &*pinned.secrets)?;
         fill(&pinned.config.messages, worker, step.action, &self.scope, with)
     }
 

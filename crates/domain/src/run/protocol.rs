@@ -17,6 +17,7 @@ use crate::ops::{
 };
 use crate::outcome::{Outcome, Readback};
 use crate::policy::{CapReservation, ContactFacts, Policy};
+use crate::pseudonym::PseudonymKey;
 use crate::record::{EffectRecord, EventBody, EventRecord, JobRecord, NewEvent};
 use crate::settle::DestinationHealth;
 use crate::template::Secrets;
@@ -54,6 +55,7 @@ pub struct ConfigRevision {
     pub name: Arc<str>,
     pub config: Arc<Config>,
     pub secrets: Arc<dyn Secrets + Send + Sync>,
+    pub pseudonyms: PseudonymKey,
 }
 
 /// Secrets are not shown.

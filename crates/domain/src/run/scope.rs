@@ -20,6 +20,7 @@ pub fn scope_of(
     queue: &str,
 ) -> Result<Scope, Failure> {
     let mut scope = Scope::new();
+    scope.set_pseudonyms(revision.pseudonyms.clone());
     // Most steps read the event alone.
     let stored = body.clone();
     scope.set_lazy("headers", move || {

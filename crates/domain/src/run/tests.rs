@@ -6,6 +6,7 @@ use crate::job::{EffectKey, JobId, Term};
 use crate::key::KeyDigest;
 use crate::ops::{BeginResult, CappedBeginResult, ChargeResult};
 use crate::outcome::{EffectClass, Outcome, Readback};
+use crate::pseudonym::PseudonymKey;
 use crate::record::EffectRecord;
 use crate::retry::RetryPolicy;
 use crate::safe_mode::SafeMode;
@@ -139,7 +140,12 @@ impl Case {
     /// Runs the job once with a slot of this destination.
     fn run(&mut self, destination: &str) -> RunResult {
         let config = Config { workers: [("w".to_owned(), Arc::new(self.worker.clone()))].into(), ..Config::default() };
-        let active = ConfigRevision { name: "r".into(), config: Arc::new(config), secrets: Arc::new(NoSecrets) };
+        let active = ConfigRevision {
+            name: "r".into(),
+            config: Arc::new(config),
+            secrets: Arc::new(NoSecrets),
+            pseudonyms: PseudonymKey::public(),
+        };
         let config = RunConfig { pinned: Some(active.clone()), active };
         let (mut run, mut command) = JobRun::start(self.loaded.clone(), destination.into(), config, self.context);
         for _ in 0..20 {
@@ -333,7 +339,12 @@ fn stale_write_ends_the_run() {
         workers: [("w".to_owned(), Arc::new(worker(vec![step("a", "crm", EffectClass::Natural)])))].into(),
         ..Config::default()
     };
-    let active = ConfigRevision { name: "r".into(), config: Arc::new(config), secrets: Arc::new(NoSecrets) };
+    let active = ConfigRevision {
+        name: "r".into(),
+        config: Arc::new(config),
+        secrets: Arc::new(NoSecrets),
+        pseudonyms: PseudonymKey::public(),
+    };
     let config = RunConfig { pinned: Some(active.clone()), active };
     let loaded = case(worker(vec![])).loaded;
     let (mut run, _) = JobRun::start(loaded, "crm".into(), config, NOW);

@@ -113,6 +113,17 @@ impl Expression {
         }
     }
 
+    /// Names of the headers that it reads, in lower case, as far as the text shows.
+    pub fn headers(&self) -> BTreeSet<String> {
+        match &self.form {
+            Form::Path(root, path) | Form::Call(_, root, path) => match path.0.first() {
+                Some(crate::path::Segment::Key(name)) if root == "headers" => BTreeSet::from([name.clone()]),
+                _ => BTreeSet::new(),
+            },
+            Form::Jinja(_) => members(&self.source, "headers").map(|name| name.to_ascii_lowercase()).collect(),
+        }
+    }
+
     /// Steps whose output it reads, as far as the text shows.
     pub fn steps(&self) -> BTreeSet<String> {
         match &self.form {
@@ -176,6 +187,20 @@ impl Expression {
             Some(Value::Object(members)) => !members.is_empty(),
         })
     }
+}
+
+/// Names that follow a root in a text: of `root.name`, `root["name"]` and `root['name']`.
+fn members<'a>(source: &'a str, root: &'a str) -> impl Iterator<Item = &'a str> {
+    source.match_indices(root).filter_map(move |(at, _)| {
+        let is_word = source[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let rest = source[at + root.len()..].trim_start();
+        let (rest, end): (&str, fn(char) -> bool) = match rest.strip_prefix('.') {
+            Some(rest) => (rest, |c| !(c.is_alphanumeric() || matches!(c, '_' | '-'))),
+            None => (rest.strip_prefix('[')?.trim_start().strip_prefix(['"', '\''])?, |c| matches!(c, '"' | '\'')),
+        };
+        let name = &rest[..rest.find(end).unwrap_or(rest.len())];
+        (!is_word && !name.is_empty()).then_some(name)
+    })
 }
 
 impl Clone for Expression {

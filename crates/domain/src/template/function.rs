@@ -49,11 +49,13 @@ impl Function {
     pub fn about(self) -> &'static str {
         match self {
             Function::NormalizeEmail => "An email address, trimmed and in lower case.",
-            Function::EmailHash => "A digest of the normalized email address.",
+            Function::EmailHash => {
+                "The first half of the SHA-256 of the normalized email address. Everybody who guesses the address can compute it."
+            }
             Function::E164 => {
                 "A phone number as +14155550123; the argument is the country of numbers without a country code."
             }
-            Function::PhoneHash => "A digest of the normalized phone number, with the same argument.",
+            Function::PhoneHash => "The same for the normalized phone number, with the same argument.",
             Function::Sha256 => "SHA-256 in hexadecimal.",
             Function::Seconds => "A time, truncated to whole seconds.",
         }

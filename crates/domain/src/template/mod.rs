@@ -39,7 +39,7 @@ pub enum Template {
 /// Alternative ways to read one value, in order of preference.
 #[derive(Clone, Debug)]
 pub struct Coalesce {
-    /// Each consists of parts. It applies if its first part has a value; other missing parts count as empty.
+    /// Each consists of parts. It applies if every part has a value that is neither null nor blank.
     pub alternatives: Vec<Vec<Expression>>,
     /// Joins the parts.
     pub separator: char,
@@ -50,19 +50,37 @@ pub struct Coalesce {
 impl Coalesce {
     fn find(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
         for alternative in &self.alternatives {
-            let [first, rest @ ..] = alternative.as_slice() else { continue };
-            let Some(value) = first.evaluate(scope)? else { continue };
-            let Some(mut text) = scalar(&value) else { continue };
-            if rest.is_empty() {
-                return Ok(Some(value));
+            if let Some(found) = self.join(alternative, scope)? {
+                return Ok(Some(found));
             }
-            for part in rest {
-                text.push(self.separator);
-                text.push_str(&part.evaluate(scope)?.as_ref().and_then(scalar).unwrap_or_default());
-            }
-            return Ok(Some(Value::String(text)));
         }
         Ok(self.fallback.clone().map(Value::String))
+    }
+
+    /// A single part keeps its type.
+    fn join(&self, parts: &[Expression], scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
+        let mut text = String::new();
+        for (index, part) in parts.iter().enumerate() {
+            let Some(value) = part.evaluate(scope)?.filter(is_present) else { return Ok(None) };
+            if parts.len() == 1 {
+                return Ok(scalar(&value).is_some().then_some(value));
+            }
+            let Some(part) = scalar(&value) else { return Ok(None) };
+            if index > 0 {
+                text.push(self.separator);
+            }
+            text.push_str(&part);
+        }
+        Ok((!parts.is_empty()).then_some(Value::String(text)))
+    }
+}
+
+/// True for a value that can identify something: not null, not blank text.
+pub fn is_present(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        _ => true,
     }
 }
 
@@ -124,6 +142,28 @@ impl Template {
             }
         }
         self.render(scope, &NoSecrets)
+    }
+
+    /// Renders a value that identifies something: `None` if any expression in it is missing, null or blank. Text around a missing
+    /// part would be the same for every event that lacks it.
+    pub fn render_identity(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
+        if !self.is_complete(scope)? {
+            return Ok(None);
+        }
+        Ok(self.render_plain(scope)?.filter(is_present))
+    }
+
+    /// True if every expression of a text has a value that is neither null nor blank; of other templates, always.
+    pub fn is_complete(&self, scope: &Scope) -> Result<bool, TemplateProblem> {
+        let Template::Text(pieces) = self else { return Ok(true) };
+        for piece in pieces {
+            if let Piece::Expression(expression) = piece
+                && !expression.evaluate(scope)?.is_some_and(|value| is_present(&value))
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Renders; `None` if the template is a single expression without a value.
@@ -189,6 +229,13 @@ impl Template {
             Template::List(items) => items.iter().for_each(|item| item.visit_expressions(visit)),
             Template::Map(entries) => entries.iter().for_each(|(_, template)| template.visit_expressions(visit)),
         }
+    }
+
+    /// Names of the headers that it reads, in lower case, as far as the text shows.
+    pub fn headers(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        self.visit_expressions(&mut |expression| names.extend(expression.headers()));
+        names
     }
 
     /// Names of the secrets that it reads.

@@ -7,12 +7,14 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::TemplateProblem;
+use crate::pseudonym::PseudonymKey;
 
 /// Variables of an expression: a value per root name. Some are loaded on first access.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     /// Linear search: a scope has few roots.
     roots: Vec<(Cow<'static, str>, Root)>,
+    pseudonyms: PseudonymKey,
 }
 
 #[derive(Clone, Debug)]
@@ -37,6 +39,16 @@ impl fmt::Debug for Lazy {
 impl Scope {
     pub fn new() -> Scope {
         Scope::default()
+    }
+
+    /// Sets the key of the pseudonyms in idempotency and deduplication keys.
+    pub fn set_pseudonyms(&mut self, key: PseudonymKey) {
+        self.pseudonyms = key;
+    }
+
+    /// Expressions have no access to it.
+    pub(crate) fn pseudonyms(&self) -> &PseudonymKey {
+        &self.pseudonyms
     }
 
     /// Sets the value of a root.

@@ -20,6 +20,7 @@ use super::request::Request;
 use super::secret::{Keyring, Secret};
 use super::template::{self, Part};
 use super::url::PublicUrl;
+use super::verifier::signed_header;
 use crate::path::Path;
 
 /// A validated HMAC scheme with its keys.
@@ -124,12 +125,7 @@ impl HmacCheck {
             Some(source) => Some(self.timestamp_of(source, request, found.first.1, now)?),
             None => None,
         };
-        let id = match &self.id_header {
-            Some(name) => {
-                request.header(name).ok_or_else(|| VerifyError::IdMissing { location: header_location(name) })?
-            }
-            None => b"",
-        };
+        let id = self.id_of(request)?;
         let url = self.url.as_ref().map_or(Cow::Borrowed(""), |url| url.of_request(request));
         let values = SignedValues {
             body: request.body,
@@ -141,7 +137,32 @@ impl HmacCheck {
         let secret = self
             .keys
             .accept(now, VerifyError::SignatureMismatch, |key| candidates.contain(self.tag(key, &values).as_ref()))?;
-        Ok(Verified::signed_by(secret, signed_at.map(|(_, at)| at)))
+        let id_header = self.id_header.as_deref().filter(|_| self.signs_id());
+        Ok(Verified {
+            signed_headers: id_header.and_then(|name| signed_header(name, id)).into_iter().collect(),
+            ..Verified::signed_by(secret, signed_at.map(|(_, at)| at))
+        })
+    }
+
+    pub(super) fn signs_id(&self) -> bool {
+        self.parts.contains(&Part::Id)
+    }
+
+    /// The id in its header. An id that contains the text after it in the signed string is rejected: bytes of the body could be
+    /// moved into it without a change of the signature.
+    fn id_of<'a>(&self, request: &Request<'a>) -> Result<&'a [u8], VerifyError> {
+        let Some(name) = &self.id_header else { return Ok(b"") };
+        let id = request.header(name).ok_or_else(|| VerifyError::IdMissing { location: header_location(name) })?;
+        let separator = self.parts.windows(2).find_map(|pair| match pair {
+            [Part::Id, Part::Literal(literal)] => Some(literal),
+            _ => None,
+        });
+        match separator {
+            Some(literal) if id.windows(literal.len()).any(|window| window == literal.as_ref()) => {
+                Err(VerifyError::IdMalformed { location: header_location(name) })
+            }
+            _ => Ok(id),
+        }
     }
 
     /// HMAC of the signed string.

@@ -22,6 +22,8 @@ const SIGNATURE: &str = "x-hubspot-signature";
 const VERSION: &str = "x-hubspot-signature-version";
 const SIGNATURE_V3: &str = "x-hubspot-signature-v3";
 const TIMESTAMP: &str = "x-hubspot-request-timestamp";
+/// Headers of all versions.
+pub(super) const HEADERS: [&str; 4] = [SIGNATURE, VERSION, SIGNATURE_V3, TIMESTAMP];
 
 /// Required signature version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

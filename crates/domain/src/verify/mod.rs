@@ -10,6 +10,7 @@ mod digest;
 mod error;
 mod freshness;
 mod handshake;
+mod headers;
 mod hmac;
 mod hmac_presets;
 mod hmac_settings;
@@ -34,6 +35,7 @@ pub use digest::{Algorithm, Encoding, SIGNATURES_MAX};
 pub use error::{MalformedSignature, VerifyError};
 pub use freshness::TimestampUnit;
 pub use handshake::{HandshakeResponse, handshake};
+pub use headers::Coverage;
 pub use hmac::{HEADER_NAME_SYMBOLS, is_header_name};
 pub use hmac_settings::{
     Assign, HmacSettings, Layout, SecretEncoding, Separator, SignatureHeader, TimestampSettings, TimestampSource,

@@ -17,7 +17,8 @@ pub enum FieldLocation {
     Body(FieldPath),
 }
 
-/// A value joined from parts. It exists if the first part does; other missing parts count as empty.
+/// A value joined from parts. It exists if every part has a value: a part that is missing never counts as empty, because
+/// different events would get one id.
 pub type CompositeField = &'static [FieldLocation];
 
 /// Format of the body.
@@ -43,7 +44,7 @@ pub enum Success {
 /// Facts about a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Alternatives for the event id, in order of preference. If empty, the content identifies the event.
+    /// Alternatives for the event id, in order of preference. If none applies, type and content identify the event.
     pub event_id: &'static [CompositeField],
     /// Alternatives for the event type, in order of preference.
     pub event_type: &'static [CompositeField],
@@ -146,17 +147,28 @@ static TYPEFORM: Preset = Preset {
     ..UNKNOWN
 };
 
-/// HubSpot does not guarantee a unique `eventId`. App webhooks are retried for 24 h, workflow webhooks for 3 days.
+/// HubSpot does not guarantee a unique `eventId`. Only changes of a property have a `propertyName`; changes of an association and
+/// merges have no `objectId`. App webhooks are retried for 24 h, workflow webhooks for 3 days.
 static HUBSPOT: Preset = Preset {
-    event_id: &[&[
-        Body(&["portalId"]),
-        Body(&["subscriptionId"]),
-        Body(&["objectId"]),
-        Body(&["subscriptionType"]),
-        Body(&["propertyName"]),
-        Body(&["occurredAt"]),
-        Body(&["eventId"]),
-    ]],
+    event_id: &[
+        &[
+            Body(&["portalId"]),
+            Body(&["subscriptionId"]),
+            Body(&["objectId"]),
+            Body(&["subscriptionType"]),
+            Body(&["propertyName"]),
+            Body(&["occurredAt"]),
+            Body(&["eventId"]),
+        ],
+        &[
+            Body(&["portalId"]),
+            Body(&["subscriptionId"]),
+            Body(&["objectId"]),
+            Body(&["subscriptionType"]),
+            Body(&["occurredAt"]),
+            Body(&["eventId"]),
+        ],
+    ],
     event_type: &[&[Body(&["subscriptionType"])]],
     occurred_at: &[(Body(&["occurredAt"]), Milliseconds)],
     retry_horizon: hours(72),
@@ -165,8 +177,12 @@ static HUBSPOT: Preset = Preset {
     ..UNKNOWN
 };
 
+/// An invitee can be marked as a no-show more than once; each mark has a URI of its own.
 static CALENDLY: Preset = Preset {
-    event_id: &[&[Body(&["payload", "uri"]), Body(&["event"])]],
+    event_id: &[
+        &[Body(&["payload", "no_show", "uri"]), Body(&["event"])],
+        &[Body(&["payload", "uri"]), Body(&["event"])],
+    ],
     event_type: &[&[Body(&["event"])]],
     occurred_at: &[(Body(&["created_at"]), Iso8601)],
     retry_horizon: hours(24),
@@ -184,8 +200,15 @@ static SLACK: Preset = Preset {
     ..UNKNOWN
 };
 
+/// An inbound message has no `MessageStatus`. One call sends several requests with one `CallStatus`; only its status callbacks
+/// are numbered.
 static TWILIO: Preset = Preset {
-    event_id: &[&[Header("i-twilio-idempotency-token")], &[Body(&["MessageSid"]), Body(&["MessageStatus"])]],
+    event_id: &[
+        &[Header("i-twilio-idempotency-token")],
+        &[Body(&["MessageSid"]), Body(&["MessageStatus"])],
+        &[Body(&["MessageSid"]), Body(&["SmsStatus"])],
+        &[Body(&["CallSid"]), Body(&["CallStatus"]), Body(&["SequenceNumber"])],
+    ],
     event_type: &[&[Body(&["MessageStatus"])]],
     body: BodyForm::JsonOrForm,
     ..UNKNOWN
@@ -200,8 +223,9 @@ static SENDGRID: Preset = Preset {
     ..UNKNOWN
 };
 
+/// `cleaned` and `upemail` have no `data[id]`: their content identifies them.
 static MAILCHIMP: Preset = Preset {
-    event_id: &[&[Body(&["type"]), Body(&["data[id]"]), Body(&["fired_at"])]],
+    event_id: &[&[Body(&["type"]), Body(&["data[list_id]"]), Body(&["data[id]"]), Body(&["fired_at"])]],
     event_type: TYPE,
     occurred_at: &[(Body(&["fired_at"]), Iso8601)],
     retry_horizon: minutes(75),
@@ -224,7 +248,8 @@ static ZENDESK: Preset = Preset {
     ..UNKNOWN
 };
 
-/// The delivery id is a hash of the current second, which two orders can share. No retries.
+/// The delivery id is a hash of the current second, which two orders can share. A deleted resource and a customer who was never
+/// changed have no `date_modified_gmt`. No retries.
 static WOOCOMMERCE: Preset = Preset {
     event_id: &[&[Header("x-wc-webhook-topic"), Body(&["id"]), Body(&["date_modified_gmt"])]],
     event_type: &[&[Header("x-wc-webhook-topic")]],
@@ -251,9 +276,13 @@ static PADDLE: Preset = Preset {
     ..UNKNOWN
 };
 
-/// Three attempts, 10 min apart.
+/// Three attempts, 10 min apart. The `id` of a form submission is its own; that of a collection item is the item's, which changes
+/// again and again.
 static WEBFLOW: Preset = Preset {
-    event_id: &[&[Body(&["payload", "id"])]],
+    event_id: &[
+        &[Body(&["payload", "id"]), Body(&["payload", "submittedAt"])],
+        &[Body(&["payload", "id"]), Body(&["payload", "lastUpdated"])],
+    ],
     event_type: &[&[Body(&["triggerType"])]],
     occurred_at: &[(Body(&["payload", "submittedAt"]), Iso8601)],
     retry_horizon: minutes(20),
@@ -270,8 +299,14 @@ static LINKEDIN: Preset = Preset {
     ..UNKNOWN
 };
 
+/// `payload.object.id` is the meeting or the webinar: two people can register for it or join it in one millisecond.
 static ZOOM: Preset = Preset {
-    event_id: &[&[Body(&["event"]), Body(&["event_ts"]), Body(&["payload", "object", "id"])]],
+    event_id: &[&[
+        Body(&["event"]),
+        Body(&["event_ts"]),
+        Body(&["payload", "object", "id"]),
+        Body(&["payload", "object", "registrant", "id"]),
+    ]],
     event_type: &[&[Body(&["event"])]],
     occurred_at: &[(Body(&["event_ts"]), Milliseconds)],
     ..UNKNOWN
@@ -299,29 +334,39 @@ static MAILGUN: Preset = Preset {
 
 static GOOGLE_ADS: Preset = Preset { event_id: &[&[Body(&["lead_id"])]], secret_fields: &[&["google_key"]], ..UNKNOWN };
 
-/// Retries after 3, 30 and 150 s.
+/// Retries after 3, 30 and 150 s. In version 1 `meta.id` is the record, and `meta.object` stands for `meta.entity`.
 static PIPEDRIVE: Preset = Preset {
-    event_id: &[&[Body(&["meta", "id"])]],
-    event_type: &[&[Body(&["meta", "action"]), Body(&["meta", "entity"])]],
+    event_id: &[
+        &[Body(&["meta", "entity"]), Body(&["meta", "id"])],
+        &[Body(&["meta", "object"]), Body(&["meta", "id"]), Body(&["meta", "timestamp_micro"])],
+    ],
+    event_type: &[
+        &[Body(&["meta", "action"]), Body(&["meta", "entity"])],
+        &[Body(&["meta", "action"]), Body(&["meta", "object"])],
+    ],
+    volatile: &[&["meta", "attempt"], &["retry"]],
     occurred_at: &[(Body(&["meta", "timestamp"]), Iso8601)],
     retry_horizon: Some(Duration::from_secs(183)),
     ..UNKNOWN
 };
 
-/// Retries after 1, 5, 10, 10, 10, 15, 30 min, 1, 2 and 6 h.
+/// Retries after 1, 5, 10, 10, 10, 15, 30 min, 1, 2 and 6 h. One message has a delivery for each recipient and any number of opens
+/// and clicks, and a `SubscriptionChange` may have no message: only bounces and complaints have an id of their own.
 static POSTMARK: Preset = Preset {
-    event_id: &[&[Body(&["MessageID"]), Body(&["RecordType"])]],
+    event_id: &[&[Body(&["RecordType"]), Body(&["ID"])]],
     event_type: &[&[Body(&["RecordType"])]],
     occurred_at: &[
         (Body(&["BouncedAt"]), Iso8601),
         (Body(&["DeliveredAt"]), Iso8601),
         (Body(&["ReceivedAt"]), Iso8601),
+        (Body(&["ChangedAt"]), Iso8601),
     ],
     retry_horizon: minutes(621),
     success: Success::Exactly200,
     ..UNKNOWN
 };
 
+/// A notification without an id of its own and without an etag is identified by its content.
 static MICROSOFT_GRAPH: Preset = Preset {
     event_id: &[
         &[Body(&["id"])],

@@ -18,6 +18,7 @@ use super::problem::SettingsProblem;
 use super::request::Request;
 use super::secret::{Keyring, Secret, SecretValue};
 use super::sign::SignProblem;
+use super::verifier::signed_header;
 
 const TOLERANCE: Duration = Duration::from_secs(300);
 const UNIT: TimestampUnit = TimestampUnit::Seconds;
@@ -28,6 +29,17 @@ pub(super) struct Family {
     id: &'static str,
     timestamp: &'static str,
     signature: &'static str,
+}
+
+impl Family {
+    pub(super) fn names(&self) -> [&'static str; 3] {
+        [self.id, self.timestamp, self.signature]
+    }
+
+    /// Headers that the signature covers.
+    pub(super) fn signed(&self) -> [&'static str; 2] {
+        [self.id, self.timestamp]
+    }
 }
 
 pub(super) const STANDARD: Family =
@@ -141,15 +153,18 @@ impl StandardCheck {
                 candidates.iter().any(|signature| public.verify_sig(message, signature).is_ok())
             }),
         })?;
-        Ok(Verified::signed_by(secret, Some(at)))
+        let signed_headers = family.signed().into_iter().zip([id, timestamp]);
+        let other = self.families.iter().filter(|other| other.id != family.id);
+        Ok(Verified {
+            signed_headers: signed_headers.filter_map(|(name, value)| signed_header(name, value)).collect(),
+            unused_headers: other.flat_map(Family::names).collect(),
+            ..Verified::signed_by(secret, Some(at))
+        })
     }
 
     /// The first complete family; otherwise the one with a signature.
     fn family(&self, request: &Request<'_>) -> Family {
-        let whole = |family: &&Family| {
-            let names = [family.id, family.timestamp, family.signature];
-            names.iter().all(|name| request.header(name).is_some())
-        };
+        let whole = |family: &&Family| family.names().iter().all(|name| request.header(name).is_some());
         let signed = |family: &&Family| request.header(family.signature).is_some();
         let families = || self.families.iter();
         *families().find(whole).or_else(|| families().find(signed)).unwrap_or(&self.families[0])

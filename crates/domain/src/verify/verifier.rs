@@ -218,12 +218,25 @@ pub struct Verified<'v> {
     /// One-time token that the caller must reject when it recurs within the tolerance: the signature covers the token, but
     /// not the event. Only Mailgun has one.
     pub replay_token: Option<String>,
+    /// Headers that the signature covers, each with the value that was verified. Names are in lower case.
+    pub signed_headers: Vec<(&'v str, String)>,
+    /// Headers of the scheme that this verification did not use, such as those of another header family. They prove nothing.
+    pub unused_headers: Vec<&'v str>,
 }
 
 impl<'v> Verified<'v> {
     pub(super) fn signed_by(secret: &'v str, timestamp: Option<Timestamp>) -> Verified<'v> {
-        Verified { secret: Some(secret), timestamp, replay_token: None }
+        Verified { secret: Some(secret), timestamp, ..Verified::unsigned() }
     }
+
+    fn unsigned() -> Verified<'v> {
+        Verified { secret: None, timestamp: None, replay_token: None, signed_headers: vec![], unused_headers: vec![] }
+    }
+}
+
+/// A header and its verified value; `None` if the value is not text.
+pub(super) fn signed_header<'v>(name: &'v str, value: &[u8]) -> Option<(&'v str, String)> {
+    std::str::from_utf8(value).ok().map(|value| (name, value.to_owned()))
 }
 
 /// Verifies the origin of a request from its raw bytes, at time `now`.
@@ -238,6 +251,6 @@ pub fn verify<'v>(verifier: &'v Verifier, request: &Request<'_>, now: Timestamp)
         Check::Google(check) => check.verify(request, now),
         Check::Graph(check) => check.verify(request, now),
         Check::Shared(check) => check.verify(request, now),
-        Check::None => Ok(Verified { secret: None, timestamp: None, replay_token: None }),
+        Check::None => Ok(Verified::unsigned()),
     }
 }

@@ -137,6 +137,7 @@ fn measure(live: &LoadedRevision, scheme: &'static str, body: &[u8], slice: Dura
         received_at: Time::from(now),
         verified_by: Some("KEY"),
         trace: "00000000000000000000000000000001",
+        ..RequestMeta::default()
     };
     let prepared = prepare(live, flow, &headers, body, arrival).map_err(|problem| failed(problem.detail))?;
     let sealing = Sealing::default();

@@ -12,7 +12,7 @@ use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
 use super::lanes::LanePlace;
-use super::{DAY_MS, EventRow, JobRow, ProofRow, Store};
+use super::{BindingRow, DAY_MS, EventRow, JobRow, ProofRow, Store};
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{
     ClashPolicy, EventSeq, JobRecord, NewEvent, Proof, Quarantine, SourceDayCounts, VariantRecord, Variants,
@@ -69,6 +69,15 @@ impl Store {
         expired.len()
     }
 
+    pub(super) fn prune_bindings(&mut self, at: Time, limit: usize) -> usize {
+        let expired = self.bindings.iter().filter(|(_, binding)| binding.expires_at <= at);
+        let expired: Vec<_> = expired.map(|(key, _)| *key).take(limit).collect();
+        for key in &expired {
+            self.bindings.remove(key);
+        }
+        expired.len()
+    }
+
     fn accept_boxed(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
         self.window = self.window.max(event.content_window.unwrap_or(Duration::ZERO));
         let (expired, generation) = match self.claim(now, event.key, &event) {
@@ -80,7 +89,8 @@ impl Store {
                 return self.match_owner(now, event, owner, MatchedBy::AdjacentKey);
             }
         }
-        if let Some(owner) = self.same_content(&event) {
+        if let Some(owner) = self.content_owner(&event) {
+            self.bind_key(&event, owner);
             return self.duplicate(now, &event, owner, MatchedBy::Content);
         }
         if let Some(owner) = expired {
@@ -96,6 +106,10 @@ impl Store {
 
     fn claim(&self, now: Time, key: KeyDigest, event: &NewEvent) -> Claim {
         let newest = self.owners.get(&key.0).and_then(|seqs| seqs.last()).and_then(|seq| self.events.get(seq));
+        let is_expired = newest.is_none_or(|owner| owner.new.expires_at <= event.received_at);
+        if is_expired && let Some(owner) = self.bound_owner(key, event.received_at) {
+            return Claim::Owned(owner);
+        }
         match newest {
             None => Claim::Free { expired: None, generation: 0 },
             Some(owner) if owner.new.expires_at <= event.received_at => Claim::Free {
@@ -110,10 +124,37 @@ impl Store {
         }
     }
 
-    /// The event of this flow with the same content within the window, under another key.
+    /// The event that a key was bound to, as the key of a duplicate.
+    fn bound_owner(&self, key: KeyDigest, at: Time) -> Option<EventSeq> {
+        let binding = self.bindings.get(&key.0).filter(|binding| binding.expires_at > at)?;
+        self.events.get(&binding.seq).map(|owner| owner.seq)
+    }
+
+    /// Binds the key of a duplicate to the event whose content it has, for the lifetime of that event's key: beyond the
+    /// content window the same request must not become an event. Signed content needs no binding, since it stays owned.
+    fn bind_key(&mut self, event: &NewEvent, owner: EventSeq) {
+        let Some(first) = self.events.get(&owner) else { return };
+        let by_signed_content = event.signed_content.is_some() && event.signed_content == first.new.signed_content;
+        let expires_at = first.new.expires_at;
+        if !by_signed_content && expires_at > event.received_at {
+            self.bindings.insert(event.key.0, BindingRow { seq: owner, expires_at });
+        }
+    }
+
+    /// The event that owns the content, under another key.
+    fn content_owner(&self, event: &NewEvent) -> Option<EventSeq> {
+        self.signed_content_owner(event).or_else(|| self.same_content(event))
+    }
+
+    fn signed_content_owner(&self, event: &NewEvent) -> Option<EventSeq> {
+        let owner = self.events.get(self.signed_contents.get(&event.signed_content?.0)?)?;
+        (owner.new.expires_at > event.received_at).then_some(owner.seq)
+    }
+
+    /// The event of this flow with the same type and content within the window, under another key.
     fn same_content(&self, event: &NewEvent) -> Option<EventSeq> {
         let window = event.content_window?;
-        let seq = self.contents.get(&(event.flow.clone(), event.fingerprint))?;
+        let seq = self.contents.get(&(event.flow.clone(), event.event_type.clone(), event.fingerprint))?;
         let owner = self.events.get(seq)?;
         let is_near = event.received_at.since(owner.new.received_at) <= window;
         (owner.new.key != event.key && is_near).then_some(*seq)
@@ -148,7 +189,7 @@ impl Store {
             }
             Claim::Free { generation, .. } => generation,
         };
-        if let Some(same) = self.same_content(&event) {
+        if let Some(same) = self.content_owner(&event) {
             return self.duplicate(now, &event, same, MatchedBy::Content);
         }
         self.source_day(now, &event).clashes += 1;
@@ -165,6 +206,8 @@ impl Store {
             id: first.id,
             key_text: first.new.key_text.clone(),
             received_at: first.new.received_at,
+            source: first.new.source.clone(),
+            verified_by: first.new.verified_by.clone(),
             by,
             clash: false,
             jobs: first.job_ids().filter_map(|id| self.jobs.get(&id)).map(|job| job.record.clone()).collect(),
@@ -237,7 +280,10 @@ impl Store {
             self.later_ids.insert(id, seq);
         }
         if !self.window.is_zero() {
-            self.contents.insert((event.flow.clone(), event.fingerprint), seq);
+            self.contents.insert((event.flow.clone(), event.event_type.clone(), event.fingerprint), seq);
+        }
+        if let Some(content) = event.signed_content {
+            self.signed_contents.insert(content.0, seq);
         }
         self.source_day(now, &event).accepted += 1;
         let body = Some(event.body.clone());

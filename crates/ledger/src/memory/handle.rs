@@ -9,6 +9,7 @@ use std::time::Instant;
 use serde_json::Value;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::event::EventId;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 use tokio::sync::watch;
 
@@ -46,7 +47,7 @@ impl StoreHandle {
         let mut store = self.lock();
         let term = store.reopen();
         let changes = watch::Sender::new(store.change_seq());
-        let opened = Opened { term, changes: changes.subscribe() };
+        let opened = Opened { term, changes: changes.subscribe(), pseudonyms: PseudonymKey::public() };
         Ok((Writer { shared: self.0.clone(), changes }, opened))
     }
 

@@ -53,8 +53,12 @@ pub struct Store {
     /// By day since the epoch and source.
     source_days: BTreeMap<(i64, Arc<str>), SourceDayCounts>,
     variants: BTreeMap<EventSeq, Variants>,
-    /// The newest event of a flow with this content.
-    contents: BTreeMap<(Arc<str>, [u8; 16]), EventSeq>,
+    /// The newest event of a flow with this type and content.
+    contents: BTreeMap<(Arc<str>, String, [u8; 16]), EventSeq>,
+    /// The newest event with this signed content.
+    signed_contents: Map<[u8; 16], EventSeq>,
+    /// Keys of duplicates, each bound to an event.
+    bindings: BTreeMap<[u8; 16], BindingRow>,
     /// The longest content window of any flow.
     window: Duration,
     /// By source: within the lifetime of the key, and after it.
@@ -73,6 +77,12 @@ pub struct Store {
     change_seq: u64,
     /// By digest.
     proofs: BTreeMap<[u8; 16], ProofRow>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BindingRow {
+    seq: EventSeq,
+    expires_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -161,7 +161,8 @@ impl Store {
         }
         let retries = self.prune_retries(prune.at, limit);
         let proofs = self.prune_proofs(prune.at, limit);
-        let slices = [bodies, events, marks.len(), retries, proofs, self.prune_policies(prune.at, limit)];
+        let bindings = self.prune_bindings(prune.at, limit);
+        let slices = [bodies, events, marks.len(), retries, proofs, bindings, self.prune_policies(prune.at, limit)];
         let rows = slices.iter().sum::<usize>() as u64;
         Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }
@@ -195,6 +196,11 @@ impl Store {
         for seq in &seqs {
             let Some(event) = self.events.remove(seq) else { continue };
             self.variants.remove(seq);
+            if let Some(content) = event.new.signed_content
+                && self.signed_contents.get(&content.0) == Some(seq)
+            {
+                self.signed_contents.remove(&content.0);
+            }
             for id in event.job_ids() {
                 self.remove_job(id);
             }

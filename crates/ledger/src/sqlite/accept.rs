@@ -12,6 +12,7 @@ use sluice_domain::time::Time;
 
 use super::attempt::lane_order_code;
 use super::batch::{Batch, Lateness, sealed_failure};
+use super::content_owner::content_of;
 use super::key_index::prefix;
 use super::key_store::Sealer;
 use super::new_jobs::InsertedEvent;
@@ -27,10 +28,11 @@ const VARIANTS_MAX: i64 = 8;
 
 /// An event with digests under a tenant key. Its own digests could be guessed from its content.
 #[derive(Debug)]
-struct KeyedEvent<'a> {
+pub(super) struct KeyedEvent<'a> {
     event: &'a NewEvent,
-    key: KeyDigest,
-    fingerprint: [u8; 16],
+    pub key: KeyDigest,
+    pub signed_content: Option<KeyDigest>,
+    pub fingerprint: [u8; 16],
     entity: u64,
 }
 
@@ -44,15 +46,17 @@ impl Deref for KeyedEvent<'_> {
 
 /// The event that owns a key, or has the same content.
 #[derive(Debug)]
-struct Owner {
-    seq: i64,
+pub(super) struct Owner {
+    pub seq: i64,
     id: EventId,
-    key: KeyDigest,
+    pub key: KeyDigest,
     generation: u32,
-    expires_at: Time,
-    fingerprint: [u8; 16],
-    flow: String,
-    received_at: Time,
+    pub expires_at: Time,
+    pub fingerprint: [u8; 16],
+    pub flow: String,
+    pub received_at: Time,
+    pub event_type: String,
+    pub signed_content: Option<[u8; 16]>,
 }
 
 /// Whether a key is free.
@@ -93,6 +97,7 @@ impl Batch<'_, '_> {
         let keyed = KeyedEvent {
             event,
             key: self.key_store.key_digest(event.key),
+            signed_content: event.signed_content.map(|content| self.key_store.key_digest(content)),
             fingerprint: self.key_store.digest("content", &event.fingerprint),
             entity: prefix(&self.key_store.digest("entity", &event.entity.to_be_bytes())),
         };
@@ -131,7 +136,8 @@ impl Batch<'_, '_> {
                 return self.match_owner(event, owner, MatchedBy::AdjacentKey);
             }
         }
-        if let Some(owner) = self.same_content(event)? {
+        if let Some(owner) = self.content_owner(event)? {
+            self.bind_key(event, &owner)?;
             return self.duplicate(event, &owner, MatchedBy::Content);
         }
         if let Some(owner) = &expired {
@@ -144,7 +150,7 @@ impl Batch<'_, '_> {
         )
     }
 
-    fn owner(&self, seq: i64) -> rusqlite::Result<Option<Owner>> {
+    pub(super) fn owner(&self, seq: i64) -> rusqlite::Result<Option<Owner>> {
         let owner = |row: &rusqlite::Row<'_>| {
             Ok(Owner {
                 seq,
@@ -155,33 +161,27 @@ impl Batch<'_, '_> {
                 fingerprint: row.get(4)?,
                 flow: row.get(5)?,
                 received_at: Time(row.get(6)?),
+                event_type: row.get(7)?,
+                signed_content: row.get(8)?,
             })
         };
         self.cached(include_str!("sql/event_key.sql"))?.query_row([seq], owner).optional()
     }
 
     fn claim(&self, key: KeyDigest, event: &KeyedEvent<'_>) -> rusqlite::Result<Claim> {
+        let mut expired = None;
         for seq in self.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
             match self.owner(seq)? {
                 Some(owner) if owner.key != key => {}
-                Some(owner) if owner.expires_at <= event.received_at => return Ok(Claim::Free(Some(owner))),
+                Some(owner) if owner.expires_at <= event.received_at => {
+                    expired = Some(owner);
+                    break;
+                }
                 Some(owner) => return Ok(Claim::Owned(owner)),
                 None => {}
             }
         }
-        Ok(Claim::Free(None))
-    }
-
-    /// The event of this flow with the same content within the window, under another key.
-    fn same_content(&self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<Owner>> {
-        let Some(window) = event.content_window else { return Ok(None) };
-        let Some(seq) = self.contents.find(&event.flow, &event.fingerprint) else { return Ok(None) };
-        Ok(self.owner(seq)?.filter(|owner| {
-            owner.fingerprint == event.fingerprint
-                && *owner.flow == *event.flow
-                && owner.key != event.key
-                && event.received_at.since(owner.received_at) <= window
-        }))
+        Ok(self.bound_owner(key, event.received_at)?.map_or(Claim::Free(expired), Claim::Owned))
     }
 
     /// Key taken: duplicate, or key clash if fingerprints differ.
@@ -209,7 +209,7 @@ impl Batch<'_, '_> {
             }
             Claim::Free(expired) => expired.map_or(0, |variant| variant.generation + 1),
         };
-        if let Some(same) = self.same_content(event)? {
+        if let Some(same) = self.content_owner(event)? {
             return self.duplicate(event, &same, MatchedBy::Content);
         }
         self.source_day(&event.source).clashes += 1;
@@ -230,6 +230,8 @@ impl Batch<'_, '_> {
             id: first.id,
             key_text: first.key_text,
             received_at: first.received_at,
+            source: first.source,
+            verified_by: first.verified_by,
             by,
             clash: false,
             jobs,
@@ -323,7 +325,8 @@ impl Batch<'_, '_> {
             first_job,
             jobs,
             entry.variant_of.map(|first| first.seq),
-            contact
+            contact,
+            event.signed_content.map(|content| content.0)
         ])?;
         let body = seal_body(&sealer, place::body(seq, id), &event.body);
         self.statements.get(StatementId::InsertBody)?.execute(params![seq, body])?;
@@ -336,7 +339,10 @@ impl Batch<'_, '_> {
             // A later generation has an id of its own, by which it must be found too.
             self.insert_key(prefix(&id.0), seq);
         }
-        self.content_undo.extend(self.contents.insert(&event.flow, &event.fingerprint, seq, event.received_at));
+        if let Some(content) = event.signed_content {
+            self.insert_key(prefix(&content.0), seq);
+        }
+        self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.source_day(&event.source).accepted += 1;
         if entry.quarantine.is_none() {
             self.inserted.push(InsertedEvent {

@@ -28,6 +28,7 @@ pub(super) struct Counters {
     pub next_seq: i64,
     pub next_job: i64,
     pub next_contact: i64,
+    pub next_binding: i64,
 }
 
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub(super) struct Batch<'a, 'c> {
     pub key_changes: Changes,
     pub keys: &'a mut KeyIndex,
     pub contacts: &'a mut KeyIndex,
+    pub bindings: &'a mut KeyIndex,
     pub counters: &'a mut Counters,
     pub names: &'a mut Names,
     pub now: Time,
@@ -47,6 +49,7 @@ pub(super) struct Batch<'a, 'c> {
     /// Keys inserted into the index, to be removed on rollback.
     pub new_keys: Vec<(u64, i64)>,
     pub new_contacts: Vec<(u64, i64)>,
+    pub new_bindings: Vec<(u64, i64)>,
     pub contents: &'a mut ContentCache,
     pub content_undo: Vec<Undo>,
     pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,

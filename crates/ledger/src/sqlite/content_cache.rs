@@ -35,10 +35,20 @@ pub(super) struct Undo {
     before: Option<Seen>,
 }
 
-fn content(flow: &str, fingerprint: &[u8; 16]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (flow, fingerprint).hash(&mut hasher);
-    hasher.finish()
+/// What makes two contents the same.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(super) struct Content<'a> {
+    pub flow: &'a str,
+    pub event_type: &'a str,
+    pub fingerprint: &'a [u8; 16],
+}
+
+impl Content<'_> {
+    fn digest(self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl ContentCache {
@@ -52,19 +62,21 @@ impl ContentCache {
         let mut rows = statement.query([i64::try_from(CONTENTS_MAX).unwrap_or(i64::MAX)])?;
         let mut newest_first: Vec<(u64, Seen)> = Vec::new();
         while let Some(row) = rows.next()? {
-            let seen = Seen { seq: row.get(0)?, received_at: Time(row.get(3)?) };
+            let seen = Seen { seq: row.get(0)?, received_at: Time(row.get(4)?) };
             if newest_first.first().is_some_and(|(_, newest)| newest.received_at.since(seen.received_at) > window) {
                 break;
             }
-            newest_first.push((content(row.get_ref(1)?.as_str().unwrap_or(""), &row.get(2)?), seen));
+            let (flow, event_type, fingerprint) = (row.get_ref(1)?, row.get_ref(2)?, row.get(3)?);
+            let (flow, event_type) = (flow.as_str().unwrap_or(""), event_type.as_str().unwrap_or(""));
+            newest_first.push((Content { flow, event_type, fingerprint: &fingerprint }.digest(), seen));
         }
         newest_first.reverse();
         Ok(ContentCache { newest: newest_first.iter().copied().collect(), order: newest_first.into(), window })
     }
 
     /// The last event that may have this content.
-    pub fn find(&self, flow: &str, fingerprint: &[u8; 16]) -> Option<i64> {
-        self.newest.get(&content(flow, fingerprint)).map(|seen| seen.seq)
+    pub fn find(&self, content: Content<'_>) -> Option<i64> {
+        self.newest.get(&content.digest()).map(|seen| seen.seq)
     }
 
     /// Returns whether the window is longer than any before.
@@ -75,11 +87,11 @@ impl ContentCache {
     }
 
     /// An event with this content was accepted.
-    pub fn insert(&mut self, flow: &str, fingerprint: &[u8; 16], seq: i64, received_at: Time) -> Option<Undo> {
+    pub fn insert(&mut self, content: Content<'_>, seq: i64, received_at: Time) -> Option<Undo> {
         if self.window.is_zero() {
             return None;
         }
-        let content = content(flow, fingerprint);
+        let content = content.digest();
         let seen = Seen { seq, received_at };
         self.order.push_back((content, seen));
         Some(Undo { content, before: self.newest.insert(content, seen) })
@@ -114,36 +126,43 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
+    fn content<'a>(flow: &'a str, fingerprint: &'a [u8; 16]) -> Content<'a> {
+        Content { flow, event_type: "lead", fingerprint }
+    }
+
     #[test]
     fn contents_outside_of_the_window_are_removed_and_the_newest_event_counts() {
         let mut cache = ContentCache::default();
-        assert!(cache.insert("leads", &[1; 16], 1, Time(0)).is_none(), "no flow has a window");
+        assert!(cache.insert(content("leads", &[1; 16]), 1, Time(0)).is_none(), "no flow has a window");
         assert!(cache.widen(15 * MINUTE) && !cache.widen(MINUTE));
         let minute = |n: u32| Time(0) + n * MINUTE;
-        cache.insert("leads", &[1; 16], 2, minute(0));
-        cache.insert("leads", &[1; 16], 3, minute(10));
-        cache.insert("orders", &[1; 16], 4, minute(15));
+        cache.insert(content("leads", &[1; 16]), 2, minute(0));
+        cache.insert(content("leads", &[1; 16]), 3, minute(10));
+        cache.insert(content("orders", &[1; 16]), 4, minute(15));
         cache.trim();
-        assert_eq!((cache.find("leads", &[1; 16]), cache.find("orders", &[1; 16])), (Some(3), Some(4)));
-        cache.insert("leads", &[2; 16], 5, minute(26));
+        assert_eq!(
+            (cache.find(content("leads", &[1; 16])), cache.find(content("orders", &[1; 16]))),
+            (Some(3), Some(4))
+        );
+        cache.insert(content("leads", &[2; 16]), 5, minute(26));
         cache.trim();
-        assert_eq!((cache.find("leads", &[1; 16]), cache.order.len(), cache.newest.len()), (None, 2, 2));
+        assert_eq!((cache.find(content("leads", &[1; 16])), cache.order.len(), cache.newest.len()), (None, 2, 2));
     }
 
     #[test]
     fn a_rolled_back_batch_leaves_no_contents() {
         let mut cache = ContentCache::default();
         cache.widen(MINUTE);
-        cache.insert("leads", &[1; 16], 1, Time(0));
+        cache.insert(content("leads", &[1; 16]), 1, Time(0));
         let mut undo: Vec<Undo> = [(1, 2), (2, 3), (1, 4)]
             .iter()
-            .filter_map(|(fp, seq)| cache.insert("leads", &[*fp; 16], *seq, Time(0)))
+            .filter_map(|(fp, seq)| cache.insert(content("leads", &[*fp; 16]), *seq, Time(0)))
             .collect();
         while let Some(last) = undo.pop() {
             cache.undo(last);
         }
         assert_eq!(
-            (cache.find("leads", &[1; 16]), cache.find("leads", &[2; 16]), cache.order.len()),
+            (cache.find(content("leads", &[1; 16])), cache.find(content("leads", &[2; 16])), cache.order.len()),
             (Some(1), None, 1)
         );
     }
@@ -153,7 +172,7 @@ mod tests {
         let mut cache = ContentCache::default();
         cache.widen(MINUTE);
         for n in 0..CONTENTS_MAX as u128 + 100 {
-            cache.insert("leads", &n.to_le_bytes(), n as i64, Time(0));
+            cache.insert(content("leads", &n.to_le_bytes()), n as i64, Time(0));
         }
         cache.trim();
         assert_eq!((cache.order.len(), cache.newest.len()), (CONTENTS_MAX, CONTENTS_MAX));

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::time::Time;
 
 use super::{Unopened, sealed_error};
@@ -138,6 +139,11 @@ impl KeyStore {
     /// A keyed digest: cannot be computed without the root key, and never changes.
     pub fn digest(&self, purpose: &str, bytes: &[u8]) -> [u8; 16] {
         self.digests.mac(purpose, bytes)[..16].try_into().expect("sixteen of thirty-two bytes")
+    }
+
+    /// The key of pseudonyms: derived from the key for digests, so it never changes.
+    pub fn pseudonym_key(&self) -> PseudonymKey {
+        PseudonymKey::new(self.digests.mac("pseudonym key", b""))
     }
 
     pub fn key_digest(&self, key: KeyDigest) -> KeyDigest {

@@ -20,10 +20,14 @@ impl Batch<'_, '_> {
         let marks = self.cached(include_str!("sql/delete_marks.sql"))?.execute(expired)?;
         let retries = self.cached(include_str!("sql/delete_retries.sql"))?.execute(expired)?;
         let proofs = self.cached(include_str!("sql/delete_proofs.sql"))?.execute(expired)?;
+        let bindings = self.cached(include_str!("sql/delete_key_bindings.sql"))?.execute(expired)?;
+        if bindings > 0 {
+            self.bindings.note_pruned();
+        }
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
         self.totals.write(self.connection)?;
         self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
-        let slices = [bodies, events, marks, retries, proofs, uses];
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses];
         let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
     }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use sluice_domain::mutant::Mutant;
 
 use super::PAGE_BYTES;
-use super::writer::{Writer, is_fatal, is_full, load_contacts, load_keys};
+use super::writer::{Writer, is_fatal, is_full, load_bindings, load_contacts, load_keys};
 use crate::Error;
 
 const MIB: u64 = 1024 * 1024;
@@ -22,7 +22,8 @@ pub(super) const WAL_PAGES_CHECKPOINT: u64 = 16 * MIB / PAGE_BYTES;
 impl Writer {
     /// Compacts a slice of the key indexes and keeps the log within its bounds.
     pub(super) fn run_upkeep(&mut self) {
-        if !self.compaction_paused && (self.keys.needs_compaction() || self.contacts.needs_compaction()) {
+        let indexes = [&self.keys, &self.contacts, &self.bindings];
+        if !self.compaction_paused && indexes.iter().any(|index| index.needs_compaction()) {
             match self.compact() {
                 Ok(()) => {}
                 // Nothing that was not flushed may be built upon.
@@ -55,7 +56,7 @@ impl Writer {
 
     fn compact(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        for index in [&mut self.keys, &mut self.contacts] {
+        for index in [&mut self.keys, &mut self.contacts, &mut self.bindings] {
             if index.needs_compaction() {
                 index.compact_slice(&self.connection)?;
             }
@@ -69,12 +70,16 @@ impl Writer {
         if !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        let loaded = load_keys(&self.connection, self.recent_keys_max)
-            .and_then(|keys| Ok((keys, load_contacts(&self.connection, self.recent_keys_max)?)));
-        match loaded {
-            Ok((keys, contacts)) => (self.keys, self.contacts) = (keys, contacts),
-            Err(error) => self.fail(vec![], &error),
+        if let Err(error) = self.load_indexes() {
+            self.fail(vec![], &error);
         }
+    }
+
+    fn load_indexes(&mut self) -> rusqlite::Result<()> {
+        self.keys = load_keys(&self.connection, self.recent_keys_max)?;
+        self.contacts = load_contacts(&self.connection, self.recent_keys_max)?;
+        self.bindings = load_bindings(&self.connection, self.recent_keys_max)?;
+        Ok(())
     }
 }
 

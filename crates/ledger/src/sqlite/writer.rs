@@ -47,6 +47,7 @@ pub(crate) struct Writer {
     key_store: Arc<KeyStore>,
     pub(super) keys: KeyIndex,
     pub(super) contacts: KeyIndex,
+    pub(super) bindings: KeyIndex,
     contents: ContentCache,
     names: Names,
     counters: Counters,
@@ -90,6 +91,7 @@ impl Writer {
         Ok(Writer {
             keys: load_keys(&connection, options.recent_keys_max)?,
             contacts: load_contacts(&connection, options.recent_keys_max)?,
+            bindings: load_bindings(&connection, options.recent_keys_max)?,
             contents: ContentCache::load(&connection)?,
             names: Names::default(),
             counters: load_counters(&connection)?,
@@ -121,7 +123,8 @@ impl Writer {
     }
 
     pub fn opened(&self) -> Opened {
-        Opened { term: self.term, changes: self.changes.subscribe() }
+        let pseudonyms = self.key_store.pseudonym_key();
+        Opened { term: self.term, changes: self.changes.subscribe(), pseudonyms }
     }
 
     /// Runs until it receives a close, or every sender is gone.
@@ -182,12 +185,14 @@ impl Writer {
             key_changes: Changes::default(),
             keys: &mut self.keys,
             contacts: &mut self.contacts,
+            bindings: &mut self.bindings,
             counters: &mut self.counters,
             names: &mut self.names,
             now: at,
             inserted: Vec::new(),
             new_keys: Vec::new(),
             new_contacts: Vec::new(),
+            new_bindings: Vec::new(),
             contents: &mut self.contents,
             content_undo: Vec::new(),
             source_days: BTreeMap::new(),
@@ -205,7 +210,7 @@ impl Writer {
                 Err(error) if !Mutant::FailedCommitAnswered.is_on() => Err(error),
                 _ => Ok(()),
             });
-        let Batch { inserted, new_keys, new_contacts, content_undo, key_changes, change_seq, .. } = batch;
+        let Batch { inserted, new_keys, new_contacts, new_bindings, content_undo, key_changes, change_seq, .. } = batch;
         match result {
             Ok(()) => {
                 self.term_recorded = true;
@@ -220,6 +225,7 @@ impl Writer {
             Err(error) => {
                 new_keys.into_iter().for_each(|(prefix, seq)| self.keys.forget(prefix, seq));
                 new_contacts.into_iter().for_each(|(prefix, id)| self.contacts.forget(prefix, id));
+                new_bindings.into_iter().for_each(|(prefix, id)| self.bindings.forget(prefix, id));
                 content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
                 self.counters = before;
                 self.roll_back().and(Err(error))
@@ -336,6 +342,7 @@ fn load_counters(connection: &Connection) -> rusqlite::Result<Counters> {
         next_seq: after(include_str!("sql/last_seq.sql"))?,
         next_job: after(include_str!("sql/last_job.sql"))?,
         next_contact: after(include_str!("sql/last_contact.sql"))?,
+        next_binding: after(include_str!("sql/last_key_binding.sql"))?,
     })
 }
 
@@ -345,6 +352,10 @@ pub(super) fn load_keys(connection: &Connection, recent_max: Option<usize>) -> r
 
 pub(super) fn load_contacts(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
     KeyIndex::load(connection, &key_index::CONTACTS, recent_max.unwrap_or(key_index::RECENT_CONTACTS_MAX))
+}
+
+pub(super) fn load_bindings(connection: &Connection, recent_max: Option<usize>) -> rusqlite::Result<KeyIndex> {
+    KeyIndex::load(connection, &key_index::BINDINGS, recent_max.unwrap_or(key_index::RECENT_BINDINGS_MAX))
 }
 
 /// For an operation that was not written.

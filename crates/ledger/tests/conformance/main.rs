@@ -55,6 +55,10 @@ macro_rules! suite {
                 events_of_one_request_are_accepted_together_in_their_order
                 an_owner_on_the_other_side_of_a_bucket_edge_is_the_owner
                 the_same_content_under_another_key_is_a_repeat_for_a_while
+                contents_of_two_types_are_two_contents
+                an_id_answered_as_a_repeat_of_content_stays_bound_beyond_the_window
+                an_id_whose_own_event_expired_can_be_bound_to_another
+                signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the_key
                 contents_are_compared_over_a_restart
                 a_dropped_variant_is_kept_to_be_looked_at
                 variants_beyond_the_bound_are_counted

@@ -85,6 +85,82 @@ pub async fn the_same_content_under_another_key_is_a_repeat_for_a_while<D: Drive
     assert_eq!((tally.accepted, tally.duplicates, tally.by_content, tally.clashes), (5, 2, 2, 0));
 }
 
+pub async fn an_id_answered_as_a_repeat_of_content_stays_bound_beyond_the_window<D: Driver>() {
+    let fixture = open_with_few_recent_keys::<D>(8);
+    let first = fixture.accept_event(netted("h-1", 1, Duration::ZERO)).await;
+    for n in 0..20 {
+        fixture.repeat(netted(&format!("h-2-{n}"), 1, MINUTE)).await;
+    }
+    let fixture = fixture.reopen().await;
+    let hour = 60 * MINUTE;
+    for n in 0..20 {
+        let again = fixture.repeat(netted(&format!("h-2-{n}"), 1, hour)).await;
+        assert_eq!((again.id, again.by, again.clash), (first.id, MatchedBy::Key, false), "{n}");
+    }
+    let other = fixture.repeat(netted("h-2-0", 2, hour)).await;
+    assert_eq!((other.id, other.clash), (first.id, true), "other content under a bound id is a key clash");
+    let unbound = fixture.accept_event(netted("h-3", 1, hour)).await;
+    assert_ne!(unbound.id, first.id, "beyond the window an id that was never answered is new");
+    let expired = Duration::from_secs(31 * 86_400);
+    let prune = Prune { bodies_before: Time(0), events_before: Time(0), rows_max: 100, at: START + expired };
+    assert_eq!(fixture.ledger.prune(prune.clone()).await.unwrap(), Pruned { rows: 20, more: false });
+    assert_eq!(fixture.ledger.prune(prune).await.unwrap(), Pruned { rows: 0, more: false });
+    let late = NewEvent { expires_at: START + 2 * expired, ..netted("h-2-1", 1, expired) };
+    assert_ne!(fixture.accept_event(late.clone()).await.id, first.id, "the lifetime of the key is over");
+    let fixture = fixture.reopen().await;
+    fixture.repeat(late).await;
+}
+
+pub async fn an_id_whose_own_event_expired_can_be_bound_to_another<D: Driver>() {
+    let fixture = open::<D>();
+    let brief = NewEvent { expires_at: START + MINUTE, ..netted("h-1", 1, Duration::ZERO) };
+    let own = fixture.accept_event(brief).await;
+    let first = fixture.accept_event(netted("h-2", 2, 2 * MINUTE)).await;
+    assert_eq!(fixture.repeat(netted("h-1", 2, 3 * MINUTE)).await.id, first.id);
+    let again = fixture.repeat(netted("h-1", 2, 60 * MINUTE)).await;
+    assert_eq!((again.id, again.by), (first.id, MatchedBy::Key));
+    assert_ne!(own.id, first.id);
+}
+
+/// An event of a sender that signs the content and not the id.
+fn signed(key: &str, content: u8, after: Duration) -> NewEvent {
+    let signed_content = Some(KeyDigest::signed_content("leads", "lead.created", None, [content; 16]));
+    NewEvent { signed_content, received_at: START + after, ..saying(key, content) }
+}
+
+pub async fn signed_content_under_another_id_is_a_repeat_for_the_lifetime_of_the_key<D: Driver>() {
+    let fixture = open_with_few_recent_keys::<D>(8);
+    let first = fixture.accept_event(signed("h-1", 1, Duration::ZERO)).await;
+    for n in 2..30 {
+        fixture.accept_event(signed(&format!("other-{n}"), n, Duration::ZERO)).await;
+    }
+    let fixture = fixture.reopen().await;
+    let day = Duration::from_secs(86_400);
+    for n in 0..3 {
+        let repeat = fixture.repeat(signed(&format!("h-2-{n}"), 1, 29 * day)).await;
+        assert_eq!((repeat.id, repeat.by, repeat.clash), (first.id, MatchedBy::Content, false));
+    }
+    // An id that an attacker attached to captured content stays free for the sender's own event.
+    let genuine = fixture.accept_event(signed("h-2-0", 77, 29 * day)).await;
+    assert_ne!(genuine.id, first.id);
+    // Captured content under the id of another event is no update of that event.
+    let update = NewEvent { clash: ClashPolicy::Update, ..signed("h-2-0", 1, 29 * day) };
+    assert_eq!(fixture.repeat(update).await.id, first.id);
+    let late = NewEvent { expires_at: START + 60 * day, ..signed("h-2-1", 1, 30 * day) };
+    assert_ne!(fixture.accept_event(late).await.id, first.id, "the lifetime of the key is over");
+    let plain = NewEvent { signed_content: None, ..signed("h-4", 1, day) };
+    fixture.accept_event(plain).await;
+}
+
+pub async fn contents_of_two_types_are_two_contents<D: Driver>() {
+    let fixture = open::<D>();
+    let first = fixture.accept_event(netted("a", 1, Duration::ZERO)).await;
+    let other = NewEvent { event_type: "lead.updated".into(), ..netted("b", 1, MINUTE) };
+    assert_ne!(fixture.accept_event(other).await.id, first.id);
+    let fixture = fixture.reopen().await;
+    assert_eq!(fixture.repeat(netted("c", 1, 2 * MINUTE)).await.id, first.id);
+}
+
 pub async fn contents_are_compared_over_a_restart<D: Driver>() {
     let fixture = open::<D>();
     let old = fixture.accept_event(netted("old", 9, Duration::ZERO)).await;

@@ -35,9 +35,9 @@ pub struct Try {
     /// Additional header; may be repeated
     #[arg(long, value_name = "NAME: VALUE", value_parser = flow::header)]
     header: Vec<(String, String)>,
-    /// Event id of the sender, for schemes with an id header
-    #[arg(long, default_value = "try", value_name = "ID")]
-    id: String,
+    /// Event id, set in the header that the flow reads it from; `try` by default
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
     /// Show personal data
     #[arg(long)]
     reveal: bool,
@@ -51,8 +51,8 @@ impl Try {
         let live = flow::load(&self.config)?;
         let flow = flow::find(&live, &self.flow)?.clone();
         let body = flow::payload(&self.file, &flow)?;
-        let mut request = flow::signed(&flow, &self.id, &body, &self.header)?;
-        flow::set_headers(&mut request.headers, &self.header);
+        let request = flow::signed(&flow, self.id.as_deref().unwrap_or("try"), &body, &self.header)?;
+        flow::note_unused_id(&flow, self.id.as_ref(), &request);
         let mut headers = HeaderMap::new();
         for (name, value) in &request.headers {
             if let (Ok(name), Ok(value)) =
@@ -62,7 +62,7 @@ impl Try {
             }
         }
         let now = Time::from(jiff::Timestamp::now());
-        let arrival = RequestMeta { received_at: now, verified_by: None, trace: steps::TRACE };
+        let arrival = RequestMeta { received_at: now, trace: steps::TRACE, ..RequestMeta::default() };
         let prepared = intake::prepare_all(&live, &flow, &headers, &request.body, arrival).map_err(refused)?;
         let report = Report {
             flow: flow.name.clone(),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_domain::flow::{BodyFormat, Flow};
 use sluice_domain::payload::write_form;
-use sluice_domain::verify::{SecretValue, UnsignedRequest, sign};
+use sluice_domain::template::Template;
+use sluice_domain::verify::{Scheme, SecretValue, UnsignedRequest, sign};
 
 use super::up::explain;
 use super::{CliError, exit};
@@ -108,9 +109,42 @@ fn in_its_form<'b>(flow: &Flow, given: Option<&'b str>, body: &'b [u8]) -> (&'b 
     }
 }
 
-/// Signs a payload like the flow's sender. Without a verifier it is unchanged. An explicit content type takes
+/// Signs a payload like the flow's sender, and sets the id in the header that the flow reads it from. Explicit headers take
 /// precedence.
 pub(super) fn signed(flow: &Flow, id: &str, body: &[u8], given: &[(String, String)]) -> Result<Signed, CliError> {
+    let mut signed = sign_only(flow, id, body, given)?;
+    set_id(flow, id, &mut signed.headers, given);
+    set_headers(&mut signed.headers, given);
+    Ok(signed)
+}
+
+/// Sets the header that the key or the event id is read from, unless one of several is set. Headers of the event type are no ids.
+fn set_id(flow: &Flow, id: &str, headers: &mut Vec<(String, SecretValue)>, given: &[(String, String)]) {
+    let types = flow.event.event_type.headers();
+    let of_event = flow.event.source_event_id.as_ref().map(Template::headers).unwrap_or_default();
+    let of_keys = flow.idempotency.strategies.iter().flat_map(|strategy| strategy.identifying_headers(&flow.event));
+    let names: Vec<String> = of_keys.chain(of_event).filter(|name| !types.contains(name)).collect();
+    let is_set = |name: &String| headers.iter().any(|(own, _)| own == name) || given.iter().any(|(own, _)| own == name);
+    if let Some(name) = names.first().filter(|_| !names.iter().any(is_set)) {
+        headers.push((name.clone(), SecretValue::from(id)));
+    }
+}
+
+/// Says so if an explicit id reached no header: the flow reads its event id from the payload then.
+pub(super) fn note_unused_id(flow: &Flow, id: Option<&String>, signed: &Signed) {
+    // Mailgun's token is made of the id.
+    let in_body = flow.verify.as_ref().is_some_and(|verifier| verifier.scheme() == Scheme::Mailgun);
+    let Some(id) = id.filter(|_| !in_body) else { return };
+    if !signed.headers.iter().any(|(_, value)| value.expose() == id) {
+        anstream::eprintln!(
+            "--id has no effect: the flow `{}` reads its event id from the payload, not from a header",
+            flow.name
+        );
+    }
+}
+
+/// Without a verifier the payload is unchanged.
+fn sign_only(flow: &Flow, id: &str, body: &[u8], given: &[(String, String)]) -> Result<Signed, CliError> {
     let given = given.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
     let (form, body) = in_its_form(flow, given, body);
     let content_type = ("content-type".to_owned(), SecretValue::from(form));
@@ -139,7 +173,7 @@ pub(super) fn header(text: &str) -> Result<(String, String), String> {
 }
 
 /// Sets explicit headers, which override the sender's.
-pub(super) fn set_headers(headers: &mut Vec<(String, SecretValue)>, given: &[(String, String)]) {
+fn set_headers(headers: &mut Vec<(String, SecretValue)>, given: &[(String, String)]) {
     for (name, value) in given {
         headers.retain(|(own, _)| own != name);
         headers.push((name.clone(), SecretValue::from(value.as_str())));

@@ -29,7 +29,7 @@ pub struct Send {
     /// URL of a node on another machine; without a path, the flow's path is added
     #[arg(long, value_name = "URL")]
     to: Option<String>,
-    /// Event id of the sender, for schemes with an id header; random by default
+    /// Event id, set in the header that the flow reads it from; random by default
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     /// Additional header; may be repeated
@@ -50,6 +50,7 @@ impl Send {
         let body = flow::payload(&self.file, flow)?;
         let url = self.url(flow)?;
         let id = self.id.clone().unwrap_or_else(fresh_id);
+        flow::note_unused_id(flow, self.id.as_ref(), &flow::signed(flow, &id, &body, &self.header)?);
         let answers = node_access::runtime()?.block_on(async {
             let mut answers = Vec::new();
             for _ in 0..self.times {
@@ -68,8 +69,7 @@ impl Send {
 
     /// Signs each request again, like a sender that retries.
     async fn post(&self, flow: &Flow, url: &str, id: &str, body: &[u8]) -> Result<Posted, CliError> {
-        let mut signed = flow::signed(flow, id, body, &self.header)?;
-        flow::set_headers(&mut signed.headers, &self.header);
+        let signed = flow::signed(flow, id, body, &self.header)?;
         let url = match &signed.query {
             Some(query) => format!("{url}?{}", query.expose()),
             None => url.to_owned(),

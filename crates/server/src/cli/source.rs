@@ -45,7 +45,12 @@ fn render(detail: &SourceDetail) -> String {
             "repeats",
             match detail.keys.percent_of_requests {
                 Some(percent) => {
-                    format!("{} in the last 7 days: {percent} % of its requests", grouped(source.duplicates))
+                    let by_content = match source.by_content {
+                        0 => String::new(),
+                        count => format!("; {} recognized by their content", grouped(count)),
+                    };
+                    let repeats = grouped(source.duplicates);
+                    format!("{repeats} in the last 7 days: {percent} % of its requests{by_content}")
                 }
                 None => "none in the last 7 days".to_owned(),
             },

@@ -178,7 +178,7 @@ impl Preview {
         let flow = flow::find(live, name)?.clone();
         let body = flow::payload(&self.file, &flow)?;
         let now = Time::from(jiff::Timestamp::now());
-        let arrival = RequestMeta { received_at: now, verified_by: None, trace: "" };
+        let arrival = RequestMeta { received_at: now, ..RequestMeta::default() };
         let prepared = intake::prepare_all(live, &flow, &HeaderMap::new(), &body, arrival);
         let prepared = prepared.map_err(|problem| CliError::new(exit::NO, format!("rejected: {}", problem.detail)))?;
         let Some(first) = prepared.first() else {

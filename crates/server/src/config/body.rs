@@ -37,8 +37,9 @@ pub(super) static DEDUP: SectionSpec = SectionSpec {
         key(
             "content_window",
             ValueType::Described("a duration from 1ms to 2d, or off"),
-            "Within this time an event with the same content is a duplicate even if its key differs. The event's own id and \
-             timestamp do not count.",
+            "Within this time an event with the same type and content is a duplicate even if its key differs. The event's own id and \
+             timestamp do not count. Its key stays bound to the first event for the lifetime of that event's key. If the sender signs the \
+             body but not the id, the signed content is owned for the lifetime of the key too, unless this is off.",
         )
         .or("15m if the key is a fingerprint or a fallback; off if the sender provides the key"),
         key("volatile", ValueType::Described("a list of paths into the body"), "Fields that change between deliveries; ignored by the comparison.")

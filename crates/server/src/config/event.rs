@@ -7,7 +7,7 @@ use sluice_domain::template::{Expression, Template};
 
 use super::declarations::Declarations;
 use super::diagnostics::Report;
-use super::expression::{REQUEST, template};
+use super::expression::{REQUEST, template, warn_of_fallback};
 use super::fields::Fields;
 use super::node::{YamlKind, YamlNode};
 use super::schema;
@@ -22,7 +22,7 @@ pub(super) static EVENT: SectionSpec = SectionSpec {
         key("type", ValueType::Template, "Event type, such as lead.created.").or("the flow's name"),
         key("id", ValueType::Template, "Event id assigned by the source."),
         key("occurred_at", ValueType::Template, "Time of the event: RFC 3339 text or a Unix time."),
-        key("identity", ValueType::Described("a map of names to values"), "Fields that identify the entity of the event."),
+        key("identity", ValueType::Described("a map of names to values"), "Fields that identify the entity of the event. If a part of a value is missing, null or blank, the whole value is missing."),
         key(
             "attributes",
             ValueType::Described("a map of names to values, or a list of fields of the body"),
@@ -77,7 +77,7 @@ pub(super) fn read(report: Report<'_>, node: Option<&YamlNode>, flow: &str, name
         mapping.event_type = event_type;
         read.type_written = true;
     }
-    mapping.source_event_id = fields.node("id").and_then(|node| value(report, node));
+    mapping.source_event_id = fields.node("id").and_then(|node| identifying(report, node, "event id"));
     mapping.occurred_at = fields.node("occurred_at").and_then(|node| value(report, node));
     mapping.identity = fields.node("identity").map(|node| section(report, node, "identity")).unwrap_or_default();
     mapping.attributes = fields.node("attributes").map(|node| match &node.kind {
@@ -121,6 +121,13 @@ fn value(report: Report<'_>, node: &YamlNode) -> Option<Template> {
     template(report, node, REQUEST)
 }
 
+/// Value that identifies something.
+fn identifying(report: Report<'_>, node: &YamlNode, what: &str) -> Option<Template> {
+    let template = value(report, node)?;
+    warn_of_fallback(report, node.span, &template, what);
+    Some(template)
+}
+
 fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Template)> {
     let Some(entries) = node.entries() else {
         report
@@ -132,7 +139,11 @@ fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Temp
             .hint(format!("such as: {name}: {{email: body.email}}"));
         return vec![];
     };
-    entries.iter().filter_map(|entry| Some((entry.key.clone(), value(report, &entry.value)?))).collect()
+    let read = |node| match name {
+        "identity" => identifying(report, node, "identity"),
+        _ => value(report, node),
+    };
+    entries.iter().filter_map(|entry| Some((entry.key.clone(), read(&entry.value)?))).collect()
 }
 
 /// `[first_name, company.name]`: each field is named by its last path segment.

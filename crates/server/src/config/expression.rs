@@ -161,6 +161,34 @@ pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible:
     Some(template)
 }
 
+/// Warns of a value that identifies something and has a value of its own where the payload has none: everything that lacks the
+/// part would be one.
+pub(super) fn warn_of_fallback(report: Report<'_>, span: Span, template: &Template, what: &str) {
+    let mut reads = false;
+    let mut blank = None;
+    template.visit_expressions(&mut |expression| {
+        reads |= !expression.roots().is_empty();
+        let squeezed: String = expression.source().chars().filter(|c| !c.is_whitespace()).collect();
+        let is_blank = ["default('')", "default(\"\")", "or''", "or\"\""].iter().any(|text| squeezed.contains(text));
+        blank = blank.or(is_blank.then(|| expression.source()));
+    });
+    let hidden = reads && matches!(template.render_identity(&Scope::new()), Ok(Some(_)));
+    let (message, hint) = match blank {
+        _ if hidden => (
+            format!(
+                "this {what} has a value even if the payload lacks what it reads, so everything that lacks it counts as the same"
+            ),
+            "remove the fallback: a part that is missing makes the whole value missing",
+        ),
+        Some(source) => (
+            format!("the fallback in `{source}` has no effect: a blank {what} counts as missing"),
+            "remove the fallback",
+        ),
+        None => return,
+    };
+    report.warning(span, "fallback-in-identity", message).hint(hint);
+}
+
 /// Checks the names that an expression reads.
 fn check(report: Report<'_>, span: Span, expression: &Expression, visible: Visible<'_>) {
     let source = expression.source();

@@ -1,10 +1,12 @@
 //! A document with `triggers:` to [`Flow`]s.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_domain::flow::{Enqueue, Flow, PayloadRules};
+use sluice_domain::flow::{DuplicateResult, Enqueue, Flow, PayloadRules, ResultField};
 use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
+use sluice_domain::verify::Verifier;
 
 use super::declarations::{Declarations, SourceLocation};
 use super::diagnostics::Report;
@@ -13,7 +15,7 @@ use super::event;
 use super::expression::{ACCEPTED, condition, expression, text_template};
 use super::fields::{Fields, check_name};
 use super::known_fields;
-use super::node::{Span, YamlNode};
+use super::node::{Span, YamlEntry, YamlNode};
 use super::path_list;
 use super::problem::did_you_mean;
 use super::rule::{KeyRule, same};
@@ -82,10 +84,20 @@ pub(super) static ENQUEUE: SectionSpec = SectionSpec {
 
 pub(super) static RESPONSES: SectionSpec = SectionSpec {
     title: "responses",
-    about: "Responses to the sender. The listed values are the only ones: a duplicate gets the first response.",
+    about: "Responses to the sender. A duplicate gets the status and the event id of the first request, and the values of `result`.",
     keys: &[
-        key("deduplicated_from", ValueType::OneOf(&["idempotency"]), "A duplicate gets the first result.")
-            .or("idempotency"),
+        key(
+            "deduplicated_from",
+            ValueType::OneOf(&["idempotency"]),
+            "A duplicate gets the `id` in the output of each worker, once every job has succeeded.",
+        )
+        .or("a duplicate gets the status and the event id"),
+        key(
+            "result",
+            ValueType::Described("a map of names to WORKER.PATH"),
+            "Values that a duplicate gets instead: text and numbers in the output of a worker's job, such as the id of a CRM record. Only a request with the content of the first one, verified with the same secret, gets them.",
+        )
+        .or("what `deduplicated_from` says"),
         key("success_from", ValueType::Described("step:NAME"), "The step whose commit completes the request."),
     ],
     later: &[],
@@ -108,15 +120,13 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
     let triggers = trigger::read_all(report, fields.node("triggers"), &event);
     let (dropped, dropped_headers) = fields.node("drop").map(|node| read_drop(report, node)).unwrap_or_default();
     let enqueue = read_steps(&fields, names, &triggers);
-    if let Some(responses) = fields.node("responses") {
-        read_responses(report, responses, &enqueue);
-    }
+    let result = fields.node("responses").map(|node| read_responses(report, node, &enqueue)).unwrap_or_default();
     let build = |(index, mut trigger): (usize, Trigger)| {
         trigger.body.dropped.extend(dropped.iter().cloned());
         trigger.body.dropped_headers.extend(dropped_headers.iter().cloned());
         let name = if index == 0 { name.to_owned() } else { format!("{name}#{}", index + 1) };
         let place = SourceLocation::new(report, trigger.path_span);
-        let flow = assemble(&name, source, trigger, &event.admission, &enqueue);
+        let flow = Flow { result: result.clone(), ..assemble(&name, source, trigger, &event.admission, &enqueue) };
         ReadFlow { name: (name, name_span), place, flow: Arc::new(flow) }
     };
     triggers.into_iter().enumerate().map(build).collect()
@@ -136,7 +146,10 @@ fn read_drop(report: Report<'_>, node: &YamlNode) -> (Vec<Path>, Vec<String>) {
 
 fn assemble(name: &str, source: &str, trigger: Trigger, admission: &PayloadRules, enqueue: &[Enqueue]) -> Flow {
     let known_fields = known_fields::of(&trigger, admission, enqueue);
+    let headers_read = headers_read(&trigger, enqueue);
     Flow {
+        headers_read,
+        result: DuplicateResult::Nothing,
         name: name.to_owned(),
         source: source.to_owned(),
         path: trigger.path,
@@ -152,6 +165,24 @@ fn assemble(name: &str, source: &str, trigger: Trigger, admission: &PayloadRules
         success: trigger.success,
         idempotency: trigger.idempotency,
     }
+}
+
+/// Headers that the intake itself reads.
+const OWN_HEADERS: [&str; 2] = ["content-encoding", "content-type"];
+
+/// Headers, in lower case, that decide about a request: a request may carry each of them once only.
+fn headers_read(trigger: &Trigger, enqueue: &[Enqueue]) -> BTreeSet<String> {
+    let event = &trigger.event;
+    let mut names: BTreeSet<String> = OWN_HEADERS.map(str::to_owned).into();
+    names.extend(trigger.verify.iter().flat_map(Verifier::headers_read).map(str::to_owned));
+    names.extend(trigger.idempotency.strategies.iter().flat_map(|strategy| strategy.headers(event)));
+    let single = [Some(&event.event_type), event.source_event_id.as_ref(), event.occurred_at.as_ref()];
+    let sections = [Some(&event.identity), event.attributes.as_ref(), Some(&event.routing)];
+    let listed = sections.into_iter().flatten().flatten().map(|(_, template)| template);
+    names.extend(single.into_iter().flatten().chain(listed).flat_map(Template::headers));
+    let read = enqueue.iter().flat_map(|step| step.condition.iter().chain(&step.body_from));
+    names.extend(read.flat_map(Expression::headers));
+    names
 }
 
 fn read_steps(fields: &Fields<'_, '_>, names: &Declarations, triggers: &[Trigger]) -> Vec<Enqueue> {
@@ -252,9 +283,50 @@ fn check_key(report: Report<'_>, node: &YamlNode, triggers: &[Trigger]) {
     }
 }
 
-fn read_responses(report: Report<'_>, node: &YamlNode, steps: &[Enqueue]) {
-    let Some(fields) = Fields::open(report, node, &[&RESPONSES]) else { return };
-    fields.one_of("deduplicated_from");
+fn read_responses(report: Report<'_>, node: &YamlNode, steps: &[Enqueue]) -> DuplicateResult {
+    let Some(fields) = Fields::open(report, node, &[&RESPONSES]) else { return DuplicateResult::Nothing };
+    check_success_step(&fields, steps);
+    match (fields.node("result"), fields.one_of("deduplicated_from")) {
+        (Some(node), _) => DuplicateResult::Named(read_result(report, node)),
+        (None, Some(_)) => DuplicateResult::RecordIds,
+        (None, None) => DuplicateResult::Nothing,
+    }
+}
+
+/// `result`: names of the fields, each with a worker and a path into the output of its job.
+fn read_result(report: Report<'_>, node: &YamlNode) -> Vec<ResultField> {
+    let Some(entries) = node.entries() else {
+        report
+            .error(
+                node.span,
+                "wrong-type",
+                format!("`result` must be a map of names to values, found {}", node.describe()),
+            )
+            .hint("such as: result: {contact_id: contact-upsert.id}");
+        return vec![];
+    };
+    let read = |entry: &YamlEntry| {
+        let text = entry.value.text().unwrap_or_default();
+        let field = text.split_once('.').and_then(|(worker, path)| {
+            let (name, worker) = (entry.key.clone(), worker.to_owned());
+            Some(ResultField { name, worker, path: Path::parse(path)? })
+        });
+        if field.is_none() {
+            report
+                .error(
+                    entry.value.span,
+                    "bad-path",
+                    format!("`{text}` does not name a worker and a path into its output"),
+                )
+                .hint("such as contact-upsert.id; `sluice jobs show` prints the output as `result`");
+        }
+        field
+    };
+    entries.iter().filter_map(read).collect()
+}
+
+fn check_success_step(fields: &Fields<'_, '_>, steps: &[Enqueue]) {
+    let report = fields.report;
     let Some(text) = fields.text("success_from") else { return };
     let span = fields.node("success_from").map_or(fields.span, |node| node.span);
     match text.strip_prefix("step:") {

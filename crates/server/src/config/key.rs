@@ -7,7 +7,7 @@ use sluice_domain::path::Segment;
 use sluice_domain::template::{Expression, Piece, Template};
 
 use super::diagnostics::Report;
-use super::expression::{REQUEST, expression, text_template};
+use super::expression::{REQUEST, expression, text_template, warn_of_fallback};
 use super::fields::Fields;
 use super::node::{Span, YamlKind, YamlNode};
 use super::path_list;
@@ -16,7 +16,7 @@ use super::table::{SectionSpec, ValueType, key};
 
 pub(super) static KEY_FROM: SectionSpec = SectionSpec {
     title: "a key",
-    about: "`key_from:` is `header:NAME`, a path such as `body.id`, an expression, a list of these whose values are joined, `fingerprint`, or a map with one of these keys. In a list `source`, `event_type`, `event_id` and `tenant` are the values of the event; the usual key is [source, event_type, event_id]. An email address or a phone number is replaced by a digest in every key.",
+    about: "`key_from:` is `header:NAME`, a path such as `body.id`, an expression, a list of these whose values are joined, `fingerprint`, or a map with one of these keys. In a list `source`, `event_type`, `event_id` and `tenant` are the values of the event; the usual key is [source, event_type, event_id]. A part that is missing, null or blank has no value: the next strategy applies. An email address, a phone number and a digest of one are replaced by a digest under a secret key of the ledger.",
     keys: &[
         key("first_of", ValueType::Described("a list of keys"), "Strategies; the first with a value gives the key."),
         key(
@@ -149,7 +149,7 @@ fn read_bucket(fields: &Fields<'_, '_>, known: Known<'_>) -> Option<KeyStrategy>
 fn read_fingerprint(report: Report<'_>, node: &YamlNode) -> KeyStrategy {
     let list = Fields::open(report, node, &[&FINGERPRINT]).and_then(|fields| fields.node("volatile"));
     let volatile = list.map(|list| path_list::read(report, list, "volatile")).unwrap_or_default();
-    KeyStrategy::Fingerprint { volatile }
+    KeyStrategy::Fingerprint { parts: vec![], volatile }
 }
 
 fn read_text(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Option<KeyStrategy> {
@@ -158,7 +158,7 @@ fn read_text(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Option<Ke
         return None;
     };
     if text == "fingerprint" {
-        return Some(KeyStrategy::Fingerprint { volatile: vec![] });
+        return Some(KeyStrategy::Fingerprint { parts: vec![], volatile: vec![] });
     }
     if let Some(name) = header_name(text) {
         check_header(report, node.span, name);
@@ -241,6 +241,7 @@ fn read_part(report: Report<'_>, node: &YamlNode, known: Known<'_>) -> Vec<KeyPa
     }
     for part in &parts {
         check_time(report, node.span, part, known);
+        warn_of_fallback(report, node.span, &Template::Expression(part.clone()), "part of a key");
     }
     parts.into_iter().map(KeyPart::Value).collect()
 }

@@ -26,12 +26,12 @@ pub(super) fn of(trigger: &Trigger, admission: &PayloadRules, enqueue: &[Enqueue
     }
     for strategy in &trigger.idempotency.strategies {
         match strategy {
-            KeyStrategy::Parts(parts) => known.read_parts(parts),
+            KeyStrategy::Parts(parts) | KeyStrategy::Fingerprint { parts, .. } => known.read_parts(parts),
             KeyStrategy::Bucket { parts, at, .. } => {
                 known.read_parts(parts);
                 known.read(at);
             }
-            KeyStrategy::Header(_) | KeyStrategy::Fingerprint { .. } => {}
+            KeyStrategy::Header(_) => {}
         }
     }
     for step in enqueue {

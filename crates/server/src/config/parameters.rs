@@ -7,7 +7,7 @@ use sluice_domain::template::Template;
 use sluice_domain::unit;
 
 use super::diagnostics::Report;
-use super::expression::{Visible, template};
+use super::expression::{Visible, template, warn_of_fallback};
 use super::node::{Span, YamlEntry, YamlKind, YamlNode};
 use super::problem::did_you_mean;
 use super::renamed::current_name;
@@ -110,6 +110,7 @@ pub(super) fn read(
     if matches!(action, Action::EmailSend | Action::SendTemplate) {
         one_address_each(report, node, &mut parameters);
     }
+    check_identities(report, node, action, &parameters);
     for entry in entries.iter().filter(|entry| is_verbatim(action, &entry.key)) {
         parameters.push((entry.key.clone(), Template::Literal(entry.value.to_value())));
     }
@@ -133,6 +134,16 @@ fn one_address_each(report: Report<'_>, node: &YamlNode, parameters: &mut [(Stri
         }
         let one = std::mem::replace(template, Template::Literal(Value::Null));
         *template = Template::List(vec![one]);
+    }
+}
+
+/// Warns of fallbacks in the parameters that identify a record or a mark.
+fn check_identities(report: Report<'_>, node: &YamlNode, action: Action, parameters: &[(String, Template)]) {
+    for (name, template) in parameters {
+        if matches!((action, name.as_str()), (Action::SalesforceUpsert, "external_id") | (Action::StoreSetnx, "key")) {
+            let span = node.get(name).map_or(node.span, |value| value.span);
+            warn_of_fallback(report, span, template, &format!("`{name}`"));
+        }
     }
 }
 

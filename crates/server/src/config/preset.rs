@@ -56,12 +56,31 @@ pub(super) fn paths(fields: &[FieldPath]) -> Vec<Path> {
     fields.iter().map(path).collect()
 }
 
-/// Key of source, type and event id; a fingerprint if a request has no id.
-pub(super) fn by_event_id() -> Vec<KeyStrategy> {
-    vec![
+/// Key of source, type and event id; of type and fingerprint if a request has no id. A request whose type may be missing gets a
+/// plain fingerprint then.
+pub(super) fn by_event_id(mapping: &EventMapping) -> Vec<KeyStrategy> {
+    let fingerprint = |parts| KeyStrategy::Fingerprint { parts, volatile: vec![] };
+    let mut strategies = vec![
         KeyStrategy::Parts(vec![KeyPart::Source, KeyPart::EventType, KeyPart::EventId]),
-        KeyStrategy::Fingerprint { volatile: vec![] },
-    ]
+        fingerprint(vec![KeyPart::EventType]),
+    ];
+    let always_typed = match &mapping.event_type {
+        Template::Literal(_) => true,
+        Template::Coalesce(coalesce) => coalesce.fallback.is_some(),
+        _ => false,
+    };
+    if !always_typed {
+        strategies.push(fingerprint(vec![]));
+    }
+    strategies
+}
+
+/// True if the sender signs the body, but not every header that a key is derived from: a captured request can be sent again with
+/// another id.
+pub(super) fn has_unsigned_id(verifier: Option<&Verifier>, strategies: &[KeyStrategy], mapping: &EventMapping) -> bool {
+    let Some(coverage) = verifier.map(Verifier::coverage).filter(|coverage| coverage.body) else { return false };
+    let mut headers = strategies.iter().flat_map(|strategy| strategy.identifying_headers(mapping));
+    headers.any(|name| !coverage.has_header(&name))
 }
 
 /// Body settings of the sender, and fields that must not be stored.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_domain::verify::Scheme;
+use sluice_domain::verify::{FieldLocation, Scheme, preset};
 
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
@@ -88,10 +88,54 @@ pub fn reference() -> String {
     {
         write_table(&mut page, table);
     }
-    page.push_str("\n## Verification schemes\n\n");
-    let names: Vec<String> = Scheme::ALL.iter().map(|scheme| format!("`{scheme}`")).collect();
-    let _ = writeln!(page, "{}.", names.join(", "));
+    page.push_str(SCHEMES);
+    for scheme in Scheme::ALL {
+        let id = match preset(*scheme).event_id {
+            [] => "as the flow says".to_owned(),
+            ways => ways.iter().map(|way| describe_id(way)).collect::<Vec<_>>().join("; else "),
+        };
+        let _ = writeln!(page, "| `{scheme}` | {} | {} |", cell(&id), id_protection(*scheme));
+    }
     page
+}
+
+const SCHEMES: &str = "
+## Verification schemes
+
+The event id is what the default key is made of. If a part of it is missing, the next alternative applies, at last the event type with a
+fingerprint of the content.
+
+| scheme | event id | a captured request with another id |
+|---|---|---|
+";
+
+/// The parts of an id, as paths.
+fn describe_id(parts: &[FieldLocation]) -> String {
+    let part = |part: &FieldLocation| match part {
+        FieldLocation::Header(name) => format!("header `{name}`"),
+        FieldLocation::Body(path) => format!("`{}`", path.join(".")),
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(" + ")
+}
+
+/// What stands against a captured request that is sent again with another id.
+fn id_protection(scheme: Scheme) -> &'static str {
+    let in_header = |way: &&[FieldLocation]| way.iter().any(|part| matches!(part, FieldLocation::Header(_)));
+    match scheme {
+        Scheme::StandardWebhooks | Scheme::Svix => "is rejected: the id is signed",
+        Scheme::Mailgun => "is rejected: its token counts once",
+        Scheme::GoogleAds | Scheme::Pipedrive | Scheme::Postmark | Scheme::MicrosoftGraph => {
+            "is accepted: the credential covers no content"
+        }
+        Scheme::Bearer | Scheme::Token | Scheme::Basic | Scheme::None => {
+            "is accepted: the credential covers no content"
+        }
+        Scheme::Hmac => "is rejected if `signed` has `{id}`; else it is a duplicate: signed content has one owner",
+        _ if preset(scheme).event_id.iter().any(|way| in_header(&way)) => {
+            "is a duplicate: signed content has one owner within its event type"
+        }
+        _ => "is rejected: the id is part of the signed body",
+    }
 }
 
 /// Heading of a section title: `a retry policy` becomes `Retry policy`.

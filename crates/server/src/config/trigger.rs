@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_domain::event::EventMapping;
-use sluice_domain::flow::{BodySettings, Flow, Idempotency, RateLimit};
+use sluice_domain::flow::{BodySettings, ContentDedup, Flow, Idempotency, RateLimit};
 use sluice_domain::key::KeyStrategy;
 use sluice_domain::template::{Expression, Template};
 use sluice_domain::unit;
@@ -58,7 +58,7 @@ pub(super) static IDEMPOTENCY: SectionSpec = SectionSpec {
     about: "Idempotency key.",
     keys: &[
         key("key_from", ValueType::Table("a key"), "Source of the key.")
-            .or("[source, event_type, event_id] if the event id is mapped, then fingerprint"),
+            .or("[source, event_type, event_id] if the event id is mapped, then a fingerprint within the event type"),
         key(
             "store",
             ValueType::Described("ledger or kv:NAME"),
@@ -237,7 +237,7 @@ fn read_idempotency(
     let known = keys::Known { event_id: mapping.source_event_id.is_some(), occurred_at: &moments };
     let mut strategies = match key {
         Some(node) => keys::read(report, node, known),
-        None if known.event_id => preset::by_event_id(),
+        None if known.event_id => preset::by_event_id(mapping),
         None => {
             let meant =
                 fields.is_meant("idempotency") || inner.as_ref().is_some_and(|inner| inner.is_meant("key_from"));
@@ -250,16 +250,19 @@ fn read_idempotency(
                     )
                     .hint("add idempotency: {key_from: header:Idempotency-Key} or the path of the sender's event id, such as body.id");
             }
-            vec![KeyStrategy::Fingerprint { volatile: vec![] }]
+            vec![KeyStrategy::Fingerprint { parts: vec![], volatile: vec![] }]
         }
     };
     for strategy in &mut strategies {
-        if let KeyStrategy::Fingerprint { volatile: own } = strategy {
+        if let KeyStrategy::Fingerprint { volatile: own, .. } = strategy {
             own.extend(volatile.iter().filter(|path| !own.contains(path)).cloned().collect::<Vec<_>>());
         }
     }
     volatile.extend(preset::own_places(mapping));
-    let mut idempotency = Idempotency { strategies, ttl: Idempotency::TTL, volatile, content_window, on_clash };
+    let owns_signed_content =
+        content_window != ContentDedup::Off && preset::has_unsigned_id(verify, &strategies, mapping);
+    let ttl = Idempotency::TTL;
+    let mut idempotency = Idempotency { strategies, ttl, volatile, content_window, owns_signed_content, on_clash };
     let Some(inner) = inner else { return (idempotency, None) };
     if let Some(store) = inner.text("store")
         && store != "ledger"

@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sluice_domain::event::EventId;
-use sluice_domain::job::JobState;
+use sluice_domain::flow::Flow;
 use sluice_ledger::{Acceptance, Duplicate};
 
 /// Error response in RFC 9457 form. The code is stable; the detail is for humans.
@@ -82,6 +82,14 @@ pub(super) struct EventResult<'a> {
     pub reason: Option<&'a str>,
 }
 
+/// Who is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub flow: &'a Flow,
+    /// Name of the secret that verified the request.
+    pub verified_by: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 struct EventResponse<'a> {
     event_id: EventId,
@@ -89,9 +97,13 @@ struct EventResponse<'a> {
     status: &'static str,
 }
 
-/// Response to one event: the same for the first request and every duplicate. A duplicate also gets the result, once
+/// Response to one event. A duplicate gets the status and the event id of the first request, and its named results once they are
 /// known.
-pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = EventResult<'a>>) -> Response<Full<Bytes>> {
+pub(super) fn one<'a>(
+    status: StatusCode,
+    caller: Caller<'_>,
+    mut events: impl Iterator<Item = EventResult<'a>>,
+) -> Response<Full<Bytes>> {
     let Some(event) = events.next() else { return raw(status, "application/json", Bytes::from_static(b"{}")) };
     match event.acceptance {
         // Serialized directly, because this is the hot path.
@@ -104,8 +116,8 @@ pub(super) fn one<'a>(status: StatusCode, mut events: impl Iterator<Item = Event
         Acceptance::Duplicate(first) => {
             let mut body = described(&event);
             body["status"] = Value::from("accepted");
-            if let Some(result) = result(first) {
-                body["result"] = result;
+            if let Some(result) = result(caller, first) {
+                body["result"] = Value::Object(result);
             }
             replayed(json_response(status, &body, "application/json"))
         }
@@ -137,9 +149,8 @@ fn described(event: &EventResult<'_>) -> Value {
         Acceptance::Accepted(accepted) => {
             json!({ "event_id": accepted.id, "idempotency_key": event.key, "status": "accepted" })
         }
-        Acceptance::Duplicate(first) => {
-            json!({ "event_id": first.id, "idempotency_key": first.key_text, "status": "duplicate" })
-        }
+        // Not the key: that of the first request may be another, recognized by its content.
+        Acceptance::Duplicate(first) => json!({ "event_id": first.id, "status": "duplicate" }),
         Acceptance::ProofUsed => json!({ "idempotency_key": event.key, "status": "rejected" }),
     }
 }
@@ -149,19 +160,12 @@ fn replayed(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response
 }
 
-/// Results of the first event by worker; `None` while a job is unfinished.
-fn result(first: &Duplicate) -> Option<Value> {
-    let ended = |state: JobState| matches!(state, JobState::Succeeded | JobState::Noop);
-    if first.jobs.is_empty() || !first.jobs.iter().all(|job| ended(job.state)) {
+/// Named results of the first event. Not for another sender: neither another source nor another secret, nor one who knows the id but
+/// not the content.
+fn result(caller: Caller<'_>, first: &Duplicate) -> Option<Map<String, Value>> {
+    let same_sender = *first.source == *caller.flow.source && first.verified_by.as_deref() == caller.verified_by;
+    if !same_sender || first.clash {
         return None;
     }
-    let results: Map<String, Value> = first
-        .jobs
-        .iter()
-        .map(|job| {
-            let result = json!({ "state": job.state, "output": job.result.as_deref(), "finished_at": job.finished_at });
-            (job.worker.to_string(), result)
-        })
-        .collect();
-    Some(Value::Object(results))
+    caller.flow.result_of(&first.jobs)
 }

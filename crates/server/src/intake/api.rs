@@ -15,6 +15,7 @@ pub const PROBLEMS: &[(u16, &str)] = &[
     (400, "content-encoding-invalid"),
     (400, "events-missing"),
     (400, "form-invalid"),
+    (400, "header-repeated"),
     (400, "idempotency-key-failed"),
     (400, "idempotency-key-missing"),
     (400, "idempotency-key-too-long"),
@@ -208,13 +209,13 @@ fn schemas() -> Value {
     let event = |statuses: &[&str]| {
         json!({
             "type": "object",
-            "required": ["event_id", "idempotency_key", "status"],
+            "required": ["event_id", "status"],
             "properties": {
                 "event_id": { "type": "string", "pattern": "^evt_[0-9a-z]+$" },
-                "idempotency_key": { "type": "string" },
+                "idempotency_key": { "type": "string", "description": "Not for a duplicate." },
                 "status": { "enum": statuses },
                 "reason": { "type": "string", "description": "Why the event is quarantined." },
-                "result": { "type": "object", "description": "For a duplicate, once known: the result of each worker." },
+                "result": { "type": "object", "description": "For a duplicate, once known: the values that the flow names as its result." },
             },
         })
     };

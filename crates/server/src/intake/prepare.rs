@@ -1,7 +1,9 @@
 //! Turns a request into events: verify, parse, drop fields, derive the key, map. Does no I/O.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use hyper::header::HeaderName;
 use hyper::{HeaderMap, StatusCode};
 use serde::Serializer;
 use serde_json::Value;
@@ -10,6 +12,7 @@ use sluice_domain::flow::{ContentDedup, Enqueue, Flow, Idempotency, OnClash, OnM
 use sluice_domain::key::{self, DerivedKey, KeyContext, KeyDigest, KeyProblem};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::payload;
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::run::first_route;
 use sluice_domain::schema::Mismatch;
 use sluice_domain::template::{Scope, TemplateProblem};
@@ -59,12 +62,32 @@ impl Prepared<'_> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RequestMeta<'a> {
     pub received_at: Time,
     /// Name of the secret that verified the request.
     pub verified_by: Option<&'a str>,
+    /// What the verification has proved. `None` for a dry run.
+    pub verified: Option<&'a Verified<'a>>,
     pub trace: &'a str,
+    /// Key of the pseudonyms; a public one for a dry run.
+    pub pseudonyms: Option<&'a PseudonymKey>,
+}
+
+/// Rejects a request that repeats a header which decides about it: two readers could use different values.
+pub(super) fn check_headers(flow: &Flow, headers: &HeaderMap) -> Result<(), HttpProblem> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    let is_repeated = |name: &&String| headers.get_all(name.as_str()).iter().nth(1).is_some();
+    match flow.headers_read.iter().find(is_repeated) {
+        None => Ok(()),
+        Some(name) => Err(HttpProblem::new(
+            StatusCode::BAD_REQUEST,
+            "header-repeated",
+            format!("the request has the header {name} more than once; send it once"),
+        )),
+    }
 }
 
 /// Prepares a verified request that carries one event.
@@ -91,7 +114,7 @@ pub fn prepare_all<'f>(
     arrival: RequestMeta<'_>,
 ) -> Result<Vec<Prepared<'f>>, HttpProblem> {
     let payload = body::read(flow, headers, body)?;
-    let kept = kept_headers(flow, headers);
+    let kept = kept_headers(flow, headers, arrival.verified);
     let request = Request { live, flow, arrival };
     match &flow.body.events {
         None => Ok(vec![request.event(kept, payload.value, payload.text.as_deref())?]),
@@ -147,23 +170,13 @@ impl<'f> Request<'_, 'f> {
         let fingerprint = key::fingerprint_digest(&payload, &flow.idempotency.volatile);
         let mut flaw = self.mismatch(&payload);
         let mut scope = Scope::new();
+        scope.set_pseudonyms(self.arrival.pseudonyms.cloned().unwrap_or_default());
         let kept = headers.clone();
         scope.set_lazy("headers", move || {
             serde_json::from_str(&kept).map_err(|error| TemplateProblem(format!("the headers cannot be read: {error}")))
         });
         scope.set("body", payload);
-        let context = KeyContext { source: &flow.source, mapping: &flow.event };
-        let key = match key::derive(&flow.idempotency.strategies, &scope, context) {
-            Ok(key) => key,
-            // A single event without a key is rejected; one of several is quarantined, so that it does not block the
-            // others.
-            Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
-                flaw = flaw.or(Some((FailureClass::Mapping, key_problem(&problem))));
-                let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
-                DerivedKey::of_content(text, &flow.idempotency.strategies)
-            }
-            Err(problem) => return Err(key_problem(&problem)),
-        };
+        let key = self.key(&scope, fingerprint, &mut flaw)?;
         let digest = KeyDigest::new(TENANT, &flow.name, &key.text);
         let id = EventId::new(digest, 0);
         let origin =
@@ -195,16 +208,44 @@ impl<'f> Request<'_, 'f> {
         let quarantine =
             flaw.map(|(class, problem)| Quarantine { failure: Failure::new(class, problem.code, problem.detail) });
         let jobs = self.jobs(&queues, &event, &mut scope);
-        let parts =
-            Parts { key: &key, event: &event, jobs, fingerprint, headers: headers.to_string(), raw, quarantine };
+        let signed_content =
+            flow.idempotency.owns_signed_content.then(|| self.signed_content(&scope, &event, fingerprint));
+        let headers = headers.to_string();
+        let parts = Parts { key: &key, event: &event, jobs, fingerprint, signed_content, headers, raw, quarantine };
         let new = self.new_event(parts);
         let payload = scope.take("body").unwrap_or_default();
         Ok(Prepared { key, event, queues, payload, new })
     }
 
+    /// The key. A single event without one is rejected; one of several is quarantined, so that it does not block the others.
+    fn key(&self, scope: &Scope, fingerprint: [u8; 16], flaw: &mut Option<Flaw>) -> Result<DerivedKey, HttpProblem> {
+        let flow = self.flow;
+        let context = KeyContext { source: &flow.source, mapping: &flow.event };
+        match key::derive(&flow.idempotency.strategies, scope, context) {
+            Ok(key) => Ok(key),
+            Err(problem) if self.keeps_flawed() && flow.body.events.is_some() => {
+                flaw.get_or_insert_with(|| (FailureClass::Mapping, key_problem(&problem)));
+                let text = format!("unkeyed|{}", data_encoding::HEXLOWER.encode(&fingerprint));
+                Ok(DerivedKey::of_content(text, &flow.idempotency.strategies))
+            }
+            Err(problem) => Err(key_problem(&problem)),
+        }
+    }
+
+    /// The digest of what the sender signed: the whole payload, and the signing time. The type is part of it, although it may come
+    /// from a header that is not signed: one content can be two events, such as `orders/create` and `orders/updated`.
+    fn signed_content(&self, scope: &Scope, event: &Event, fingerprint: [u8; 16]) -> KeyDigest {
+        let whole = match (self.flow.idempotency.volatile.is_empty(), scope.get("body")) {
+            (false, Some(body)) => key::fingerprint_digest(body, &[]),
+            _ => fingerprint,
+        };
+        let signed_at = self.arrival.verified.and_then(|verified| verified.timestamp).map(Time::from);
+        KeyDigest::signed_content(&self.flow.name, &event.event_type, signed_at, whole)
+    }
+
     fn new_event(&self, parts: Parts<'_>) -> NewEvent {
         let Request { live, flow, arrival } = self;
-        let Parts { key, event, jobs, fingerprint, headers, raw, quarantine } = parts;
+        let Parts { key, event, jobs, fingerprint, signed_content, headers, raw, quarantine } = parts;
         let adjacent = |text: &String| KeyDigest::new(TENANT, &flow.name, text);
         let new = NewEvent::new(EventDraft {
             flow: &flow.name,
@@ -226,6 +267,7 @@ impl<'f> Request<'_, 'f> {
                 OnClash::Update => ClashPolicy::Update,
                 OnClash::Quarantine => ClashPolicy::Quarantine,
             },
+            signed_content,
             content_window: match flow.idempotency.content_window {
                 ContentDedup::Off => None,
                 ContentDedup::Always(window) => Some(window),
@@ -292,22 +334,38 @@ struct Parts<'p> {
     event: &'p Event,
     jobs: Vec<NewJob>,
     fingerprint: [u8; 16],
+    signed_content: Option<KeyDigest>,
     headers: String,
     raw: Vec<u8>,
     quarantine: Option<Quarantine>,
 }
 
-/// Stored headers as a JSON object. Of several with one name the last is kept.
-fn kept_headers(flow: &Flow, headers: &HeaderMap) -> Arc<str> {
+/// Stored headers as a JSON object: what key, mapping and workers read. A header that the signature covers has the value that was
+/// verified; one of the scheme that the verification did not use is left out. Values of a repeated header are joined.
+fn kept_headers(flow: &Flow, headers: &HeaderMap, verified: Option<&Verified<'_>>) -> Arc<str> {
+    let signed = verified.map_or(&[][..], |verified| &verified.signed_headers);
+    let unused = verified.map_or(&[][..], |verified| &verified.unused_headers);
     let kept = headers.keys().filter_map(|name| {
-        let text = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+        let text = match signed.iter().find(|(signed, _)| *signed == name.as_str()) {
+            Some((_, verified)) => Cow::Borrowed(verified.as_str()),
+            None => joined(headers, name)?,
+        };
         let name = name.as_str();
-        let secret = SECRET_HEADERS.contains(&name) || flow.body.dropped_headers.iter().any(|dropped| dropped == name);
-        (!secret).then_some((name, text))
+        let dropped = SECRET_HEADERS.contains(&name)
+            || unused.contains(&name)
+            || flow.body.dropped_headers.iter().any(|dropped| dropped == name);
+        (!dropped).then_some((name, text))
     });
     let mut json = Vec::with_capacity(512);
     serde_json::Serializer::new(&mut json).collect_map(kept).expect("strings serialize to JSON");
     Arc::from(String::from_utf8(json).expect("JSON is UTF-8"))
+}
+
+/// The values of a header, joined with commas as RFC 9110 says; `None` if one is not text.
+fn joined<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?.to_str().ok()?;
+    values.try_fold(Cow::Borrowed(first), |text, value| Some(Cow::Owned(format!("{text}, {}", value.to_str().ok()?))))
 }
 
 fn key_problem(problem: &KeyProblem) -> HttpProblem {

@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::IntakeContext;
 use super::answer::{self, HttpProblem};
-use super::prepare::{Headers, Prepared, RequestMeta, prepare_all, verify_request};
+use super::prepare::{Headers, Prepared, RequestMeta, check_headers, prepare_all, verify_request};
 use super::problems::{ledger_problem, no_flow, rate_limited, too_large, unavailable};
 use super::refused::Refused;
 use super::slack;
@@ -172,6 +172,7 @@ impl Shared {
     ) -> Result<(&'static str, Response<Full<Bytes>>), HttpProblem> {
         let received_at = self.context.clock.wall();
         self.admit(flow, peer, &request)?;
+        check_headers(flow, request.headers())?;
         let (head, body) = request.into_parts();
         let body = self.read(flow, body).await?;
         let (prepared, proof) = match self.understand(live, flow, &head, &body.bytes, received_at)? {
@@ -189,6 +190,7 @@ impl Shared {
             .iter()
             .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
             .collect();
+        let verified_by = events.first().and_then(|event| event.verified_by.clone());
         let accepted = match <[NewEvent; 1]>::try_from(events) {
             Ok([event]) => self.context.ledger.accept(event).await.map(|acceptance| vec![acceptance]),
             Err(events) => self.context.ledger.accept_all(events).await,
@@ -211,10 +213,12 @@ impl Shared {
             reason: reason.as_deref(),
         });
         let status = success(flow);
-        Ok((
-            outcome,
-            if flow.body.events.is_some() { answer::several(status, answers) } else { answer::one(status, answers) },
-        ))
+        let caller = answer::Caller { flow, verified_by: verified_by.as_deref() };
+        let response = match flow.body.events {
+            Some(_) => answer::several(status, answers),
+            None => answer::one(status, caller, answers),
+        };
+        Ok((outcome, response))
     }
 
     fn note_unknown(&self, flow: &Flow, prepared: &[Prepared<'_>]) {
@@ -292,7 +296,8 @@ impl Shared {
             .and_then(|value| value.to_str().ok())
             .and_then(trace_of)
             .map_or_else(|| self.context.traces.fresh(), str::to_owned);
-        let arrival = RequestMeta { received_at, verified_by, trace: &trace };
+        let pseudonyms = Some(self.context.revisions.pseudonyms());
+        let arrival = RequestMeta { received_at, verified_by, verified: verified.as_ref(), trace: &trace, pseudonyms };
         let prepared = prepare_all(live, flow, &head.headers, body, arrival)?;
         Ok(ParsedRequest::Events(prepared, verified.and_then(|verified| verified.replay_token)))
     }
@@ -366,7 +371,7 @@ impl Shared {
         };
         tracing::debug!(source = %flow.source, code = problem.code, address = %peer.ip(), "rejected: {}", problem.detail);
         if let Some(count) = self.context.refusals.note(refused)
-            && problem.status == StatusCode::UNAUTHORIZED
+            && (problem.status == StatusCode::UNAUTHORIZED || problem.code == "header-repeated")
         {
             let ledger = self.context.ledger.clone();
             let entry = AuditEntry {

@@ -112,7 +112,8 @@ impl Operator {
         secrets: Arc<dyn SecretSource + Send + Sync>,
         settings: NodeSettings,
     ) -> Result<Operator, OperateError> {
-        let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
+        let (clock, metrics) = (Clock::start(), Metrics::new());
+        let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
         let (scheduler, _) = schedule::SchedulerHandle::new();
         let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;

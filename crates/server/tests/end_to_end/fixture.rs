@@ -44,6 +44,8 @@ event:
 steps:
   - name: enqueue
     queue: { name: leads }
+responses:
+  result: { lead_id: to-crm.id }
 "#;
 
 const WORKER: &str = r#"

@@ -42,9 +42,9 @@ async fn each_sender_token_has_a_limit_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proof_that_covers_only_itself_is_taken_for_one_event() {
+async fn a_proof_that_covers_only_itself_is_taken_for_one_event_also_after_a_restart() {
     let flow = "name: mail\ntriggers: [{ http: { path: /in, verify: { scheme: mailgun, secret: \"${secrets.WEBSITE_SECRET}\" } } }]\nsteps: [{ queue: leads }]\n";
-    let world = World::start_with(&[("flow.yml", flow), ("queues.yml", QUEUES)]).await;
+    let mut world = World::start_with(&[("flow.yml", flow), ("queues.yml", QUEUES)]).await;
     let timestamp = jiff::Timestamp::now().as_second().to_string();
     let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, crate::fixture::SECRET.as_bytes());
     let tag = aws_lc_rs::hmac::sign(&key, format!("{timestamp}tok-1").as_bytes());
@@ -56,6 +56,11 @@ async fn a_proof_that_covers_only_itself_is_taken_for_one_event() {
     assert_eq!(post_json(&world, "/in", &event("m1")).await.headers["idempotent-replayed"], "true");
     let pasted = post_json(&world, "/in", &event("m2")).await;
     assert_eq!((pasted.status, pasted.body["code"].as_str()), (401, Some("proof-replayed")), "{}", pasted.body);
+    world.stop_node().await;
+    world.start_node().await;
+    let pasted = post_json(&world, "/in", &event("m3")).await;
+    assert_eq!((pasted.status, pasted.body["code"].as_str()), (401, Some("proof-replayed")), "{}", pasted.body);
+    assert_eq!(post_json(&world, "/in", &event("m1")).await.headers["idempotent-replayed"], "true");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,8 @@ mod bodies;
 mod credentials;
 mod keys;
 mod openapi;
+mod presets;
+mod replays;
 mod senders;
 mod vendor_signers;
 

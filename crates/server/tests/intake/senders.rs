@@ -67,7 +67,7 @@ fn sender(scheme: Scheme) -> Sender {
                 r#"[{"eventId":1,"portalId":2,"subscriptionId":3,"objectId":4,"subscriptionType":"contact.creation","occurredAt":1790000000000,"attemptNumber":0}]"#,
                 r#"[{"eventId":1,"portalId":2,"subscriptionId":3,"objectId":4,"subscriptionType":"contact.creation","occurredAt":1790000000000,"attemptNumber":1}]"#,
             ],
-            key_end: r"contact.creation|2\|3\|4\|contact.creation\|\|1790000000000\|1",
+            key_end: r"contact.creation|2\|3\|4\|contact.creation\|1790000000000\|1",
             event_type: "contact.creation",
         },
         Scheme::Calendly => json(
@@ -90,8 +90,8 @@ fn sender(scheme: Scheme) -> Sender {
         ),
         Scheme::Mailchimp => same(
             FORM,
-            "type=subscribe&fired_at=2026-11-15+12%3A00%3A00&data%5Bid%5D=8a25&data%5Bemail%5D=a%40b.c",
-            r"subscribe|subscribe\|8a25\|2026-11-15 12:00:00",
+            "type=subscribe&fired_at=2026-11-15+12%3A00%3A00&data%5Bid%5D=8a25&data%5Blist_id%5D=L&data%5Bemail%5D=a%40b.c",
+            r"subscribe|subscribe\|L\|8a25\|2026-11-15 12:00:00",
             "subscribe",
         ),
         Scheme::Intercom => Sender {
@@ -127,7 +127,7 @@ fn sender(scheme: Scheme) -> Sender {
         },
         Scheme::Webflow => json(
             r#"{"triggerType":"form_submission","payload":{"id":"w1","submittedAt":"2026-11-15T12:00:00Z"}}"#,
-            "form_submission|w1",
+            r"form_submission|w1\|2026-11-15T12:00:00Z",
             "form_submission",
         ),
         Scheme::Linkedin => json(
@@ -136,8 +136,8 @@ fn sender(scheme: Scheme) -> Sender {
             "LEAD_ACTION",
         ),
         Scheme::Zoom => json(
-            r#"{"event":"webinar.registration_created","event_ts":1790000000000,"payload":{"object":{"id":"88"}}}"#,
-            r"webinar.registration_created|webinar.registration_created\|1790000000000\|88",
+            r#"{"event":"webinar.registration_created","event_ts":1790000000000,"payload":{"object":{"id":"88","registrant":{"id":"r1"}}}}"#,
+            r"webinar.registration_created|webinar.registration_created\|1790000000000\|88\|r1",
             "webinar.registration_created",
         ),
         Scheme::Tiktok => json(
@@ -153,12 +153,12 @@ fn sender(scheme: Scheme) -> Sender {
         }
         Scheme::Pipedrive => json(
             r#"{"meta":{"id":"p1","action":"create","entity":"person","timestamp":"2026-11-15T12:00:00Z"},"data":{}}"#,
-            "create.person|p1",
+            r"create.person|person\|p1",
             "create.person",
         ),
         Scheme::Postmark => json(
-            r#"{"MessageID":"pm1","RecordType":"Bounce","BouncedAt":"2026-11-15T12:00:00Z"}"#,
-            r"Bounce|pm1\|Bounce",
+            r#"{"MessageID":"pm1","RecordType":"Bounce","ID":7,"BouncedAt":"2026-11-15T12:00:00Z"}"#,
+            r"Bounce|Bounce\|7",
             "Bounce",
         ),
         Scheme::MicrosoftGraph => json(
@@ -170,6 +170,11 @@ fn sender(scheme: Scheme) -> Sender {
             json(general, "", scheme.name())
         }
     }
+}
+
+/// True for a scheme that implies no sender.
+pub(crate) fn is_general(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::Hmac | Scheme::Bearer | Scheme::Token | Scheme::Basic | Scheme::None)
 }
 
 fn secret_name(scheme: Scheme) -> String {
@@ -191,7 +196,7 @@ fn secret(scheme: Scheme) -> (String, &'static str) {
     }
 }
 
-fn flows() -> (String, Vec<(String, String)>) {
+pub(crate) fn flows() -> (String, Vec<(String, String)>) {
     let mut text = String::new();
     let mut secrets = vec![];
     for scheme in Scheme::ALL {

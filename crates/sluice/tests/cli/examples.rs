@@ -230,9 +230,7 @@ async fn contact_intake() {
     let row = client.query_one("SELECT id, first_name, last_name FROM contacts", &[]).await.unwrap();
     let (id, first_name, last_name): (i64, String, String) = (row.get(0), row.get(1), row.get(2));
     assert_eq!((first_name.as_str(), last_name.as_str()), ("Ada Augusta", "Lovelace"));
-    let result = &second[0]["body"]["result"]["contact-upsert"];
-    assert_eq!(result["state"], "succeeded", "{second:?}");
-    assert!(result.to_string().contains(&format!("\"id\":{id}")), "{result}");
+    assert_eq!(second[0]["body"]["result"], serde_json::json!({ "contact_id": id }), "{second:?}");
 
     // What can never work is not tried again.
     stage.send("contact-intake", "no-name.json", &["--header", "Idempotency-Key: 77aa"]);

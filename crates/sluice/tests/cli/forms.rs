@@ -63,6 +63,34 @@ fn a_form_is_tried_and_sent_as_its_sender_posts_it() {
 }
 
 #[test]
+fn the_id_is_set_in_the_header_that_the_flow_reads() {
+    let workplace = workplace();
+    let flow = |name: &str, http: &str| {
+        format!("name: {name}\ntriggers: [{{ http: {{ path: /in/{name}, {http} }} }}]\nsteps: [{{ queue: notices }}]\n")
+    };
+    let shop = "verify: { scheme: shopify, secret: \"${secrets.WEBSITE_SECRET}\" }";
+    let orders = "verify: { scheme: woocommerce, secret: \"${secrets.WEBSITE_SECRET}\" }";
+    let partner = "verify: { scheme: bearer, secret: \"${secrets.WEBSITE_SECRET}\" }, idempotency: { key_from: header:Idempotency-Key }";
+    for (name, http) in [("shop", shop), ("orders", orders), ("partner", partner)] {
+        workplace.write(&format!("{name}.yml"), &flow(name, http));
+    }
+    workplace.write("payloads/order.json", r#"{"id":5,"date_modified_gmt":"2026-11-15T12:00:00"}"#);
+    let key = |flow: &str| {
+        let tried = workplace.json(&["try", flow, "payloads/order.json", "--id", "order-7", "--json"]);
+        tried["events"][0]["key"]["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(key("shop"), "shop|shop|order-7");
+    assert_eq!(key("partner"), "order-7");
+    assert!(!key("orders").contains("order-7"), "a topic is no id");
+    let unused = workplace.run(&["try", "orders", "payloads/order.json", "--id", "order-7"]);
+    assert!(unused.stderr.contains("--id has no effect"), "{unused}");
+    let _node = workplace.up(&[]);
+    let sent = workplace.run(&["send", "partner", "payloads/order.json", "--id", "order-8", "--json"]).ok();
+    let sent: Value = serde_json::from_str(&sent.stdout).unwrap();
+    assert_eq!(sent[0]["body"]["idempotency_key"], "order-8", "{sent}");
+}
+
+#[test]
 fn every_event_of_a_list_is_shown() {
     let ran = workplace().run(&["try", "hubspot", "payloads/hubspot.txt"]);
     for words in ["contact.creation", "contact.deletion"] {

@@ -1,4 +1,5 @@
-//! Index from key prefix to sequence number: of idempotency keys to events, and of contact digests to contacts.
+//! Index from key prefix to sequence number: of idempotency keys and signed contents to events, of contact digests to contacts,
+//! and of the keys of duplicates to their bindings.
 //!
 //! A unique B-tree index over random keys would limit an embedded store: every insert touches another page. This is a small LSM
 //! tree instead. The newest keys are in a memtable, rebuilt from the rows of events and contacts at start. Older keys are in
@@ -18,12 +19,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use run::{KeyEntry, Run, RunWriter};
 use rusqlite::{Connection, params};
-pub(super) use tables::{CONTACTS, EVENTS, Tables};
+pub(super) use tables::{BINDINGS, CONTACTS, EVENTS, Tables};
 
 /// Keys in memory before they are frozen into a run. About 9 MiB.
 pub(super) const RECENT_KEYS_MAX: usize = 256 * 1024;
 /// The same for contacts, of which there are fewer.
 pub(super) const RECENT_CONTACTS_MAX: usize = 64 * 1024;
+/// The same for bindings, which are rare.
+pub(super) const RECENT_BINDINGS_MAX: usize = 16 * 1024;
 /// Runs of one level before they are merged into one of the next.
 const MERGE_RUNS: usize = 8;
 /// Runs of this level are not merged further: whole runs can then still expire.
@@ -134,6 +137,9 @@ impl KeyIndex {
             recent.insert(prefix(&key), seq);
             if id != key {
                 recent.insert(prefix(&id), seq);
+            }
+            if let Some(signed_content) = row.get::<_, Option<[u8; 16]>>(3)? {
+                recent.insert(prefix(&signed_content), seq);
             }
         }
         let with_pages = runs_with_pages(connection, tables)?;

@@ -32,6 +32,11 @@ pub(in crate::sqlite) static CONTACTS: LazyLock<Tables> = LazyLock::new(|| {
     Tables::named("contact_", include_str!("../sql/contacts_after.sql"), include_str!("../sql/has_contacts.sql"))
 });
 
+/// The keys of duplicates that are bound to an event.
+pub(in crate::sqlite) static BINDINGS: LazyLock<Tables> = LazyLock::new(|| {
+    Tables::named("binding_", include_str!("../sql/bindings_after.sql"), include_str!("../sql/has_bindings.sql"))
+});
+
 impl Tables {
     fn named(prefix: &str, rows_after: &'static str, has_rows: &'static str) -> Tables {
         let named = |sql: &str| sql.replace("key_", prefix);

@@ -1,1 +1,1 @@
-SELECT id, digest, digest FROM contact_key WHERE id > ?1 ORDER BY id
+SELECT id, digest, digest, NULL FROM contact_key WHERE id > ?1 ORDER BY id

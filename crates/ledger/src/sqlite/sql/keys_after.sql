@@ -1,1 +1,1 @@
-SELECT seq, key, id FROM event WHERE seq > ?1 ORDER BY seq
+SELECT seq, key, id, signed_content FROM event WHERE seq > ?1 ORDER BY seq

@@ -1,1 +1,1 @@
-SELECT seq, flow, fingerprint, received_at FROM event ORDER BY seq DESC LIMIT ?1
+SELECT seq, flow, event_type, fingerprint, received_at FROM event ORDER BY seq DESC LIMIT ?1

@@ -9,6 +9,7 @@ use sluice_domain::action::Action;
 use sluice_domain::event::EventId;
 use sluice_domain::job::EffectKey;
 use sluice_domain::policy::{ContactFacts, RuleResult};
+use sluice_domain::pseudonym::PseudonymKey;
 use sluice_domain::run::{DryRunOutput, dry_run, fill, items, scope_of};
 use sluice_domain::template::{Expression, MessageTemplate, Scope, Secrets, Template, TemplateProblem};
 use sluice_domain::time::Time;
@@ -35,14 +36,14 @@ pub(super) fn job(live: &LoadedRevision, prepared: &Prepared<'_>, job: &NewJob, 
     let mut report =
         JobReport { worker: job.worker.to_string(), queue: job.queue.to_string(), steps: vec![], problem: None };
     let Some(worker) = live.config.workers.get(&*job.worker) else { return report };
-    let scope =
-        match scope_of(&live.for_run(), &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
-            Ok(scope) => scope,
-            Err(failure) => {
-                report.problem = Some(cover.text(&failure.message));
-                return report;
-            }
-        };
+    let revision = live.for_run(&PseudonymKey::public());
+    let scope = match scope_of(&revision, &prepared.new.record(event_id(prepared)), &prepared.new.body, &job.queue) {
+        Ok(scope) => scope,
+        Err(failure) => {
+            report.problem = Some(cover.text(&failure.message));
+            return report;
+        }
+    };
     let secrets = Covered::new(&live.secrets);
     let mut rehearsal = DryRun { live, worker, scope, secrets, event: event_id(prepared), now, cover };
     let mut would_run = BTreeSet::new();
@@ -207,8 +208,8 @@ impl DryRun<'_> {
 
     /// Output of an internal step.
     fn inside(&self, step: &Step) -> Result<DryRunOutput, String> {
-        let with = step.with.render(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
-        dry_run(&self.live.config, step, &with.unwrap_or(Value::Null), &self.scope, self.now)
+        let with = step.render_with(&self.scope, &self.secrets).map_err(|problem| problem.to_string())?;
+        dry_run(&self.live.config, step, &with, &self.scope, self.now)
     }
 
     /// Steps whose outputs the message reads.
@@ -224,7 +225,7 @@ impl DryRun<'_> {
     }
 
     fn request(&self, step: &Step, effect_key: &str) -> Result<RequestReport, String> {
-        let with = step.with.render(&self.scope, &self.secrets).map(|with| with.unwrap_or(Value::Null));
+        let with = step.render_with(&self.scope, &self.secrets);
         let with = with.and_then(|with| fill(&self.live.config.messages, self.worker, step.action, &self.scope, with));
         let with = with.map_err(|problem| problem.to_string())?;
         let key = self.scope.get("event").and_then(|event| event.get("idempotency_key")).and_then(Value::as_str);

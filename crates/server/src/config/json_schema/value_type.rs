@@ -48,6 +48,9 @@ pub(super) fn described(words: &str) -> Option<Value> {
     Some(match words {
         "a map of header names to text" => json!({ "type": "object", "additionalProperties": scalar() }),
         "a map of names to values" => json!({ "type": "object" }),
+        "a map of names to WORKER.PATH" => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
         "a map of names to values, or a list of fields of the body" => {
             json!({ "anyOf": [{ "type": "object" }, { "type": "array", "items": scalar() }] })
         }

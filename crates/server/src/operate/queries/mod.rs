@@ -237,6 +237,7 @@ impl Operator {
                 paused: paused.contains(&flow.source),
                 accepted: 0,
                 duplicates: 0,
+                by_content: 0,
                 clashes: 0,
                 refused: BTreeMap::new(),
                 refused_lately: BTreeMap::new(),
@@ -253,6 +254,7 @@ impl Operator {
             if let Some(source) = sources.get_mut(&tally.source) {
                 source.accepted += tally.accepted;
                 source.duplicates += tally.duplicates;
+                source.by_content += tally.by_content;
                 source.clashes += tally.clashes;
             }
         }

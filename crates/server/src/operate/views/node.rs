@@ -53,6 +53,9 @@ pub struct SourceView {
     pub accepted: u64,
     /// In the last 7 days.
     pub duplicates: u64,
+    /// Those of them that were recognized by their content, under another key.
+    #[serde(default)]
+    pub by_content: u64,
     /// Key clashes in the last 7 days.
     pub clashes: u64,
     /// Rejected requests in the last day, by code.
