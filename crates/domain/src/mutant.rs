@@ -54,6 +54,7 @@ pub enum Mutant {
     ItemsShareOneKey,
     PaceForgetsVerification,
     UndoForgotten,
+    EveryJumpFollowed,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -65,7 +66,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 48] = [
+    pub const ALL: [Mutant; 49] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -114,6 +115,7 @@ impl Mutant {
         Mutant::ItemsShareOneKey,
         Mutant::PaceForgetsVerification,
         Mutant::UndoForgotten,
+        Mutant::EveryJumpFollowed,
     ];
 
     /// True if this bug is active on this thread.

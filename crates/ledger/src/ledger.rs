@@ -276,6 +276,11 @@ impl Ledger {
         self.submit(Op::Prune, prune).await
     }
 
+    /// Stores the state of the ledger's clock.
+    pub async fn keep_clock(&self, keep: KeepClock) -> Result<(), Error> {
+        self.submit(Op::KeepClock, keep).await
+    }
+
     /// Since when a worker has had this schedule: since `at`, if it had another one before.
     pub async fn schedule(&self, schedule: Schedule) -> Result<Time, Error> {
         self.submit(Op::Schedule, schedule).await

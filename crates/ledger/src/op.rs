@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
+use sluice_domain::ledger_clock::ClockRecord;
 pub use sluice_domain::ops::{
     ApprovalRecord, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, DecideApproval,
     EffectSettlement, Fence, Mark, Marked, RequestApproval, RetryCharge, SetConsent, Settlement, Skip, StepResult,
@@ -128,6 +129,9 @@ pub struct DropJobs {
     pub at: Time,
 }
 
+/// Actor of the drops that maintenance makes.
+pub const RETENTION: &str = "retention";
+
 /// A job that a command has changed, and its worker.
 pub type ChangedJob = (JobId, Arc<str>);
 
@@ -148,6 +152,31 @@ pub struct Pruned {
     pub rows: u64,
     /// Whether another slice may find more.
     pub more: bool,
+}
+
+/// Stores the state of the ledger's clock.
+#[derive(Clone, Debug)]
+pub struct KeepClock {
+    pub record: ClockRecord,
+    /// Set if an operator has confirmed the wall clock.
+    pub confirmed: Option<ClockConfirmation>,
+}
+
+/// An operator states that the wall clock is right.
+#[derive(Clone, Debug)]
+pub struct ClockConfirmation {
+    pub actor: String,
+    pub reason: String,
+    /// The ledger's time before and after.
+    pub before: Time,
+    pub at: Time,
+}
+
+impl ClockConfirmation {
+    /// As in the audit trail.
+    pub(crate) fn detail(&self) -> String {
+        format!("from {} to {}: {}", self.before, self.at, self.reason)
+    }
 }
 
 /// Changes the keys that seal the ledger. Payloads are not touched.

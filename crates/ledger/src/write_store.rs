@@ -121,6 +121,7 @@ write_verbs! {
     ActivateRevision: activate_revision(NewRevision) -> ();
     Audit: audit(AuditEntry) -> ();
     Prune: prune(Prune) -> Pruned;
+    KeepClock: keep_clock(KeepClock) -> ();
     /// Returns since when the worker has had this schedule.
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.

@@ -14,8 +14,8 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume, SetSafeMode,
-    Suppress, Unsuppress,
+    Acceptance, Decided, DropJobs, Error, KeepClock, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume,
+    SetSafeMode, Suppress, Unsuppress,
 };
 
 /// One write.
@@ -39,6 +39,7 @@ pub(super) enum SimOp {
     Suppress(Suppress),
     Unsuppress(Unsuppress),
     Prune(Prune),
+    KeepClock(KeepClock),
 }
 
 /// The reply to a [`SimOp`].
@@ -97,6 +98,10 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).rows),
+            SimOp::KeepClock(keep) => {
+                store.keep_clock(&keep);
+                SimReply::Done
+            }
         }
     }
 
@@ -141,6 +146,10 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.rows),
+            SimOp::KeepClock(keep) => {
+                ledger.keep_clock(keep).await?;
+                SimReply::Done
+            }
         })
     }
 }

@@ -54,12 +54,12 @@ enum Pending {
 impl Simulation {
     /// The inputs of a run at this moment.
     pub(super) fn run_context(&self, worker: &str) -> RunContext {
-        let at = self.wall();
+        let at = self.ledger_time();
         let (now, term, safe_mode_until) = match &self.node {
             Some(node) => (node.steady(self.now), node.term, node.safe_modes.until(worker, at)),
             None => (at, Default::default(), None),
         };
-        RunContext { now, at, term, safe_mode_until, record_first: false }
+        RunContext { now, at, wall: self.wall(), term, safe_mode_until, record_first: false }
     }
 
     fn run_config(&self, revision: &str) -> RunConfig {
@@ -114,7 +114,7 @@ impl Simulation {
                 Command::ReadContactFacts { contact, channel, purposes } => {
                     Input::ContactFacts(self.store.contact_facts(contact, &channel, &purposes))
                 }
-                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.wall())),
+                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.ledger_time())),
                 Command::ReadMessages(jobs) => Input::Messages(self.messages(&jobs)),
                 Command::PullDeadLetters { queue, limit, replays_max } => {
                     Input::DeadLetters(DeadLetters::Found(self.dead_letters(&queue, limit, replays_max)))
@@ -159,7 +159,7 @@ impl Simulation {
             }
             Command::Requeue { job, actor } => {
                 sim.pending = Pending::Requeue;
-                let (jobs, reason, at) = (vec![job], String::new(), self.wall());
+                let (jobs, reason, at) = (vec![job], String::new(), self.ledger_time());
                 SimOp::Replay(Replay { jobs, actor, reason, revision: None, at })
             }
             // Reads are performed by `drive`.

@@ -73,7 +73,7 @@ impl JobRun {
             attempt: self.job.attempts + 1,
             traceparent: self.traceparent(),
             timeout: queue.map_or(Queue::VISIBILITY_TIMEOUT, |queue| queue.visibility_timeout),
-            at: context.at,
+            at: context.wall,
         }
     }
 

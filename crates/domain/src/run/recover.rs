@@ -27,7 +27,6 @@ impl JobRun {
             policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place)),
             attempts: self.job.attempts,
             now: context.now,
-            at: context.at,
         };
         let mut random = Random::seeded(self.job.id.0 as u64 ^ context.at.0 as u64);
         let (next, attempts) = interrupted_next(interrupted, &mut random);

@@ -81,7 +81,7 @@ impl JobRun {
         self.settle(update, Written::default(), context)
     }
 
-    /// The job waits until this time of the wall clock. Waiting costs no attempt.
+    /// The job waits until this time of the ledger's clock. Waiting costs no attempt.
     pub(super) fn wait_until(&mut self, until: Time, failure: Option<Failure>, context: RunContext) -> Command {
         let due = context.now + until.since(context.at);
         let update = self.waits(due, failure, context.at);

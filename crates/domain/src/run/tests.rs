@@ -23,8 +23,14 @@ impl Secrets for NoSecrets {
     }
 }
 
-const NOW: RunContext =
-    RunContext { now: Time(1_000), at: Time(1_000), term: Term(7), safe_mode_until: None, record_first: false };
+const NOW: RunContext = RunContext {
+    now: Time(1_000),
+    at: Time(1_000),
+    wall: Time(1_000),
+    term: Term(7),
+    safe_mode_until: None,
+    record_first: false,
+};
 
 fn step(id: &str, destination: &str, class: EffectClass) -> Step {
     Step {

@@ -222,6 +222,11 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.prune(prune))
     }
 
+    fn keep_clock(&mut self, keep: &KeepClock) -> Result<()> {
+        self.store.keep_clock(keep);
+        Ok(())
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         Ok(self.store.schedule(schedule.clone()))
     }

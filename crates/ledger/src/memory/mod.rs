@@ -23,6 +23,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
@@ -71,6 +72,9 @@ pub struct Store {
     last_job: i64,
     term: Term,
     change_seq: u64,
+    clock: Option<ClockRecord>,
+    /// By kind.
+    pruned: BTreeMap<String, u64>,
     /// By digest.
     proofs: BTreeMap<[u8; 16], ProofRow>,
 }

@@ -27,6 +27,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().oldest_jobs())
     }
 
+    async fn pruned_totals(&self) -> Result<BTreeMap<String, u64>> {
+        Ok(self.lock().pruned_totals())
+    }
+
+    async fn clock(&self) -> Result<Option<ClockRecord>> {
+        Ok(self.lock().clock())
+    }
+
     async fn event_count(&self) -> Result<u64> {
         Ok(self.lock().event_count())
     }

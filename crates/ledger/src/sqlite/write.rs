@@ -103,6 +103,10 @@ impl WriteStore for Batch<'_, '_> {
         self.prune_slice(prune)
     }
 
+    fn keep_clock(&mut self, keep: &KeepClock) -> Result<()> {
+        self.write_clock(keep)
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
         keep.query_row(params![schedule.worker, schedule.rule, schedule.at.0], |row| row.get(0).map(Time))

@@ -126,6 +126,8 @@ macro_rules! suite {
                 an_event_stays_while_its_key_is_remembered
                 pruning_goes_slice_by_slice
                 numbers_of_pruned_jobs_are_not_given_out_again
+                every_pruned_row_is_counted
+                the_clock_is_kept_and_is_not_before_the_newest_event
             ]
             backlog [
                 the_backlog_of_a_destination_holds_its_jobs_alone

@@ -110,9 +110,10 @@ impl Operator {
         ledger: Ledger,
         live: LoadedRevision,
         secrets: Arc<dyn SecretSource + Send + Sync>,
+        clock: Clock,
         settings: NodeSettings,
     ) -> Result<Operator, OperateError> {
-        let (clock, metrics, revisions) = (Clock::start(), Metrics::new(), Revisions::new(live, secrets));
+        let (metrics, revisions) = (Metrics::new(), Revisions::new(live, secrets));
         let (scheduler, _) = schedule::SchedulerHandle::new();
         let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;

@@ -22,3 +22,4 @@ mod safe_mode;
 mod steps;
 mod throttled_partner;
 mod tutorial;
+mod wrong_clock;
