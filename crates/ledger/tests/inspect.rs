@@ -190,7 +190,7 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
         ),
         ("INSERT INTO deferred VALUES (8, 'crm', 'crm', 7, 0)", 38, "job_8 is in state 0, and is listed as deferred"),
         (
-            "INSERT INTO pruned_total VALUES ('event', 1)",
+            "UPDATE pruned_total SET count = 1 WHERE kind = 'event'",
             38,
             "by the counts of sources 0 events were pruned, and by the total 1",
         ),
