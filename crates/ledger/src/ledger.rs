@@ -248,6 +248,11 @@ impl Ledger {
         self.submit(Op::Resolve, resolve).await
     }
 
+    /// Requeues the jobs of lanes in which a call may have been applied late. Returns those that were requeued.
+    pub async fn recheck(&self, recheck: Recheck) -> Result<Vec<ChangedJob>, Error> {
+        self.submit(Op::Recheck, recheck).await
+    }
+
     /// Discards dead and unknown jobs. Returns those that were discarded.
     pub async fn drop_jobs(&self, drop: DropJobs) -> Result<Vec<ChangedJob>, Error> {
         self.submit(Op::DropJobs, drop).await

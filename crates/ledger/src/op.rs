@@ -1,6 +1,7 @@
 //! What the ledger writes, as data, and the replies. The writes of a run are defined in the domain.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
@@ -118,6 +119,21 @@ pub enum Resolution {
     Happened,
     /// Send it.
     NotHappened,
+}
+
+/// Requeues the jobs whose confirmed write is compared with the record, because a call of their lane may have been applied late.
+#[derive(Clone, Copy, Debug)]
+pub struct Recheck {
+    /// Time of the ledger's clock: calls that may be applied until then have been, or never are.
+    pub at: Time,
+    /// Their new due time, by the steady clock.
+    pub due_at: Time,
+    pub jobs_max: u32,
+}
+
+impl Recheck {
+    /// How much later a lane is looked at again whose job still runs.
+    pub(crate) const LATER: Duration = Duration::from_secs(15);
 }
 
 /// Discards dead and unknown jobs; other jobs are skipped.

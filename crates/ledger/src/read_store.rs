@@ -42,6 +42,8 @@ macro_rules! read_verbs {
             /// Failures of dead and unknown jobs since a time, most frequent first.
             dead_reasons(since: Time, limit: u32) -> Vec<Reason>;
             pauses() -> Vec<PauseRecord>;
+            /// When the next lane is due to be compared with its record.
+            next_straggler() -> Option<Time>;
             /// The files of a revision of the configuration.
             revision(hash: Arc<str>) -> Option<String>;
             /// Activations of revisions, newest first: the first one is active.

@@ -115,6 +115,7 @@ write_verbs! {
     Replay: replay(Replay) -> Vec<ChangedJob>;
     Resolve: resolve(Resolve) -> Vec<ChangedJob>;
     DropJobs: drop_jobs(DropJobs) -> Vec<ChangedJob>;
+    Recheck: recheck(Recheck) -> Vec<ChangedJob>;
     Pause: pause(Pause) -> ();
     Resume: resume(Resume) -> ();
     /// Stores a revision and makes it the active one.

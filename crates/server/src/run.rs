@@ -192,15 +192,16 @@ impl Node {
         let revisions = Revisions::new(live, secrets);
 
         let safe_modes = SafeModes::load(ledger.clone()).await?;
+        let requeued = work::OnRequeued(Arc::new({
+            let scheduler = scheduler.clone();
+            move |jobs| scheduler.requeued(jobs)
+        }));
         let context = work::WorkContext {
             ledger: ledger.clone(),
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
-            on_requeued: work::OnRequeued(Arc::new({
-                let scheduler = scheduler.clone();
-                move |jobs| scheduler.requeued(jobs)
-            })),
+            on_requeued: requeued.clone(),
             safe_modes: safe_modes.clone(),
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
@@ -244,6 +245,7 @@ impl Node {
             intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
+                tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(window.run(stop_admin.subscribe())),
             ],

@@ -10,8 +10,8 @@ use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    DecideApproval, Decided, DropJobs, Pause, Prune, Replay, Resolution, Resolve, Resume, SetSafeMode, Suppress,
-    Unsuppress,
+    DecideApproval, Decided, DropJobs, Pause, Prune, Recheck, Replay, Resolution, Resolve, Resume, SetSafeMode,
+    Suppress, Unsuppress,
 };
 
 use super::coverage::Fault;
@@ -72,6 +72,7 @@ pub(super) enum OperatorAction {
         happened: bool,
     },
     Prune,
+    Recheck,
     Decide {
         id: ApprovalId,
         choice: Choice,
@@ -218,6 +219,10 @@ impl Simulation {
                     }
                 }
             }
+            OperatorAction::Recheck => {
+                let Some(due_at) = self.node.as_ref().map(|node| node.steady(self.now)) else { return };
+                SimOp::Recheck(Recheck { at, due_at, jobs_max: 50 })
+            }
             OperatorAction::Prune => {
                 let before = Time(at.0 - self.keep_ms());
                 SimOp::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
@@ -310,6 +315,10 @@ impl Simulation {
                 self.safe_mode_set(worker, until);
             }
             (OperatorAction::Suppress { .. }, _) => self.happened(Fault::Suppressed),
+            (OperatorAction::Recheck, SimReply::Jobs(jobs)) => {
+                jobs.iter().for_each(|_| self.coverage.fault(Fault::Rechecked));
+                self.requeued(jobs);
+            }
             (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),
             _ => {}
         }
@@ -346,6 +355,16 @@ impl Simulation {
             self.act(OperatorAction::Prune, vec![]);
         } else {
             self.happened(Fault::PruningHeld);
+        }
+    }
+
+    /// Lanes are looked at in which a call may have been applied late.
+    pub(super) fn look_for_stragglers(&mut self) {
+        if !self.has_settled() || self.store.next_straggler().is_some() {
+            self.plan_in(20_000, SimEvent::Stragglers);
+        }
+        if self.store.next_straggler().is_some_and(|due| due <= self.ledger_time()) {
+            self.act(OperatorAction::Recheck, vec![]);
         }
     }
 

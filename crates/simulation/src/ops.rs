@@ -14,7 +14,7 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, KeepClock, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume,
+    Acceptance, Decided, DropJobs, Error, KeepClock, Ledger, NewEvent, Pause, Prune, Recheck, Replay, Resolve, Resume,
     SetSafeMode, Suppress, Unsuppress,
 };
 
@@ -40,6 +40,7 @@ pub(super) enum SimOp {
     Unsuppress(Unsuppress),
     Prune(Prune),
     KeepClock(KeepClock),
+    Recheck(Recheck),
 }
 
 /// The reply to a [`SimOp`].
@@ -98,6 +99,7 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).rows),
+            SimOp::Recheck(recheck) => SimReply::Jobs(store.recheck(&recheck)),
             SimOp::KeepClock(keep) => {
                 store.keep_clock(&keep);
                 SimReply::Done
@@ -146,6 +148,7 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.rows),
+            SimOp::Recheck(recheck) => SimReply::Jobs(ledger.recheck(recheck).await?),
             SimOp::KeepClock(keep) => {
                 ledger.keep_clock(keep).await?;
                 SimReply::Done

@@ -304,7 +304,12 @@ fn external(id: &str, plan: &SimPlan) -> Step {
         destination: plan.destinations[facts.destination].clone(),
         class: facts.class,
         order: facts.order,
-        ..internal(id, Action::HttpRequest, Template::Literal(Value::Null), Some(&format!("event.{id}")))
+        ..internal(
+            id,
+            if facts.class == EffectClass::Natural { Action::SalesforceUpsert } else { Action::HttpRequest },
+            Template::Literal(Value::Null),
+            Some(&format!("event.{id}")),
+        )
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::job::JobId;
@@ -103,6 +104,12 @@ pub(super) enum SimEvent {
     Operator,
     Disturb,
     Upkeep,
+    /// Lanes with late writes are looked for.
+    Stragglers,
+    /// A call that was given up is applied all the same.
+    Lands {
+        index: usize,
+    },
     Boot,
     Heal,
 }
@@ -133,6 +140,8 @@ pub(super) struct Simulation {
     pub destinations: Destinations,
     /// Writes of processes that have ended.
     pub late_writes: Vec<Option<SimOp>>,
+    /// Calls that are applied after they were given up.
+    pub stragglers: Vec<(JobId, Arc<str>)>,
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,
@@ -167,6 +176,7 @@ impl Simulation {
             crashes: 0,
             destinations: Destinations::default(),
             late_writes: Vec::new(),
+            stragglers: Vec::new(),
             disk_full_until: 0,
             disk_full_for_all_until: 0,
             checker: Checker::default(),
@@ -263,6 +273,11 @@ impl Simulation {
         }
     }
 
+    /// Whether no call that was made before the end of all faults can end or be applied any more.
+    pub fn has_settled(&self) -> bool {
+        self.healing_since.is_some_and(|since| self.now > since + 600_000)
+    }
+
     pub fn is_healing(&self) -> bool {
         self.healing_since.is_some()
     }
@@ -285,6 +300,7 @@ impl Simulation {
         self.plan_in(1_000, SimEvent::Disturb);
         self.plan_in(2_000, SimEvent::Operator);
         self.plan_in(600_000, SimEvent::Upkeep);
+        self.plan_in(20_000, SimEvent::Stragglers);
         self.until_nothing_is_left();
         for _ in 0..2 {
             if self.checker.broken.is_none() {
@@ -344,6 +360,8 @@ impl Simulation {
             SimEvent::Operator => self.operate(),
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),
+            SimEvent::Stragglers => self.look_for_stragglers(),
+            SimEvent::Lands { index } => self.lands(index),
             SimEvent::Boot => self.boot(),
             SimEvent::Heal => self.heal(),
             // Of a process that is gone.

@@ -163,6 +163,7 @@ impl Simulation {
             (SimOp::RecordStep(result), _) => self.look_at(result.job),
             (SimOp::Skip(skip), _) => self.look_at(skip.job),
             (SimOp::RequestApproval(request), _) => self.look_at(request.job),
+            (SimOp::Recheck(_), SimReply::Jobs(jobs)) => jobs.iter().for_each(|(job, _)| self.look_at_recheck(*job)),
             (SimOp::Replay(_) | SimOp::Resolve(_) | SimOp::Drop(_), SimReply::Jobs(jobs)) => {
                 for (job, _) in jobs {
                     self.look_at(*job);

@@ -198,6 +198,10 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.drop_jobs(drop))
     }
 
+    fn recheck(&mut self, recheck: &Recheck) -> Result<Vec<ChangedJob>> {
+        Ok(self.store.recheck(recheck))
+    }
+
     fn pause(&mut self, pause: &Pause) -> Result<()> {
         self.store.pause(pause.clone());
         Ok(())

@@ -14,6 +14,7 @@ mod read;
 mod read_handle;
 mod rows;
 mod step_result;
+mod straggler;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
     RevisionRecord, SourceDayCounts, Variants,
 };
+use crate::straggler::Straggler;
 pub use handle::StoreHandle;
 pub use read::{EffectStatus, EventHead};
 use rows::Rows;
@@ -73,6 +75,8 @@ pub struct Store {
     term: Term,
     change_seq: u64,
     clock: Option<ClockRecord>,
+    /// By worker, entity and step.
+    stragglers: BTreeMap<(Arc<str>, u64, Arc<str>), Straggler>,
     /// By kind.
     pruned: BTreeMap<String, u64>,
     /// By digest.

@@ -88,6 +88,10 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().dead_reasons(since, limit))
     }
 
+    async fn next_straggler(&self) -> Result<Option<Time>> {
+        Ok(self.lock().next_straggler())
+    }
+
     async fn pauses(&self) -> Result<Vec<PauseRecord>> {
         Ok(self.lock().pauses())
     }

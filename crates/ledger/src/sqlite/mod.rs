@@ -30,6 +30,7 @@ mod reserve_file;
 mod row;
 mod statements;
 mod step_result;
+mod straggler;
 mod totals;
 mod upkeep;
 mod write;
@@ -54,7 +55,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 9;
+const SCHEMA_VERSION: i64 = 10;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -65,6 +66,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0007_integrity.sql"),
     include_str!("sql/0008_proofs.sql"),
     include_str!("sql/0009_clock.sql"),
+    include_str!("sql/0010_stragglers.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

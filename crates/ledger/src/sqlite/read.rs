@@ -37,6 +37,12 @@ impl Reader<'_> {
         pruned_totals(self)
     }
 
+    fn next_straggler(&self) -> rusqlite::Result<Option<Time>> {
+        self.query_row(include_str!("sql/next_straggler.sql"), [], |row| {
+            row.get::<_, Option<i64>>(0).map(|at| at.map(Time))
+        })
+    }
+
     fn clock(&self) -> rusqlite::Result<Option<ClockRecord>> {
         let newest: Option<i64> =
             self.query_row(include_str!("sql/newest_event_time.sql"), [], |row| row.get(0)).optional()?;

@@ -83,6 +83,10 @@ impl WriteStore for Batch<'_, '_> {
         self.drop_dead_jobs(drop)
     }
 
+    fn recheck(&mut self, recheck: &Recheck) -> Result<Vec<ChangedJob>> {
+        self.recheck_lanes(recheck)
+    }
+
     fn pause(&mut self, pause: &Pause) -> Result<()> {
         self.insert_pause(pause)
     }

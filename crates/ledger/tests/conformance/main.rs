@@ -81,6 +81,9 @@ macro_rules! suite {
                 applied_stays_applied
                 reads_are_counted_until_the_next_try
                 an_effect_is_known_by_its_key_when_its_step_has_another_place
+                the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_is_due
+                a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not
+                a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes_it
             ]
             inside [
                 a_note_is_kept_as_it_was_first_made

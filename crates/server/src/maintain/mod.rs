@@ -6,6 +6,8 @@
 //! Never: a live job, a dead letter within the retention of its queue, or anything while the wall clock is in doubt.
 //! If the process dies here: a slice is committed or not; the next start continues.
 
+pub mod stragglers;
+
 use std::time::Duration;
 
 use sluice_domain::job::{JobId, JobState};
