@@ -1,7 +1,8 @@
 //! A call that was given up and is applied late must not leave old data behind.
 
 use serde_json::{Value, json};
-use sluice_simulator::{CallKind, Fault, FaultPlan, Millis, Scripted};
+use sluice_simulator::faults::{CallKind, Millis, Scripted};
+use sluice_simulator::{Fault, FaultPlan};
 
 use crate::fixture::{FLOW, QUEUES, World, lead_of, until};
 
