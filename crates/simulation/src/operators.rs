@@ -360,7 +360,9 @@ impl Simulation {
 
     /// Lanes are looked at in which a call may have been applied late.
     pub(super) fn look_for_stragglers(&mut self) {
-        if !self.has_settled() || self.store.next_straggler().is_some() {
+        // A lane that is compared has no time; its job is live, or was given up.
+        let waits = self.store.next_straggler().is_some_and(|due| due < Time::NEVER);
+        if !self.has_settled() || waits {
             self.plan_in(20_000, SimEvent::Stragglers);
         }
         if self.store.next_straggler().is_some_and(|due| due <= self.ledger_time()) {

@@ -228,6 +228,7 @@ impl Store {
     fn remove_job(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
             self.lanes.update(LanePlace::of(&job.record), None);
+            self.stragglers.retain(|_, straggler| straggler.job != id);
             self.count_pruned("job", 1);
             self.count_pruned("effect", job.effects.len());
             self.count_pruned("attempt", job.attempts.len());

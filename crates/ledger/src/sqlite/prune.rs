@@ -116,6 +116,7 @@ impl Batch<'_, '_> {
         gone.bodies += self.cached(include_str!("sql/delete_event_body.sql"))?.execute(seq)?;
         self.cached(include_str!("sql/delete_variants.sql"))?.execute(seq)?;
         gone.jobs += self.delete_jobs(event.first_job, event.end)?;
+        self.cached(include_str!("sql/delete_stragglers.sql"))?.execute(jobs)?;
         gone.effects += self.cached(include_str!("sql/delete_effects.sql"))?.execute(jobs)?;
         gone.attempts += self.cached(include_str!("sql/delete_attempts.sql"))?.execute(jobs)?;
         gone.approvals += self.cached(include_str!("sql/delete_approvals.sql"))?.execute(jobs)?;

@@ -10,7 +10,7 @@ const WORKER: &str = r#"
 version: 1
 name: to-crm
 consumes: { queue: leads }
-retry: { strategy: fixed, delay: 20ms, max_attempts: 30 }
+retry: { strategy: exponential, base_delay: 20ms, multiplier: 2, jitter: full, max_delay: 200ms, max_attempts: 30, on_exhausted: "dlq:leads-dlq" }
 run:
   - name: upsert
     run: salesforce.upsert

@@ -11,3 +11,4 @@ CREATE TABLE straggler (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX straggler_due ON straggler (due_at);
+CREATE INDEX straggler_job ON straggler (job);
