@@ -38,7 +38,7 @@ pub fn outcomes(raw: RawResponse<'_>, now: Time) -> Vec<Outcome> {
     for mode in [salesforce::settings::Mode::Upsert, salesforce::settings::Mode::UpdateOnly] {
         let context = salesforce::response::ResponseContext { host, object: "Lead", mode, now };
         outcomes.push(salesforce::response::outcome(&response, context));
-        salesforce::response::readback(&response, context);
+        salesforce::response::readback(&response, &serde_json::Map::new(), context);
     }
     outcomes.extend(salesforce::response::token(&response, host, now).err());
     for channel in [slack::settings::Channel::Required, slack::settings::Channel::Fixed] {

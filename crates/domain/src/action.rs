@@ -106,6 +106,11 @@ impl Action {
         Action::ApprovalRequest,
     ];
 
+    /// Whether a record that the action wrote can be read back and compared with what was written.
+    pub fn compares_record(self) -> bool {
+        self == Action::SalesforceUpsert
+    }
+
     pub fn spec(self) -> &'static Spec {
         match self {
             Action::HttpRequest => &external::HTTP_REQUEST,

@@ -194,16 +194,19 @@ pub enum EffectState {
     NotApplied,
     /// May have been done.
     Unknown,
+    /// Done, and perhaps overwritten since by a call that was applied late: the record is compared with it.
+    Rechecking,
 }
 
 impl EffectState {
     /// Every state.
-    pub const ALL: [EffectState; 5] = [
+    pub const ALL: [EffectState; 6] = [
         EffectState::Intent,
         EffectState::Applied,
         EffectState::Skipped,
         EffectState::NotApplied,
         EffectState::Unknown,
+        EffectState::Rechecking,
     ];
 
     /// The word that people see and the ledger keeps.
@@ -214,6 +217,7 @@ impl EffectState {
             EffectState::Skipped => "skipped",
             EffectState::NotApplied => "not_applied",
             EffectState::Unknown => "unknown",
+            EffectState::Rechecking => "rechecking",
         }
     }
 

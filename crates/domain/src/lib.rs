@@ -21,6 +21,7 @@ pub mod flow;
 pub mod hash;
 pub mod job;
 pub mod key;
+pub mod ledger_clock;
 pub mod mask;
 pub mod mutant;
 pub mod normalize;

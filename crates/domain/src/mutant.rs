@@ -54,6 +54,8 @@ pub enum Mutant {
     ItemsShareOneKey,
     PaceForgetsVerification,
     UndoForgotten,
+    EveryJumpFollowed,
+    StragglerForgotten,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -65,7 +67,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 48] = [
+    pub const ALL: [Mutant; 50] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -114,6 +116,8 @@ impl Mutant {
         Mutant::ItemsShareOneKey,
         Mutant::PaceForgetsVerification,
         Mutant::UndoForgotten,
+        Mutant::EveryJumpFollowed,
+        Mutant::StragglerForgotten,
     ];
 
     /// True if this bug is active on this thread.

@@ -109,6 +109,9 @@ pub struct EffectSettlement {
     pub absent_reads: u32,
     /// Reads in all, since the last attempt.
     pub reads: u32,
+    /// Until when, by the ledger's clock, the call of an unsure attempt may still be applied and overwrite later writes of its lane;
+    /// the last confirmed one is read back then. `None` if it cannot, or if that cannot be found out.
+    pub late_until: Option<Time>,
 }
 
 /// How an attempt ended.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::mutant::Mutant;
 use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use crate::random::Random;
@@ -189,6 +191,38 @@ pub fn settle_readback(
         Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
             let health = DestinationHealth::of_failure(&failure);
             (NextAction::Park { failure: Failure { class: FailureClass::Unknown, ..failure } }, health)
+        }
+        Readback::Unreadable(failure) => {
+            let health = DestinationHealth::of_failure(&failure);
+            let due = attempted.now + attempted.policy.delay(reads, None, random).max(SETTLE_DELAY);
+            (NextAction::Verify { due, failure }, health)
+        }
+    }
+}
+
+/// Decides after the record of a confirmed natural effect was read back, because an earlier call of its lane may have been applied
+/// late. `result` is what the confirmed call returned; `reads` counts all reads. A record that cannot be read stays as it is.
+pub fn settle_record(
+    attempted: AttemptContext<'_>,
+    readback: Readback,
+    result: Option<Arc<Value>>,
+    reads: u32,
+    random: &mut Random,
+) -> (NextAction, DestinationHealth) {
+    match readback {
+        Readback::Present(found) => {
+            (NextAction::Advance { result: result.unwrap_or_else(|| Arc::new(found)) }, DestinationHealth::Healthy)
+        }
+        Readback::Absent => {
+            let failure = Failure::new(
+                FailureClass::Retryable,
+                "overwritten",
+                "the record differs from the last confirmed write, perhaps by a call that was applied late; it is written again",
+            );
+            (retry_or_die(attempted, failure, Some(Duration::ZERO), random), DestinationHealth::Healthy)
+        }
+        Readback::Unreadable(failure) if reads >= attempted.policy.max_attempts => {
+            (NextAction::Advance { result: result.unwrap_or_default() }, DestinationHealth::of_failure(&failure))
         }
         Readback::Unreadable(failure) => {
             let health = DestinationHealth::of_failure(&failure);

@@ -178,8 +178,6 @@ pub struct Interrupted<'a> {
     pub attempts: u32,
     /// The steady clock's time: schedules are kept by it.
     pub now: Time,
-    /// The wall clock's time.
-    pub at: Time,
 }
 
 /// Decides about an attempt that nobody saw the end of, by the same rules as after a time-out. The attempt counts, so that a
@@ -191,7 +189,7 @@ pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (N
         "the process ended while this attempt was under way; nobody saw its outcome",
     );
     let attempts = if Mutant::AttemptsResetByRestart.is_on() { 0 } else { interrupted.attempts + 1 };
-    let retry = |failure| NextAction::Retry { due: interrupted.at, failure };
+    let retry = |failure| NextAction::Retry { due: interrupted.now, failure };
     let next = match interrupted.effect {
         Some(_) if Mutant::RecoveryRetriesIntentsWithoutVerifying.is_on() => retry(failure),
         Some(class) => {
@@ -275,8 +273,7 @@ mod tests {
     fn an_interrupted_attempt_follows_its_class_and_counts() {
         let policy = RetryPolicy::standard();
         let after = |effect, attempts| {
-            let case =
-                Interrupted { effect, resend_allowed: false, policy: &policy, attempts, now: Time(10), at: Time(20) };
+            let case = Interrupted { effect, resend_allowed: false, policy: &policy, attempts, now: Time(10) };
             let (next, attempts) = interrupted_next(case, &mut Random::seeded(1));
             let outputs = Outputs::default();
             let next = JobPosition { attempts, ..position(&outputs) }.after(next);

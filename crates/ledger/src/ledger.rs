@@ -254,6 +254,11 @@ impl Ledger {
         self.submit(Op::Resolve, resolve).await
     }
 
+    /// Requeues the jobs of lanes in which a call may have been applied late. Returns those that were requeued.
+    pub async fn recheck(&self, recheck: Recheck) -> Result<Vec<ChangedJob>, Error> {
+        self.submit(Op::Recheck, recheck).await
+    }
+
     /// Discards dead and unknown jobs. Returns those that were discarded.
     pub async fn drop_jobs(&self, drop: DropJobs) -> Result<Vec<ChangedJob>, Error> {
         self.submit(Op::DropJobs, drop).await
@@ -280,6 +285,11 @@ impl Ledger {
     /// Removes a slice of expired rows.
     pub async fn prune(&self, prune: Prune) -> Result<Pruned, Error> {
         self.submit(Op::Prune, prune).await
+    }
+
+    /// Stores the state of the ledger's clock.
+    pub async fn keep_clock(&self, keep: KeepClock) -> Result<(), Error> {
+        self.submit(Op::KeepClock, keep).await
     }
 
     /// Since when a worker has had this schedule: since `at`, if it had another one before.

@@ -16,6 +16,7 @@ mod read_store;
 mod record;
 mod seal;
 mod sqlite;
+mod straggler;
 mod submission_queue;
 mod write_store;
 

@@ -1,10 +1,12 @@
 //! What the ledger writes, as data, and the replies. The writes of a run are defined in the domain.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
+use sluice_domain::ledger_clock::ClockRecord;
 pub use sluice_domain::ops::{
     ApprovalRecord, AttemptSettlement, Begin, BeginResult, CappedBeginResult, ChargeResult, DecideApproval,
     EffectSettlement, Fence, Mark, Marked, RequestApproval, RetryCharge, SetConsent, Settlement, Skip, StepResult,
@@ -119,6 +121,21 @@ pub enum Resolution {
     NotHappened,
 }
 
+/// Requeues the jobs whose confirmed write is compared with the record, because a call of their lane may have been applied late.
+#[derive(Clone, Copy, Debug)]
+pub struct Recheck {
+    /// Time of the ledger's clock: calls that may be applied until then have been, or never are.
+    pub at: Time,
+    /// Their new due time, by the steady clock.
+    pub due_at: Time,
+    pub jobs_max: u32,
+}
+
+impl Recheck {
+    /// How much later a lane is looked at again whose job still runs.
+    pub(crate) const LATER: Duration = Duration::from_secs(15);
+}
+
 /// Discards dead and unknown jobs; other jobs are skipped.
 #[derive(Clone, Debug)]
 pub struct DropJobs {
@@ -127,6 +144,9 @@ pub struct DropJobs {
     pub reason: String,
     pub at: Time,
 }
+
+/// Actor of the drops that maintenance makes.
+pub const RETENTION: &str = "retention";
 
 /// A job that a command has changed, and its worker.
 pub type ChangedJob = (JobId, Arc<str>);
@@ -148,6 +168,31 @@ pub struct Pruned {
     pub rows: u64,
     /// Whether another slice may find more.
     pub more: bool,
+}
+
+/// Stores the state of the ledger's clock.
+#[derive(Clone, Debug)]
+pub struct KeepClock {
+    pub record: ClockRecord,
+    /// Set if an operator has confirmed the wall clock.
+    pub confirmed: Option<ClockConfirmation>,
+}
+
+/// An operator states that the wall clock is right.
+#[derive(Clone, Debug)]
+pub struct ClockConfirmation {
+    pub actor: String,
+    pub reason: String,
+    /// The ledger's time before and after.
+    pub before: Time,
+    pub at: Time,
+}
+
+impl ClockConfirmation {
+    /// As in the audit trail.
+    pub(crate) fn detail(&self) -> String {
+        format!("from {} to {}: {}", self.before, self.at, self.reason)
+    }
 }
 
 /// Changes the keys that seal the ledger. Payloads are not touched.

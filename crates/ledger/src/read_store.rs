@@ -17,6 +17,10 @@ macro_rules! read_verbs {
             oldest_jobs() -> OldestJobs;
             /// Number of events. Kept, not counted.
             event_count() -> u64;
+            /// Rows that retention has deleted, by kind.
+            pruned_totals() -> BTreeMap<String, u64>;
+            /// The ledger's clock as it was stored last, not before the newest event; `None` if it was never stored.
+            clock() -> Option<ClockRecord>;
             /// Events by sequence number, with bodies where they are still stored.
             events(seqs: Vec<EventSeq>) -> Vec<(EventRecord, Option<EventBody>)>;
             /// Other contents that were received under the key of an event.
@@ -38,6 +42,8 @@ macro_rules! read_verbs {
             /// Failures of dead and unknown jobs since a time, most frequent first.
             dead_reasons(since: Time, limit: u32) -> Vec<Reason>;
             pauses() -> Vec<PauseRecord>;
+            /// When the next lane is due to be compared with its record.
+            next_straggler() -> Option<Time>;
             /// The files of a revision of the configuration.
             revision(hash: Arc<str>) -> Option<String>;
             /// Activations of revisions, newest first: the first one is active.
@@ -71,12 +77,14 @@ pub(crate) use read_verbs;
 
 /// Everything that the table names, for the modules that expand it.
 pub(crate) mod prelude {
+    pub use std::collections::BTreeMap;
     pub use std::sync::Arc;
 
     pub use sluice_domain::approval::ApprovalId;
     pub use sluice_domain::duplicate_stats::DuplicateStats;
     pub use sluice_domain::job::JobId;
     pub use sluice_domain::key::KeyDigest;
+    pub use sluice_domain::ledger_clock::ClockRecord;
     pub use sluice_domain::policy::{CapReservation, ContactFacts};
     pub use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
     pub use sluice_domain::time::Time;

@@ -180,6 +180,8 @@ pub struct SourceDayCounts {
     pub clashes: u64,
     /// Duplicates that were recognized by their content alone; they count as duplicates too.
     pub by_content: u64,
+    /// Events that retention has deleted since.
+    pub pruned: u64,
 }
 
 /// The keys that seal the ledger, without their values.

@@ -115,12 +115,14 @@ write_verbs! {
     Replay: replay(Replay) -> Vec<ChangedJob>;
     Resolve: resolve(Resolve) -> Vec<ChangedJob>;
     DropJobs: drop_jobs(DropJobs) -> Vec<ChangedJob>;
+    Recheck: recheck(Recheck) -> Vec<ChangedJob>;
     Pause: pause(Pause) -> ();
     Resume: resume(Resume) -> ();
     /// Stores a revision and makes it the active one.
     ActivateRevision: activate_revision(NewRevision) -> ();
     Audit: audit(AuditEntry) -> ();
     Prune: prune(Prune) -> Pruned;
+    KeepClock: keep_clock(KeepClock) -> ();
     /// Returns since when the worker has had this schedule.
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.

@@ -116,7 +116,7 @@ async fn a_row_that_violates_an_invariant_is_named() {
         (
             "DELETE FROM source_day_count",
             20,
-            "on 2026-03-01 the source website has 9 events, and 0 were counted as accepted",
+            "on 2026-03-01 the source website has 9 events, 0 were counted as accepted and 0 as pruned",
         ),
         ("DELETE FROM revision", 29, "event 1 was accepted under the revision r1, which is not kept"),
         (
@@ -190,9 +190,9 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
         ),
         ("INSERT INTO deferred VALUES (8, 'crm', 'crm', 7, 0)", 38, "job_8 is in state 0, and is listed as deferred"),
         (
-            "UPDATE meta SET value = 1 WHERE name = 'events_pruned'",
+            "UPDATE pruned_total SET count = 1 WHERE kind = 'event'",
             38,
-            "by the counts of accepted and pruned events there are 8 events, and there are 9",
+            "by the counts of sources 0 events were pruned, and by the total 1",
         ),
     ] {
         let broken = tampered(sql).await;
@@ -240,4 +240,43 @@ async fn every_call_is_listed_with_its_outcome() {
     let found: Vec<(i64, u32, &str)> = calls.iter().map(|call| (call.job.0, call.n, call.outcome.as_str())).collect();
     let done = (1..=5).map(|job| (job, 1, "done"));
     assert_eq!(found, done.chain([(6, 1, "reject"), (7, 1, "reject")]).collect::<Vec<_>>(), "a queued job has none");
+}
+
+#[tokio::test]
+async fn rows_that_vanished_without_being_pruned_are_noticed() {
+    for (touch, named) in [
+        (
+            "DELETE FROM event WHERE seq = 9",
+            "on 2026-03-01 the source website has 8 events, 9 were counted as accepted and 0 as pruned",
+        ),
+        (
+            "DELETE FROM job WHERE id = 8; UPDATE event SET jobs = 0 WHERE seq = 8; INSERT INTO meta VALUES ('last_job', 8)",
+            "8 jobs were numbered, 0 were pruned, and there are 7",
+        ),
+        (
+            "INSERT INTO audit (at, actor, action, object, detail) VALUES (0, 'retention', 'drop', 'job_1', '')",
+            "the audit trail has 1 dead letters that retention dropped, and 0 were counted",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        filled(directory.path()).await.close().await;
+        rusqlite::Connection::open(directory.path().join("ledger.db")).unwrap().execute_batch(touch).unwrap();
+        let broken = inspector(directory.path()).verify(|_, _| {}).unwrap().broken;
+        assert!(broken.iter().any(|broken| broken.row == named), "{touch}: {broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn pruned_events_are_accounted_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = filled(directory.path()).await;
+    let later = Time(START.0 + 365 * 86_400_000);
+    let prune = Prune { bodies_before: later, events_before: later, rows_max: 1_000, at: later };
+    ledger.prune(prune).await.unwrap();
+    let found = inspector(directory.path()).verify(|_, _| {}).unwrap();
+    assert_eq!(found.broken, []);
+    assert_eq!((found.pruned["event"], found.pruned["job"]), (6, 5));
+    let lines = inspector(directory.path()).balance(START).unwrap();
+    assert_eq!(lines.iter().map(|line| (line.pruned, line.remainder)).collect::<Vec<_>>(), [(6, 0)]);
+    ledger.close().await;
 }

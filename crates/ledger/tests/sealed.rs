@@ -83,6 +83,7 @@ async fn attempt(ledger: &Ledger, job: JobId, n: u32, state: JobState) {
             result: result.clone(),
             absent_reads: 0,
             reads: 0,
+            late_until: None,
         }),
         attempt: Some(AttemptSettlement {
             step_id: "create".into(),

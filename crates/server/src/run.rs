@@ -76,6 +76,7 @@ pub struct Node {
     /// Operator commands and queries, without HTTP.
     pub operator: operate::Operator,
     ledger: Ledger,
+    clock: Clock,
     mark: RunMarker,
     scheduler: schedule::SchedulerHandle,
     stop: watch::Sender<bool>,
@@ -174,6 +175,7 @@ impl Node {
         let _ = std::fs::remove_file(settings.data.join(NODE_FILE));
         let token = AdminToken::of_node(settings.admin_settings.token.as_ref(), &settings.data)?;
         warn_of_readable_secrets(&settings);
+        clock.follow(&ledger).await?;
         let (mark, unclean) = RunMarker::set(&settings.data)
             .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
         if unclean {
@@ -183,20 +185,23 @@ impl Node {
         let by = begun.filter(|begun| *begun.revision == *live.revision);
         let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
         let hash = live.revision.clone();
-        ledger.activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.wall() }).await?;
+        ledger
+            .activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.ledger_time() })
+            .await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
 
         let safe_modes = SafeModes::load(ledger.clone()).await?;
+        let requeued = work::OnRequeued(Arc::new({
+            let scheduler = scheduler.clone();
+            move |jobs| scheduler.requeued(jobs)
+        }));
         let context = work::WorkContext {
             ledger: ledger.clone(),
             revisions: revisions.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
-            on_requeued: work::OnRequeued(Arc::new({
-                let scheduler = scheduler.clone();
-                move |jobs| scheduler.requeued(jobs)
-            })),
+            on_requeued: requeued.clone(),
             safe_modes: safe_modes.clone(),
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
@@ -240,10 +245,12 @@ impl Node {
             intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
-                tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
+                tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
+                tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(window.run(stop_admin.subscribe())),
             ],
             ledger,
+            clock,
             mark,
             scheduler,
             stop,
@@ -276,6 +283,9 @@ impl Node {
         let _ = self.stop_admin.send(true);
         for task in self.rest {
             let _ = tokio::time::timeout(Duration::from_secs(2), task).await;
+        }
+        if let Err(error) = self.clock.keep(&self.ledger).await {
+            tracing::warn!(%error, "the ledger's clock was not stored; the next start continues from the last time it was");
         }
         self.ledger.close().await;
         self.mark.remove();

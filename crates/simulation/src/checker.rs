@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::run::StepCall;
@@ -12,6 +13,7 @@ use super::gates::Gates;
 use super::guards::Guards;
 use super::invariants::Invariant;
 use super::plan::{ENTITIES, SimPlan, WORKERS, condition_holds, items, step_of};
+use super::records::Record;
 use super::trace::About;
 use super::world::Simulation;
 
@@ -50,6 +52,8 @@ pub(super) struct ObservedJob {
     attempts_total: u32,
     replays: u32,
     gone: bool,
+    /// Its write was compared with the record: it does not keep its order among live jobs.
+    rechecked: bool,
     /// Calls that count, at one effect and since the last replay.
     counted: u32,
     counted_for: Arc<str>,
@@ -67,6 +71,16 @@ impl ObservedJob {
             }
         };
         &mut self.effects[index]
+    }
+
+    pub fn entity(&self) -> u64 {
+        self.entity
+    }
+
+    /// The write of an effect is compared with its record.
+    pub fn rechecked(&mut self, label: &Arc<str>) {
+        (self.rechecked, self.counted) = (true, 0);
+        self.effect(label).state = Some(EffectState::Rechecking);
     }
 
     /// Every effect of a step: one for each item and round.
@@ -95,6 +109,7 @@ pub(super) struct Checker {
     pub doubled_by_lies: u64,
     pub gates: Gates,
     pub guards: Guards,
+    pub records: Map<(Arc<str>, u64), Record>,
     pub jobs: Vec<ObservedJob>,
     /// Live jobs that were never replayed, by worker and entity.
     in_order: Vec<BTreeSet<JobId>>,
@@ -111,6 +126,7 @@ impl Default for Checker {
             doubled_by_lies: 0,
             gates: Gates::default(),
             guards: Guards::default(),
+            records: Map::default(),
             jobs: vec![ObservedJob::default()],
             in_order: vec![BTreeSet::new(); WORKERS * ENTITIES as usize],
             shown: 0,
@@ -178,7 +194,7 @@ impl Simulation {
         let job = self.checker.job(id);
         let before = job.state;
         let replays_before = job.replays;
-        let granted = replays != replays_before;
+        let (granted, rechecked) = (replays != replays_before, job.rechecked);
         if granted || step != job.step {
             job.counted = 0;
         }
@@ -198,7 +214,7 @@ impl Simulation {
             }
         }
         let waiting = &mut self.checker.in_order[in_order(worker, entity)];
-        let is_in_order = |state: JobState, replays| state.is_live() && replays == 0;
+        let is_in_order = |state: JobState, replays| state.is_live() && replays == 0 && !rechecked;
         match (before.is_some_and(|before| is_in_order(before, replays_before)), is_in_order(state, replays)) {
             (false, true) => drop(waiting.insert(id)),
             (true, false) => drop(waiting.remove(&id)),
@@ -268,6 +284,10 @@ impl Simulation {
                 self.checker.fail(now, Invariant::AttemptsBounded, About::Job(id), detail);
             }
         }
+        let natural = self.plan.facts(&label).is_some_and(|facts| facts.class == EffectClass::Natural);
+        if natural && (call == Some("done") || read == Some("present")) {
+            self.write_confirmed(id, &label);
+        }
         let effect = self.checker.job(id).effect(&label);
         match (call, read) {
             (Some("unsure" | "interrupted"), _) => (effect.unknown, effect.absent_reads) = (true, 0),
@@ -284,7 +304,7 @@ impl Simulation {
         let about = About::Job(id);
         let Some(facts) = self.plan.facts(label).cloned() else { return };
         let job = self.checker.job(id);
-        let (worker, entity, replays) = (job.worker, job.entity, job.replays);
+        let (worker, entity, in_order) = (job.worker, job.entity, job.replays == 0 && !job.rechecked);
         let effect = job.effect(label);
         let (unknown, absent_reads, state) = (effect.unknown, effect.absent_reads, effect.state);
         let first = *effect.key.get_or_insert(key);
@@ -314,7 +334,7 @@ impl Simulation {
                 self.checker.fail(now, Invariant::IntentBeforeCall, about, detail);
             }
         }
-        if facts.order == LaneOrder::Fifo && replays == 0 && !facts.undo {
+        if facts.order == LaneOrder::Fifo && in_order && !facts.undo {
             self.look_at_order(id, worker, entity, label);
         }
         self.look_at_approval(call, worker, entity, label);
@@ -389,6 +409,7 @@ impl Simulation {
             }
             self.check_undone(JobId(id as i64));
         }
+        self.check_records();
     }
 
     /// A job of `billing` that is dead has no charge without a refund, unless it says that it could not undo it.

@@ -50,7 +50,10 @@ faults! {
     CallUnauthorized "destination: credentials refused"
     CallNoop "destination: nothing to do"
     CallSlow "destination: answers after the time-out"
+    CallLandsLate "destination: applies after the time-out, perhaps after a newer write"
     CallPanics "connector: panics"
+    Rechecked "straggler: a confirmed write is compared with its record"
+    RecordOverwritten "straggler: a record differs and is written again"
     RecordedWithOutcome "call: recorded together with its outcome"
     ContinuedAfterStep "step: with on_error continue"
     Undoing "undo: an effect is taken back"
@@ -84,6 +87,11 @@ faults! {
     ReadFails "disk: reading fails"
     ClockForward "clock: jumps forward"
     ClockBack "clock: jumps back"
+    ClockFarAhead "clock: jumps forward by months"
+    ClockFarBack "clock: jumps back by months"
+    ClockReturns "clock: is right again"
+    PruningHeld "clock: in doubt, nothing is pruned"
+    Reboot "crash: the machine starts anew"
     Pause "operator: pauses"
     Resume "operator: resumes"
     Replay "operator: replays"
@@ -160,6 +168,8 @@ const EFFECT_TRANSITIONS: &[(Option<EffectState>, EffectState)] = {
         (Some(Unknown), Intent),
         (Some(Unknown), Applied),
         (Some(Unknown), NotApplied),
+        (Some(Rechecking), Applied),
+        (Some(Rechecking), NotApplied),
     ]
 };
 
@@ -173,13 +183,13 @@ const FAULTS: usize = Fault::ALL.len();
 pub struct Coverage {
     faults: [u64; FAULTS],
     jobs: [[u64; 9]; 9],
-    effects: [[u64; 5]; 6],
+    effects: [[u64; 6]; 7],
     gates: [u64; GATE_CHANGES.len()],
 }
 
 impl Default for Coverage {
     fn default() -> Coverage {
-        Coverage { faults: [0; FAULTS], jobs: [[0; 9]; 9], effects: [[0; 5]; 6], gates: [0; GATE_CHANGES.len()] }
+        Coverage { faults: [0; FAULTS], jobs: [[0; 9]; 9], effects: [[0; 6]; 7], gates: [0; GATE_CHANGES.len()] }
     }
 }
 
@@ -204,7 +214,7 @@ impl Coverage {
     }
 
     pub(super) fn effect(&mut self, from: Option<EffectState>, to: EffectState) {
-        self.effects[from.map_or(5, effect_index)][effect_index(to)] += 1;
+        self.effects[from.map_or(6, effect_index)][effect_index(to)] += 1;
     }
 
     pub(super) fn gate(&mut self, change: usize) {
@@ -229,7 +239,7 @@ impl Coverage {
         }
         for (from, to) in EFFECT_TRANSITIONS {
             let name = from.map_or("nothing", EffectState::as_str);
-            let count = self.effects[from.map_or(5, effect_index)][effect_index(*to)];
+            let count = self.effects[from.map_or(6, effect_index)][effect_index(*to)];
             counts.push((format!("effect: {name} → {}", to.as_str()), count));
         }
         for (name, count) in GATE_CHANGES.iter().zip(self.gates) {

@@ -153,7 +153,7 @@ impl Simulation {
 
     /// A run starts: the node knows the safe modes that operators were told of, a moment after they were set.
     pub(super) fn check_safe_mode(&mut self, id: JobId, worker: &str) {
-        let (at, guards) = (self.wall(), &self.checker.guards);
+        let (at, guards) = (self.ledger_time(), &self.checker.guards);
         let forgotten = |node: &super::node::SimNode| node.safe_modes.until(worker, at).is_none();
         if guards.safe_modes.until(worker, at).is_some()
             && guards.safe_mode_since + 1_000 < self.now

@@ -52,6 +52,8 @@ invariants! {
     CapsKept 40 "no more effects than a cap allows"
     EveryStepDone 41 "a job that succeeded has done every step, for every item"
     DeadIsUndone 42 "what a dead job did is undone where its worker says how, or the job says what is left"
+    NothingPrunedEarly 43 "no event is deleted before its retention has really passed"
+    NewestWriteStands 44 "in the end a record is as the last confirmed write of its lane left it"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 

@@ -19,6 +19,7 @@ mod operators;
 mod ops;
 mod plan;
 mod promises;
+mod records;
 mod run;
 mod scheduling;
 mod senders;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sluice_domain::hash::Map;
 use sluice_domain::job::{JobId, Term};
+use sluice_domain::ledger_clock::LedgerClock;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::random::Random;
 use sluice_domain::record::JobRecord;
@@ -13,6 +14,7 @@ use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::schedule::{Input, Limits, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
+use sluice_ledger::KeepClock;
 
 use super::coverage::Fault;
 use super::gates::SimSlot;
@@ -50,6 +52,7 @@ pub(super) enum Load {
 pub(super) struct SimNode {
     /// How far its steady clock is ahead of the true time.
     pub shift: i64,
+    pub clock: LedgerClock,
     pub term: Term,
     pub scheduler: Scheduler,
     /// The jobs that the scheduler holds.
@@ -68,9 +71,11 @@ pub(super) struct SimNode {
 }
 
 impl SimNode {
-    fn new(shift: i64, now: i64, term: Term, limits: Limits) -> SimNode {
+    fn new(clock: LedgerClock, now: i64, term: Term, limits: Limits) -> SimNode {
+        let shift = clock.reading().time.0 - now;
         SimNode {
             shift,
+            clock,
             term,
             scheduler: Scheduler::with_limits(Random::seeded((now + shift) as u64), limits),
             cache: Map::default(),
@@ -136,8 +141,17 @@ impl Simulation {
         self.epoch += 1;
         self.crashes += 1;
         self.crash_shadow();
+        if self.random.chance(0.2) {
+            self.reboot();
+        }
         let down = 500 + self.some_ms(20_000);
         self.plan_in(down, SimEvent::Boot);
+    }
+
+    /// Stores the ledger's clock.
+    pub(super) fn keep_clock(&mut self) {
+        let Some(record) = self.node.as_ref().map(|node| node.clock.record()) else { return };
+        self.submit(SimOp::KeepClock(KeepClock { record, confirmed: None }), Waiter::Nobody);
     }
 
     /// A write that the process had submitted may reach the store after another process owns the jobs.
@@ -162,7 +176,11 @@ impl Simulation {
     pub(super) fn boot(&mut self) {
         let limits = sim_limits(self.options.seed);
         let term = self.store.reopen();
-        self.node = Some(Box::new(SimNode::new(self.clock_error, self.now, term, limits)));
+        let clock = LedgerClock::start(self.store.clock(), self.observation());
+        // What the last process had not stored may be counted again.
+        self.last_ledger_time = clock.reading().time;
+        self.node = Some(Box::new(SimNode::new(clock, self.now, term, limits)));
+        self.keep_clock();
         self.trace.note(self.now, "boot", About::Nothing, u64::from(self.epoch));
         self.checker.gates.forget();
         self.check_promises();

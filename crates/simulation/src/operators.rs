@@ -10,8 +10,8 @@ use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
 use sluice_ledger::{
-    DecideApproval, Decided, DropJobs, Pause, Prune, Replay, Resolution, Resolve, Resume, SetSafeMode, Suppress,
-    Unsuppress,
+    DecideApproval, Decided, DropJobs, Pause, Prune, Recheck, Replay, Resolution, Resolve, Resume, SetSafeMode,
+    Suppress, Unsuppress,
 };
 
 use super::coverage::Fault;
@@ -21,8 +21,10 @@ use super::plan::{DESTINATIONS, ENTITIES, SimPlan, WORKER_NAMES, WORKERS};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
-/// How long finished events are kept: longer than any destination remembers a key.
-const KEEP_MS: i64 = 6 * 3_600_000;
+/// How long finished events are kept in half of the runs: longer than any run, so that only a wrong clock could delete them.
+const KEEP_LONG_MS: i64 = 36 * 3_600_000;
+/// And in the other half: longer than a key lives, and short enough that events are deleted while others run.
+const KEEP_SHORT_MS: i64 = 35 * 60_000;
 
 /// What can be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub(super) enum OperatorAction {
         happened: bool,
     },
     Prune,
+    Recheck,
     Decide {
         id: ApprovalId,
         choice: Choice,
@@ -175,7 +178,7 @@ impl Simulation {
 
     /// Submits an act. The scheduler hears of it once it is durable.
     pub(super) fn act(&mut self, act: OperatorAction, jobs: Vec<JobId>) {
-        let at = self.wall();
+        let at = self.ledger_time();
         let (actor, reason) = (String::from("ann"), String::new());
         let op = match act {
             OperatorAction::Pause(stop) => SimOp::Pause(Pause { target: stop.name(&self.plan), actor, reason, at }),
@@ -216,8 +219,12 @@ impl Simulation {
                     }
                 }
             }
+            OperatorAction::Recheck => {
+                let Some(due_at) = self.node.as_ref().map(|node| node.steady(self.now)) else { return };
+                SimOp::Recheck(Recheck { at, due_at, jobs_max: 50 })
+            }
             OperatorAction::Prune => {
-                let before = Time(at.0 - KEEP_MS);
+                let before = Time(at.0 - self.keep_ms());
                 SimOp::Prune(Prune { bodies_before: before, events_before: before, rows_max: 200, at })
             }
         };
@@ -238,7 +245,7 @@ impl Simulation {
     /// Safe mode begins or ends, for a worker or for all.
     fn turn_safe_mode(&mut self) {
         let worker = self.random.chance(0.7).then(|| self.random.below(WORKERS as u64) as usize);
-        let until = self.random.chance(0.6).then(|| Time(self.wall().0 + 1_000 + self.some_ms(300_000)));
+        let until = self.random.chance(0.6).then(|| Time(self.ledger_time().0 + 1_000 + self.some_ms(300_000)));
         self.act(OperatorAction::SafeMode { worker, until }, vec![]);
     }
 
@@ -308,6 +315,10 @@ impl Simulation {
                 self.safe_mode_set(worker, until);
             }
             (OperatorAction::Suppress { .. }, _) => self.happened(Fault::Suppressed),
+            (OperatorAction::Recheck, SimReply::Jobs(jobs)) => {
+                jobs.iter().for_each(|_| self.coverage.fault(Fault::Rechecked));
+                self.requeued(jobs);
+            }
             (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),
             _ => {}
         }
@@ -337,8 +348,31 @@ impl Simulation {
         if self.is_healing() {
             return;
         }
-        self.plan_in(600_000, SimEvent::Upkeep);
-        self.act(OperatorAction::Prune, vec![]);
+        self.plan_in(300_000, SimEvent::Upkeep);
+        self.keep_clock();
+        let Some(reading) = self.node.as_ref().map(|node| node.clock.reading()) else { return };
+        if reading.may_prune() {
+            self.act(OperatorAction::Prune, vec![]);
+        } else {
+            self.happened(Fault::PruningHeld);
+        }
+    }
+
+    /// Lanes are looked at in which a call may have been applied late.
+    pub(super) fn look_for_stragglers(&mut self) {
+        // A lane that is compared has no time; its job is live, or was given up.
+        let waits = self.store.next_straggler().is_some_and(|due| due < Time::NEVER);
+        if !self.has_settled() || waits {
+            self.plan_in(20_000, SimEvent::Stragglers);
+        }
+        if self.store.next_straggler().is_some_and(|due| due <= self.ledger_time()) {
+            self.act(OperatorAction::Recheck, vec![]);
+        }
+    }
+
+    /// How long finished events are kept.
+    pub(super) fn keep_ms(&self) -> i64 {
+        if self.options.seed.is_multiple_of(2) { KEEP_LONG_MS } else { KEEP_SHORT_MS }
     }
 
     /// Somebody mends everything; again after each start until nothing is paused.

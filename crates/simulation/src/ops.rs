@@ -14,8 +14,8 @@ use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
 use sluice_ledger::{
-    Acceptance, Decided, DropJobs, Error, Ledger, NewEvent, Pause, Prune, Replay, Resolve, Resume, SetSafeMode,
-    Suppress, Unsuppress,
+    Acceptance, Decided, DropJobs, Error, KeepClock, Ledger, NewEvent, Pause, Prune, Recheck, Replay, Resolve, Resume,
+    SetSafeMode, Suppress, Unsuppress,
 };
 
 /// One write.
@@ -39,6 +39,8 @@ pub(super) enum SimOp {
     Suppress(Suppress),
     Unsuppress(Unsuppress),
     Prune(Prune),
+    KeepClock(KeepClock),
+    Recheck(Recheck),
 }
 
 /// The reply to a [`SimOp`].
@@ -97,6 +99,11 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Prune(prune) => SimReply::Pruned(store.prune(&prune).rows),
+            SimOp::Recheck(recheck) => SimReply::Jobs(store.recheck(&recheck)),
+            SimOp::KeepClock(keep) => {
+                store.keep_clock(&keep);
+                SimReply::Done
+            }
         }
     }
 
@@ -141,6 +148,11 @@ impl SimOp {
                 SimReply::Done
             }
             SimOp::Prune(prune) => SimReply::Pruned(ledger.prune(prune).await?.rows),
+            SimOp::Recheck(recheck) => SimReply::Jobs(ledger.recheck(recheck).await?),
+            SimOp::KeepClock(keep) => {
+                ledger.keep_clock(keep).await?;
+                SimReply::Done
+            }
         })
     }
 }

@@ -29,8 +29,9 @@ const ITEMS_MAX: u64 = 3;
 /// Entities that events are about.
 pub(super) const ENTITIES: u64 = 64;
 pub(super) const KEY_LIFETIME: Duration = Duration::from_secs(1_800);
-/// Retention of every queue.
-pub(super) const RETENTION: Duration = Duration::from_secs(12 * 3_600);
+/// Retention of the queues of most workers, and of the one whose jobs expire.
+const RETENTION: Duration = Duration::from_secs(12 * 3_600);
+const RETENTION_SHORT: Duration = Duration::from_secs(15 * 60);
 /// Time-out of an attempt.
 pub(super) const VISIBILITY_TIMEOUT_MS: i64 = 90_000;
 pub(super) const MARK_TTL: Duration = Duration::from_secs(600);
@@ -305,7 +306,12 @@ fn external(id: &str, plan: &SimPlan) -> Step {
         destination: plan.destinations[facts.destination].clone(),
         class: facts.class,
         order: facts.order,
-        ..internal(id, Action::HttpRequest, Template::Literal(Value::Null), Some(&format!("event.{id}")))
+        ..internal(
+            id,
+            if facts.class == EffectClass::Natural { Action::SalesforceUpsert } else { Action::HttpRequest },
+            Template::Literal(Value::Null),
+            Some(&format!("event.{id}")),
+        )
     }
 }
 
@@ -356,7 +362,7 @@ fn queue(name: &str) -> Queue {
     Queue {
         name: name.to_owned(),
         visibility_timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
-        retention: RETENTION,
+        retention: if name == "chats" { RETENTION_SHORT } else { RETENTION },
         dead_letter_queue: Some(Arc::from(DEAD_LETTER_QUEUE)),
     }
 }

@@ -1,9 +1,12 @@
 //! What was promised to senders, kept apart from the ledger, and whether the ledger keeps it.
 
+use std::collections::BTreeMap;
+
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
+use sluice_domain::ledger_clock::CORRECTION_MAX;
 use sluice_domain::time::Time;
-use sluice_ledger::Acceptance;
+use sluice_ledger::{Acceptance, EventSeq};
 
 use super::invariants::Invariant;
 use super::node::Waiter;
@@ -28,6 +31,8 @@ pub(super) struct PromiseLog {
     /// Answered since the last check, and when.
     promised: Vec<(u32, EventId, i64)>,
     pruned_at: i64,
+    /// When each event that is there was really accepted.
+    accepted_at: BTreeMap<EventSeq, i64>,
     accepted: u64,
     duplicates: u64,
     clashes: u64,
@@ -94,18 +99,37 @@ impl Simulation {
         }
     }
 
+    /// An event is durable.
+    pub(super) fn note_accepted(&mut self, seq: EventSeq) {
+        self.promises.accepted_at.insert(seq, self.now);
+    }
+
+    /// However often the clock was corrected, the ledger's time advances by at most twice the true time and a bounded correction.
+    fn check_pruned_age(&mut self) {
+        let gone: Vec<EventSeq> = self.promises.accepted_at.keys().copied().collect();
+        for seq in gone.into_iter().filter(|seq| self.store.event_head(*seq).is_none()).collect::<Vec<_>>() {
+            let Some(accepted_at) = self.promises.accepted_at.remove(&seq) else { continue };
+            let (age, keep) = (self.now - accepted_at, self.keep_ms());
+            if 2 * age + (CORRECTION_MAX.as_millis() as i64) < keep {
+                let detail = || format!("event {seq} was deleted after {age} ms, and is kept for {keep} ms");
+                return self.checker.fail(self.now, Invariant::NothingPrunedEarly, About::Nothing, detail);
+            }
+        }
+    }
+
     /// Events were removed: what was promised about them has been kept for long enough.
     pub(super) fn note_pruned(&mut self, events: u64, jobs: u64) {
         self.promises.pruned_at = self.now;
         self.promises.pruned_events += events;
         self.promises.pruned_jobs += jobs;
         if events > 0 {
+            self.check_pruned_age();
             self.forget_pruned();
         }
         // A key whose event is gone may begin again from its first generation.
         for key in 0..self.promises.keys.len() {
             if let Some((id, _, expires_at)) = self.promises.keys[key].owner
-                && expires_at < self.wall()
+                && expires_at < self.ledger_time()
                 && self.store.find(id).is_none()
             {
                 self.promises.keys[key].owner = None;

@@ -54,12 +54,12 @@ enum Pending {
 impl Simulation {
     /// The inputs of a run at this moment.
     pub(super) fn run_context(&self, worker: &str) -> RunContext {
-        let at = self.wall();
+        let at = self.ledger_time();
         let (now, term, safe_mode_until) = match &self.node {
             Some(node) => (node.steady(self.now), node.term, node.safe_modes.until(worker, at)),
             None => (at, Default::default(), None),
         };
-        RunContext { now, at, term, safe_mode_until, record_first: false }
+        RunContext { now, at, wall: self.wall(), term, safe_mode_until, record_first: false }
     }
 
     fn run_config(&self, revision: &str) -> RunConfig {
@@ -114,7 +114,7 @@ impl Simulation {
                 Command::ReadContactFacts { contact, channel, purposes } => {
                     Input::ContactFacts(self.store.contact_facts(contact, &channel, &purposes))
                 }
-                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.wall())),
+                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.ledger_time())),
                 Command::ReadMessages(jobs) => Input::Messages(self.messages(&jobs)),
                 Command::PullDeadLetters { queue, limit, replays_max } => {
                     Input::DeadLetters(DeadLetters::Found(self.dead_letters(&queue, limit, replays_max)))
@@ -159,7 +159,7 @@ impl Simulation {
             }
             Command::Requeue { job, actor } => {
                 sim.pending = Pending::Requeue;
-                let (jobs, reason, at) = (vec![job], String::new(), self.wall());
+                let (jobs, reason, at) = (vec![job], String::new(), self.ledger_time());
                 SimOp::Replay(Replay { jobs, actor, reason, revision: None, at })
             }
             // Reads are performed by `drive`.
@@ -181,7 +181,9 @@ impl Simulation {
         let next = &settle.settlement.next;
         let Some(failure) = &next.failure else { return };
         // After a crash and after an absence, the next attempt is due at once.
-        if next.state != JobState::Retrying || matches!(failure.code.as_str(), "interrupted" | "verified-absent") {
+        if next.state != JobState::Retrying
+            || matches!(failure.code.as_str(), "interrupted" | "verified-absent" | "overwritten")
+        {
             return;
         }
         let Some(job) = self.store.job(settle.settlement.job) else { return };
@@ -220,6 +222,9 @@ impl Simulation {
                 }
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => Fault::QuietHours,
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "expired") => Fault::Expired,
+                next if next.failure.as_ref().is_some_and(|failure| failure.code == "overwritten") => {
+                    Fault::RecordOverwritten
+                }
                 next if next.state == JobState::Waiting && next.failure.is_none() => Fault::ItemPaced,
                 _ => return,
             },
@@ -362,11 +367,14 @@ impl Simulation {
             Recording::IfSlow(begin) => Some(begin),
         };
         self.look_at_call(&call, n, &label);
-        let sent = self.destinations.0[facts.destination].call(self.now, &self.rates, &mut self.random);
+        let sent = self.destinations.0[facts.destination].call(self.now, facts.class, &self.rates, &mut self.random);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
         if let Some(fault) = sent.fault {
             self.coverage.fault(fault);
             self.trace.say(self.now, About::Job(call.job), || fault.as_str().to_owned());
+        }
+        if facts.class == EffectClass::Natural {
+            self.write_called(call.job, &label);
         }
         if sent.applied {
             let shown = self.checker.job(call.job).effect(&label).shown;
@@ -374,6 +382,10 @@ impl Simulation {
                 let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
                 self.applied(call.job, &label, visible_at);
             }
+            self.record_written(call.job, &label);
+        }
+        if let Some(ms) = sent.lands_after_ms {
+            self.plan_landing(sent.after_ms + ms, call.job, &label);
         }
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
         let record_later = begin.is_some() && slow;
@@ -400,7 +412,10 @@ impl Simulation {
     fn read_back(&mut self, mut sim: SimRun, call: &StepCall) {
         let Some(facts) = self.plan.facts(&call.label).cloned() else { return };
         let seen = self.checker.job(call.job).effect(&call.label);
-        let visible_at = (seen.shown > 0).then_some(seen.visible_at);
+        let visible_at = match facts.class {
+            EffectClass::Natural => self.record_is_of(call.job, &call.label).then_some(self.now),
+            _ => (seen.shown > 0).then_some(seen.visible_at),
+        };
         let destination = &self.destinations.0[facts.destination];
         let (look, fault) = destination.look(self.now, visible_at, &self.rates, &mut self.random);
         if let Some(fault) = fault {

@@ -138,7 +138,7 @@ impl Simulation {
             self.coverage.fault(Fault::SenderTurnedAway);
             return;
         }
-        let received_at = self.wall();
+        let received_at = self.ledger_time();
         let (draft, scope) = &self.senders.drafts[entity as usize][usize::from(key % 97 == 0)];
         let revision = self.plan.active();
         let job = |worker: usize| {

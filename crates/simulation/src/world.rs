@@ -2,8 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_domain::job::JobId;
+use sluice_domain::ledger_clock::{Observation, Steady};
 use sluice_domain::random::Random;
 use sluice_domain::time::Time;
 use sluice_ledger::memory::Store;
@@ -101,6 +104,12 @@ pub(super) enum SimEvent {
     Operator,
     Disturb,
     Upkeep,
+    /// Lanes with late writes are looked for.
+    Stragglers,
+    /// A call that was given up is applied all the same.
+    Lands {
+        index: usize,
+    },
     Boot,
     Heal,
 }
@@ -113,6 +122,11 @@ pub(super) struct Simulation {
     pub now: i64,
     /// How far the wall clock is off.
     pub clock_error: i64,
+    /// The running start of the machine, and when it was.
+    boot: u64,
+    booted_at: i64,
+    /// The ledger's time, as the last process knew it.
+    pub last_ledger_time: Time,
     pub random: Random,
     pub rates: FaultRates,
     pub plan: SimPlan,
@@ -126,6 +140,8 @@ pub(super) struct Simulation {
     pub destinations: Destinations,
     /// Writes of processes that have ended.
     pub late_writes: Vec<Option<SimOp>>,
+    /// Calls that are applied after they were given up.
+    pub stragglers: Vec<(JobId, Arc<str>)>,
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,
@@ -146,6 +162,9 @@ impl Simulation {
             options,
             now: START,
             clock_error: 0,
+            boot: 1,
+            booted_at: START - 3_600_000,
+            last_ledger_time: Time(START),
             senders: Senders::new(&mut random),
             random,
             rates,
@@ -157,6 +176,7 @@ impl Simulation {
             crashes: 0,
             destinations: Destinations::default(),
             late_writes: Vec::new(),
+            stragglers: Vec::new(),
             disk_full_until: 0,
             disk_full_for_all_until: 0,
             checker: Checker::default(),
@@ -192,7 +212,7 @@ impl Simulation {
 
     /// An operation becomes durable.
     pub fn make_durable(&mut self, op: SimOp) -> SimReply {
-        let at = self.wall();
+        let at = self.ledger_time();
         let copy = self.shadow.is_some().then(|| op.clone());
         let reply = op.apply(&mut self.store, at);
         if let Some(copy) = copy {
@@ -223,6 +243,41 @@ impl Simulation {
         Time(self.now + self.clock_error)
     }
 
+    /// The ledger's time.
+    pub fn ledger_time(&self) -> Time {
+        self.node.as_ref().map_or(self.last_ledger_time, |node| node.clock.reading().time)
+    }
+
+    /// Both clocks of the machine.
+    pub fn observation(&self) -> Observation {
+        let elapsed = Duration::from_millis((self.now - self.booted_at).unsigned_abs());
+        Observation { wall: self.wall(), steady: Steady { boot: self.boot, elapsed } }
+    }
+
+    /// The machine starts anew.
+    pub fn reboot(&mut self) {
+        (self.boot, self.booted_at) = (self.boot + 1, self.now);
+        self.happened(Fault::Reboot);
+    }
+
+    /// Time passes for the node.
+    fn observe_clocks(&mut self) {
+        let observation = self.observation();
+        if let Some(node) = &mut self.node {
+            let reading = node.clock.observe(observation);
+            if reading.time < self.last_ledger_time {
+                let detail = || "the ledger's time went back".to_owned();
+                self.checker.fail(self.now, Invariant::NothingPrunedEarly, About::Nothing, detail);
+            }
+            self.last_ledger_time = reading.time;
+        }
+    }
+
+    /// Whether no call that was made before the end of all faults can end or be applied any more.
+    pub fn has_settled(&self) -> bool {
+        self.healing_since.is_some_and(|since| self.now > since + 600_000)
+    }
+
     pub fn is_healing(&self) -> bool {
         self.healing_since.is_some()
     }
@@ -245,6 +300,7 @@ impl Simulation {
         self.plan_in(1_000, SimEvent::Disturb);
         self.plan_in(2_000, SimEvent::Operator);
         self.plan_in(600_000, SimEvent::Upkeep);
+        self.plan_in(20_000, SimEvent::Stragglers);
         self.until_nothing_is_left();
         for _ in 0..2 {
             if self.checker.broken.is_none() {
@@ -263,6 +319,7 @@ impl Simulation {
         let steps_max = self.trace.steps() + 1_000_000 + u64::from(self.options.events) * STEPS_PER_EVENT_MAX;
         while let Some(Reverse((at, _, what))) = self.agenda.pop() {
             self.now = at;
+            self.observe_clocks();
             self.perform(what);
             if self.checker.broken.is_some() {
                 return;
@@ -303,6 +360,8 @@ impl Simulation {
             SimEvent::Operator => self.operate(),
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),
+            SimEvent::Stragglers => self.look_for_stragglers(),
+            SimEvent::Lands { index } => self.lands(index),
             SimEvent::Boot => self.boot(),
             SimEvent::Heal => self.heal(),
             // Of a process that is gone.
@@ -342,17 +401,28 @@ impl Simulation {
             }
         }
         if self.random.chance(self.rates.clock) {
-            if self.random.chance(0.5) {
-                self.clock_error += 1_000 + self.some_ms(86_400_000);
-                self.happened(Fault::ClockForward);
-            } else {
-                self.clock_error -= 1_000 + self.some_ms(3_600_000);
-                self.happened(Fault::ClockBack);
-            }
+            self.set_clock();
+        } else if self.clock_error != 0 && self.random.chance(0.2) {
+            self.clock_error = 0;
+            self.happened(Fault::ClockReturns);
         }
         if self.random.chance(self.rates.crash_idle) {
             self.crash(Fault::CrashIdle);
         }
+    }
+
+    /// The wall clock jumps: a little, by hours, or by months.
+    fn set_clock(&mut self) {
+        const MONTHS_MS: i64 = 120 * 86_400_000;
+        let (jump, fault) = match self.random.below(6) {
+            0 | 1 => (1_000 + self.some_ms(600_000), Fault::ClockForward),
+            2 => (1_000 + self.some_ms(86_400_000), Fault::ClockForward),
+            3 => (MONTHS_MS, Fault::ClockFarAhead),
+            4 => (-1_000 - self.some_ms(3_600_000), Fault::ClockBack),
+            _ => (-MONTHS_MS, Fault::ClockFarBack),
+        };
+        self.clock_error += jump;
+        self.happened(fault);
     }
 
     /// The sky clears: from here on everything must come to an end.
@@ -363,6 +433,7 @@ impl Simulation {
             (destination.down_until, destination.flaps_until, destination.unauthorized) = (0, 0, false);
         }
         (self.disk_full_until, self.disk_full_for_all_until) = (0, 0);
+        self.clock_error = 0;
         self.trace.note(self.now, "heal", About::Nothing, 0);
         self.resume_everything();
     }

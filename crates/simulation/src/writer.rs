@@ -77,7 +77,7 @@ impl Simulation {
         if Mutant::FsyncErrorIgnored.is_on() {
             let before = self.store.clone();
             for (op, waiter) in batch {
-                let at = self.wall();
+                let at = self.ledger_time();
                 let reply = op.apply(&mut self.store, at);
                 self.plan_reply(waiter, Some(reply));
             }
@@ -143,6 +143,7 @@ impl Simulation {
             (SimOp::Accept(event), SimReply::Accepted(acceptance)) => {
                 self.check_accept(waiter, event.received_at, acceptance);
                 if let Acceptance::Accepted(accepted) = acceptance {
+                    self.note_accepted(accepted.seq);
                     let jobs = self.store.event_head(accepted.seq).map_or(0, |event| i64::from(event.jobs));
                     let last = self.store.last_job().0;
                     (last - jobs + 1..=last).for_each(|job| self.look_at(JobId(job)));
@@ -162,6 +163,7 @@ impl Simulation {
             (SimOp::RecordStep(result), _) => self.look_at(result.job),
             (SimOp::Skip(skip), _) => self.look_at(skip.job),
             (SimOp::RequestApproval(request), _) => self.look_at(request.job),
+            (SimOp::Recheck(_), SimReply::Jobs(jobs)) => jobs.iter().for_each(|(job, _)| self.look_at_recheck(*job)),
             (SimOp::Replay(_) | SimOp::Resolve(_) | SimOp::Drop(_), SimReply::Jobs(jobs)) => {
                 for (job, _) in jobs {
                     self.look_at(*job);

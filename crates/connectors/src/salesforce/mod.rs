@@ -35,7 +35,7 @@ pub(crate) async fn call(outbound: &Outbound, target: &Target, timeout_max: Dura
     redact_outcome(outcome, exposed(&target.secrets).chain(target.tokens.text().as_deref()))
 }
 
-/// Reads the record by its external id.
+/// Reads the record by its external id, and compares it with what the step writes: a record that differs counts as absent.
 pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max: Duration, call: Call<'_>) -> Readback {
     let settings = match Settings::read(call.with) {
         Ok(settings) => settings,
@@ -43,7 +43,7 @@ pub(crate) async fn read_back(outbound: &Outbound, target: &Target, timeout_max:
     };
     let build = |authorization| request::read(&settings, target, authorization, call.traceparent);
     let found = match exchange(outbound, target, timeout_max, &call, build).await {
-        Ok(response) => response::readback(&response, context(target, &settings, &call)),
+        Ok(response) => response::readback(&response, settings.fields, context(target, &settings, &call)),
         Err(outcome) => Readback::Unreadable(
             outcome
                 .failure()

@@ -112,7 +112,7 @@ pub(crate) fn upsert(
     })
 }
 
-/// Request for the record id by external id.
+/// Request for the record by external id, with the fields that the step writes.
 pub(crate) fn read(
     settings: &Settings<'_>,
     target: &Target,
@@ -121,11 +121,18 @@ pub(crate) fn read(
 ) -> Result<Request, Failure> {
     Ok(Request {
         method: Method::GET,
-        url: target.record_url(settings, "?fields=Id")?,
+        url: target.record_url(settings, &fields_query(settings))?,
         headers: target.headers(authorization, traceparent),
         body: Bytes::new(),
         scope: AddressScope::Anywhere,
     })
+}
+
+/// The id and every written field. Names that are no names of fields cannot have been written.
+fn fields_query(settings: &Settings<'_>) -> String {
+    let is_name = |name: &&String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+    let names = settings.fields.keys().filter(is_name).filter(|name| !name.eq_ignore_ascii_case("Id"));
+    names.fold("?fields=Id".to_owned(), |query, name| format!("{query},{name}"))
 }
 
 /// `Authorization` header value; `None` if the token is not valid in a header.

@@ -1,7 +1,7 @@
 //! Maps responses to outcomes. Pure.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
@@ -106,13 +106,21 @@ pub(crate) fn is_token_refusal(response: &HttpResponse) -> bool {
     classify(response.status, &api_error.code, &api_error.message).action == ErrorAction::Refresh
 }
 
-/// Result of a read by external id.
-pub(crate) fn readback(response: &HttpResponse, context: ResponseContext<'_>) -> Readback {
+/// Result of a read by external id: present if the record has these values.
+pub(crate) fn readback(
+    response: &HttpResponse,
+    written: &Map<String, Value>,
+    context: ResponseContext<'_>,
+) -> Readback {
     let body = response.body.trim_ascii();
     if response.status == 200
         && let Ok(Record { id: Some(id), .. }) = serde_json::from_slice(body)
     {
-        return Readback::Present(json!({"id": id, "created": false}));
+        let found = serde_json::from_slice::<Map<String, Value>>(body).unwrap_or_default();
+        return match written.iter().all(|(name, value)| is_written(&found, name, value)) {
+            true => Readback::Present(json!({"id": id, "created": false})),
+            false => Readback::Absent,
+        };
     }
     let api_error = api_error(body);
     let rule = classify(response.status, &api_error.code, &api_error.message);
@@ -125,6 +133,20 @@ pub(crate) fn readback(response: &HttpResponse, context: ResponseContext<'_>) ->
         ErrorAction::Conflict => Readback::Unreadable(failure(FailureClass::Conflict)),
         ErrorAction::Reject(class) => Readback::Unreadable(failure(class)),
         ErrorAction::Refresh => Readback::Unreadable(failure(FailureClass::Auth)),
+    }
+}
+
+/// Whether a record has the value that was written. Field names ignore case. Salesforce stores empty text as null, trims text
+/// and shows numbers as it likes. A value in a form that is not recognised counts as different: writing it again does no harm.
+fn is_written(found: &Map<String, Value>, name: &str, value: &Value) -> bool {
+    let named = || found.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let stored = found.get(name).or_else(named).unwrap_or(&Value::Null);
+    let is_empty = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
+    match (stored, value) {
+        _ if is_empty(stored) && is_empty(value) => true,
+        (Value::String(stored), Value::String(value)) => stored.trim() == value.trim(),
+        (Value::Number(stored), Value::Number(value)) => stored.as_f64() == value.as_f64(),
+        (stored, value) => stored == value,
     }
 }
 
@@ -227,6 +249,8 @@ mod tests {
         body: Value,
         #[serde(default)]
         update_only: bool,
+        #[serde(default)]
+        written: Option<Map<String, Value>>,
         expect: String,
         #[serde(default)]
         message: Vec<String>,
@@ -292,7 +316,8 @@ mod tests {
     #[test]
     fn recorded_reads_map_to_read_backs() {
         for (recorded, response) in recorded(READS) {
-            let found = match readback(&response, context(Mode::Upsert)) {
+            let written = recorded.written.clone().unwrap_or_default();
+            let found = match readback(&response, &written, context(Mode::Upsert)) {
                 Readback::Present(value) => format!("present {value}"),
                 Readback::Absent => "absent".to_owned(),
                 Readback::Unreadable(failure) => format!("unreadable {} {}", failure.class.as_str(), failure.code),

@@ -29,7 +29,13 @@ const PATIENT: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(60);
 
 fn destination(name: &str, kind: DestinationKind) -> Destination {
-    Destination { name: name.to_owned(), kind, timeout: PATIENT, gate: GateSettings::default() }
+    Destination {
+        name: name.to_owned(),
+        kind,
+        timeout: PATIENT,
+        straggler_horizon: PATIENT,
+        gate: GateSettings::default(),
+    }
 }
 
 fn http_at(base_url: &str) -> HttpDestination {

@@ -12,10 +12,10 @@ use super::{CallBatch, Command, DenialKind, JobRun, Recording, RunContext, StepC
 use crate::job::{EffectState, JobId, Term};
 use crate::mutant::Mutant;
 use crate::ops::{AttemptSettlement, Begin, BeginResult, CappedBeginResult, Skip};
-use crate::outcome::{Failure, FailureClass, Outcome, Readback};
+use crate::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
 use crate::policy::{CapReservation, PolicyDenial};
 use crate::record::AttemptKind;
-use crate::settle::{AttemptContext, NextAction, settle, settle_readback};
+use crate::settle::{AttemptContext, NextAction, settle, settle_readback, settle_record};
 use crate::time::Time;
 use crate::transition::{AttemptEnd, attempts_after, must_verify};
 use crate::unit::format_duration;
@@ -53,9 +53,11 @@ impl JobRun {
 
     /// Whether the outcome of an earlier attempt has to be read back before anything else.
     fn must_verify(&self, item: &StepItem) -> bool {
+        let state = self.effects.get(item.key).map(|entry| entry.state);
         match self.job.replays {
+            _ if state == Some(EffectState::Rechecking) => true,
             0 => self.job.verifying,
-            _ => must_verify(item.step().class, self.effects.get(item.key).map(|entry| entry.state)),
+            _ => must_verify(item.step().class, state),
         }
     }
 
@@ -73,7 +75,7 @@ impl JobRun {
             attempt: self.job.attempts + 1,
             traceparent: self.traceparent(),
             timeout: queue.map_or(Queue::VISIBILITY_TIMEOUT, |queue| queue.visibility_timeout),
-            at: context.at,
+            at: context.wall,
         }
     }
 
@@ -195,7 +197,9 @@ impl JobRun {
     /// The destination was asked how an earlier attempt ended.
     pub(super) fn was_read_back(&mut self, attempt: Attempt, readback: Readback, context: RunContext) -> Command {
         let Attempt { item, started_at, .. } = attempt;
-        let (absent, reads) = self.effects.get(item.key).map_or((0, 0), |entry| entry.reads);
+        let entry = self.effects.get(item.key);
+        let (absent, reads) = entry.map_or((0, 0), |entry| entry.reads);
+        let earlier = entry.and_then(|entry| entry.result.clone());
         let reads = (if readback == Readback::Absent { absent + 1 } else { absent }, reads + 1);
         let (outcome, failure) = match &readback {
             Readback::Present(_) => ("present", None),
@@ -206,7 +210,10 @@ impl JobRun {
         let settlement = AttemptSettlement { step_id, kind: AttemptKind::Read, started_at, outcome, failure };
         let (attempts, worker) = (self.job.attempts, item.worker.clone());
         let attempted = self.attempt_context(&item, &worker, attempts, context);
-        let (next, health) = settle_readback(attempted, readback, reads.0, reads.1, &mut self.random);
+        let (next, health) = match item.step().class {
+            EffectClass::Natural => settle_record(attempted, readback, earlier, reads.1, &mut self.random),
+            _ => settle_readback(attempted, readback, reads.0, reads.1, &mut self.random),
+        };
         let end = AttemptEnd::Answered;
         let result = AttemptResult { item, attempt: settlement, reads, end, attempts, health, begin: None };
         self.end_attempt(next, result, context)

@@ -56,6 +56,11 @@ impl JobEffects {
         self.effects.get(&key)
     }
 
+    /// Whether the record of an applied effect is to be compared.
+    pub fn is_rechecking(&self) -> bool {
+        self.effects.values().any(|entry| entry.state == EffectState::Rechecking)
+    }
+
     pub fn put(&mut self, key: EffectKey, entry: EffectEntry) {
         self.effects.insert(key, entry);
     }
@@ -74,7 +79,9 @@ impl JobEffects {
     pub fn is_to_undo(&self, worker: &Worker, place: usize) -> bool {
         let Some(step) = worker.steps.get(place) else { return false };
         let entry = self.get(self.key(&step.label(self.round(worker, place), None)));
-        entry.is_some_and(|entry| matches!(entry.state, EffectState::Applied | EffectState::Unknown))
+        entry.is_some_and(|entry| {
+            matches!(entry.state, EffectState::Applied | EffectState::Unknown | EffectState::Rechecking)
+        })
     }
 
     /// Whether nothing is left to do under this key.
@@ -96,7 +103,7 @@ impl JobEffects {
         let entry = self.get(key)?;
         let output = || Some(entry.result.clone().unwrap_or_default());
         match entry.state {
-            EffectState::Applied => output(),
+            EffectState::Applied | EffectState::Rechecking => output(),
             _ if self.is_finished(step, key) && has_error(entry.result.as_deref()) => output(),
             _ => None,
         }

@@ -86,12 +86,13 @@ impl JobRun {
                     }
                 }
             };
-            match policy.evaluate(&self.scope, contact.as_ref(), &facts, context.at) {
+            match policy.evaluate(&self.scope, contact.as_ref(), &facts, context.wall) {
                 Ok(PolicyDecision::Allowed(more)) => guard.caps.extend(more),
                 Ok(PolicyDecision::Refused(denial)) => {
                     return self.guarded(guard.item, guard.with, Guarded::Refused(denial), context);
                 }
                 Ok(PolicyDecision::Later { until, refusal }) => {
+                    let until = context.at + until.since(context.wall);
                     if guard.later.as_ref().is_none_or(|(latest, _)| until > *latest) {
                         guard.later = Some((until, refusal));
                     }

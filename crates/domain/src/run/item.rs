@@ -34,7 +34,7 @@ impl StepItem {
 #[derive(Debug)]
 pub(super) enum NextItem {
     Do(StepItem),
-    /// Not due before this time of the wall clock.
+    /// Not due before this time of the ledger's clock.
     NotBefore(Time),
     /// Nothing left to do, with the output of a step that has a list.
     Pass(Option<Value>),

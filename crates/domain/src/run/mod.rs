@@ -162,8 +162,8 @@ impl JobRun {
         }
         if let Some(queue) = pinned.config.queues.get(&*self.job.queue) {
             let waited = context.at.since(self.job.created_at);
-            // A job that an operator replayed never expires.
-            if self.job.replays == 0 && waited > queue.retention {
+            // A job that an operator replayed never expires, nor does one whose effect is compared.
+            if self.job.replays == 0 && !self.effects.is_rechecking() && waited > queue.retention {
                 let (waited, retention) = (format_duration(waited), format_duration(queue.retention));
                 let message = format!("waited {waited}; the queue `{}` keeps jobs for {retention}", queue.name);
                 return Err(Failure::new(FailureClass::Expired, "expired", message));

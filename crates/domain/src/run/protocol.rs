@@ -39,11 +39,13 @@ pub struct LoadedJob {
 pub struct RunContext {
     /// Steady clock. Due times are kept by it.
     pub now: Time,
-    /// Wall clock. Everything that is recorded or compared with stored times.
+    /// The ledger's clock. Everything that is recorded or compared with stored times.
     pub at: Time,
+    /// Wall clock: quiet hours, and what destinations are told.
+    pub wall: Time,
     /// Term of the process: what it writes carries it.
     pub term: Term,
-    /// End of the safe mode of the job's worker, by the wall clock; `None` if it is off.
+    /// End of the safe mode of the job's worker, by the ledger's clock; `None` if it is off.
     pub safe_mode_until: Option<Time>,
     /// Record every attempt before its call, whatever its class: set for a while after an unclean shutdown.
     pub record_first: bool,
@@ -138,6 +140,7 @@ pub struct StepCall {
     pub attempt: u32,
     pub traceparent: String,
     pub timeout: Duration,
+    /// Wall clock.
     pub at: Time,
 }
 

@@ -9,6 +9,7 @@ use crate::ops::{AttemptSettlement, EffectSettlement};
 use crate::random::Random;
 use crate::record::{AttemptKind, EffectRecord};
 use crate::retry::RetryPolicy;
+use crate::time::Time;
 use crate::transition::{Interrupted, JobUpdate, interrupted_next};
 
 impl JobRun {
@@ -27,18 +28,18 @@ impl JobRun {
             policy: worker.as_ref().map_or(&standard, |worker| worker.retry_for(place)),
             attempts: self.job.attempts,
             now: context.now,
-            at: context.at,
         };
         let mut random = Random::seeded(self.job.id.0 as u64 ^ context.at.0 as u64);
         let (next, attempts) = interrupted_next(interrupted, &mut random);
         let update = self.decided(next, attempts, context.at);
-        let written = intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update));
+        let late_until = step.and_then(|step| self.late_until(step, context.at));
+        let written = intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update, late_until));
         self.settle(update, written, context)
     }
 }
 
 /// The effect is unknown, and its attempt ends as interrupted.
-fn interrupted_effect(effect: &EffectRecord, update: &JobUpdate) -> Written {
+fn interrupted_effect(effect: &EffectRecord, update: &JobUpdate, late_until: Option<Time>) -> Written {
     Written {
         effect: Some(EffectSettlement {
             key: effect.key,
@@ -47,6 +48,7 @@ fn interrupted_effect(effect: &EffectRecord, update: &JobUpdate) -> Written {
             result: None,
             absent_reads: 0,
             reads: 0,
+            late_until,
         }),
         attempt: Some(AttemptSettlement {
             step_id: Arc::from(effect.step_id.as_str()),

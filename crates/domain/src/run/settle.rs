@@ -1,19 +1,23 @@
 //! How a run ends: the update of the job, what is written with it, and the result.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::effects::{EffectEntry, error_output};
 use super::item::StepItem;
 use super::{Command, JobRun, Notice, RunContext, RunResult, Settle, StepRoute, Waiting, decide};
+use crate::destination::Destination;
 use crate::job::{EffectState, JobState, Term};
+use crate::mutant::Mutant;
 use crate::ops::{AttemptSettlement, Begin, ChargeResult, EffectSettlement, Fence, RetryCharge, Settlement};
-use crate::outcome::Failure;
+use crate::outcome::{EffectClass, Failure};
+use crate::record::AttemptKind;
 use crate::settle::{DestinationHealth, NextAction};
 use crate::time::Time;
 use crate::transition::{AttemptEnd, JobPosition, JobUpdate, effect_after};
-use crate::worker::Worker;
+use crate::worker::{LaneOrder, Step, Worker};
 
 /// A settlement that is being written.
 #[derive(Debug)]
@@ -81,7 +85,7 @@ impl JobRun {
         self.settle(update, Written::default(), context)
     }
 
-    /// The job waits until this time of the wall clock. Waiting costs no attempt.
+    /// The job waits until this time of the ledger's clock. Waiting costs no attempt.
     pub(super) fn wait_until(&mut self, until: Time, failure: Option<Failure>, context: RunContext) -> Command {
         let due = context.now + until.since(context.at);
         let update = self.waits(due, failure, context.at);
@@ -121,7 +125,13 @@ impl JobRun {
     /// An attempt has ended.
     pub(super) fn end_attempt(&mut self, next: NextAction, result: AttemptResult, context: RunContext) -> Command {
         let AttemptResult { item, attempt, reads, end, attempts, health, begin } = result;
-        let (state, mut output) = effect_after(&next, end);
+        let (mut state, mut output) = effect_after(&next, end);
+        if attempt.kind == AttemptKind::Read
+            && item.step().class == EffectClass::Natural
+            && let NextAction::Verify { .. } = next
+        {
+            state = EffectState::Rechecking;
+        }
         if let NextAction::Die { failure } = &next
             && decide::continues(&item.worker, item.place)
         {
@@ -131,10 +141,37 @@ impl JobRun {
         self.keep_attempt_output(&item);
         self.more_items = self.has_more(&item);
         let (absent_reads, reads) = reads;
-        let effect = EffectSettlement { key: item.key, step: item.place, state, result: output, absent_reads, reads };
+        let late_until = match end {
+            AttemptEnd::Unsure => self.late_until(item.step(), context.at),
+            AttemptEnd::Answered => None,
+        };
+        let effect = EffectSettlement {
+            key: item.key,
+            step: item.place,
+            state,
+            result: output,
+            absent_reads,
+            reads,
+            late_until,
+        };
         let update = self.decided(next, attempts, context.at);
         let written = Written { effect: Some(effect), attempt: Some(attempt), begin, health: Some(health) };
         self.settle(update, written, context)
+    }
+
+    /// Until when a call of this step, whose outcome is unknown at `at`, may still be applied: only where a late write can overwrite
+    /// a newer one, and where that can be noticed.
+    pub(super) fn late_until(&self, step: &Step, at: Time) -> Option<Time> {
+        let matters =
+            step.class == EffectClass::Natural && step.order == LaneOrder::Fifo && step.action.compares_record();
+        if !matters || Mutant::StragglerForgotten.is_on() {
+            return None;
+        }
+        let pinned = self.config.pinned.as_ref();
+        let destination = pinned.and_then(|pinned| pinned.config.destinations.get(&*step.destination));
+        let horizon = destination
+            .map_or_else(|| Destination::default_horizon(Duration::ZERO), |destination| destination.straggler_horizon);
+        Some(at + horizon)
     }
 
     /// An effect was skipped by a policy and that is recorded. A job in which nothing was done says why.

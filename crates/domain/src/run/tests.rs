@@ -24,8 +24,14 @@ impl Secrets for NoSecrets {
     }
 }
 
-const NOW: RunContext =
-    RunContext { now: Time(1_000), at: Time(1_000), term: Term(7), safe_mode_until: None, record_first: false };
+const NOW: RunContext = RunContext {
+    now: Time(1_000),
+    at: Time(1_000),
+    wall: Time(1_000),
+    term: Term(7),
+    safe_mode_until: None,
+    record_first: false,
+};
 
 fn step(id: &str, destination: &str, class: EffectClass) -> Step {
     Step {
@@ -353,4 +359,53 @@ fn stale_write_ends_the_run() {
     let command = run.step(NOW, Input::Settled(ChargeResult::Stale));
     assert!(matches!(command, Command::Finish(result) if matches!(*result, RunResult::Reload)));
     assert_eq!(run.take_notices(), [Notice::Stale]);
+}
+
+/// An upsert whose record can be compared.
+fn upsert() -> Worker {
+    worker(vec![Step { action: Action::SalesforceUpsert, ..step("a", "crm", EffectClass::Natural) }])
+}
+
+fn unsure() -> Outcome {
+    Outcome::Unsure { failure: Failure::new(FailureClass::Retryable, "timeout", "no answer") }
+}
+
+#[test]
+fn unsure_write_of_a_comparable_record_says_until_when_it_may_be_applied() {
+    let late_until = |worker: Worker, outcome: Outcome| {
+        let mut case = case(worker).answers(outcome);
+        case.run("crm");
+        case.settles[0].settlement.effect.as_ref().unwrap().late_until
+    };
+    assert_eq!(late_until(upsert(), unsure()), Some(Time(1_000 + 60_000)));
+    assert_eq!(late_until(upsert(), done("1")), None);
+    assert_eq!(late_until(worker(vec![step("a", "crm", EffectClass::Natural)]), unsure()), None, "cannot be compared");
+    let mut steps = upsert().steps;
+    steps[0].order = LaneOrder::None;
+    assert_eq!(late_until(worker(steps), unsure()), None, "without an order there is no newest write");
+}
+
+#[test]
+fn rechecked_write_is_left_alone_if_its_record_is_as_written_and_made_again_if_not() {
+    let unreadable = || Readback::Unreadable(Failure::new(FailureClass::Retryable, "503", "away"));
+    for (readback, reads, state, effect) in [
+        (Readback::Present(json!({})), 0, JobState::Succeeded, EffectState::Applied),
+        (Readback::Absent, 0, JobState::Retrying, EffectState::NotApplied),
+        (unreadable(), 0, JobState::Waiting, EffectState::Rechecking),
+        (unreadable(), 99, JobState::Succeeded, EffectState::Applied),
+    ] {
+        let mut case = case(upsert());
+        let mut applied = case.effect("a", EffectClass::Natural, EffectState::Rechecking);
+        (applied.result, applied.reads) = (Some(Arc::new(json!({ "id": "7" }))), reads);
+        case.loaded.effects = vec![applied];
+        case.loaded.job.replays = 1;
+        case.readbacks = vec![readback];
+        assert_eq!(ended(&case.run("crm")).0, state);
+        assert_eq!(case.commands, ["read", "settle", "finish"]);
+        let settled = case.settles[0].settlement.effect.as_ref().unwrap();
+        assert_eq!(settled.state, effect);
+        if effect == EffectState::Applied {
+            assert_eq!(settled.result.as_deref(), Some(&json!({ "id": "7" })), "the output of the write stays");
+        }
+    }
 }

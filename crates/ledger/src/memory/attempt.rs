@@ -106,9 +106,13 @@ impl Store {
             record.finished_at = (!next.state.is_live()).then_some(at);
         });
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        let settled = effect.clone();
         let released = effect.and_then(|effect| job.settle_effect(effect, at));
         job.attempts.extend(attempt.map(|attempt| AttemptRow { n, ended_at: at, attempt }));
         released.into_iter().for_each(|key| self.release_caps(key));
+        if let Some(settled) = settled {
+            self.note_straggler(id, &settled, at);
+        }
     }
 
     /// Changes the record of a job and its place in the index of live jobs.

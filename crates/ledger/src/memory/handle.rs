@@ -199,6 +199,10 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.drop_jobs(drop))
     }
 
+    fn recheck(&mut self, recheck: &Recheck) -> Result<Vec<ChangedJob>> {
+        Ok(self.store.recheck(recheck))
+    }
+
     fn pause(&mut self, pause: &Pause) -> Result<()> {
         self.store.pause(pause.clone());
         Ok(())
@@ -221,6 +225,11 @@ impl WriteStore for Batch<'_> {
 
     fn prune(&mut self, prune: &Prune) -> Result<Pruned> {
         Ok(self.store.prune(prune))
+    }
+
+    fn keep_clock(&mut self, keep: &KeepClock) -> Result<()> {
+        self.store.keep_clock(keep);
+        Ok(())
     }
 
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {

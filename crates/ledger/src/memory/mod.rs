@@ -14,6 +14,7 @@ mod read;
 mod read_handle;
 mod rows;
 mod step_result;
+mod straggler;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
@@ -31,6 +33,7 @@ use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
     RevisionRecord, SourceDayCounts, Variants,
 };
+use crate::straggler::Straggler;
 pub use handle::StoreHandle;
 pub use read::{EffectStatus, EventHead};
 use rows::Rows;
@@ -75,6 +78,11 @@ pub struct Store {
     last_job: i64,
     term: Term,
     change_seq: u64,
+    clock: Option<ClockRecord>,
+    /// By worker, entity and step.
+    stragglers: BTreeMap<(Arc<str>, u64, Arc<str>), Straggler>,
+    /// By kind.
+    pruned: BTreeMap<String, u64>,
     /// By digest.
     proofs: BTreeMap<[u8; 16], ProofRow>,
 }

@@ -1,17 +1,19 @@
 //! Commands of operators, and removal of expired rows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
 
 use super::lanes::LanePlace;
-use super::{EffectRow, EventRow, Store};
+use super::{DAY_MS, EffectRow, EventRow, Store};
 use crate::op::{
-    AuditEntry, ChangedJob, DropJobs, MakeDue, NewRevision, Pause, Prune, Pruned, Replay, Resolution, Resolve, Resume,
-    Schedule,
+    AuditEntry, ChangedJob, DropJobs, KeepClock, MakeDue, NewRevision, Pause, Prune, Pruned, RETENTION, Replay,
+    Resolution, Resolve, Resume, Schedule,
 };
 use crate::record::{AuditRecord, EventSeq, JobRecord, PauseRecord, RevisionRecord};
 
@@ -146,6 +148,9 @@ impl Store {
             self.marks.retain(|_, mark| mark.job != *id);
             self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason);
         }
+        if drop.actor == RETENTION {
+            self.count_pruned("dead_letter", changed.len());
+        }
         changed
     }
 
@@ -162,7 +167,15 @@ impl Store {
         let retries = self.prune_retries(prune.at, limit);
         let proofs = self.prune_proofs(prune.at, limit);
         let bindings = self.prune_bindings(prune.at, limit);
-        let slices = [bodies, events, marks.len(), retries, proofs, bindings, self.prune_policies(prune.at, limit)];
+        let approvals = self.approvals.len();
+        let uses = self.prune_policies(prune.at, limit);
+        let approvals = approvals - self.approvals.len();
+        let marks = marks.len();
+        let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
+        for (kind, rows) in kinds.into_iter().chain([("event", events), ("approval", approvals), ("binding", bindings)]) {
+            self.count_pruned(kind, rows);
+        }
+        let slices = [bodies, events, marks, retries, proofs, bindings, uses];
         let rows = slices.iter().sum::<usize>() as u64;
         Pruned { rows, more: slices.iter().any(|rows| *rows >= limit) }
     }
@@ -201,6 +214,9 @@ impl Store {
             {
                 self.signed_contents.remove(&content.0);
             }
+            self.count_pruned("body", usize::from(event.body.is_some()));
+            let day = (event.persisted_at.0.div_euclid(DAY_MS), event.new.source.clone());
+            self.source_days.entry(day).or_default().pruned += 1;
             for id in event.job_ids() {
                 self.remove_job(id);
             }
@@ -218,7 +234,36 @@ impl Store {
     fn remove_job(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
             self.lanes.update(LanePlace::of(&job.record), None);
+            self.stragglers.retain(|_, straggler| straggler.job != id);
+            self.count_pruned("job", 1);
+            self.count_pruned("effect", job.effects.len());
+            self.count_pruned("attempt", job.attempts.len());
         }
+    }
+
+    fn count_pruned(&mut self, kind: &str, rows: usize) {
+        if rows > 0 {
+            *self.pruned.entry(kind.to_owned()).or_default() += rows as u64;
+        }
+    }
+
+    /// Rows that retention has deleted, by kind.
+    pub fn pruned_totals(&self) -> BTreeMap<String, u64> {
+        self.pruned.clone()
+    }
+
+    /// Stores the state of the ledger's clock.
+    pub fn keep_clock(&mut self, keep: &KeepClock) {
+        self.clock = Some(keep.record);
+        if let Some(confirmed) = &keep.confirmed {
+            self.log(confirmed.at, &confirmed.actor, "clock accept", "clock", &confirmed.detail());
+        }
+    }
+
+    /// The clock as it was stored last, not before the newest event.
+    pub fn clock(&self) -> Option<ClockRecord> {
+        let newest = self.events.values().next_back().map_or(Time(i64::MIN), |event| event.persisted_at);
+        self.clock.map(|record| ClockRecord { time: record.time.max(newest), ..record })
     }
 }
 

@@ -27,6 +27,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().oldest_jobs())
     }
 
+    async fn pruned_totals(&self) -> Result<BTreeMap<String, u64>> {
+        Ok(self.lock().pruned_totals())
+    }
+
+    async fn clock(&self) -> Result<Option<ClockRecord>> {
+        Ok(self.lock().clock())
+    }
+
     async fn event_count(&self) -> Result<u64> {
         Ok(self.lock().event_count())
     }
@@ -78,6 +86,10 @@ impl ReadStore for StoreHandle {
 
     async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<Reason>> {
         Ok(self.lock().dead_reasons(since, limit))
+    }
+
+    async fn next_straggler(&self) -> Result<Option<Time>> {
+        Ok(self.lock().next_straggler())
     }
 
     async fn pauses(&self) -> Result<Vec<PauseRecord>> {

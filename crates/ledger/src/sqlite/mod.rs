@@ -31,6 +31,7 @@ mod reserve_file;
 mod row;
 mod statements;
 mod step_result;
+mod straggler;
 mod totals;
 mod upkeep;
 mod write;
@@ -55,7 +56,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 9;
+const SCHEMA_VERSION: i64 = 11;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -66,6 +67,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0007_integrity.sql"),
     include_str!("sql/0008_proofs.sql"),
     include_str!("sql/0009_bindings.sql"),
+    include_str!("sql/0010_clock.sql"),
+    include_str!("sql/0011_stragglers.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

@@ -1,16 +1,19 @@
 //! Commands of operators: replay, resolve, drop, pauses, revisions, keys.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::params;
 use sluice_domain::job::{EffectKey, JobState};
+use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::time::Time;
 
 use super::batch::{Batch, JobHead};
 use super::mac::EffectColumns;
 use super::totals::TotalRef;
 use crate::op::{
-    ChangedJob, DropJobs, MakeDue, NewRevision, Pause, Replay, Resolution, Resolve, Resume, Rotate, Rotation,
+    ChangedJob, DropJobs, KeepClock, MakeDue, NewRevision, Pause, RETENTION, Replay, Resolution, Resolve, Resume,
+    Rotate, Rotation,
 };
 
 impl Batch<'_, '_> {
@@ -108,6 +111,9 @@ impl Batch<'_, '_> {
             changed.push((*id, head.total.worker));
             self.log(drop.at, &drop.actor, "drop", &id.to_string(), &drop.reason)?;
         }
+        if drop.actor == RETENTION {
+            self.count_pruned("dead_letter", changed.len())?;
+        }
         Ok(changed)
     }
 
@@ -132,6 +138,23 @@ impl Batch<'_, '_> {
         if self.cached(insert)?.execute(params![hash, at.0, actor, reason])? > 0 {
             self.is_change = true;
             self.log(*at, actor, "configure", hash, reason)?;
+        }
+        Ok(())
+    }
+
+    pub fn write_clock(&mut self, keep: &KeepClock) -> rusqlite::Result<()> {
+        let ClockRecord { time, steady, allowance, uncounted, ahead } = keep.record;
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        self.cached(include_str!("sql/keep_clock.sql"))?.execute(params![
+            time.0,
+            steady.boot.cast_signed(),
+            millis(steady.elapsed),
+            millis(allowance),
+            millis(uncounted),
+            millis(ahead)
+        ])?;
+        if let Some(confirmed) = &keep.confirmed {
+            self.log(confirmed.at, &confirmed.actor, "clock accept", "clock", &confirmed.detail())?;
         }
         Ok(())
     }

@@ -1,16 +1,39 @@
 //! Removal of expired rows, oldest first, a slice at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::params;
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobState;
+use sluice_domain::time::Time;
 
 use super::batch::Batch;
 use super::mac::body_pruned_mac;
 use super::row::wrong;
 use super::totals::TotalKey;
 use crate::op::{Prune, Pruned};
+
+/// An event that may be deleted, with its jobs from `first_job` to before `end`.
+#[derive(Debug)]
+struct PrunableEvent {
+    seq: i64,
+    first_job: i64,
+    end: i64,
+    /// The day on which it was counted as accepted.
+    day: String,
+    source: String,
+}
+
+/// Rows that were deleted with their events.
+#[derive(Debug, Default)]
+struct PrunedRows {
+    bodies: usize,
+    jobs: usize,
+    effects: usize,
+    attempts: usize,
+    approvals: usize,
+}
 
 impl Batch<'_, '_> {
     pub fn prune_slice(&mut self, prune: &Prune) -> rusqlite::Result<Pruned> {
@@ -27,6 +50,8 @@ impl Batch<'_, '_> {
         let uses = self.cached(include_str!("sql/delete_cap_uses.sql"))?.execute(expired)?;
         self.totals.write(self.connection)?;
         self.cached(include_str!("sql/delete_empty_totals.sql"))?.execute([])?;
+        let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
+        kinds.into_iter().chain([("binding", bindings)]).try_for_each(|(kind, rows)| self.count_pruned(kind, rows))?;
         let slices = [bodies, events, marks, retries, proofs, bindings, uses];
         let more = slices.iter().any(|rows| *rows >= prune.rows_max as usize);
         Ok(Pruned { rows: slices.iter().sum::<usize>() as u64, more })
@@ -57,7 +82,7 @@ impl Batch<'_, '_> {
     }
 
     fn prune_events(&mut self, prune: &Prune) -> rusqlite::Result<usize> {
-        let mut events: Vec<(i64, i64, i64)> = Vec::new();
+        let mut events: Vec<PrunableEvent> = Vec::new();
         let mut statement = self.cached(include_str!("sql/prunable_events.sql"))?;
         let mut rows = statement.query([prune.at.0])?;
         while events.len() < prune.rows_max as usize
@@ -65,31 +90,71 @@ impl Batch<'_, '_> {
             && row.get::<_, i64>(1)? < prune.events_before.0
         {
             if !row.get::<_, bool>(2)? {
-                events.push((row.get(0)?, row.get(3)?, row.get::<_, i64>(3)? + row.get::<_, i64>(4)?));
+                events.push(PrunableEvent {
+                    seq: row.get(0)?,
+                    first_job: row.get(3)?,
+                    end: row.get::<_, i64>(3)? + row.get::<_, i64>(4)?,
+                    day: Time(row.get(1)?).to_jiff().strftime("%Y-%m-%d").to_string(),
+                    source: row.get(5)?,
+                });
             }
         }
         drop(rows);
         drop(statement);
-        for (seq, first_job, end) in &events {
-            self.cached(include_str!("sql/delete_event.sql"))?.execute([seq])?;
-            self.cached(include_str!("sql/delete_event_body.sql"))?.execute([seq])?;
-            self.cached(include_str!("sql/delete_variants.sql"))?.execute([seq])?;
-            self.delete_jobs(*first_job, *end)?;
-            self.cached(include_str!("sql/delete_effects.sql"))?.execute([first_job, end])?;
-            self.cached(include_str!("sql/delete_attempts.sql"))?.execute([first_job, end])?;
-            self.cached(include_str!("sql/delete_approvals.sql"))?.execute([first_job, end])?;
+        let mut gone = PrunedRows::default();
+        for event in &events {
+            self.delete_event(event, &mut gone)?;
         }
-        if let Some((last_seq, _, end)) = events.last() {
+        if let Some(last) = events.last() {
             // The numbers of the newest events must not be assigned again after a restart.
-            self.cached(include_str!("sql/keep_last.sql"))?.execute([*last_seq, end - 1])?;
-            let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
-            self.cached(include_str!("sql/add_events_pruned.sql"))?.execute([count])?;
+            self.cached(include_str!("sql/keep_last.sql"))?.execute([last.seq, last.end - 1])?;
+            self.count_pruned_events(&events, &gone)?;
             self.keys.note_pruned();
         }
         Ok(events.len())
     }
 
-    fn delete_jobs(&mut self, first: i64, end: i64) -> rusqlite::Result<()> {
+    fn delete_event(&mut self, event: &PrunableEvent, gone: &mut PrunedRows) -> rusqlite::Result<()> {
+        let (seq, jobs) = ([event.seq], [event.first_job, event.end]);
+        self.cached(include_str!("sql/delete_event.sql"))?.execute(seq)?;
+        gone.bodies += self.cached(include_str!("sql/delete_event_body.sql"))?.execute(seq)?;
+        self.cached(include_str!("sql/delete_variants.sql"))?.execute(seq)?;
+        gone.jobs += self.delete_jobs(event.first_job, event.end)?;
+        self.cached(include_str!("sql/delete_stragglers.sql"))?.execute(jobs)?;
+        gone.effects += self.cached(include_str!("sql/delete_effects.sql"))?.execute(jobs)?;
+        gone.attempts += self.cached(include_str!("sql/delete_attempts.sql"))?.execute(jobs)?;
+        gone.approvals += self.cached(include_str!("sql/delete_approvals.sql"))?.execute(jobs)?;
+        Ok(())
+    }
+
+    /// Counts deleted events where they were counted as accepted, and every row by its kind.
+    fn count_pruned_events(&self, events: &[PrunableEvent], gone: &PrunedRows) -> rusqlite::Result<()> {
+        let mut by_source = BTreeMap::<(&str, &str), i64>::new();
+        for event in events {
+            *by_source.entry((&event.day, &event.source)).or_default() += 1;
+        }
+        for ((day, source), count) in by_source {
+            self.cached(include_str!("sql/add_source_day_pruned.sql"))?.execute(params![day, source, count])?;
+        }
+        self.count_pruned("event", events.len())?;
+        self.count_pruned("job", gone.jobs)?;
+        self.count_pruned("effect", gone.effects)?;
+        self.count_pruned("attempt", gone.attempts)?;
+        self.count_pruned("approval", gone.approvals)?;
+        self.count_pruned("body", gone.bodies)
+    }
+
+    pub fn count_pruned(&self, kind: &str, rows: usize) -> rusqlite::Result<()> {
+        if rows > 0 {
+            let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+            self.cached(include_str!("sql/add_pruned.sql"))?.execute(params![kind, rows])?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of jobs.
+    fn delete_jobs(&mut self, first: i64, end: i64) -> rusqlite::Result<usize> {
+        let mut deleted = 0;
         let mut statement = self.connection.prepare_cached(include_str!("sql/delete_jobs.sql"))?;
         let mut rows = statement.query([first, end])?;
         while let Some(row) = rows.next()? {
@@ -106,7 +171,8 @@ impl Batch<'_, '_> {
                 revision: name(5)?,
             };
             self.totals.remove(key.as_ref());
+            deleted += 1;
         }
-        Ok(())
+        Ok(deleted)
     }
 }

@@ -1,11 +1,12 @@
 //! The read verbs on a snapshot. Sealed values are opened on the way out.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::OptionalExtension;
 use sluice_domain::duplicate_stats::DuplicateStats;
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::ledger_clock::Steady;
 use sluice_domain::time::Time;
 
 use super::read_pool::{ReadPool, Reader};
@@ -30,6 +31,32 @@ read_verbs!(read_on_pool);
 impl Reader<'_> {
     fn event_count(&self) -> rusqlite::Result<u64> {
         self.query_row(include_str!("sql/event_count.sql"), [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+    }
+
+    fn pruned_totals(&self) -> rusqlite::Result<BTreeMap<String, u64>> {
+        pruned_totals(self)
+    }
+
+    fn next_straggler(&self) -> rusqlite::Result<Option<Time>> {
+        self.query_row(include_str!("sql/next_straggler.sql"), [], |row| {
+            row.get::<_, Option<i64>>(0).map(|at| at.map(Time))
+        })
+    }
+
+    fn clock(&self) -> rusqlite::Result<Option<ClockRecord>> {
+        let newest: Option<i64> =
+            self.query_row(include_str!("sql/newest_event_time.sql"), [], |row| row.get(0)).optional()?;
+        let record = |row: &rusqlite::Row<'_>| {
+            let millis = |column| row.get::<_, i64>(column).map(|ms| Duration::from_millis(ms.unsigned_abs()));
+            Ok(ClockRecord {
+                time: Time(row.get(0)?).max(Time(newest.unwrap_or(i64::MIN))),
+                steady: Steady { boot: row.get::<_, i64>(1)?.cast_unsigned(), elapsed: millis(2)? },
+                allowance: millis(3)?,
+                uncounted: millis(4)?,
+                ahead: millis(5)?,
+            })
+        };
+        self.query_row(include_str!("sql/clock.sql"), [], record).optional()
     }
 
     fn events(&self, seqs: &[EventSeq]) -> rusqlite::Result<Vec<(EventRecord, Option<EventBody>)>> {
@@ -177,6 +204,7 @@ impl Reader<'_> {
                     duplicates: count(3)?,
                     clashes: count(4)?,
                     by_content: count(5)?,
+                    pruned: count(6)?,
                 })
             })?
             .collect()
@@ -254,6 +282,13 @@ impl Reader<'_> {
             })?
             .collect()
     }
+}
+
+/// Rows that retention has deleted, by kind.
+pub(super) fn pruned_totals(connection: &rusqlite::Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let mut statement = connection.prepare_cached(include_str!("sql/pruned_totals.sql"))?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
+    rows.collect()
 }
 
 fn keep_oldest<K: Ord>(times: &mut BTreeMap<K, Time>, key: K, time: Time) {

@@ -83,6 +83,10 @@ impl WriteStore for Batch<'_, '_> {
         self.drop_dead_jobs(drop)
     }
 
+    fn recheck(&mut self, recheck: &Recheck) -> Result<Vec<ChangedJob>> {
+        self.recheck_lanes(recheck)
+    }
+
     fn pause(&mut self, pause: &Pause) -> Result<()> {
         self.insert_pause(pause)
     }
@@ -101,6 +105,10 @@ impl WriteStore for Batch<'_, '_> {
 
     fn prune(&mut self, prune: &Prune) -> Result<Pruned> {
         self.prune_slice(prune)
+    }
+
+    fn keep_clock(&mut self, keep: &KeepClock) -> Result<()> {
+        self.write_clock(keep)
     }
 
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sluice_domain::job::{EffectState, JobState};
+use sluice_domain::job::{EffectState, JobId, JobState};
+use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
-use sluice_ledger::{AttemptKind, Begin, BeginResult, ChargeResult, EffectSettlement, Settlement};
+use sluice_ledger::{AttemptKind, Begin, BeginResult, ChargeResult, EffectSettlement, Recheck, Settlement};
 
-use crate::driver::{Driver, at, begin, effect_key, failure, open, settlement};
+use crate::driver::{Driver, Fixture, at, begin, effect_key, failure, open, settlement};
 use crate::fixtures::alone;
 
 pub async fn a_begin_writes_the_intent_and_counts_the_try<D: Driver>() {
@@ -65,6 +66,7 @@ pub async fn an_applied_effect_is_not_begun_again<D: Driver>() {
             result: None,
             absent_reads: 0,
             reads: 0,
+            late_until: None,
         });
         assert!(fixture.settle_with(advance).await);
         assert_eq!(fixture.begin(job.id, 2).await, BeginResult::AlreadyApplied);
@@ -208,6 +210,7 @@ pub async fn applied_stays_applied<D: Driver>() {
         result: result.clone(),
         absent_reads: 0,
         reads: 0,
+        late_until: None,
     });
     assert!(fixture.settle_with(applied).await);
     for state in [JobState::Retrying, JobState::Unknown] {
@@ -230,6 +233,7 @@ pub async fn reads_are_counted_until_the_next_try<D: Driver>() {
         result: None,
         absent_reads: 1,
         reads: 2,
+        late_until: None,
     });
     assert!(fixture.settle_with(unseen).await);
     let effect = fixture.ledger.effects(job.id).await.unwrap().remove(0);
@@ -269,4 +273,75 @@ pub async fn an_effect_is_known_by_its_key_when_its_step_has_another_place<D: Dr
     let effects = fixture.ledger.effects(job.id).await.unwrap();
     let seen: Vec<_> = effects.iter().map(|effect| (effect.step, effect.step_id.as_str(), effect.state)).collect();
     assert_eq!(seen, [(0, "greet", EffectState::NotApplied), (1, "create", EffectState::Applied)]);
+}
+
+/// An attempt at the write of a new job of the one entity that there is.
+async fn written<D: Driver>(fixture: &Fixture<D>, key: &str, late_until: Option<Time>, state: JobState) -> JobId {
+    let job = fixture.job(key).await.id;
+    write_again(fixture, job, 1, late_until, state).await;
+    job
+}
+
+async fn write_again<D: Driver>(fixture: &Fixture<D>, job: JobId, n: u32, late_until: Option<Time>, state: JobState) {
+    let begin = Begin { class: EffectClass::Natural, ..begin(job, n) };
+    assert_eq!(fixture.begin_with(begin).await, BeginResult::Go);
+    let mut settlement = settlement(job, n, state);
+    let effect = settlement.effect.as_mut().unwrap();
+    effect.late_until = late_until;
+    if late_until.is_some() {
+        effect.state = EffectState::Unknown;
+    }
+    assert!(fixture.settle_with(settlement).await);
+}
+
+pub async fn the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_is_due<D: Driver>() {
+    let fixture = open::<D>();
+    assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None);
+    let unsure = written(&fixture, "first", Some(at(100)), JobState::Retrying).await;
+    assert_eq!(fixture.ledger.next_straggler().await.unwrap(), Some(at(100)));
+    write_again(&fixture, unsure, 2, None, JobState::Succeeded).await;
+    let newest = written(&fixture, "second", None, JobState::Succeeded).await;
+    let fixture = fixture.reopen().await;
+    let recheck = |second| Recheck { at: at(second), due_at: at(7), jobs_max: 10 };
+    assert_eq!(fixture.ledger.recheck(recheck(99)).await.unwrap(), [], "not due");
+    let due = fixture.ledger.recheck(recheck(100)).await.unwrap();
+    assert_eq!(due.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [newest]);
+    let job = fixture.read(newest).await;
+    assert_eq!((job.state, job.step, job.due_at, job.finished_at), (JobState::Queued, 0, at(7), None));
+    assert_eq!(fixture.ledger.effects(job.id).await.unwrap()[0].state, EffectState::Rechecking);
+    assert_eq!(fixture.read(unsure).await.state, JobState::Succeeded);
+    assert_eq!(
+        fixture.ledger.recheck(recheck(300)).await.unwrap(),
+        [],
+        "while it is compared, it is not compared again"
+    );
+    let mut settlement = settlement(newest, 1, JobState::Succeeded);
+    settlement.attempt.as_mut().unwrap().kind = AttemptKind::Read;
+    assert!(fixture.settle_with(settlement).await);
+    assert_eq!(fixture.effect_state(newest).await, EffectState::Applied);
+    assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None, "once");
+}
+
+pub async fn a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes_it<D: Driver>() {
+    let fixture = open::<D>();
+    let older = written(&fixture, "older", Some(at(100)), JobState::Retrying).await;
+    write_again(&fixture, older, 2, None, JobState::Succeeded).await;
+    let recheck = |second| Recheck { at: at(second), due_at: at(7), jobs_max: 10 };
+    assert_eq!(fixture.ledger.recheck(recheck(100)).await.unwrap().len(), 1);
+    let newer = written(&fixture, "newer", None, JobState::Succeeded).await;
+    assert_eq!(fixture.effect_state(older).await, EffectState::Applied, "the older one is not written again");
+    let due = fixture.ledger.recheck(recheck(101)).await.unwrap();
+    assert_eq!(due.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [newer], "the newer one is compared instead");
+}
+
+pub async fn a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not<D: Driver>() {
+    let fixture = open::<D>();
+    let live = written(&fixture, "live", Some(at(100)), JobState::Retrying).await;
+    let recheck = |second| Recheck { at: at(second), due_at: at(7), jobs_max: 10 };
+    assert_eq!(fixture.ledger.recheck(recheck(200)).await.unwrap(), []);
+    let later = fixture.ledger.next_straggler().await.unwrap().unwrap();
+    assert!(later > at(200), "{later}");
+    write_again(&fixture, live, 2, None, JobState::Dead).await;
+    assert_eq!(fixture.ledger.recheck(recheck(300)).await.unwrap(), []);
+    assert_eq!(fixture.ledger.next_straggler().await.unwrap(), None);
 }

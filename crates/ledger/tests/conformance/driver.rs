@@ -329,6 +329,7 @@ pub fn settlement(job: JobId, n: u32, state: JobState) -> Settlement {
             result: None,
             absent_reads: 0,
             reads: 0,
+            late_until: None,
         }),
         attempt: Some(AttemptSettlement {
             step_id: "create".into(),

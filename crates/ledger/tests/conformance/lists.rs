@@ -180,6 +180,7 @@ pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
         duplicates,
         clashes,
         by_content: 0,
+        pruned: 0,
     };
     let second = tally("2026-03-02", "website", 2, 0, 0);
     let all = [tally("2026-03-01", "shop", 1, 2, 1), tally("2026-03-01", "website", 1, 0, 0), second.clone()];

@@ -85,6 +85,9 @@ macro_rules! suite {
                 applied_stays_applied
                 reads_are_counted_until_the_next_try
                 an_effect_is_known_by_its_key_when_its_step_has_another_place
+                the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_is_due
+                a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not
+                a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes_it
             ]
             inside [
                 a_note_is_kept_as_it_was_first_made
@@ -130,6 +133,8 @@ macro_rules! suite {
                 an_event_stays_while_its_key_is_remembered
                 pruning_goes_slice_by_slice
                 numbers_of_pruned_jobs_are_not_given_out_again
+                every_pruned_row_is_counted
+                the_clock_is_kept_and_is_not_before_the_newest_event
             ]
             backlog [
                 the_backlog_of_a_destination_holds_its_jobs_alone

@@ -1,8 +1,15 @@
 //! What is kept beside the jobs, and what is removed when its time has come.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::ledger_clock::{ClockRecord, Steady};
 use sluice_domain::time::Time;
-use sluice_ledger::{AuditEntry, DropJobs, NewJob, NewRevision, Page, Pause, PauseRecord, Prune, Pruned, Resume};
+use sluice_ledger::{
+    AuditEntry, ClockConfirmation, DropJobs, KeepClock, NewJob, NewRevision, Page, Pause, PauseRecord, Prune, Pruned,
+    RETENTION, Resume,
+};
 
 use crate::driver::{Driver, Fixture, at, open};
 use crate::fixtures::{DAY, START, event};
@@ -190,4 +197,52 @@ pub async fn numbers_of_pruned_jobs_are_not_given_out_again<D: Driver>() {
     let fixture = fixture.reopen().await;
     let next = fixture.job("b").await;
     assert_eq!((next.id, next.seq), (JobId(last.id.0 + 1), last.seq + 1));
+}
+
+pub async fn every_pruned_row_is_counted<D: Driver>() {
+    let fixture = open::<D>();
+    for state in [JobState::Succeeded, JobState::Dead] {
+        fixture.job_that_is(state.as_str(), state).await;
+    }
+    let dead = fixture.job_that_is("kept", JobState::Dead).await;
+    let old = vec![JobId(2)];
+    let drop = DropJobs { jobs: old, actor: RETENTION.into(), reason: "old".into(), at: at(9) };
+    fixture.ledger.drop_jobs(drop).await.unwrap();
+    let now = fixture.clock.advance(365 * DAY);
+    fixture.ledger.prune(prune_all(now)).await.unwrap();
+    let counted: BTreeMap<String, u64> =
+        [("attempt", 2), ("body", 2), ("dead_letter", 1), ("effect", 2), ("event", 2), ("job", 2)]
+            .map(|(kind, count)| (kind.to_owned(), count))
+            .into();
+    assert_eq!(fixture.ledger.pruned_totals().await.unwrap(), counted);
+    let days = fixture.ledger.source_day_counts(String::new()).await.unwrap();
+    assert_eq!(days.iter().map(|day| (day.accepted, day.pruned)).collect::<Vec<_>>(), [(3, 2)]);
+    assert_eq!(fixture.ledger.event_count().await.unwrap(), 1);
+    let fixture = fixture.reopen().await;
+    assert_eq!(fixture.ledger.pruned_totals().await.unwrap(), counted, "also after a restart");
+    assert_eq!(fixture.read(dead.id).await, dead);
+}
+
+pub async fn the_clock_is_kept_and_is_not_before_the_newest_event<D: Driver>() {
+    let fixture = open::<D>();
+    assert_eq!(fixture.ledger.clock().await.unwrap(), None);
+    let record = ClockRecord {
+        time: at(1),
+        steady: Steady { boot: u64::MAX - 3, elapsed: Duration::from_millis(1_234) },
+        allowance: Duration::from_secs(60),
+        uncounted: Duration::from_secs(5),
+        ahead: Duration::from_secs(7),
+    };
+    fixture.ledger.keep_clock(KeepClock { record, confirmed: None }).await.unwrap();
+    let fixture = fixture.reopen().await;
+    assert_eq!(fixture.ledger.clock().await.unwrap(), Some(record));
+    assert!(fixture.audit_lines().await.is_empty(), "a reading is no act of an operator");
+    let later = fixture.clock.advance(365 * DAY);
+    fixture.job("newer").await;
+    assert_eq!(fixture.ledger.clock().await.unwrap().unwrap().time, later);
+    let (actor, reason) = ("ann".to_owned(), "it was off".to_owned());
+    let confirmed = Some(ClockConfirmation { actor, reason, before: at(1), at: at(2) });
+    fixture.ledger.keep_clock(KeepClock { record, confirmed }).await.unwrap();
+    let line = format!("ann clock accept clock from {} to {}: it was off", at(1), at(2));
+    assert_eq!(fixture.audit_lines().await, [line]);
 }

@@ -10,6 +10,7 @@ mod apply;
 mod approvals;
 mod check;
 mod clash;
+mod clock;
 mod control;
 mod dlq;
 mod dry_run;
@@ -98,6 +99,8 @@ pub enum NodeCommand {
     Audit(control::Audit),
     /// Show and rotate the encryption keys of the ledger
     Keys(keys::Keys),
+    /// Show the ledger's clock, or confirm the clock of the machine
+    Clock(clock::ClockCommand),
 }
 
 impl NodeCommand {
@@ -127,6 +130,7 @@ impl NodeCommand {
             NodeCommand::Revisions(command) => command.run(),
             NodeCommand::Audit(command) => command.run(),
             NodeCommand::Keys(command) => command.run(),
+            NodeCommand::Clock(command) => command.run(),
         }
     }
 }

@@ -149,7 +149,8 @@ impl NodeArgs {
             ));
         }
         let root_key = root_key::find(data).map_err(|error| unavailable(error.to_string()))?;
-        let options = LedgerOptions::quiet(Clock::start().for_ledger()).with_root_key(root_key);
+        let clock = Clock::start();
+        let options = LedgerOptions::quiet(clock.for_ledger()).with_root_key(root_key);
         let ledger = Ledger::open(data, options).map_err(|error| match error {
             error @ sluice_ledger::Error::Locked { .. } => unavailable(format!(
                 "{error}\nTry again in a moment. If a node runs without its node.json, use --url http://127.0.0.1:8081 and its token."
@@ -158,14 +159,15 @@ impl NodeArgs {
         })?;
         // Left by a killed node.
         let _ = std::fs::remove_file(data.join(NODE_FILE));
-        let client = self.serve(ledger.clone(), data).await;
+        let client = self.serve(ledger.clone(), clock, data).await;
         if client.is_err() {
             ledger.close().await;
         }
         client
     }
 
-    async fn serve(&self, ledger: Ledger, data: &Path) -> Result<AdminClient, CliError> {
+    async fn serve(&self, ledger: Ledger, clock: Clock, data: &Path) -> Result<AdminClient, CliError> {
+        clock.follow(&ledger).await.map_err(|error| unavailable(error.to_string()))?;
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let settings = NodeSettings {
             config: self.config.clone(),
@@ -184,7 +186,7 @@ impl NodeArgs {
                 .map_err(|error| unavailable(error.to_string()))?,
         };
         let secrets = Arc::new(EnvironmentThenFiles::new(flow::directory(&self.config)));
-        let operator = Operator::offline(ledger.clone(), live, secrets, settings).await;
+        let operator = Operator::offline(ledger.clone(), live, secrets, clock, settings).await;
         let operator = operator.map_err(|error| unavailable(error.to_string()))?;
         let token = AdminToken::generate();
         let window = AdminServer::bind(nowhere, operator, token.clone(), AdminSettings::default()).await;

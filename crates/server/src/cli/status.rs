@@ -70,6 +70,9 @@ fn render(status: &Status, client: &AdminClient) -> String {
             mode.reason
         ));
     }
+    if let Some(warning) = &status.clock_warning {
+        text.push_str(&format!("{} {warning}\n", styled("clock", style_of("paused"))));
+    }
     let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
     let mut hints = Vec::new();
     if client.is_offline() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_domain::time::Time;
 use sluice_ledger::{Balance as Line, Inspector};
 
-use super::print::{self, plural};
+use super::print::{self, grouped, plural};
 use super::table::{Cell, Column, Table};
 use super::up::duration;
 use super::{CliError, data_directory, exit};
@@ -75,7 +75,12 @@ impl Verify {
                 plural(found.checks.into(), "check")
             );
             let verdict = if found.broken.is_empty() { "no violations" } else { "invariants violated" };
+            let pruned = |(kind, count): (&String, &u64)| format!("{} {}", grouped(*count), kind.replace('_', " "));
+            let pruned: Vec<String> = found.pruned.iter().map(pruned).collect();
             print::print(&format!("{looked}: {verdict}"))?;
+            if !pruned.is_empty() {
+                print::print(&format!("pruned by retention so far: {}", pruned.join(", ")))?;
+            }
         }
         if found.broken.is_empty() { Ok(()) } else { Err(CliError::new(exit::NO, "")) }
     }
@@ -84,7 +89,7 @@ impl Verify {
 /// Account for every accepted event, by day and source
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped. The remainder was pruned or lost; \
+    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped + pruned. The remainder was lost; \
 then the exit code is 1. An event with several jobs counts once, by the worst of them. A node may run meanwhile."
 )]
 pub struct Balance {
@@ -109,9 +114,9 @@ impl Balance {
             print::print(table(&lines).trim_end())?;
             let verdict = match left {
                 0 => "All events are accounted for.".to_owned(),
-                1 => "1 event is not accounted for: pruned or lost.".to_owned(),
+                1 => "1 event is not accounted for: it was lost.".to_owned(),
                 left => {
-                    format!("{} are not accounted for: pruned or lost.", plural(left.unsigned_abs(), "event"))
+                    format!("{} are not accounted for: they were lost.", plural(left.unsigned_abs(), "event"))
                 }
             };
             print::print(&format!("\n{verdict}"))?;
@@ -132,13 +137,13 @@ fn table(lines: &[Line]) -> String {
         Column::Number("waiting"),
         Column::Number("unknown"),
         Column::Number("dropped"),
+        Column::Number("pruned"),
         Column::Number("remainder"),
     ]);
     for line in lines {
-        let counts =
-            [line.accepted, line.duplicate, line.done, line.noop, line.dead, line.waiting, line.unknown, line.dropped];
+        let outcomes = [line.done, line.noop, line.dead, line.waiting, line.unknown, line.dropped, line.pruned];
         let mut row = vec![Cell::from(line.day.clone()), Cell::from(line.source.clone())];
-        row.extend(counts.map(Cell::from));
+        row.extend([line.accepted, line.duplicate].into_iter().chain(outcomes).map(Cell::from));
         row.push(Cell::from(line.remainder.to_string()));
         table.row(row);
     }

@@ -32,6 +32,12 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
         key("name", ValueType::Name, "Unique name; in a map, the key is the name.").required(),
         key("type", ValueType::OneOf(&DestinationKind::NAMES), "Type of the external system.").required(),
         key("timeout", LASTING, "Timeout of a call, including the connection.").or("30s"),
+        key(
+            "straggler_horizon",
+            LASTING,
+            "How long after its timeout a call may still be applied. Then the record of an unsure natural write is read back, and written again if it differs.",
+        )
+        .or("ten times the timeout, 1m to 1h"),
         key("concurrency", ValueType::Count(1, 10_000), "Maximum number of calls in flight.").or("16"),
         key("rate", ValueType::Rate, "Maximum rate of calls, evenly spread.").or("no limit"),
         key("burst", ValueType::Count(1, 100_000), "Number of calls that may start at once after an idle period.")
@@ -177,7 +183,8 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
         _ => return None,
     };
     let gate = GateSettings { breaker: usual_breaker(&kind), ..GateSettings::default() };
-    Some(Destination { name: kind.as_str().into(), kind, timeout, gate })
+    let straggler_horizon = Destination::default_horizon(timeout);
+    Some(Destination { name: kind.as_str().into(), kind, timeout, straggler_horizon, gate })
 }
 
 /// Scripts are independent of each other, so a failing one must not stop the others.
@@ -216,6 +223,8 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     };
     let usual = if matches!(kind, DestinationKind::Script(_)) { SCRIPT_TIMEOUT } else { TIMEOUT };
     let timeout = fields.duration("timeout").unwrap_or(usual);
+    let straggler_horizon =
+        fields.duration("straggler_horizon").unwrap_or_else(|| Destination::default_horizon(timeout));
     let standard = GateSettings::default();
     let gate = GateSettings {
         concurrency_max: fields.count("concurrency").unwrap_or(standard.concurrency_max),
@@ -229,7 +238,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     if fields.node("burst").is_some() && fields.node("rate").is_none() {
         report.warning(fields.key_span("burst"), "unused-key", "`burst` is not used without `rate`");
     }
-    Some(Destination { name: name.to_owned(), kind, timeout, gate })
+    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, gate })
 }
 
 fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {

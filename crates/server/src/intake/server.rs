@@ -170,7 +170,7 @@ impl Shared {
         request: Request<Incoming>,
         peer: SocketAddr,
     ) -> Result<(&'static str, Response<Full<Bytes>>), HttpProblem> {
-        let received_at = self.context.clock.wall();
+        let received_at = self.context.clock.ledger_time();
         self.admit(flow, peer, &request)?;
         check_headers(flow, request.headers())?;
         let (head, body) = request.into_parts();
@@ -269,11 +269,13 @@ impl Shared {
         body: &[u8],
         received_at: Time,
     ) -> Result<ParsedRequest<'f>, HttpProblem> {
+        // Senders sign the time that people read.
+        let now = self.context.clock.wall();
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let headers = Headers(&head.headers);
         let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
         if let Some(verifier) = &flow.verify
-            && let Some(greeting) = verify::handshake(verifier, &raw, received_at.to_jiff())
+            && let Some(greeting) = verify::handshake(verifier, &raw, now.to_jiff())
         {
             let status = StatusCode::from_u16(greeting.status).unwrap_or(StatusCode::OK);
             let content_type = greeting.content_type.unwrap_or("text/plain");
@@ -282,7 +284,7 @@ impl Shared {
         if head.method.as_str() != flow.method {
             return Err(no_flow(live, &head.method, head.uri.path()));
         }
-        let verified = verify_request(flow, &raw, received_at)?;
+        let verified = verify_request(flow, &raw, now)?;
         let verified_by = verified.as_ref().and_then(|verified| verified.secret);
         if let Some((name, limit)) = verified_by.and_then(|name| Some((name, *flow.secret_limits.get(name)?)))
             && let Err(wait) =

@@ -55,8 +55,7 @@ pub(super) async fn take(
         return Err(invalid("the body is incomplete, late or larger than 512 KiB").closing());
     };
     let body = collected.to_bytes();
-    let now = context.clock.wall();
-    verify_signature(secret, &head, &body, now)?;
+    verify_signature(secret, &head, &body, context.clock.wall())?;
     let pressed = read(&body).ok_or_else(|| invalid("not a button press of an approval"))?;
     let mut results = vec![];
     for (id, choice) in pressed.choices {
@@ -65,7 +64,7 @@ pub(super) async fn take(
             choice,
             actor: pressed.actor.clone(),
             reason: "pressed the button in Slack".to_owned(),
-            at: now,
+            at: context.clock.ledger_time(),
         };
         let decided = context.ledger.decide_approval(decide).await.map_err(|error| ledger_problem(&error))?;
         for (id, decided) in decided {

@@ -2,14 +2,17 @@
 //!
 //! In: a timer.
 //! Out: rows pruned, old dead letters dropped with an audit entry, contact keys re-wrapped.
-//! Touches: ledger: prune, drop, rewrap.
-//! Never: a live job, or a dead letter within the retention of its queue.
+//! Touches: ledger: prune, drop, rewrap, its clock.
+//! Never: a live job, a dead letter within the retention of its queue, or anything while the wall clock is in doubt.
 //! If the process dies here: a slice is committed or not; the next start continues.
+
+pub mod stragglers;
 
 use std::time::Duration;
 
 use sluice_domain::job::{JobId, JobState};
-use sluice_ledger::{DropJobs, JobFilter, Ledger, Prune};
+use sluice_domain::time::Time;
+use sluice_ledger::{DropJobs, JobFilter, Ledger, Prune, RETENTION};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -47,10 +50,18 @@ pub async fn run(
     settings: RetentionSettings,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut in_doubt = !clock.read_ledger_clock().may_prune();
     loop {
         tokio::select! {
             () = tokio::time::sleep(settings.interval) => {}
             _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let reading = clock.read_ledger_clock();
+        if std::mem::replace(&mut in_doubt, !reading.may_prune()) == reading.may_prune() {
+            match clock.warning(reading) {
+                Some(warning) => tracing::warn!("{warning}"),
+                None => tracing::info!("the ledger's time follows the clock of this machine again"),
+            }
         }
         if let Err(error) = round(&ledger, &revisions, &clock, &settings).await {
             tracing::warn!(%error, "maintenance failed; retrying at the next interval");
@@ -58,17 +69,23 @@ pub async fn run(
     }
 }
 
-/// Deletes everything that is expired now.
+/// Stores the ledger's clock, then deletes everything that is expired by it. While the wall clock is in doubt nothing is
+/// deleted.
 pub async fn round(
     ledger: &Ledger,
     revisions: &Revisions,
     clock: &Clock,
     settings: &RetentionSettings,
 ) -> Result<u64, sluice_ledger::Error> {
-    let now = clock.wall();
+    clock.keep(ledger).await?;
+    let reading = clock.read_ledger_clock();
+    let now = reading.time;
     // Continues an interrupted rotation of the tenant key.
     while ledger.rewrap_contacts(SLICE_ROWS, now).await? > 0 {}
-    let mut rows = drop_old_dead_letters(ledger, revisions, clock).await?;
+    if !reading.may_prune() {
+        return Ok(0);
+    }
+    let mut rows = drop_old_dead_letters(ledger, revisions, now).await?;
     loop {
         let prune = Prune {
             bodies_before: now - settings.bodies,
@@ -84,18 +101,14 @@ pub async fn round(
     }
 }
 
-async fn drop_old_dead_letters(
-    ledger: &Ledger,
-    revisions: &Revisions,
-    clock: &Clock,
-) -> Result<u64, sluice_ledger::Error> {
+async fn drop_old_dead_letters(ledger: &Ledger, revisions: &Revisions, now: Time) -> Result<u64, sluice_ledger::Error> {
     let live = revisions.current();
     let mut dropped = 0;
     for queue in live.config.queues.values() {
         let filter = JobFilter {
             states: vec![JobState::Dead],
             dead_letter_queue: Some(queue.name.clone()),
-            until: Some(clock.wall() - queue.retention),
+            until: Some(now - queue.retention),
             ..JobFilter::default()
         };
         loop {
@@ -108,7 +121,7 @@ async fn drop_old_dead_letters(
                 sluice_domain::unit::format_duration(queue.retention),
                 queue.name
             );
-            let order = DropJobs { jobs, actor: "retention".into(), reason, at: clock.wall() };
+            let order = DropJobs { jobs, actor: RETENTION.into(), reason, at: now };
             let gone = ledger.drop_jobs(order).await?.len() as u64;
             dropped += gone;
             if gone == 0 {

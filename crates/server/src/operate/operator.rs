@@ -110,9 +110,10 @@ impl Operator {
         ledger: Ledger,
         live: LoadedRevision,
         secrets: Arc<dyn SecretSource + Send + Sync>,
+        clock: Clock,
         settings: NodeSettings,
     ) -> Result<Operator, OperateError> {
-        let (clock, metrics) = (Clock::start(), Metrics::new());
+        let metrics = Metrics::new();
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
         let (scheduler, _) = schedule::SchedulerHandle::new();
         let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());

@@ -75,7 +75,7 @@ impl CronRunner {
             let (since, fired) = self.since(worker, schedule, now).await?;
             let due = schedule.last(now).filter(|slot| *slot > since && Some(*slot) != fired);
             if let Some(slot) = due.filter(|_| !paused.contains(&worker.name)) {
-                let event = event(live, worker, schedule, slot, now);
+                let event = event(live, worker, schedule, slot, self.clock.ledger_time());
                 if let Acceptance::Accepted(accepted) = self.ledger.accept(event).await? {
                     tracing::info!(worker = %worker.name, event = %accepted.id, %slot, "a scheduled worker is due");
                 }
@@ -111,7 +111,7 @@ impl CronRunner {
     }
 }
 
-/// The event that a moment is.
+/// The event that a moment is, accepted at a time of the ledger's clock.
 fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time, now: Time) -> NewEvent {
     let key_text = format!("schedule:{}:{slot}", worker.name);
     let flow = format!("schedule:{}", worker.name);
@@ -137,7 +137,7 @@ fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time
     let event = NewEvent::new(EventDraft {
         flow: &flow,
         source: &Arc::from(SOURCE),
-        expires_at: slot + (gap * 3).max(KEY_LIFE_MIN),
+        expires_at: now.max(slot) + (gap * 3).max(KEY_LIFE_MIN),
         revision: &live.revision,
         trace: &data_encoding::HEXLOWER.encode(&digest.0),
         fingerprint: key::fingerprint_digest(&body, &[]),

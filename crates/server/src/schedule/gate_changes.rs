@@ -20,7 +20,7 @@ pub(super) fn report(context: &Arc<WorkContext>, destination: Arc<str>, change: 
     match change {
         GateChange::Opened(until) => {
             tracing::warn!(%destination, %until, "breaker open: the destination keeps failing and its jobs wait");
-            let (safe_modes, now) = (context.safe_modes.clone(), context.clock.wall());
+            let (safe_modes, now) = (context.safe_modes.clone(), context.clock.ledger_time());
             let workers = context.revisions.current().config.workers.values().cloned().collect();
             tokio::spawn(async move { safe_modes.breaker_opened(workers, &destination, now).await });
         }
@@ -41,7 +41,7 @@ async fn write_pause(context: Arc<WorkContext>, destination: Arc<str>) {
         target: format!("destination:{destination}"),
         actor: "sluice".to_owned(),
         reason: "the destination rejected the credentials".to_owned(),
-        at: context.clock.wall(),
+        at: context.clock.ledger_time(),
     };
     if let Err(error) = context.ledger.pause(pause).await {
         tracing::error!(%destination, %error, "the pause could not be written; it ends with this process");

@@ -18,7 +18,7 @@ pub(super) async fn call(context: &WorkContext, run: &JobRun, batch: CallBatch) 
     context.metrics.attempt(&call.destination, outcome.as_str(), took);
     let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
     if let Some(worker) = run.worker().filter(|worker| !worker.safe_mode.when.is_empty()) {
-        Box::pin(context.safe_modes.attempted(worker, failed, call.at)).await;
+        Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;
     }
     Ok(Input::Called { outcome, recorded })
 }

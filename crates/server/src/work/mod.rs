@@ -51,10 +51,11 @@ impl fmt::Debug for OnRequeued {
 impl WorkContext {
     /// The inputs of a run at this moment.
     pub(crate) fn now(&self, worker: &str) -> RunContext {
-        let (now, at) = (self.clock.now(), self.clock.wall());
+        let (now, at) = (self.clock.now(), self.clock.ledger_time());
         RunContext {
             now,
             at,
+            wall: self.clock.wall(),
             term: self.ledger.term(),
             safe_mode_until: self.safe_modes.until(worker, at),
             record_first: now < self.careful_until,

@@ -28,7 +28,7 @@ pub(super) async fn perform(context: &WorkContext, run: &JobRun, command: Comman
         Command::ReadContactFacts { contact, channel, purposes } => {
             Input::ContactFacts(ledger.contact_facts(contact, channel, purposes).await?)
         }
-        Command::ReadCapUsed(cap) => Input::CapUsed(ledger.cap_used(cap, context.clock.wall()).await?),
+        Command::ReadCapUsed(cap) => Input::CapUsed(ledger.cap_used(cap, context.clock.ledger_time()).await?),
         Command::RecordStep(result) => Input::Recorded(ledger.record_step(*result).await?),
         Command::SetMark(mark) => Input::Marked(ledger.set_mark(*mark).await?),
         Command::SetConsent(consent) => {
@@ -88,7 +88,7 @@ async fn requeue(context: &WorkContext, job: JobId, actor: String) -> Performed 
         actor,
         reason: "scheduled replay".to_owned(),
         revision: None,
-        at: context.clock.wall(),
+        at: context.clock.ledger_time(),
     };
     let requeued = context.ledger.replay(replay).await?;
     let any = !requeued.is_empty();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_domain::schedule::Limits;
+use sluice_server::clock::Clock;
 use sluice_server::intake;
 use sluice_server::maintain;
 use sluice_server::operate;
@@ -158,6 +159,22 @@ destinations:
         self.intake = format!("http://{}", node.intake);
         self.admin = format!("http://{}", node.admin);
         self.node = Some(node);
+    }
+
+    /// Starts the node under another clock, with a round of maintenance per interval.
+    pub async fn start_node_with_clock(&mut self, clock: Clock, interval: Duration) {
+        let mut settings = self.settings();
+        settings.keep.interval = interval;
+        let node = Node::start_with_clock(settings, clock).await.unwrap();
+        self.intake = format!("http://{}", node.intake);
+        self.admin = format!("http://{}", node.admin);
+        self.node = Some(node);
+    }
+
+    /// The state of the only job of an event.
+    pub async fn job_state(&self, event: &str) -> String {
+        let event = self.get(&format!("/api/v1/events/{event}")).await;
+        event["jobs"][0]["state"].as_str().unwrap().to_owned()
     }
 
     pub async fn stop_node(&mut self) {

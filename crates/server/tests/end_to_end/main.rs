@@ -20,5 +20,7 @@ mod policies;
 mod recovery;
 mod safe_mode;
 mod steps;
+mod straggler;
 mod throttled_partner;
 mod tutorial;
+mod wrong_clock;

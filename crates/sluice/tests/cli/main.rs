@@ -4,6 +4,7 @@
 
 mod access;
 mod change;
+mod clock;
 mod examples;
 mod forms;
 mod guard;

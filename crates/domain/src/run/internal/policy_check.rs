@@ -39,7 +39,7 @@ impl JobRun {
         facts: &ContactFacts,
         context: RunContext,
     ) -> InternalOutcome {
-        match policy.evaluate(&self.scope, contact, facts, context.at) {
+        match policy.evaluate(&self.scope, contact, facts, context.wall) {
             Err(problem) => broken(item.step(), policy, &problem),
             Ok(PolicyDecision::Refused(denial)) => self.record_decision(item, denied(&denial), context),
             Ok(PolicyDecision::Later { until, refusal }) => {

@@ -3,6 +3,7 @@
 
 mod mac_checks;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,6 +13,7 @@ use sluice_domain::job::{EffectKey, JobId};
 use sluice_domain::time::Time;
 
 use super::key_store::KeyStore;
+use super::read::pruned_totals;
 use super::{Role, open};
 use crate::Error;
 use crate::seal::RootKey;
@@ -76,11 +78,17 @@ const CHECKS: [Check; 16] = [
 ];
 
 /// Invariants of the ledger as a whole.
-const WHOLE_CHECKS: [(u32, &str, &str); 4] = [
+const WHOLE_CHECKS: [(u32, &str, &str); 6] = [
     (3, "a name belongs to one event", include_str!("../sql/verify/names.sql")),
-    (20, "every event was counted when it was accepted", include_str!("../sql/verify/source_day_counts.sql")),
+    (20, "every accepted event is there or was counted as pruned", include_str!("../sql/verify/source_day_counts.sql")),
     (38, COUNTED, include_str!("../sql/verify/event_count.sql")),
     (38, COUNTED, include_str!("../sql/verify/job_totals.sql")),
+    (20, "every job is there or was counted as pruned", include_str!("../sql/verify/pruned_jobs.sql")),
+    (
+        20,
+        "every dead letter that retention dropped was counted",
+        include_str!("../sql/verify/dropped_dead_letters.sql"),
+    ),
 ];
 
 /// The first row that violates an invariant.
@@ -101,6 +109,8 @@ pub struct Verification {
     /// Number of the newest job.
     pub jobs: u64,
     pub checks: u32,
+    /// Rows that retention has deleted since the ledger was created, by kind.
+    pub pruned: BTreeMap<String, u64>,
     /// The first violation of each check that failed.
     pub broken: Vec<InvariantViolation>,
 }
@@ -127,7 +137,9 @@ pub struct Balance {
     pub unknown: u64,
     /// Events with a dropped job.
     pub dropped: u64,
-    /// The rest: pruned since, or lost.
+    /// Events that retention has deleted since.
+    pub pruned: u64,
+    /// The rest: lost.
     pub remainder: i64,
 }
 
@@ -201,7 +213,8 @@ impl Inspector {
             checks += 4;
         }
         let (events, jobs) = (last_event.unsigned_abs(), last_job.unsigned_abs());
-        Ok(Verification { events, jobs, checks: checks as u32, broken })
+        let pruned = pruned_totals(&self.connection)?;
+        Ok(Verification { events, jobs, checks: checks as u32, pruned, broken })
     }
 
     fn mac_checks<'a>(&'a self, key_store: &'a KeyStore) -> rusqlite::Result<MacChecks<'a>> {
@@ -244,19 +257,20 @@ impl Inspector {
             let count =
                 |column: usize| row.get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).unsigned_abs());
             let (firsts, duplicate) = (count(2)?, count(3)?);
-            let explained = count(4)?;
+            let (explained, pruned) = (count(4)?, count(5)?);
             Ok(Balance {
                 day: row.get(0)?,
                 source: row.get(1)?,
                 accepted: firsts + duplicate,
                 duplicate,
-                done: count(5)?,
-                noop: count(6)?,
-                dead: count(7)?,
-                waiting: count(8)?,
-                unknown: count(9)?,
-                dropped: count(10)?,
-                remainder: firsts as i64 - explained as i64,
+                done: count(6)?,
+                noop: count(7)?,
+                dead: count(8)?,
+                waiting: count(9)?,
+                unknown: count(10)?,
+                dropped: count(11)?,
+                pruned,
+                remainder: firsts as i64 - explained as i64 - pruned as i64,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -1,1 +1,1 @@
-SELECT coalesce((SELECT sum(accepted) FROM source_day_count), 0) - coalesce((SELECT value FROM meta WHERE name = 'events_pruned'), 0)
+SELECT coalesce((SELECT sum(accepted - pruned) FROM source_day_count), 0)

@@ -76,7 +76,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<Vec<(ApprovalId, Decided)>, OperateError> {
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.wall());
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.ledger_time());
         let decided = self.ledger.decide_approval(DecideApproval { ids, choice, actor, reason, at }).await?;
         let woken = decided.iter().filter_map(|(_, decided)| match decided {
             Decided::Counts(job, worker) => Some((*job, worker.clone())),

@@ -120,7 +120,7 @@ impl Operator {
             files: files.to_json(),
             actor: actor.to_owned(),
             reason: reason.to_owned(),
-            at: self.clock.wall(),
+            at: self.clock.ledger_time(),
         };
         Ok(self.ledger.activate_revision(kept).await?)
     }
@@ -174,7 +174,7 @@ impl Operator {
             }
         }
         let week = std::time::Duration::from_secs(6 * 86_400);
-        let since = (self.clock.wall() - week).to_jiff().strftime("%Y-%m-%d").to_string();
+        let since = (self.clock.ledger_time() - week).to_jiff().strftime("%Y-%m-%d").to_string();
         for tally in self.ledger.source_day_counts(since).await? {
             *subject.accepted.entry(tally.source).or_default() += tally.accepted;
         }
@@ -227,7 +227,7 @@ impl Operator {
         run::warn_of(&warnings);
         if revision == before.revision {
             let entry = AuditEntry {
-                at: self.clock.wall(),
+                at: self.clock.ledger_time(),
                 actor: actor.to_owned(),
                 action: "secrets".to_owned(),
                 object: revision.to_string(),

@@ -64,7 +64,7 @@ impl Operator {
         if add.is_empty() && remove.is_empty() {
             return Err(OperateError::Invalid("name at least one contact".into()));
         }
-        let (actor, at) = (actor_of(&order.actor).to_owned(), self.clock.wall());
+        let (actor, at) = (actor_of(&order.actor).to_owned(), self.clock.ledger_time());
         let mut done = SuppressedView::default();
         for slice in add.chunks(SLICE) {
             let contacts = slice.iter().map(|contact| (contact.digest(), mask::text(contact.text()).into_owned()));
@@ -105,7 +105,7 @@ impl Operator {
                 }
             },
         };
-        let at = self.clock.wall();
+        let at = self.clock.ledger_time();
         let lasts = match &order.r#for {
             Some(text) => unit::duration(text).map_err(|problem| OperateError::Invalid(problem.to_string()))?,
             None => worker.map_or(SafeMode::DEFAULT_DURATION, |worker| worker.safe_mode.duration),

@@ -109,7 +109,7 @@ impl Operator {
                 actor: actor_of(&order.actor).to_owned(),
                 reason: order.reason.clone(),
                 revision: revision.clone(),
-                at: self.clock.wall(),
+                at: self.clock.ledger_time(),
             };
             let changed = self.ledger.replay(replay).await?;
             acted.changed += changed.len() as u64;
@@ -149,7 +149,7 @@ impl Operator {
                 jobs: slice.to_vec(),
                 actor: actor_of(actor).to_owned(),
                 reason: reason.to_owned(),
-                at: self.clock.wall(),
+                at: self.clock.ledger_time(),
             };
             acted.changed += self.ledger.drop_jobs(order).await?.len() as u64;
         }
@@ -177,7 +177,7 @@ impl Operator {
             resolution,
             actor: actor_of(actor).to_owned(),
             reason: reason.to_owned(),
-            at: self.clock.wall(),
+            at: self.clock.ledger_time(),
         };
         let changed = self.ledger.resolve(order).await?;
         self.scheduler.requeued(changed);

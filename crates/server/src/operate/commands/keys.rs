@@ -46,7 +46,7 @@ impl Operator {
     /// Rotates a key while the node runs. Payloads are not rewritten.
     pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
         let actor = actor_of(&order.actor);
-        let at = self.clock.wall();
+        let at = self.clock.ledger_time();
         match order.key {
             KeyKind::Root => {
                 let (key, path) =

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod change;
+mod clock;
 mod guards;
 mod jobs;
 mod keys;
@@ -11,6 +12,7 @@ use super::operator::OperateError;
 
 pub use approvals::{DecisionRequest, DecisionsRequest};
 pub use change::{ApplyRequest, Stranding, Wanted};
+pub use clock::AcceptClockRequest;
 pub use guards::{SafeModeRequest, SuppressRequest};
 pub use jobs::{ReplayRequest, Selection};
 pub use keys::RotateRequest;

@@ -14,7 +14,7 @@ impl Operator {
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.wall());
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.ledger_time());
         self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
         self.apply_pauses(&target).await
     }
@@ -23,7 +23,7 @@ impl Operator {
     pub async fn resume(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.trim().to_owned(), self.clock.wall());
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.trim().to_owned(), self.clock.ledger_time());
         self.ledger.resume(Resume { target: target.clone(), actor, reason, at }).await?;
         self.apply_pauses(&target).await
     }

@@ -18,7 +18,7 @@ impl Operator {
     }
 
     pub async fn safe_modes(&self) -> Result<Vec<SafeModeView>, OperateError> {
-        let now = self.clock.wall();
+        let now = self.clock.ledger_time();
         let on = self.ledger.safe_modes().await?.into_iter().filter(|record| record.until > now);
         let view = |record: sluice_ledger::SafeModeRecord| SafeModeView {
             worker: record.worker,

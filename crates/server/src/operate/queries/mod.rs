@@ -3,6 +3,7 @@
 pub(super) mod approvals;
 pub(super) mod change;
 mod clash;
+mod clock;
 mod guards;
 mod key_ttl_advice;
 mod keys;
@@ -68,7 +69,7 @@ impl Operator {
         let body = self.ledger.events(vec![event.seq]).await?.pop().and_then(|(_, body)| body);
         if let Some(Reveal { actor, reason }) = reveal {
             let entry = AuditEntry {
-                at: self.clock.wall(),
+                at: self.clock.ledger_time(),
                 actor: actor.to_owned(),
                 action: "reveal".to_owned(),
                 object: event.id.to_string(),
@@ -190,6 +191,7 @@ impl Operator {
             paused: self.pauses().await?,
             safe_modes: self.safe_modes().await?,
             approvals_pending: self.approvals_pending().await?,
+            clock_warning: self.clock.warning(self.clock.read_ledger_clock()),
         })
     }
 
@@ -223,8 +225,8 @@ impl Operator {
 
     /// Sources with accepted and rejected requests.
     pub async fn sources(&self) -> Result<Vec<SourceView>, OperateError> {
-        let since =
-            (self.clock.wall() - std::time::Duration::from_secs(6 * 86_400)).to_jiff().strftime("%Y-%m-%d").to_string();
+        let first = self.clock.ledger_time() - std::time::Duration::from_secs(6 * 86_400);
+        let since = first.to_jiff().strftime("%Y-%m-%d").to_string();
         let tallies = self.ledger.source_day_counts(since).await?;
         let refused = self.intake.refused();
         let paused = self.intake.paused();
@@ -316,7 +318,7 @@ impl Operator {
         }
         self.metrics.oldest_seconds.clear();
         for (worker, created_at) in self.ledger.oldest_jobs().await?.live {
-            let (age, worker) = (self.clock.wall().since(created_at).as_secs(), worker.to_string());
+            let (age, worker) = (self.clock.ledger_time().since(created_at).as_secs(), worker.to_string());
             self.metrics.oldest_seconds.get_or_create(&WorkerLabels { worker }).set(gauge(age));
         }
         let stats = self.ledger.stats();

@@ -2,7 +2,7 @@
 
 use utoipa::OpenApi;
 
-use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, keys, node, pauses};
+use super::{approvals, change, clock, dead_letters, endpoints, events, guards, jobs, keys, node, pauses};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -42,7 +42,9 @@ use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, ke
         guards::safe_modes,
         guards::set_safe_mode,
         keys::show,
-        keys::rotate
+        keys::rotate,
+        clock::show,
+        clock::accept
     )
 )]
 struct Document;

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod change;
+mod clock;
 mod dead_letters;
 mod document;
 mod endpoints;
@@ -59,6 +60,8 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/revisions/{revision}", get(change::revision))
         .route("/keys", get(keys::show))
         .route("/keys/rotate", post(keys::rotate))
+        .route("/clock", get(clock::show))
+        .route("/clock/accept", post(clock::accept))
         .route("/audit", get(node::audit));
     let guarded = Router::new()
         .nest("/api/v1", api)

@@ -3,6 +3,7 @@
 mod approval;
 mod change;
 mod clash;
+mod clock;
 mod event;
 mod guard;
 mod job;
@@ -16,6 +17,7 @@ use utoipa::ToSchema;
 pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
+pub use self::clock::ClockView;
 pub use self::event::{EventDetail, EventView, JobBrief};
 pub(super) use self::event::{preview, show};
 pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};

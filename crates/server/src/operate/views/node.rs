@@ -23,6 +23,9 @@ pub struct Status {
     pub safe_modes: Vec<SafeModeView>,
     /// Pending approvals, at most 1,000.
     pub approvals_pending: u64,
+    /// What is wrong with the clock of the machine; absent if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clock_warning: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,4 +1,4 @@
-SELECT 'by the counts of accepted and pruned events there are ' || counted || ' events, and there are ' || found
-  FROM (SELECT coalesce((SELECT sum(accepted) FROM source_day_count), 0) - coalesce((SELECT value FROM meta WHERE name = 'events_pruned'), 0) AS counted,
-               (SELECT count(*) FROM event) AS found)
- WHERE counted <> found
+SELECT 'by the counts of sources ' || by_source || ' events were pruned, and by the total ' || total
+  FROM (SELECT coalesce((SELECT sum(pruned) FROM source_day_count), 0) AS by_source,
+               coalesce((SELECT count FROM pruned_total WHERE kind = 'event'), 0) AS total)
+ WHERE by_source <> total

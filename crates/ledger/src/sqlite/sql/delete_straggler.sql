@@ -1,0 +1,1 @@
+DELETE FROM straggler WHERE worker = ?1 AND entity = ?2 AND step_id = ?3

@@ -1,0 +1,1 @@
+DELETE FROM straggler WHERE job >= ?1 AND job < ?2

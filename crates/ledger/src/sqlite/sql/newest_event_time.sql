@@ -1,0 +1,1 @@
+SELECT persisted_at FROM event ORDER BY seq DESC LIMIT 1

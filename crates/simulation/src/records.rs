@@ -1,0 +1,88 @@
+//! Records that natural effects write: which write each shows, and which it must show.
+
+use std::sync::Arc;
+
+use sluice_domain::job::{EffectState, JobId, JobState};
+
+use super::invariants::Invariant;
+use super::trace::About;
+use super::world::{SimEvent, Simulation};
+
+/// The record of one step and entity.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    /// The job whose write it shows.
+    shows: Option<JobId>,
+    /// The last write that the ledger calls applied.
+    confirmed: Option<JobId>,
+    /// Jobs that have called since: their writes may be applied, whatever the destination said.
+    called: Vec<JobId>,
+}
+
+impl Simulation {
+    fn record(&mut self, job: JobId, label: &Arc<str>) -> &mut Record {
+        let entity = self.checker.job(job).entity();
+        self.checker.records.entry((label.clone(), entity)).or_default()
+    }
+
+    /// A call is applied after it was given up.
+    pub(super) fn plan_landing(&mut self, after_ms: i64, job: JobId, label: &Arc<str>) {
+        self.stragglers.push((job, label.clone()));
+        let index = self.stragglers.len() - 1;
+        self.plan_in(after_ms, SimEvent::Lands { index });
+    }
+
+    /// A call that was given up is applied all the same, perhaps after newer ones.
+    pub(super) fn lands(&mut self, index: usize) {
+        let (job, label) = self.stragglers[index].clone();
+        self.trace.note(self.now, "lands late", About::Job(job), 0);
+        if self.checker.job(job).effect(&label).shown == 0 {
+            self.applied(job, &label, self.now);
+        }
+        self.record_written(job, &label);
+    }
+
+    /// A write is applied at the destination.
+    pub(super) fn record_written(&mut self, job: JobId, label: &Arc<str>) {
+        self.record(job, label).shows = Some(job);
+    }
+
+    /// Whether the record is as this job has written it.
+    pub(super) fn record_is_of(&mut self, job: JobId, label: &Arc<str>) -> bool {
+        self.record(job, label).shows == Some(job)
+    }
+
+    pub(super) fn write_confirmed(&mut self, job: JobId, label: &Arc<str>) {
+        let record = self.record(job, label);
+        record.confirmed = Some(job);
+        record.called.clear();
+    }
+
+    pub(super) fn write_called(&mut self, job: JobId, label: &Arc<str>) {
+        self.record(job, label).called.push(job);
+    }
+
+    /// The ledger has decided to compare a confirmed write with its record.
+    pub(super) fn look_at_recheck(&mut self, id: JobId) {
+        let rechecking = self.store.effect_states(id).filter(|effect| effect.state == EffectState::Rechecking);
+        for label in rechecking.map(|effect| effect.step_id.clone()).collect::<Vec<_>>() {
+            self.checker.job(id).rechecked(&label);
+        }
+        self.look_at(id);
+    }
+
+    /// In the end: a record shows the last confirmed write, or one that was called later and never confirmed.
+    pub(super) fn check_records(&mut self) {
+        for ((label, entity), record) in &self.checker.records {
+            let (Some(shows), Some(confirmed)) = (record.shows, record.confirmed) else { continue };
+            // A job that died in a later step keeps its lane as it is.
+            let done = self.store.job(confirmed).is_some_and(|job| job.state == JobState::Succeeded);
+            if done && shows != confirmed && !record.called.contains(&shows) {
+                let detail = format!(
+                    "`{label}` of entity {entity} shows the write of {shows}; the last confirmed is of {confirmed}"
+                );
+                return self.checker.fail(self.now, Invariant::NewestWriteStands, About::Job(confirmed), || detail);
+            }
+        }
+    }
+}
