@@ -83,7 +83,7 @@ impl Scheduler {
         let gate = self.destinations[backlog.destination as usize].gate.as_ref()?;
         let (waits_for, until) = gate.waits_for(now)?;
         let is_closed = matches!(waits_for, WaitsFor::Destination | WaitsFor::Breaker | WaitsFor::RetryAfter);
-        is_closed.then(|| JobWait { waits_for, until, behind: None })
+        is_closed.then_some(JobWait { waits_for, until, behind: None })
     }
 
     /// What stops the next due job of a backlog for the moment: a slot or the rate.
