@@ -11,7 +11,8 @@ async fn found(world: &World, query: &str) -> Vec<String> {
 }
 
 async fn problem(world: &World, path: &str) -> Answer {
-    Answer::of(world.client.get(format!("{}{path}", world.admin)).send().await.unwrap()).await
+    Answer::of(world.client.get(format!("{}{path}", world.admin)).bearer_auth(world.token()).send().await.unwrap())
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

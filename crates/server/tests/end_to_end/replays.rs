@@ -58,7 +58,7 @@ async fn a_preview_says_what_a_replay_would_do_and_changes_nothing() {
     let path = world.config_path("worker.yml");
     let worker = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, worker.replace("name: to-crm", "name: to-crm-2")).unwrap();
-    assert_eq!(world.act("/api/v1/reload", json!({})).await.status, 200);
+    assert_eq!(world.act("/api/v1/reload", json!({ "allow_stranded": true })).await.status, 200);
     let lost = dry_run(json!({ "latest_config": true })).await;
     assert_eq!(numbers(&lost), [0, 0, 0, 2, 0, 0], "{lost}");
     assert_eq!(lost["preview"]["failures"][0]["code"], "worker-lost", "{lost}");

@@ -14,7 +14,7 @@ use sluice_ledger::{ControlReplay, Controlled, LoadedJob, NewReplay, Page, Repla
 use utoipa::ToSchema;
 
 use super::jobs::Selection;
-use crate::operate::commands::{need, or_unknown};
+use crate::operate::commands::{actor_of, need};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::LIST_MAX;
 use crate::operate::views::{
@@ -79,7 +79,7 @@ impl Operator {
             return self.preview(order).await;
         }
         let ReplayOrder { selection, revision, reapply, rate, batch } = order;
-        let (actor, reason, at) = (or_unknown(&request.actor), request.reason, self.clock.wall());
+        let (actor, reason, at) = (actor_of(&request.actor).to_owned(), request.reason, self.clock.wall());
         let new = NewReplay { selection, actor, reason, revision, reapply, rate, batch, at };
         let started = self.ledger.start_replay(new).await?;
         let mut jobs = BulkResult::default();
@@ -211,7 +211,7 @@ impl Operator {
     ) -> Result<ReplayView, OperateError> {
         need(reason, "this needs a reason")?;
         let id = replay_id(id)?;
-        let (actor, reason, at) = (or_unknown(actor), reason.to_owned(), self.clock.wall());
+        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.wall());
         let controlled = self.ledger.control_replay(ControlReplay { id, state, actor, reason, at }).await?;
         self.replays.wake();
         match controlled {

@@ -8,8 +8,8 @@ use utoipa::IntoParams;
 
 use super::jobs::moment;
 use super::{ApiResult, LIMIT, QueryParams};
-use crate::operate::commands::actor_of;
 use crate::config::did_you_mean;
+use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::{EventsRequest, Reveal};
 use crate::operate::views;
