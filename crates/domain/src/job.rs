@@ -180,7 +180,7 @@ impl fmt::Debug for EffectKey {
     }
 }
 
-/// Where an effect stands. `Applied` and `Skipped` are final.
+/// Where an effect stands. `Applied` and `Skipped` are final, unless an operator asks to apply it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
@@ -196,17 +196,20 @@ pub enum EffectState {
     Unknown,
     /// Done, and perhaps overwritten since by a call that was applied late: the record is compared with it.
     Rechecking,
+    /// Done, and an operator asked to do it again: another effect takes its place.
+    Superseded,
 }
 
 impl EffectState {
     /// Every state.
-    pub const ALL: [EffectState; 6] = [
+    pub const ALL: [EffectState; 7] = [
         EffectState::Intent,
         EffectState::Applied,
         EffectState::Skipped,
         EffectState::NotApplied,
         EffectState::Unknown,
         EffectState::Rechecking,
+        EffectState::Superseded,
     ];
 
     /// The word that people see and the ledger keeps.
@@ -218,6 +221,7 @@ impl EffectState {
             EffectState::NotApplied => "not_applied",
             EffectState::Unknown => "unknown",
             EffectState::Rechecking => "rechecking",
+            EffectState::Superseded => "superseded",
         }
     }
 

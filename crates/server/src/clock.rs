@@ -16,6 +16,9 @@ pub use steady::SteadyFn;
 /// Difference from which the wall clock is compared with a new reading of the machine's own clock.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
+/// What to do about a [warning](Clock::warning).
+pub const CLOCK_ACTION: &str = "Correct the clock, or if it is right: sluice clock accept --reason TEXT";
+
 /// Wall clock, steady clock, and the clock of the ledger.
 ///
 /// The wall clock can be set and can jump; senders sign it and people read it. The [ledger's
@@ -57,6 +60,12 @@ impl Clock {
     /// Time of the steady clock.
     pub fn now(&self) -> Time {
         self.started_at() + self.started.elapsed()
+    }
+
+    /// Time that the wall clock shows when the steady clock shows `at`, unless it is set in between.
+    pub fn to_wall(&self, at: Time) -> Time {
+        let (wall, now) = (self.wall(), self.now());
+        if at >= now { wall + at.since(now) } else { wall - now.since(at) }
     }
 
     /// The instant at which the steady clock shows `at`.
@@ -128,7 +137,7 @@ impl Clock {
         Ok(reading)
     }
 
-    /// What is wrong with the wall clock, and what to do; `None` if the ledger's time follows it.
+    /// What is wrong with the wall clock; `None` if the ledger's time follows it.
     pub fn warning(&self, reading: Reading) -> Option<String> {
         let (difference, relation) = match reading.state {
             ClockState::InStep => return None,
@@ -138,7 +147,7 @@ impl Clock {
         let (wall, time, difference) = (self.wall(), reading.time, format_duration(rounded(difference)));
         Some(format!(
             "the clock of this machine ({wall}) is {difference} {relation} the ledger's time ({time}); nothing is pruned or \
-             expires by it. Correct the clock, or if it is right: sluice clock accept --reason TEXT"
+             expires by it"
         ))
     }
 

@@ -5,12 +5,14 @@ mod approvals;
 mod attempt;
 mod backlog;
 mod batch;
+mod blocked;
 mod caps;
 mod checkpoint;
 mod contacts;
 mod content_cache;
 mod content_owner;
 mod effect;
+mod event_lists;
 mod inspect;
 mod key_index;
 mod key_store;
@@ -27,6 +29,7 @@ mod prepare_tests;
 mod prune;
 mod read;
 mod read_pool;
+mod replays;
 mod reserve_file;
 mod row;
 mod statements;
@@ -56,7 +59,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 11;
+const SCHEMA_VERSION: i64 = 14;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -69,6 +72,9 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0009_bindings.sql"),
     include_str!("sql/0010_clock.sql"),
     include_str!("sql/0011_stragglers.sql"),
+    include_str!("sql/0012_waits.sql"),
+    include_str!("sql/0013_find.sql"),
+    include_str!("sql/0014_replays.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

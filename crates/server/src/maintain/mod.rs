@@ -15,7 +15,7 @@ use sluice_domain::time::Time;
 use sluice_ledger::{DropJobs, JobFilter, Ledger, Prune, RETENTION};
 use tokio::sync::watch;
 
-use crate::clock::Clock;
+use crate::clock::{CLOCK_ACTION, Clock};
 use crate::revisions::Revisions;
 
 /// Retention periods.
@@ -59,7 +59,7 @@ pub async fn run(
         let reading = clock.read_ledger_clock();
         if std::mem::replace(&mut in_doubt, !reading.may_prune()) == reading.may_prune() {
             match clock.warning(reading) {
-                Some(warning) => tracing::warn!("{warning}"),
+                Some(warning) => tracing::warn!("{warning}. {CLOCK_ACTION}"),
                 None => tracing::info!("the ledger's time follows the clock of this machine again"),
             }
         }

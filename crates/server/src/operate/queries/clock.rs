@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluice_domain::ledger_clock::{ClockState, Reading};
 
+use crate::clock::CLOCK_ACTION;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::ClockView;
 
@@ -23,7 +24,7 @@ impl Operator {
             wall: self.clock.wall().to_string(),
             state: state.to_owned(),
             difference_ms: u64::try_from(difference.as_millis()).unwrap_or(u64::MAX),
-            warning: self.clock.warning(reading),
+            warning: self.clock.warning(reading).map(|warning| format!("{warning}. {CLOCK_ACTION}")),
             pruned: self.ledger.pruned_totals().await?,
         })
     }
