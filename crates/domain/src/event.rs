@@ -2,6 +2,7 @@
 
 mod mapping;
 mod scope;
+mod status;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ use crate::normalize;
 use crate::path::{self, Path, Segment};
 use crate::time::Time;
 pub use mapping::{EventMapping, EventOrigin, MappingProblem};
+pub use status::EventStatus;
 
 /// Identifies an event in API responses, pages and logs.
 ///
@@ -102,6 +104,19 @@ pub struct Audit {
     pub mapping_version: String,
 }
 
+/// Identity fields that name the person whose data an event holds, in their order, each with the name of its digest.
+const CONTACT_KINDS: [(&str, &str); 5] = [
+    ("email", "contact:email"),
+    ("phone_e164", "contact:phone"),
+    ("phone", "contact:phone"),
+    ("contact_external_id", "contact:contact_external_id"),
+    ("external_id", "contact:external_id"),
+];
+
+fn contact_digest(kind: &str, value: &str) -> KeyDigest {
+    KeyDigest::new(TENANT, kind, &normalize::email(value))
+}
+
 impl Event {
     /// True if the path, as expressions see it, has a value that is neither null nor blank text.
     pub fn has(&self, path: &Path) -> bool {
@@ -131,17 +146,20 @@ impl Event {
     /// Digest that identifies the person whose data this is: of the email address, else of the phone number, else of the
     /// source's id of the person.
     pub fn contact(&self) -> Option<KeyDigest> {
-        const KINDS: [(&str, &str); 5] = [
-            ("email", "contact:email"),
-            ("phone_e164", "contact:phone"),
-            ("phone", "contact:phone"),
-            ("contact_external_id", "contact:contact_external_id"),
-            ("external_id", "contact:external_id"),
-        ];
-        KINDS.into_iter().find_map(|(name, kind)| {
+        CONTACT_KINDS.into_iter().find_map(|(name, kind)| {
             let value = self.identity.get(name).and_then(scalar).filter(|value| !value.trim().is_empty())?;
-            Some(KeyDigest::new(TENANT, kind, &normalize::email(&value)))
+            Some(contact_digest(kind, &value))
         })
+    }
+
+    /// Every digest that [`Event::contact`] may have for this text: it may be an address, a number or an id.
+    pub fn contacts_named(text: &str) -> Vec<KeyDigest> {
+        if text.trim().is_empty() {
+            return vec![];
+        }
+        let mut digests: Vec<KeyDigest> = CONTACT_KINDS.iter().map(|(_, kind)| contact_digest(kind, text)).collect();
+        digests.dedup();
+        digests
     }
 
     /// True if any identity field has a value.

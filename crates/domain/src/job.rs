@@ -180,7 +180,7 @@ impl fmt::Debug for EffectKey {
     }
 }
 
-/// Where an effect stands. `Applied` and `Skipped` are final.
+/// Where an effect stands. `Applied` and `Skipped` are final, unless an operator asks to apply it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
@@ -194,16 +194,19 @@ pub enum EffectState {
     NotApplied,
     /// May have been done.
     Unknown,
+    /// Done, and an operator asked to do it again: another effect takes its place.
+    Superseded,
 }
 
 impl EffectState {
     /// Every state.
-    pub const ALL: [EffectState; 5] = [
+    pub const ALL: [EffectState; 6] = [
         EffectState::Intent,
         EffectState::Applied,
         EffectState::Skipped,
         EffectState::NotApplied,
         EffectState::Unknown,
+        EffectState::Superseded,
     ];
 
     /// The word that people see and the ledger keeps.
@@ -214,6 +217,7 @@ impl EffectState {
             EffectState::Skipped => "skipped",
             EffectState::NotApplied => "not_applied",
             EffectState::Unknown => "unknown",
+            EffectState::Superseded => "superseded",
         }
     }
 

@@ -147,6 +147,9 @@ const TRANSITIONS: &[(JobState, JobState)] = {
     ]
 };
 
+/// Number of states of effects.
+const EFFECT_STATES: usize = EffectState::ALL.len();
+
 /// Effect transitions, the first one from nothing.
 const EFFECT_TRANSITIONS: &[(Option<EffectState>, EffectState)] = {
     use EffectState::*;
@@ -173,13 +176,18 @@ const FAULTS: usize = Fault::ALL.len();
 pub struct Coverage {
     faults: [u64; FAULTS],
     jobs: [[u64; 9]; 9],
-    effects: [[u64; 5]; 6],
+    effects: [[u64; EFFECT_STATES]; EFFECT_STATES + 1],
     gates: [u64; GATE_CHANGES.len()],
 }
 
 impl Default for Coverage {
     fn default() -> Coverage {
-        Coverage { faults: [0; FAULTS], jobs: [[0; 9]; 9], effects: [[0; 5]; 6], gates: [0; GATE_CHANGES.len()] }
+        Coverage {
+            faults: [0; FAULTS],
+            jobs: [[0; 9]; 9],
+            effects: [[0; EFFECT_STATES]; EFFECT_STATES + 1],
+            gates: [0; GATE_CHANGES.len()],
+        }
     }
 }
 
@@ -204,7 +212,7 @@ impl Coverage {
     }
 
     pub(super) fn effect(&mut self, from: Option<EffectState>, to: EffectState) {
-        self.effects[from.map_or(5, effect_index)][effect_index(to)] += 1;
+        self.effects[from.map_or(EFFECT_STATES, effect_index)][effect_index(to)] += 1;
     }
 
     pub(super) fn gate(&mut self, change: usize) {
@@ -229,7 +237,7 @@ impl Coverage {
         }
         for (from, to) in EFFECT_TRANSITIONS {
             let name = from.map_or("nothing", EffectState::as_str);
-            let count = self.effects[from.map_or(5, effect_index)][effect_index(*to)];
+            let count = self.effects[from.map_or(EFFECT_STATES, effect_index)][effect_index(*to)];
             counts.push((format!("effect: {name} → {}", to.as_str()), count));
         }
         for (name, count) in GATE_CHANGES.iter().zip(self.gates) {

@@ -6,6 +6,7 @@ use sluice_domain::approval::{ApprovalId, Choice};
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::mutant::Mutant;
 use sluice_domain::policy::Contact;
+use sluice_domain::replay::replayable;
 use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::{Input, PauseTarget};
 use sluice_domain::time::Time;
@@ -115,15 +116,15 @@ impl Simulation {
             }
             4..=6 => {
                 let latest_config = self.random.chance(0.4);
-                let jobs = self.some_jobs(&[JobState::Succeeded, JobState::Noop, JobState::Dead]);
+                let jobs = self.some_jobs(|state| replayable(state).is_ok());
                 self.act(OperatorAction::Replay { latest_config }, jobs);
             }
             7 => {
-                let jobs = self.some_jobs(&[JobState::Dead, JobState::Unknown]);
+                let jobs = self.some_jobs(|state| matches!(state, JobState::Dead | JobState::Unknown));
                 self.act(OperatorAction::Drop, jobs);
             }
             8..=9 => {
-                for job in self.some_jobs(&[JobState::Unknown]) {
+                for job in self.some_jobs(|state| state == JobState::Unknown) {
                     let happened = self.has_happened(job);
                     self.act(OperatorAction::Resolve { happened }, vec![job]);
                 }
@@ -157,12 +158,12 @@ impl Simulation {
     }
 
     /// A few jobs in one of these states.
-    fn some_jobs(&mut self, states: &[JobState]) -> Vec<JobId> {
+    fn some_jobs(&mut self, is_wanted: impl Fn(JobState) -> bool) -> Vec<JobId> {
         let last = self.store.last_job().0 as u64;
         let mut jobs: Vec<JobId> = (0..24).map(|_| JobId(1 + self.random.below(last.max(1)) as i64)).collect();
         jobs.sort_unstable();
         jobs.dedup();
-        jobs.retain(|id| self.store.job(*id).is_some_and(|job| states.contains(&job.state)));
+        jobs.retain(|id| self.store.job(*id).is_some_and(|job| is_wanted(job.state)));
         jobs
     }
 

@@ -28,6 +28,8 @@ pub(super) struct JobEffects {
     event: EventId,
     worker: Arc<str>,
     effects: HashMap<EffectKey, EffectEntry, foldhash::fast::FixedState>,
+    /// Few jobs have a superseded effect: others need no search for it.
+    has_superseded: bool,
 }
 
 impl JobEffects {
@@ -38,8 +40,9 @@ impl JobEffects {
             last_at: effect.last_at,
             reads: (effect.absent_reads, effect.reads),
         };
+        let has_superseded = effects.iter().any(|effect| effect.state == EffectState::Superseded);
         let effects = effects.into_iter().map(|effect| (effect.key, entry(effect))).collect();
-        JobEffects { event, worker: worker.clone(), effects }
+        JobEffects { event, worker: worker.clone(), effects, has_superseded }
     }
 
     /// The effect key of a label.
@@ -47,9 +50,22 @@ impl JobEffects {
         EffectKey::new(self.event, &self.worker, label)
     }
 
+    /// The label of one item of a step. Applied again at the request of an operator, it is another effect.
+    pub fn item_label(&self, step: &Step, item: usize) -> Arc<str> {
+        if !self.has_superseded {
+            return step.label(0, Some(item));
+        }
+        let round = (0..).find(|round| !self.is_superseded(&step.label(*round, Some(item)))).unwrap_or(0);
+        step.label(round, Some(item))
+    }
+
     /// The effect key of one item of a step.
     pub fn item_key(&self, step: &Step, item: usize) -> EffectKey {
-        self.key(&step.label(0, Some(item)))
+        self.key(&self.item_label(step, item))
+    }
+
+    fn is_superseded(&self, label: &str) -> bool {
+        self.has_superseded && self.get(self.key(label)).is_some_and(|entry| entry.state == EffectState::Superseded)
     }
 
     pub fn get(&self, key: EffectKey) -> Option<&EffectEntry> {
@@ -64,10 +80,17 @@ impl JobEffects {
         self.get(self.key(label)).is_some_and(|entry| entry.state.is_final())
     }
 
-    /// How often the effect of this step was undone. Done again, it is another effect.
+    /// How often the effect of this step was undone or superseded. Done again, it is another effect.
     pub fn round(&self, worker: &Worker, place: usize) -> u32 {
-        let Some(undo) = worker.undo.iter().find(|undo| undo.undoes == Some(place)) else { return 0 };
-        (0..).find(|round| !self.is_final(&undo.label(*round, None))).unwrap_or(0)
+        let undo = worker.undo.iter().find(|undo| undo.undoes == Some(place));
+        if undo.is_none() && !self.has_superseded {
+            return 0;
+        }
+        let is_over = |round: u32| {
+            let is_undone = undo.is_some_and(|undo| self.is_final(&undo.label(round, None)));
+            is_undone || worker.steps.get(place).is_some_and(|step| self.is_superseded(&step.label(round, None)))
+        };
+        (0..).find(|round| !is_over(*round)).unwrap_or(0)
     }
 
     /// Whether the effect of this step has to be undone: it is applied, or may be.

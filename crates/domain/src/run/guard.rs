@@ -11,6 +11,7 @@ use crate::policy::{CapReservation, Contact, ContactFacts, Policy, PolicyDecisio
 use crate::safe_mode::SAFE_MODE_HOLDS;
 use crate::template::TemplateProblem;
 use crate::time::Time;
+use crate::wait::POLICY_CODE;
 use crate::worker::Step;
 
 /// A step whose policies are being evaluated.
@@ -122,7 +123,7 @@ impl JobRun {
     pub(super) fn put_off(&mut self, until: Time, denial: &PolicyDenial, context: RunContext) -> Command {
         self.notice_denial(denial, DenialKind::Deferred);
         let message = format!("{}, {}: {}", denial.policy, denial.rule, denial.detail);
-        let code = if &*denial.policy == SAFE_MODE_HOLDS { SAFE_MODE_HOLDS } else { "policy-wait" };
+        let code = if &*denial.policy == SAFE_MODE_HOLDS { SAFE_MODE_HOLDS } else { POLICY_CODE };
         self.wait_until(until, Some(Failure::new(FailureClass::Retryable, code, message)), context)
     }
 

@@ -57,7 +57,7 @@ impl JobRun {
         let items = items(step, foreach, &self.scope)?;
         let count = items.len();
         for (index, value) in items.into_iter().enumerate() {
-            let item = self.item(worker, step.label(0, Some(index)), Some((index, count)));
+            let item = self.item(worker, self.effects.item_label(step, index), Some((index, count)));
             if self.effects.is_finished(step, item.key) {
                 continue;
             }

@@ -11,6 +11,7 @@
 mod attempt;
 mod decide;
 mod effects;
+mod forecast;
 mod guard;
 mod internal;
 mod item;
@@ -41,6 +42,7 @@ use crate::worker::{Step, Worker};
 use attempt::Attempt;
 pub use attempt::{span, timed_out};
 use effects::JobEffects;
+pub use forecast::{Forecast, ForecastCall, ReplayPlan, forecast};
 use guard::Guard;
 pub use internal::{DryRunOutput, dry_run};
 use internal::{InternalOutcome, InternalStep};

@@ -160,23 +160,23 @@ impl Gate {
         }
     }
 
-    /// Why no call can start now, if none can.
-    pub(super) fn waits_for(&self, now: Time) -> Option<WaitsFor> {
+    /// Why no call can start now, if none can, and until when, if that is known.
+    pub(super) fn waits_for(&self, now: Time) -> Option<(WaitsFor, Option<Time>)> {
         if self.paused.is_some() {
-            return Some(WaitsFor::Destination);
+            return Some((WaitsFor::Destination, None));
         }
         match self.breaker {
-            Breaker::Open { until } if until > now => return Some(WaitsFor::Breaker),
-            Breaker::HalfOpen { probe: Some(_) } => return Some(WaitsFor::Breaker),
+            Breaker::Open { until } if until > now => return Some((WaitsFor::Breaker, Some(until))),
+            Breaker::HalfOpen { probe: Some(_) } => return Some((WaitsFor::Breaker, None)),
             _ => {}
         }
         if now < self.not_before {
-            return Some(WaitsFor::RetryAfter);
+            return Some((WaitsFor::RetryAfter, Some(self.not_before)));
         }
         if self.in_flight >= self.concurrency() {
-            return Some(WaitsFor::DestinationSlot);
+            return Some((WaitsFor::DestinationSlot, None));
         }
-        self.rate_opens_at().filter(|at| *at > now).map(|_| WaitsFor::Rate)
+        self.rate_opens_at().filter(|at| *at > now).map(|at| (WaitsFor::Rate, Some(at)))
     }
 
     fn concurrency(&self) -> u32 {

@@ -43,7 +43,9 @@ pub use backlog_window::{IN_FLIGHT_MAX, JOBS_MAX, LANE_JOBS_MAX, LOAD_JOBS_MAX, 
 use gate::{Gate, PauseReason};
 pub use lane::LaneId;
 use lane::Lanes;
-pub use protocol::{AfterRun, BacklogView, Input, PauseTarget, PendingJob, SchedulerAction, SchedulerView, WaitsFor};
+pub use protocol::{
+    AfterRun, BacklogView, Input, JobWait, PauseTarget, PendingJob, SchedulerAction, SchedulerView, WaitsFor,
+};
 
 /// Jobs that are due within this time are loaded and kept in memory.
 pub const HORIZON: Duration = Duration::from_secs(30);

@@ -204,10 +204,23 @@ pub struct BacklogView {
     /// Why no further job starts; `None` if one can start or none is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitsFor>,
+    /// When that ends, by the steady clock, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// Why a live job does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobWait {
+    pub waits_for: WaitsFor,
+    /// When that ends, by the steady clock, if it is known.
+    pub until: Option<Time>,
+    /// The job at the head of its lane, if it waits behind that one.
+    pub behind: Option<JobId>,
 }
 
 /// Why no job of a worker and destination starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
     /// The worker is paused.
@@ -226,6 +239,8 @@ pub enum WaitsFor {
     WorkerSlot,
     /// A due time, or an earlier job of the same lane.
     Due,
+    /// An earlier job of the same lane.
+    Lane,
     /// A load from the ledger.
     Load,
     /// The process is stopping.

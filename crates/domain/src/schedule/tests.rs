@@ -290,6 +290,27 @@ fn the_view_says_why_nothing_runs() {
 }
 
 #[test]
+fn the_reason_why_one_job_does_not_run_is_known() {
+    let mut world = loaded_world(2);
+    world.accept(vec![job(11, 7), job(12, 7), job(13, 8), job(14, 9)]);
+    let wait = |world: &World, job: &PendingJob| world.scheduler.wait_of(Time(world.now), job);
+    let reason = |waits_for, until, behind| Some(JobWait { waits_for, until, behind });
+    assert_eq!(wait(&world, &job(11, 7)), None, "it runs");
+    assert_eq!(wait(&world, &job(12, 7)), reason(WaitsFor::Lane, None, Some(JobId(11))));
+    assert_eq!(wait(&world, &job(14, 9)), reason(WaitsFor::WorkerSlot, None, None));
+    let later = Time(world.now + 3_600_000);
+    let deferred = PendingJob { due: later, ..job(20, 20) };
+    assert_eq!(wait(&world, &deferred), reason(WaitsFor::Due, Some(later), None), "it is not in memory");
+    world.step(pause("crm"));
+    for waiting in [job(12, 7), job(14, 9), deferred.clone()] {
+        assert_eq!(wait(&world, &waiting), reason(WaitsFor::Destination, None, None));
+    }
+    world.step(resume("crm"));
+    world.step(Input::Pause(PauseTarget::Worker(name("w"))));
+    assert_eq!(wait(&world, &deferred), reason(WaitsFor::Worker, None, None));
+}
+
+#[test]
 fn errors_do_not_reduce_concurrency_and_overload_does() {
     let concurrency = |health| {
         let mut gate = Gate::new(GateSettings { concurrency_max: 32, ..GateSettings::default() });

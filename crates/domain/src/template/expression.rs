@@ -113,6 +113,25 @@ impl Expression {
         }
     }
 
+    /// Members of a root that it reads, as far as the text shows: `event.email | lower` reads `email` of `event`.
+    pub fn members(&self, root: &str) -> BTreeSet<String> {
+        match &self.form {
+            Form::Path(own, path) | Form::Call(_, own, path) => match path.0.first() {
+                Some(crate::path::Segment::Key(name)) if own == root => BTreeSet::from([name.clone()]),
+                _ => BTreeSet::new(),
+            },
+            Form::Jinja(jinja) => {
+                let member = |name: String| {
+                    let (own, rest) = name.split_once('.')?;
+                    let member = rest.split('.').next().unwrap_or(rest);
+                    let is_call = self.source.contains(&format!("{own}.{member}("));
+                    (own == root && !is_call).then(|| member.to_owned())
+                };
+                jinja.expression.undeclared_variables(true).into_iter().filter_map(member).collect()
+            }
+        }
+    }
+
     /// Steps whose output it reads, as far as the text shows.
     pub fn steps(&self) -> BTreeSet<String> {
         match &self.form {

@@ -149,9 +149,14 @@ fn remove_empty(value: &mut Value) {
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.trim().is_empty(),
+        Value::String(text) => text.chars().all(is_invisible),
         _ => false,
     }
+}
+
+/// White space, control characters and characters without width: they promise a name and show none.
+fn is_invisible(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
 impl MessageTemplate {
@@ -336,6 +341,17 @@ mod tests {
         scope.set("event", json!({"first_name": "Ada <3", "email": "ada@example.com", "city": null, "zip": " "}));
         scope.set_step_output("make-code", json!({"code": "SAVE10"}));
         scope
+    }
+
+    #[test]
+    fn a_name_that_shows_nothing_is_no_name() {
+        let messages = messages(&[(Part::Text, "Hello {{ event.first_name }},")]);
+        for name in ["", " \t", "\u{200b}", "\u{a0}\u{feff}", "\u{7}"] {
+            let mut scope = Scope::new();
+            scope.set("event", json!({ "first_name": name }));
+            let problem = messages.render("cart", &scope, None).unwrap_err();
+            assert!(problem.0.contains("`event.first_name` has no value"), "{name:?}: {problem}");
+        }
     }
 
     #[test]

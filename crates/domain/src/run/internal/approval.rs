@@ -16,6 +16,7 @@ use crate::job::{EffectKey, EffectState};
 use crate::ops::{ApprovalRecord, DecideApproval, RequestApproval, Settlement};
 use crate::outcome::{Failure, FailureClass};
 use crate::unit;
+use crate::wait::APPROVAL_CODE;
 use crate::worker::{Step, Worker};
 
 /// How long a job waits, unless the step says otherwise.
@@ -136,7 +137,7 @@ impl JobRun {
 }
 
 fn waiting(approval: &str) -> Failure {
-    Failure::new(FailureClass::Retryable, "approval", format!("waits for a decision on {approval}"))
+    Failure::new(FailureClass::Retryable, APPROVAL_CODE, format!("waits for a decision on {approval}"))
 }
 
 fn cut(text: &str) -> String {
