@@ -17,6 +17,7 @@ use super::declarations::{Declarations, Placed, SourceLocation, add};
 use super::destination::{self, built_in};
 use super::diagnostics::{Diagnostics, Report};
 use super::document::{DocumentKind, classify};
+use super::field_reads;
 use super::flow;
 use super::message;
 use super::node::YamlNode;
@@ -116,6 +117,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     if !names.incomplete {
         cross_checks::check_playbooks(&diagnostics, &flows, &workers);
         cross_checks::check_pulls(&diagnostics, &names, &workers);
+        field_reads::check(&diagnostics, &flows, &workers);
     }
     let usable = !diagnostics.has_errors() && files.problems().is_empty();
     let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();

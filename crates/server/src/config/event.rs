@@ -7,9 +7,10 @@ use sluice_domain::template::{Expression, Template};
 
 use super::declarations::Declarations;
 use super::diagnostics::Report;
-use super::expression::{REQUEST, template};
+use super::expression::{REQUEST, first_of_path, path_as_text, template};
 use super::fields::Fields;
-use super::node::{YamlKind, YamlNode};
+use super::node::{YamlEntry, YamlKind, YamlNode};
+use super::problem::did_you_mean;
 use super::schema;
 use super::table::{SectionSpec, ValueType, key};
 
@@ -132,7 +133,24 @@ fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Temp
             .hint(format!("such as: {name}: {{email: body.email}}"));
         return vec![];
     };
-    entries.iter().filter_map(|entry| Some((entry.key.clone(), value(report, &entry.value)?))).collect()
+    let read = |entry: &YamlEntry| {
+        if name != "routing" {
+            warn_of_path(report, &entry.value);
+        }
+        Some((entry.key.clone(), value(report, &entry.value)?))
+    };
+    entries.iter().filter_map(read).collect()
+}
+
+/// Warns of unquoted text that looks like a path and has no root at all. [`template`] warns of one whose root is misspelled.
+fn warn_of_path(report: Report<'_>, node: &YamlNode) {
+    let Some(scalar) = node.scalar().filter(|scalar| !scalar.quoted) else { return };
+    let Some(first) = first_of_path(&scalar.text) else { return };
+    if REQUEST.roots.contains(&first) || did_you_mean(first, REQUEST.roots.iter().copied()).is_some() {
+        return;
+    }
+    let hint = format!("did you mean `body.{}`? Put text in quotes", scalar.text);
+    path_as_text(report, node.span, &scalar.text, &hint);
 }
 
 /// `[first_name, company.name]`: each field is named by its last path segment.

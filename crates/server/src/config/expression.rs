@@ -114,7 +114,12 @@ pub(super) fn condition(report: Report<'_>, node: &YamlNode, visible: Visible<'_
 pub(super) fn template(report: Report<'_>, node: &YamlNode, visible: Visible<'_>) -> Option<Template> {
     match &node.kind {
         YamlKind::Scalar(scalar) => match scalar.to_value() {
-            Value::String(text) => text_template(report, node.span, &text, visible),
+            Value::String(text) => {
+                if !scalar.quoted {
+                    warn_of_path(report, node.span, &text, visible.roots);
+                }
+                text_template(report, node.span, &text, visible)
+            }
             value => Some(Template::Literal(value)),
         },
         YamlKind::List(items) => {
@@ -129,6 +134,34 @@ pub(super) fn template(report: Report<'_>, node: &YamlNode, visible: Visible<'_>
             entries.into_iter().collect::<Option<_>>().map(Template::Map)
         }
     }
+}
+
+/// Warns of unquoted text that looks like a path to a value, with a root that is known or nearly so: it is sent as text.
+fn warn_of_path(report: Report<'_>, span: Span, text: &str, roots: &[&str]) {
+    let Some(first) = first_of_path(text) else { return };
+    let Some(near) =
+        roots.iter().find(|root| **root == first).copied().or_else(|| did_you_mean(first, roots.iter().copied()))
+    else {
+        return;
+    };
+    let meant = format!("{near}{}", &text[first.len()..]);
+    // The mapping of a flow takes a path without braces.
+    let meant = if roots == REQUEST.roots { format!("`{meant}`") } else { format!("{{{{ {meant} }}}}") };
+    path_as_text(report, span, text, &format!("did you mean {meant}? Put text in quotes"));
+}
+
+pub(super) fn path_as_text(report: Report<'_>, span: Span, text: &str, hint: &str) {
+    report.warning(span, "path-as-text", format!("`{text}` is used as text: it is no value")).hint(hint);
+}
+
+/// The first name of unquoted text that looks like a path: names with dots between them, such as `bdy.company`.
+pub(super) fn first_of_path(text: &str) -> Option<&str> {
+    let (first, rest) = text.split_once('.')?;
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '[' | ']'))
+    };
+    (is_name(first) && rest.split('.').all(is_name)).then_some(first)
 }
 
 pub(super) fn text_template(report: Report<'_>, span: Span, text: &str, visible: Visible<'_>) -> Option<Template> {

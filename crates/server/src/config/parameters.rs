@@ -85,7 +85,9 @@ pub(super) fn read(
     }
     let at = if entries.is_empty() { action_span } else { with_span };
     for parameter in spec.parameters.iter().filter(|parameter| parameter.required) {
-        if node.get(parameter.name).is_none_or(YamlNode::is_null) && !meant.contains(&parameter.name) {
+        let is_blank = |value: &YamlNode| value.text().is_some_and(|text| text.trim().is_empty());
+        let is_absent = |value: &YamlNode| value.is_null() || is_blank(value);
+        if node.get(parameter.name).is_none_or(is_absent) && !meant.contains(&parameter.name) {
             report
                 .error(at, "missing-parameter", format!("{} needs the parameter `{}`", spec.name, parameter.name))
                 .hint(parameter.about);

@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
+use sluice_domain::action::Action;
 use sluice_domain::cron::Schedule;
 use sluice_domain::retry::RetryPolicy;
+use sluice_domain::template::Template;
 use sluice_domain::unit;
 use sluice_domain::worker::Worker;
 
 use super::declarations::Declarations;
 use super::diagnostics::Report;
 use super::document::DOCUMENT;
+use super::field_reads;
 use super::fields::Fields;
 use super::node::{Span, YamlNode};
 use super::retry;
@@ -92,6 +96,10 @@ pub(super) struct ReadWorker {
     pub(super) on: Option<Span>,
     /// Dead-letter queues read by `queue_pull`, with their location.
     pub(super) pulled: Vec<(String, Span)>,
+    /// Fields of the event that it reads, with their location.
+    pub(super) event_reads: Vec<(String, Span)>,
+    /// Queues that its steps put events into.
+    pub(super) fills: Vec<String>,
 }
 
 pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) -> Option<ReadWorker> {
@@ -132,6 +140,7 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
         schedule,
         safe_mode: safe_mode.unwrap_or_default(),
     };
+    let fills = filled_queues(&worker);
     Some(ReadWorker {
         name: (name.to_owned(), name_span),
         worker: Arc::new(worker),
@@ -139,7 +148,24 @@ pub(super) fn read(report: Report<'_>, node: &YamlNode, names: &Declarations) ->
         runtimes: read.runtimes,
         on: on_span,
         pulled: read.pulled,
+        event_reads: field_reads::event_reads(node),
+        fills,
     })
+}
+
+/// Queues that the steps of a worker put events into.
+fn filled_queues(worker: &Worker) -> Vec<String> {
+    let steps = worker.steps.iter().filter(|step| step.action == Action::Queue);
+    let names = steps.filter_map(|step| match &step.with {
+        Template::Map(entries) => entries.iter().find(|(name, _)| name == "name"),
+        _ => None,
+    });
+    names
+        .filter_map(|(_, name)| match name {
+            Template::Literal(Value::String(name)) => Some(name.clone()),
+            _ => None,
+        })
+        .collect()
 }
 
 fn read_on(report: Report<'_>, node: &YamlNode) -> Option<String> {

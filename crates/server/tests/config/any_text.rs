@@ -42,7 +42,7 @@ run:
   - id: a-b
     run: http.request
     with:
-      url: /x/{{ event.id }}
+      url: /x/{{ event.event_id }}
       text: |
         \"quoted {{ event.name }}
 ";

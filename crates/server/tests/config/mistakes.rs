@@ -274,3 +274,88 @@ fn no_secret_is_shown_in_any_message() {
 fn the_reference_page() {
     insta::assert_snapshot!("reference", sluice_server::config::reference());
 }
+
+/// The warnings of a configuration as `code: message; hint`.
+fn warnings(files: &[(&str, String)]) -> Vec<String> {
+    let files = Files::from_texts(files.iter().map(|(path, text)| (*path, text.as_str())));
+    let compiled = compile(&files, &OneSecret);
+    let shown = render_all(&compiled.problems, &files, Colours::None);
+    assert!(compiled.problems.iter().all(|problem| problem.severity == Severity::Warning), "{shown}");
+    let text = |problem: &sluice_server::config::ConfigProblem| {
+        format!("{}: {}; {}", problem.code, problem.message, problem.hint.as_deref().unwrap_or_default())
+    };
+    compiled.problems.iter().map(text).collect()
+}
+
+fn files(flow: String, worker: String) -> [(&'static str, String); 3] {
+    [("flow.yml", flow), ("worker.yml", worker), ("rest.yml", REST.to_owned())]
+}
+
+#[test]
+fn unquoted_text_that_looks_like_a_path_is_a_warning() {
+    let mapped = |text: &str| {
+        let attributes = format!("    email: body.email\n  attributes:\n    company: {text}\n");
+        files(FLOW.replace("    email: body.email\n", &attributes), WORKER.to_owned())
+    };
+    let warned = warnings(&mapped("bdy.company"));
+    assert_eq!(
+        warned,
+        [
+            "path-as-text: `bdy.company` is used as text: it is no value; did you mean `body.company`? Put text in quotes"
+        ]
+    );
+    let warned = warnings(&mapped("company.name"));
+    assert_eq!(
+        warned,
+        [
+            "path-as-text: `company.name` is used as text: it is no value; did you mean `body.company.name`? Put text in quotes"
+        ]
+    );
+    for good in ["body.company", "\"bdy.company\"", "\"{{ body.company }}\"", "Acme Inc.", "v1", "1.5"] {
+        assert!(warnings(&mapped(good)).is_empty(), "{good}");
+    }
+    let worker = WORKER.replace("Email: {{ event.email }}", "Email: event.email");
+    assert_eq!(
+        warnings(&files(FLOW.to_owned(), worker)),
+        [
+            "path-as-text: `event.email` is used as text: it is no value; did you mean {{ event.email }}? Put text in quotes"
+        ]
+    );
+}
+
+#[test]
+fn a_field_that_no_flow_maps_is_a_warning() {
+    let attributes = "    email: body.email\n  attributes: { first_name: body.first_name }\n";
+    let flow = FLOW.replace("    email: body.email\n", attributes);
+    let reads = |text: &str| {
+        let worker = WORKER.replace("Email: {{ event.email }}", &format!("Email: \"{text}\""));
+        warnings(&files(flow.clone(), worker))
+    };
+    assert_eq!(
+        reads("{{ event.firstname }}"),
+        [
+            "field-not-mapped: `event.firstname` never has a value: the mapping of `signup` has no such field; did you mean `event.first_name`?"
+        ]
+    );
+    let far = reads("{{ event.shoe_size | default('?') }}");
+    assert!(
+        far[0].ends_with("map it under `event: attributes:` of `signup`, or read the request: body.shoe_size"),
+        "{far:?}"
+    );
+    for good in
+        ["{{ event.first_name | upper }}", "{{ event.attributes.any }}", "{{ event.event_type }}", "{{ body.x }}"]
+    {
+        assert!(reads(good).is_empty(), "{good}");
+    }
+    let open = WORKER.replace("Email: {{ event.email }}", "Email: \"{{ event.anything }}\"");
+    assert!(warnings(&files(FLOW.to_owned(), open)).is_empty(), "the whole body is mapped");
+}
+
+#[test]
+fn an_empty_required_parameter_is_missing() {
+    let worker = WORKER.replace("object: Contact", "object: \"\"");
+    let files = files(FLOW.to_owned(), worker);
+    let files = Files::from_texts(files.iter().map(|(path, text)| (*path, text.as_str())));
+    let problems = compile(&files, &OneSecret).problems;
+    assert_eq!(problems[0].message, "salesforce.upsert needs the parameter `object`");
+}
