@@ -2,12 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::approval::ApprovalState;
+use sluice_domain::event::EventStatus;
 use sluice_domain::job::JobState;
+use sluice_domain::key::KeyDigest;
 use sluice_domain::ops::ApprovalRecord;
 use sluice_domain::time::Time;
 
+use crate::op::FoundKeys;
+use crate::record::EventSeq;
+
 /// Selects jobs, for lists and for bulk commands. An absent field does not restrict.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobFilter {
     /// Any of these; empty means all.
@@ -24,6 +29,47 @@ pub struct JobFilter {
     pub since: Option<Time>,
     /// Changed before this time.
     pub until: Option<Time>,
+}
+
+/// Selects events. An absent field does not restrict.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    pub source: Option<String>,
+    pub event_type: Option<String>,
+    pub status: Option<EventStatus>,
+    /// Received at or after this time.
+    pub since: Option<Time>,
+    /// With one of these idempotency keys.
+    pub keys: Option<Vec<KeyDigest>>,
+    /// About one of these contacts.
+    pub contacts: Option<Vec<KeyDigest>>,
+}
+
+/// An [`EventFilter`] whose keys and contacts were looked up. The index of keys belongs to the writer.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    pub source: Option<String>,
+    pub event_type: Option<String>,
+    pub status: Option<EventStatus>,
+    pub since: Option<Time>,
+    /// Only these.
+    pub seqs: Option<Vec<EventSeq>>,
+    /// Only of these contacts, by the numbers that [`KeyLookup`](crate::KeyLookup) found.
+    pub contacts: Option<Vec<i64>>,
+}
+
+impl EventQuery {
+    pub(crate) fn new(filter: EventFilter, found: FoundKeys) -> EventQuery {
+        let EventFilter { source, event_type, status, since, keys, contacts } = filter;
+        EventQuery {
+            source,
+            event_type,
+            status,
+            since,
+            seqs: keys.map(|_| found.seqs),
+            contacts: contacts.map(|_| found.contacts),
+        }
+    }
 }
 
 /// Selects approvals.

@@ -8,6 +8,7 @@ use sluice_domain::event::EventId;
 use sluice_domain::job::{JobState, Term};
 use tokio::sync::watch;
 
+use crate::filter::EventFilter;
 use crate::memory;
 use crate::op::*;
 use crate::options::{LedgerOptions, Opened, Stats};
@@ -243,6 +244,21 @@ impl Ledger {
         self.submit(Op::Replay, replay).await
     }
 
+    /// Starts a durable replay. Its batches are taken with [`Ledger::advance_replay`].
+    pub async fn start_replay(&self, replay: NewReplay) -> Result<ReplayRecord, Error> {
+        self.submit(Op::StartReplay, replay).await
+    }
+
+    /// Requeues the jobs of a batch and returns those that were requeued. `None` if the replay does not run, or has moved on.
+    pub async fn advance_replay(&self, advance: AdvanceReplay) -> Result<Option<Vec<ChangedJob>>, Error> {
+        self.submit(Op::AdvanceReplay, advance).await
+    }
+
+    /// Pauses, resumes or cancels a replay.
+    pub async fn control_replay(&self, control: ControlReplay) -> Result<Controlled, Error> {
+        self.submit(Op::ControlReplay, control).await
+    }
+
     /// Records what became of an effect of unknown outcome. Returns its job if that continues.
     pub async fn resolve(&self, resolve: Resolve) -> Result<Vec<ChangedJob>, Error> {
         self.submit(Op::Resolve, resolve).await
@@ -301,6 +317,16 @@ impl Ledger {
     pub async fn find_event(&self, id: EventId) -> Result<Option<EventRecord>, Error> {
         let candidates = self.submit(Op::FindEvent, id).await?;
         Ok(self.events(candidates).await?.into_iter().map(|(event, _)| event).find(|event| event.id == id))
+    }
+
+    /// Events that match, newest first, with their jobs. Keys and contacts are found by their digests.
+    pub async fn find_events(&self, filter: EventFilter, page: Page) -> Result<Vec<ListedEvent>, Error> {
+        let (keys, contacts) = (filter.keys.clone().unwrap_or_default(), filter.contacts.clone().unwrap_or_default());
+        let found = match keys.is_empty() && contacts.is_empty() {
+            true => FoundKeys::default(),
+            false => self.submit(Op::FindKeys, KeyLookup { keys, contacts }).await?,
+        };
+        self.list_events(EventQuery::new(filter, found), page).await
     }
 
     /// Number of jobs by state.

@@ -20,7 +20,7 @@ mod submission_queue;
 mod write_store;
 
 pub use error::Error;
-pub use filter::{ApprovalFilter, JobFilter, Page};
+pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page};
 pub use ledger::Ledger;
 pub use op::*;
 pub use options::{ClockFn, LedgerOptions, Stats};

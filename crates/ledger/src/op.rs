@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_domain::key::KeyDigest;
@@ -10,11 +11,14 @@ pub use sluice_domain::ops::{
     EffectSettlement, Fence, Mark, Marked, RequestApproval, RetryCharge, SetConsent, Settlement, Skip, StepResult,
 };
 use sluice_domain::policy::CapReservation;
+use sluice_domain::replay::{Reapply, ReplayId, ReplayState};
 pub use sluice_domain::run::Settle;
 use sluice_domain::time::Time;
 pub use sluice_domain::transition::JobUpdate;
+use sluice_domain::unit::Rate;
 
-use crate::record::{EventSeq, JobRecord, NewEvent};
+use crate::filter::JobFilter;
+use crate::record::{EventSeq, JobRecord, NewEvent, ReplayRecord};
 use crate::seal::RootKey;
 
 /// The intent of an attempt with the caps that it is counted under: all of them have room, or nothing is written.
@@ -100,6 +104,84 @@ pub struct Replay {
     pub at: Time,
 }
 
+/// Jobs of a replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplaySelection {
+    /// Evaluated when the batch of a job comes.
+    Filter(JobFilter),
+    /// Numbers of jobs, ascending.
+    Jobs(Vec<i64>),
+}
+
+/// A replay that starts.
+#[derive(Clone, Debug)]
+pub struct NewReplay {
+    pub selection: ReplaySelection,
+    pub actor: String,
+    pub reason: String,
+    /// As in [`Replay`].
+    pub revision: Option<Arc<str>>,
+    /// Effects that are applied again.
+    pub reapply: Reapply,
+    /// Jobs per time; `None` for no limit.
+    pub rate: Option<Rate>,
+    /// Jobs per batch.
+    pub batch: u32,
+    pub at: Time,
+}
+
+/// The next batch of a running replay: its jobs are requeued, and the replay continues behind them.
+#[derive(Clone, Debug)]
+pub struct AdvanceReplay {
+    pub id: ReplayId,
+    /// The last job that was looked at before; if the replay has moved on since, nothing is written.
+    pub after: JobId,
+    /// The last job that was looked at now.
+    pub until: JobId,
+    /// Jobs that are requeued. Those that are not replayable any more are counted as skipped.
+    pub jobs: Vec<JobId>,
+    /// Jobs that were looked at and are not requeued.
+    pub skipped: u64,
+    /// No job is left behind these.
+    pub is_last: bool,
+    /// When the next batch may start, by the wall clock.
+    pub next_at: Time,
+    pub at: Time,
+}
+
+/// An operator pauses, resumes or cancels a replay.
+#[derive(Clone, Debug)]
+pub struct ControlReplay {
+    pub id: ReplayId,
+    pub state: ReplayState,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+impl ControlReplay {
+    /// As the audit trail names it.
+    pub(crate) fn action(&self) -> &'static str {
+        match self.state {
+            ReplayState::Paused => "pause",
+            ReplayState::Cancelled => "cancel",
+            ReplayState::Running | ReplayState::Done => "resume",
+        }
+    }
+}
+
+/// The result of a [`ControlReplay`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Controlled {
+    Changed(ReplayRecord),
+    /// It is in that state already.
+    Same(ReplayRecord),
+    /// It is finished.
+    Refused(ReplayRecord),
+    Unknown,
+}
+
 /// An operator states what became of an effect of unknown outcome; its job continues.
 #[derive(Clone, Debug)]
 pub struct Resolve {
@@ -166,6 +248,22 @@ pub(crate) enum Rotation {
     Tenant,
     /// Wraps the keys of the next contacts with the newest tenant key.
     Contacts { rows_max: u32 },
+}
+
+/// Looks up events by their keys, and contacts by their digests.
+#[derive(Clone, Debug)]
+pub struct KeyLookup {
+    pub keys: Vec<KeyDigest>,
+    pub contacts: Vec<KeyDigest>,
+}
+
+/// The result of a [`KeyLookup`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundKeys {
+    /// Events that have one of the keys, expired ones too.
+    pub seqs: Vec<EventSeq>,
+    /// Numbers of the contacts, as [`EventQuery`](crate::EventQuery) takes them.
+    pub contacts: Vec<i64>,
 }
 
 /// Contacts that must not be written to.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use sluice_domain::job::Term;
 use sluice_domain::time::Time;
@@ -36,6 +36,8 @@ pub struct Stats {
     pub wal_pages: AtomicU64,
     /// Batches whose accepts were rejected because the disk was full.
     pub disk_full: AtomicU64,
+    /// Whether the disk was full at the last attempt to write.
+    pub is_disk_full: AtomicBool,
 }
 
 /// What the owner of a ledger provides.

@@ -13,6 +13,12 @@ macro_rules! read_verbs {
             live_lanes() -> Vec<LiveLane>;
             /// Number of jobs by worker, destination, state and dead-letter queue. Kept, not counted.
             job_totals() -> Vec<JobTotal>;
+            /// Lanes in which queued jobs wait behind a job that is not due at `now` of the steady clock; the one that has waited
+            /// longest comes first. Looks at the oldest queued jobs of each worker and destination.
+            blocked_lanes(now: Time, limit: u32) -> Vec<BlockedLane>;
+            /// Of these live jobs, those that wait behind an older job of their lane that is not due at `now` of the steady clock,
+            /// with the oldest such job.
+            blocking_jobs(jobs: Vec<JobId>, now: Time) -> Vec<(JobId, JobId)>;
             /// Ages of the oldest live jobs and dead letters.
             oldest_jobs() -> OldestJobs;
             /// Number of events. Kept, not counted.
@@ -25,18 +31,25 @@ macro_rules! read_verbs {
             duplicate_stats(source: String) -> DuplicateStats;
             jobs_of_event(event: EventRecord) -> Vec<JobRecord>;
             job(id: JobId) -> Option<JobRecord>;
+            /// Jobs by id, ascending. Those that do not exist are left out.
+            jobs(ids: Vec<JobId>) -> Vec<JobRecord>;
             /// The effects of a job in the order of its steps; of one step, the one that was begun last first.
             effects(job: JobId) -> Vec<EffectRecord>;
             /// The attempts of a job in their order.
             attempts(job: JobId) -> Vec<AttemptRecord>;
-            /// Events, newest first.
-            list_events(source: Option<String>, event_type: Option<String>, page: Page) -> Vec<EventRecord>;
+            /// Events that match, newest first, with their jobs.
+            list_events(query: EventQuery, page: Page) -> Vec<ListedEvent>;
             /// Jobs that match, newest first, with their events.
             list_jobs(filter: JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)>;
             /// Ids of jobs that match beyond an id, oldest first.
             matching_jobs(filter: JobFilter, after: JobId, limit: u32) -> Vec<JobId>;
             /// Failures of dead and unknown jobs since a time, most frequent first.
             dead_reasons(since: Time, limit: u32) -> Vec<Reason>;
+            /// Replays, newest first.
+            replays(page: Page) -> Vec<ReplayRecord>;
+            /// Replays that are running, oldest first.
+            running_replays() -> Vec<ReplayRecord>;
+            replay_record(id: ReplayId) -> Option<ReplayRecord>;
             pauses() -> Vec<PauseRecord>;
             /// The files of a revision of the configuration.
             revision(hash: Arc<str>) -> Option<String>;
@@ -78,11 +91,12 @@ pub(crate) mod prelude {
     pub use sluice_domain::job::JobId;
     pub use sluice_domain::key::KeyDigest;
     pub use sluice_domain::policy::{CapReservation, ContactFacts};
+    pub use sluice_domain::replay::ReplayId;
     pub use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
     pub use sluice_domain::time::Time;
 
     pub use crate::Error;
-    pub use crate::filter::{ApprovalFilter, JobFilter, Page};
+    pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, Page};
     pub use crate::op::ApprovalRecord;
     pub use crate::record::*;
 }

@@ -9,8 +9,61 @@ pub use sluice_domain::record::{
     AttemptKind, ClashPolicy, DecodedEvent, EffectRecord, EventBody, EventDraft, EventRecord, EventSeq, JobRecord,
     NewEvent, NewJob, Proof, Quarantine,
 };
+use sluice_domain::replay::{Reapply, ReplayId, ReplayState};
 pub use sluice_domain::run::LoadedJob;
 use sluice_domain::time::Time;
+use sluice_domain::unit::Rate;
+use sluice_domain::wait::WaitReason;
+
+use crate::op::{NewReplay, ReplaySelection};
+
+/// An event of a list with its jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedEvent {
+    pub event: EventRecord,
+    pub jobs: Vec<JobSummary>,
+}
+
+/// A job without its failure and result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSummary {
+    pub id: JobId,
+    pub worker: Arc<str>,
+    pub state: JobState,
+    pub attempts_total: u32,
+}
+
+impl From<&JobRecord> for JobSummary {
+    fn from(job: &JobRecord) -> JobSummary {
+        let (id, state, attempts_total) = (job.id, job.state, job.attempts_total);
+        JobSummary { id, worker: job.worker.clone(), state, attempts_total }
+    }
+}
+
+/// A replay and how far it has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayRecord {
+    pub id: ReplayId,
+    pub selection: ReplaySelection,
+    pub actor: String,
+    pub reason: String,
+    /// `None`: each job runs under the revision that it was accepted under.
+    pub revision: Option<Arc<str>>,
+    pub reapply: Reapply,
+    pub rate: Option<Rate>,
+    pub batch: u32,
+    pub state: ReplayState,
+    pub created_at: Time,
+    pub updated_at: Time,
+    /// The last job that was looked at.
+    pub after: JobId,
+    /// The last job when the replay started: later ones are not looked at.
+    pub last_job: JobId,
+    /// When the next batch may start, by the wall clock.
+    pub next_at: Time,
+    pub replayed: u64,
+    pub skipped: u64,
+}
 
 /// Other contents that were received under the key of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,6 +160,15 @@ pub struct SuppressionRecord {
     pub reason: String,
 }
 
+/// Describes a replay in the audit trail.
+pub(crate) fn audited_replay(new: &NewReplay) -> String {
+    let mut detail = new.reason.clone();
+    if !new.reapply.is_empty() {
+        detail.push_str(&format!("; applies again: {}", new.reapply));
+    }
+    detail
+}
+
 /// Describes contacts in the audit trail, which does not name them.
 pub(crate) fn describe_contacts(count: usize, channel: &str) -> String {
     let contacts = if count == 1 { "1 contact".to_owned() } else { format!("{count} contacts") };
@@ -128,7 +190,26 @@ pub struct JobTotal {
     pub destination: Arc<str>,
     pub state: JobState,
     pub dead_letter_queue: Option<Arc<str>>,
+    /// Only of waiting jobs.
+    #[serde(serialize_with = "wait_word", skip_serializing_if = "Option::is_none")]
+    pub wait: Option<WaitReason>,
     pub count: u64,
+}
+
+fn wait_word<S: serde::Serializer>(wait: &Option<WaitReason>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(wait.map_or("", WaitReason::as_str))
+}
+
+/// A lane in which queued jobs wait behind a deferred one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockedLane {
+    /// The deferred job at its head.
+    pub head: JobRecord,
+    /// The oldest of the jobs behind it, and when that was created.
+    pub first_behind: JobId,
+    pub waits_since: Time,
+    /// Jobs behind it, among the oldest of the backlog: there may be more.
+    pub jobs_behind: u64,
 }
 
 /// Times of the oldest jobs, to compute ages from.

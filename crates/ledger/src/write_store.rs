@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::op::*;
-use crate::record::EventSeq;
+use crate::record::{EventSeq, ReplayRecord};
 
 /// The input of a verb, its output once it is applied, and the caller that waits for it.
 #[derive(Debug)]
@@ -113,6 +113,10 @@ write_verbs! {
     SetSafeMode: set_safe_mode(SetSafeMode) -> ();
     MakeDue: make_due(MakeDue) -> Vec<ChangedJob>;
     Replay: replay(Replay) -> Vec<ChangedJob>;
+    StartReplay: start_replay(NewReplay) -> ReplayRecord;
+    /// `None` if the replay does not run, or has moved on.
+    AdvanceReplay: advance_replay(AdvanceReplay) -> Option<Vec<ChangedJob>>;
+    ControlReplay: control_replay(ControlReplay) -> Controlled;
     Resolve: resolve(Resolve) -> Vec<ChangedJob>;
     DropJobs: drop_jobs(DropJobs) -> Vec<ChangedJob>;
     Pause: pause(Pause) -> ();
@@ -125,6 +129,8 @@ write_verbs! {
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.
     FindEvent: find_event(EventId) -> Vec<EventSeq>;
+    /// Looks up events and contacts by their digests. The indexes belong to the writer.
+    FindKeys: find_keys(KeyLookup) -> FoundKeys;
     /// Returns the version of a new tenant key, or the number of contacts that were looked at.
     Rotate: rotate(Rotate) -> u64;
 }

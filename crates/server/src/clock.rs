@@ -39,6 +39,12 @@ impl Clock {
         self.started_at + self.started.elapsed()
     }
 
+    /// Time that the wall clock shows when the steady clock shows `at`, unless it is set in between.
+    pub fn to_wall(&self, at: Time) -> Time {
+        let (wall, now) = (self.wall(), self.now());
+        if at >= now { wall + at.since(now) } else { wall - now.since(at) }
+    }
+
     /// The instant at which the steady clock shows `at`.
     pub fn instant(&self, at: Time) -> Instant {
         self.started + at.since(self.started_at)

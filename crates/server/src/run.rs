@@ -232,6 +232,7 @@ impl Node {
         let stop = watch::Sender::new(false);
         let stop_admin = watch::Sender::new(false);
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
+        let replays = operator.replay_batches();
         Ok(Node {
             intake,
             admin,
@@ -240,6 +241,7 @@ impl Node {
             intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
+                tokio::spawn(replays.run(stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock, settings.keep, stop.subscribe())),
                 tokio::spawn(window.run(stop_admin.subscribe())),
             ],

@@ -171,7 +171,7 @@ impl Demo {
             ..ReplayRequest::default()
         };
         let result = self.node.operator.replay(request).await.map_err(|error| Error::Failed(error.to_string()))?;
-        self.senders.replayed.fetch_add(result.changed, Ordering::Relaxed);
-        Ok(result.changed > 0)
+        self.senders.replayed.fetch_add(result.jobs.changed, Ordering::Relaxed);
+        Ok(result.jobs.changed > 0)
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::Store;
 use crate::op::*;
 use crate::options::Opened;
-use crate::record::{EventSeq, LoadedJob};
+use crate::record::{EventSeq, LoadedJob, ReplayRecord};
 use crate::submission_queue::BatchReceiver;
 use crate::write_store::{Op, WriteStore};
 use crate::{Error, LedgerOptions, Stats};
@@ -190,6 +190,18 @@ impl WriteStore for Batch<'_> {
         Ok(self.store.replay(replay))
     }
 
+    fn start_replay(&mut self, new: &NewReplay) -> Result<ReplayRecord> {
+        Ok(self.store.start_replay(new))
+    }
+
+    fn advance_replay(&mut self, advance: &AdvanceReplay) -> Result<Option<Vec<ChangedJob>>> {
+        Ok(self.store.advance_replay(advance))
+    }
+
+    fn control_replay(&mut self, control: &ControlReplay) -> Result<Controlled> {
+        Ok(self.store.control_replay(control))
+    }
+
     fn resolve(&mut self, resolve: &Resolve) -> Result<Vec<ChangedJob>> {
         Ok(self.store.resolve(resolve))
     }
@@ -228,6 +240,10 @@ impl WriteStore for Batch<'_> {
 
     fn find_event(&mut self, id: &EventId) -> Result<Vec<EventSeq>> {
         Ok(self.store.find(*id).into_iter().collect())
+    }
+
+    fn find_keys(&mut self, lookup: &KeyLookup) -> Result<FoundKeys> {
+        Ok(self.store.find_keys(lookup))
     }
 
     /// Nothing is sealed in memory.

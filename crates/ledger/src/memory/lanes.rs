@@ -9,7 +9,7 @@ use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
 
 use super::Store;
-use crate::record::{JobRecord, LiveLane, looked_at_max};
+use crate::record::{BlockedLane, JobRecord, LiveLane, looked_at_max};
 
 /// Destination and worker.
 type LaneKey = (Arc<str>, Arc<str>);
@@ -117,12 +117,47 @@ impl Store {
 
     /// Whether an older job of the same worker in the lane is due later. A running job is never blocked.
     fn is_blocked(&self, job: &JobRecord, due_by: Time) -> bool {
+        self.blocking(job, due_by).is_some()
+    }
+
+    /// The oldest job that blocks another one.
+    fn blocking(&self, job: &JobRecord, due_by: Time) -> Option<&JobRecord> {
         if job.order == LaneOrder::None || job.state == JobState::Running {
-            return false;
+            return None;
         }
-        let Some(ids) = self.lanes.deferred.get(&(job.destination.clone(), job.entity)) else { return false };
+        let ids = self.lanes.deferred.get(&(job.destination.clone(), job.entity))?;
         let mut older = ids.range(..job.id).filter_map(|id| self.job(*id));
-        older.any(|older| older.due_at > due_by && older.worker == job.worker)
+        older.find(|older| older.due_at > due_by && older.worker == job.worker)
+    }
+
+    pub(crate) fn blocked_lanes(&self, now: Time, limit: u32) -> Vec<BlockedLane> {
+        let look_max = looked_at_max(limit as usize);
+        let mut found = BTreeMap::<JobId, BlockedLane>::new();
+        for jobs in self.lanes.jobs.values() {
+            let queued = jobs.ready.iter().filter_map(|id| self.job(*id));
+            let in_lanes = queued.filter(|job| job.state == JobState::Queued && job.order == LaneOrder::Fifo);
+            for job in in_lanes.take(look_max) {
+                let Some(head) = self.blocking(job, now) else { continue };
+                let lane = found.entry(head.id).or_insert_with(|| BlockedLane {
+                    head: head.clone(),
+                    first_behind: job.id,
+                    waits_since: job.created_at,
+                    jobs_behind: 0,
+                });
+                lane.jobs_behind += 1;
+            }
+        }
+        let mut lanes: Vec<BlockedLane> = found.into_values().collect();
+        lanes.sort_by_key(|lane| (lane.waits_since, lane.head.id));
+        lanes.truncate(limit as usize);
+        lanes
+    }
+
+    pub(crate) fn blocking_jobs(&self, jobs: &[JobId], now: Time) -> Vec<(JobId, JobId)> {
+        let live = jobs.iter().filter_map(|id| self.job(*id)).filter(|job| job.state.is_live());
+        let mut found: Vec<_> = live.filter_map(|job| Some((job.id, self.blocking(job, now)?.id))).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Every pair of worker and destination that has live jobs.

@@ -12,6 +12,7 @@ mod operate;
 mod policy;
 mod read;
 mod read_handle;
+mod replays;
 mod rows;
 mod step_result;
 
@@ -29,7 +30,7 @@ use sluice_domain::time::Time;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
-    RevisionRecord, SourceDayCounts, Variants,
+    ReplayRecord, RevisionRecord, SourceDayCounts, Variants,
 };
 pub use handle::StoreHandle;
 pub use read::{EffectStatus, EventHead};
@@ -67,6 +68,8 @@ pub struct Store {
     retries: BTreeMap<(Arc<str>, u64), Vec<Time>>,
     /// By worker: the rule, and since when.
     schedules: BTreeMap<String, (String, Time)>,
+    /// In the order of their ids, from 1.
+    replays: Vec<ReplayRecord>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::outcome::EffectClass;
+use sluice_domain::replay::{Reapply, replayable};
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
 
@@ -62,10 +63,15 @@ impl Store {
 
     /// Requeues finished and dead jobs. Returns those that were requeued.
     pub fn replay(&mut self, replay: &Replay) -> Vec<ChangedJob> {
+        self.requeue_jobs(replay, &Reapply::default())
+    }
+
+    /// With `reapply`, applied effects of its classes are superseded and a job starts at the first step.
+    pub(super) fn requeue_jobs(&mut self, replay: &Replay, reapply: &Reapply) -> Vec<ChangedJob> {
         let mut changed = Vec::new();
         for id in &replay.jobs {
             let Some(job) = self.jobs.get(id) else { continue };
-            if !matches!(job.record.state, JobState::Succeeded | JobState::Noop | JobState::Dead) {
+            if replayable(job.record.state).is_err() {
                 continue;
             }
             let unknown = |effect: &EffectRow| {
@@ -80,7 +86,13 @@ impl Store {
                     job.revision = revision.clone();
                     move_to_step(job, 0);
                 }
+                if !reapply.is_empty() {
+                    move_to_step(job, 0);
+                }
             });
+            if !reapply.is_empty() {
+                self.supersede_effects(*id, reapply, replay.at);
+            }
             self.log(replay.at, &replay.actor, "replay", &id.to_string(), &replay.reason);
         }
         changed

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_domain::event::EventId;
+use sluice_domain::event::{EventId, EventStatus};
 use sluice_domain::job::{JobId, JobState};
+use sluice_domain::key::KeyDigest;
 use sluice_domain::time::Time;
+use sluice_domain::wait::WaitReason;
 
 use super::{DAY_MS, Store};
-use crate::filter::{JobFilter, Page};
+use crate::filter::{EventQuery, JobFilter, Page};
+use crate::op::{FoundKeys, KeyLookup};
 use crate::record::{
-    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, JobTotal, LoadedJob,
-    OldestJobs, PauseRecord, PinnedRecord, Reason, RevisionRecord, SourceDayCounts,
+    AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, JobSummary, JobTotal,
+    ListedEvent, LoadedJob, OldestJobs, PauseRecord, PinnedRecord, Reason, RevisionRecord, SourceDayCounts,
 };
 
 impl Store {
@@ -114,14 +117,33 @@ impl Store {
         attempts.into_iter().map(|attempt| attempt.record(job)).collect()
     }
 
-    pub(crate) fn list_events(&self, source: Option<&str>, event_type: Option<&str>, page: Page) -> Vec<EventRecord> {
+    pub(crate) fn list_events(&self, query: &EventQuery, page: Page) -> Vec<ListedEvent> {
         let newest_first = self.events.values().rev().filter(|event| page.after.is_none_or(|after| event.seq < after));
+        let contact_of = |event: &super::EventRow| event.new.contact.map(contact_number);
         newest_first
-            .filter(|event| source.is_none_or(|source| *event.new.source == *source))
-            .filter(|event| event_type.is_none_or(|wanted| event.new.event_type == wanted))
+            .filter(|event| query.source.as_deref().is_none_or(|source| *event.new.source == *source))
+            .filter(|event| query.event_type.as_deref().is_none_or(|wanted| event.new.event_type == wanted))
+            .filter(|event| query.since.is_none_or(|since| event.new.received_at >= since))
+            .filter(|event| query.seqs.as_ref().is_none_or(|seqs| seqs.contains(&event.seq)))
+            .filter(|event| {
+                let contact = contact_of(event);
+                query.contacts.as_ref().is_none_or(|among| contact.is_some_and(|contact| among.contains(&contact)))
+            })
+            .map(|event| ListedEvent {
+                event: event.record(),
+                jobs: self.jobs_of(event.seq).map(JobSummary::from).collect(),
+            })
+            .filter(|listed| {
+                let status = EventStatus::of(listed.jobs.iter().map(|job| job.state));
+                query.status.is_none_or(|wanted| wanted == status)
+            })
             .take(page.limit as usize)
-            .map(super::EventRow::record)
             .collect()
+    }
+
+    pub(crate) fn find_keys(&self, lookup: &KeyLookup) -> FoundKeys {
+        let seqs = lookup.keys.iter().filter_map(|key| self.owners.get(&key.0)).flatten().copied();
+        FoundKeys { seqs: seqs.collect(), contacts: lookup.contacts.iter().copied().map(contact_number).collect() }
     }
 
     pub(crate) fn list_jobs(&self, filter: &JobFilter, page: Page) -> Vec<(JobRecord, EventRecord)> {
@@ -222,12 +244,15 @@ impl Store {
     pub fn job_totals(&self) -> Vec<JobTotal> {
         let mut counts = BTreeMap::<_, JobTotal>::new();
         for job in self.jobs() {
-            let key = (&job.worker, &job.destination, job.state.code(), &job.dead_letter_queue);
+            let wait = job.wait_reason();
+            let key =
+                (&job.worker, &job.destination, job.state.code(), &job.dead_letter_queue, wait.map(WaitReason::as_str));
             let total = counts.entry(key).or_insert_with(|| JobTotal {
                 worker: job.worker.clone(),
                 destination: job.destination.clone(),
                 state: job.state,
                 dead_letter_queue: job.dead_letter_queue.as_deref().map(Arc::from),
+                wait,
                 count: 0,
             });
             total.count += 1;
@@ -326,4 +351,9 @@ pub struct EffectStatus<'a> {
     /// Reads in all, since the last attempt.
     pub reads: u32,
     pub last_at: Time,
+}
+
+/// Contacts have no numbers in memory: the beginning of the digest stands for one.
+fn contact_number(digest: KeyDigest) -> i64 {
+    digest.prefix() as i64
 }

@@ -23,6 +23,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().job_totals())
     }
 
+    async fn blocked_lanes(&self, now: Time, limit: u32) -> Result<Vec<BlockedLane>> {
+        Ok(self.lock().blocked_lanes(now, limit))
+    }
+
+    async fn blocking_jobs(&self, jobs: Vec<JobId>, now: Time) -> Result<Vec<(JobId, JobId)>> {
+        Ok(self.lock().blocking_jobs(&jobs, now))
+    }
+
     async fn oldest_jobs(&self) -> Result<OldestJobs> {
         Ok(self.lock().oldest_jobs())
     }
@@ -51,6 +59,12 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().job(id).cloned())
     }
 
+    async fn jobs(&self, mut ids: Vec<JobId>) -> Result<Vec<JobRecord>> {
+        ids.sort_unstable();
+        let store = self.lock();
+        Ok(ids.into_iter().filter_map(|id| store.job(id).cloned()).collect())
+    }
+
     async fn effects(&self, job: JobId) -> Result<Vec<EffectRecord>> {
         Ok(self.lock().effects(job))
     }
@@ -59,13 +73,8 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().attempts(job))
     }
 
-    async fn list_events(
-        &self,
-        source: Option<String>,
-        event_type: Option<String>,
-        page: Page,
-    ) -> Result<Vec<EventRecord>> {
-        Ok(self.lock().list_events(source.as_deref(), event_type.as_deref(), page))
+    async fn list_events(&self, query: EventQuery, page: Page) -> Result<Vec<ListedEvent>> {
+        Ok(self.lock().list_events(&query, page))
     }
 
     async fn list_jobs(&self, filter: JobFilter, page: Page) -> Result<Vec<(JobRecord, EventRecord)>> {
@@ -78,6 +87,18 @@ impl ReadStore for StoreHandle {
 
     async fn dead_reasons(&self, since: Time, limit: u32) -> Result<Vec<Reason>> {
         Ok(self.lock().dead_reasons(since, limit))
+    }
+
+    async fn replays(&self, page: Page) -> Result<Vec<ReplayRecord>> {
+        Ok(self.lock().replays(page))
+    }
+
+    async fn running_replays(&self) -> Result<Vec<ReplayRecord>> {
+        Ok(self.lock().running_replays())
+    }
+
+    async fn replay_record(&self, id: ReplayId) -> Result<Option<ReplayRecord>> {
+        Ok(self.lock().replay_record(id))
     }
 
     async fn pauses(&self) -> Result<Vec<PauseRecord>> {

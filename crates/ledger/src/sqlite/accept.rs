@@ -18,7 +18,7 @@ use super::new_jobs::InsertedEvent;
 use super::row::{self, place};
 use super::statements::StatementId;
 use super::totals::TotalRef;
-use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
+use crate::op::{Acceptance, Accepted, Duplicate, FoundKeys, KeyLookup, MatchedBy};
 use crate::record::{ClashPolicy, EventBody, NewEvent, Proof, Quarantine};
 use crate::seal::{SealContext, StableId};
 
@@ -389,6 +389,7 @@ impl Batch<'_, '_> {
                 dead_letter_queue: dead_letter_queue.unwrap_or_default(),
                 queue: &job.queue,
                 revision: &event.revision,
+                wait: "",
             });
         }
         Ok(())
@@ -398,11 +399,8 @@ impl Batch<'_, '_> {
     fn contact(&mut self, event: &KeyedEvent<'_>) -> rusqlite::Result<Option<i64>> {
         let Some(contact) = event.contact else { return Ok(None) };
         let digest = self.key_store.digest("contact", &contact.0);
-        for id in self.contacts.candidates(self.connection, prefix(&digest))?.into_iter().rev() {
-            let known = self.key_store.contact(self.connection, Some(&self.key_changes), id)?;
-            if known.is_some_and(|known| known.digest == digest) {
-                return Ok(Some(id));
-            }
+        if let Some(id) = self.find_contact(&digest)? {
+            return Ok(Some(id));
         }
         let id = self.counters.next_contact;
         self.key_store.add_contact(self.connection, &mut self.key_changes, id, digest, self.now)?;
@@ -410,6 +408,33 @@ impl Batch<'_, '_> {
         self.contacts.insert(prefix(&digest), id);
         self.new_contacts.push((prefix(&digest), id));
         Ok(Some(id))
+    }
+
+    fn find_contact(&self, digest: &[u8; 16]) -> rusqlite::Result<Option<i64>> {
+        for id in self.contacts.candidates(self.connection, prefix(digest))?.into_iter().rev() {
+            let known = self.key_store.contact(self.connection, Some(&self.key_changes), id)?;
+            if known.is_some_and(|known| known.digest == *digest) {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Expired keys count too.
+    pub fn look_up_keys(&self, lookup: &KeyLookup) -> rusqlite::Result<FoundKeys> {
+        let mut found = FoundKeys::default();
+        for key in &lookup.keys {
+            let key = self.key_store.key_digest(*key);
+            for seq in self.keys.candidates(self.connection, prefix(&key.0))? {
+                if self.owner(seq)?.is_some_and(|owner| owner.key == key) {
+                    found.seqs.push(seq);
+                }
+            }
+        }
+        for contact in &lookup.contacts {
+            found.contacts.extend(self.find_contact(&self.key_store.digest("contact", &contact.0))?);
+        }
+        Ok(found)
     }
 
     fn insert_key(&mut self, key_prefix: u64, seq: i64) {

@@ -3,6 +3,7 @@
 use rusqlite::params;
 use sluice_domain::job::{EffectState, JobState};
 use sluice_domain::policy::CapReservation;
+use sluice_domain::wait::WaitReason;
 use sluice_domain::worker::LaneOrder;
 
 use super::batch::{Batch, JobHead, sealed_failure, sealed_json};
@@ -49,7 +50,7 @@ impl Batch<'_, '_> {
             head.mac(self.key_store)
         ])?;
         self.update_deferred(&head, None)?;
-        self.move_total(&head.total, TotalRef { state: JobState::Running, ..head.total.as_ref() });
+        self.move_total(&head.total, TotalRef { state: JobState::Running, wait: "", ..head.total.as_ref() });
         Ok(GO)
     }
 
@@ -121,6 +122,7 @@ impl Batch<'_, '_> {
         let (failure, message) = sealed_failure(sealer, message, next.failure.as_ref());
         head.result = sealed_json(sealer, place::job_result(job, head.identity), next.result.as_deref());
         let mac = head.mac(self.key_store);
+        let wait = next.wait_reason().map_or("", WaitReason::as_str);
         self.statements.get(StatementId::SettleJob)?.execute(params![
             job,
             settlement.n,
@@ -140,7 +142,8 @@ impl Batch<'_, '_> {
             settlement.fence.owner.0,
             head.effect_rows,
             head.attempt_rows,
-            mac
+            mac,
+            wait
         ])?;
         let deferred = matches!(next.state, JobState::Retrying | JobState::Waiting);
         self.update_deferred(&head, deferred.then_some((&*next.destination, next.due_at)))?;
@@ -148,6 +151,7 @@ impl Batch<'_, '_> {
             state: next.state,
             destination: &next.destination,
             dead_letter_queue: next.dead_letter_queue.as_deref().unwrap_or_default(),
+            wait,
             ..head.total.as_ref()
         };
         self.move_total(&head.total, settled);

@@ -127,7 +127,7 @@ impl Reader<'_> {
     }
 }
 
-fn json_array(numbers: impl Iterator<Item = i64>) -> String {
+pub(super) fn json_array(numbers: impl Iterator<Item = i64>) -> String {
     let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
     format!("[{}]", numbers.join(","))
 }

@@ -219,6 +219,7 @@ impl JobHead {
                 revision: name(6)?,
                 destination: name(7)?,
                 dead_letter_queue: name(8)?,
+                wait: name(17)?,
             },
             entity: row.get(9)?,
             created_at: row.get(11)?,

@@ -6,7 +6,7 @@ use sluice_domain::job::{JobId, JobState};
 
 use super::read_pool::Reader;
 use crate::filter::{JobFilter, Page};
-use crate::record::{EventRecord, JobRecord};
+use crate::record::{EventRecord, EventSeq, JobRecord};
 
 /// Restricts a list to one range of a partial index, in the order of ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +20,6 @@ pub(super) enum IndexRange {
 }
 
 impl Reader<'_> {
-    pub fn list_events(
-        &self,
-        source: &Option<String>,
-        event_type: &Option<String>,
-        page: &Page,
-    ) -> rusqlite::Result<Vec<EventRecord>> {
-        self.prepare_cached(include_str!("sql/list_events.sql"))?
-            .query_map(rusqlite::params![page.after, source, event_type, page.limit], |row| self.event_row(row))?
-            .collect()
-    }
-
     pub fn list_jobs(&self, filter: &JobFilter, page: &Page) -> rusqlite::Result<Vec<(JobRecord, EventRecord)>> {
         let mut jobs: Vec<JobRecord> = Vec::new();
         for range in self.index_ranges(filter)? {
@@ -47,6 +36,20 @@ impl Reader<'_> {
             Ok((job, event))
         };
         jobs.into_iter().map(with_event).collect()
+    }
+
+    /// Jobs that match, newest first, each with the sequence number of its event.
+    pub fn jobs_in_index(&self, filter: &JobFilter, page: Page) -> rusqlite::Result<Vec<(JobId, EventSeq)>> {
+        let mut jobs: Vec<(JobId, EventSeq)> = Vec::new();
+        for range in self.index_ranges(filter)? {
+            let (sql, values) = list_jobs_sql(filter, page, range.as_ref());
+            let mut statement = self.prepare_cached(&sql)?;
+            let found = statement.query_map(params_from_iter(values), |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+            jobs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+        }
+        jobs.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+        jobs.truncate(page.limit as usize);
+        Ok(jobs)
     }
 
     /// Oldest first, so that a replay keeps the order of the jobs.

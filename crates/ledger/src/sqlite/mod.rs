@@ -5,11 +5,13 @@ mod approvals;
 mod attempt;
 mod backlog;
 mod batch;
+mod blocked;
 mod caps;
 mod checkpoint;
 mod contacts;
 mod content_cache;
 mod effect;
+mod event_lists;
 mod inspect;
 mod key_index;
 mod key_store;
@@ -26,6 +28,7 @@ mod prepare_tests;
 mod prune;
 mod read;
 mod read_pool;
+mod replays;
 mod reserve_file;
 mod row;
 mod statements;
@@ -54,7 +57,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 8;
+const SCHEMA_VERSION: i64 = 11;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -64,6 +67,9 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0006_routing.sql"),
     include_str!("sql/0007_integrity.sql"),
     include_str!("sql/0008_proofs.sql"),
+    include_str!("sql/0009_waits.sql"),
+    include_str!("sql/0010_find.sql"),
+    include_str!("sql/0011_replays.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

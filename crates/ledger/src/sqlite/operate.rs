@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::params;
 use sluice_domain::job::{EffectKey, JobState};
+use sluice_domain::replay::{Reapply, replayable};
 use sluice_domain::time::Time;
 
 use super::batch::{Batch, JobHead};
@@ -14,27 +15,32 @@ use crate::op::{
 };
 
 impl Batch<'_, '_> {
-    pub fn replay_jobs(&mut self, replay: &Replay) -> rusqlite::Result<Vec<ChangedJob>> {
+    /// With `reapply`, applied effects of its classes are superseded and a job starts at the first step.
+    pub fn requeue_jobs(&mut self, replay: &Replay, reapply: &Reapply) -> rusqlite::Result<Vec<ChangedJob>> {
         let mut changed = Vec::new();
         for id in &replay.jobs {
-            let replayable = [JobState::Succeeded, JobState::Noop, JobState::Dead];
-            let Some(head) = self.job_head(*id)?.filter(|head| replayable.contains(&head.guard.state)) else {
+            let Some(head) = self.job_head(*id)?.filter(|head| replayable(head.guard.state).is_ok()) else {
                 continue;
             };
             let revision = replay.revision.clone().unwrap_or_else(|| head.total.revision.clone());
-            let moved = revision != head.total.revision;
-            let destination = if moved { Arc::default() } else { head.total.destination.clone() };
+            let restarts = revision != head.total.revision || !reapply.is_empty();
+            let destination = if restarts { Arc::default() } else { head.total.destination.clone() };
+            if !reapply.is_empty() {
+                self.supersede_effects(*id, reapply, replay.at)?;
+            }
             self.cached(include_str!("sql/replay_job.sql"))?.execute(params![
                 id.0,
                 replay.at.0,
                 revision.as_ref(),
-                destination.as_ref()
+                destination.as_ref(),
+                restarts
             ])?;
             let queued = TotalRef {
                 state: JobState::Queued,
                 revision: &revision,
                 destination: &destination,
                 dead_letter_queue: "",
+                wait: "",
                 ..head.total.as_ref()
             };
             self.move_total(&head.total, queued);
@@ -88,7 +94,7 @@ impl Batch<'_, '_> {
             }
         }
         let (state, dead_letter_queue) = (JobState::Queued, "");
-        let queued = TotalRef { state, destination: &destination, dead_letter_queue, ..head.total.as_ref() };
+        let queued = TotalRef { state, destination: &destination, dead_letter_queue, wait: "", ..head.total.as_ref() };
         self.move_total(&head.total, queued);
         let detail = format!("{word}: {}", resolve.reason);
         self.log(resolve.at, &resolve.actor, "resolve", &resolve.job.to_string(), &detail)?;

@@ -3,9 +3,10 @@
 use rusqlite::{Connection, params_from_iter, types::Value as Sql};
 use sluice_domain::job::{JobId, JobState};
 
+use super::event_lists::list_events_sql;
 use super::lists::{IndexRange, list_jobs_sql, matching_jobs_sql};
 use super::{Role, open};
-use crate::filter::{JobFilter, Page};
+use crate::filter::{EventQuery, JobFilter, Page};
 
 fn plan(sql: &str, values: Vec<Sql>) -> String {
     let directory = tempfile::tempdir().unwrap();
@@ -48,6 +49,13 @@ fn the_backlog_is_a_range_of_its_index_and_checks_lanes_by_theirs() {
             "{plan}"
         );
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN j"), "{plan}");
+    }
+    let blocked = plan(include_str!("sql/blocked_jobs.sql"), lane(2));
+    assert!(blocked.contains("SEARCH j USING INDEX job_ready (destination=? AND worker=?)"), "{blocked}");
+    let blocking = plan(include_str!("sql/blocking_jobs.sql"), vec![Sql::Text("[1]".into()), Sql::Integer(1)]);
+    assert!(blocking.contains("SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"), "{blocking}");
+    for plan in [&blocked, &blocking] {
+        assert!(plan.contains("SEARCH d USING COVERING INDEX deferred_lane"), "{plan}");
     }
     let next = plan(include_str!("sql/next_due.sql"), lane(1));
     assert_eq!(next, "SEARCH deferred USING COVERING INDEX deferred_due (destination=? AND worker=? AND due_at>?)");
@@ -132,6 +140,20 @@ fn live_jobs_are_listed_in_the_order_of_an_index() {
 }
 
 #[test]
+fn events_of_a_contact_are_found_by_their_index() {
+    let plan_of = |query: EventQuery| {
+        let (sql, values) = list_events_sql(&query, PAGE);
+        plan(&sql, values)
+    };
+    let contact = plan_of(EventQuery { contacts: Some(vec![1]), ..EventQuery::default() });
+    assert!(contact.contains("SEARCH e USING INDEX event_contact (contact=?"), "{contact}");
+    let seqs = plan_of(EventQuery { seqs: Some(vec![1]), contacts: Some(vec![1]), ..EventQuery::default() });
+    assert!(seqs.contains("SEARCH e USING INTEGER PRIMARY KEY"), "{seqs}");
+    let all = plan_of(EventQuery::default());
+    assert!(all.contains("SEARCH e USING INTEGER PRIMARY KEY (rowid<?)") && !all.contains("TEMP B-TREE"), "{all}");
+}
+
+#[test]
 fn pruning_walks_events_from_the_oldest_and_sorts_nothing() {
     for (sql, count) in [(include_str!("sql/prunable_bodies.sql"), 0), (include_str!("sql/prunable_events.sql"), 1)] {
         let plan = plan(sql, numbers(count));
@@ -152,7 +174,7 @@ fn a_single_row_is_never_searched_by_a_scan() {
         (include_str!("sql/effects.sql"), 1),
         (include_str!("sql/attempts.sql"), 1),
         (include_str!("sql/begin_job.sql"), 6),
-        (include_str!("sql/settle_job.sql"), 19),
+        (include_str!("sql/settle_job.sql"), 20),
         (include_str!("sql/job_head.sql"), 1),
         (include_str!("sql/job_message.sql"), 1),
         (include_str!("sql/contact_key.sql"), 1),
@@ -173,7 +195,11 @@ fn a_single_row_is_never_searched_by_a_scan() {
         (include_str!("sql/proof.sql"), 2),
         (include_str!("sql/delete_proofs.sql"), 2),
         (include_str!("sql/change_seq.sql"), 0),
-        (include_str!("sql/replay_job.sql"), 4),
+        (include_str!("sql/replay_job.sql"), 5),
+        (include_str!("sql/applied_effects.sql"), 1),
+        (include_str!("sql/replay.sql"), 1),
+        (include_str!("sql/advance_replay.sql"), 7),
+        (include_str!("sql/control_replay.sql"), 3),
         (include_str!("sql/resolve_job.sql"), 4),
         (include_str!("sql/drop_job.sql"), 2),
         (include_str!("sql/unknown_effect.sql"), 1),

@@ -100,6 +100,7 @@ impl Batch<'_, '_> {
                 dead_letter_queue: name(3)?,
                 queue: name(4)?,
                 revision: name(5)?,
+                wait: Arc::default(),
             };
             self.totals.remove(key.as_ref());
         }

@@ -7,7 +7,9 @@ use rusqlite::OptionalExtension;
 use sluice_domain::duplicate_stats::DuplicateStats;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::time::Time;
+use sluice_domain::wait::WaitReason;
 
+use super::backlog::json_array;
 use super::read_pool::{ReadPool, Reader};
 use super::row::wrong;
 use super::writer::read_change_seq;
@@ -88,8 +90,17 @@ impl Reader<'_> {
         Ok(DuplicateStats::new(&within, &after_expiry))
     }
 
-    fn job(&self, id: &JobId) -> rusqlite::Result<Option<JobRecord>> {
+    pub fn job(&self, id: &JobId) -> rusqlite::Result<Option<JobRecord>> {
         self.prepare_cached(include_str!("sql/job.sql"))?.query_row([id.0], |row| self.job_row(row)).optional()
+    }
+
+    fn jobs(&self, ids: &[JobId]) -> rusqlite::Result<Vec<JobRecord>> {
+        let mut jobs: Vec<JobRecord> = self
+            .prepare_cached(include_str!("sql/load_jobs.sql"))?
+            .query_map([json_array(ids.iter().map(|id| id.0))], |row| self.job_row(row))?
+            .collect::<rusqlite::Result<_>>()?;
+        jobs.sort_by_key(|job| job.id);
+        Ok(jobs)
     }
 
     pub fn jobs_of_event(&self, event: &EventRecord) -> rusqlite::Result<Vec<JobRecord>> {
@@ -190,7 +201,7 @@ impl Reader<'_> {
         self.key_store.describe(self)
     }
 
-    fn live_lanes(&self) -> rusqlite::Result<Vec<LiveLane>> {
+    pub fn live_lanes(&self) -> rusqlite::Result<Vec<LiveLane>> {
         self.prepare_cached(include_str!("sql/live_lanes.sql"))?
             .query_map([], |row| Ok(LiveLane { worker: row.get(0)?, destination: row.get(1)? }))?
             .collect()
@@ -204,7 +215,8 @@ impl Reader<'_> {
                     destination: row.get(1)?,
                     state: JobState::from_code(row.get(2)?).ok_or_else(|| wrong(2, "unknown job state"))?,
                     dead_letter_queue: row.get::<_, Option<Arc<str>>>(3)?.filter(|queue| !queue.is_empty()),
-                    count: row.get::<_, i64>(4)?.unsigned_abs(),
+                    wait: WaitReason::parse(row.get_ref(4)?.as_str()?),
+                    count: row.get::<_, i64>(5)?.unsigned_abs(),
                 })
             })?
             .collect()

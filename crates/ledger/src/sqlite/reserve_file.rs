@@ -37,6 +37,11 @@ impl ReserveFile {
         self.tried_at = Instant::now();
     }
 
+    /// Whether the file was deleted and is not restored yet.
+    pub fn is_spent(&self) -> bool {
+        !self.kept
+    }
+
     /// Whether the file exists; restores it if there is room again.
     pub fn is_kept(&mut self) -> io::Result<bool> {
         if !self.kept && self.tried_at.elapsed() >= RESTORE_INTERVAL {

@@ -19,6 +19,8 @@ pub(super) struct TotalKey {
     pub dead_letter_queue: Arc<str>,
     pub queue: Arc<str>,
     pub revision: Arc<str>,
+    /// Why a waiting job waits; empty for others.
+    pub wait: Arc<str>,
 }
 
 /// A [`TotalKey`] by reference.
@@ -30,6 +32,7 @@ pub(super) struct TotalRef<'a> {
     pub dead_letter_queue: &'a str,
     pub queue: &'a str,
     pub revision: &'a str,
+    pub wait: &'a str,
 }
 
 impl TotalKey {
@@ -41,6 +44,7 @@ impl TotalKey {
             dead_letter_queue: &self.dead_letter_queue,
             queue: &self.queue,
             revision: &self.revision,
+            wait: &self.wait,
         }
     }
 
@@ -51,6 +55,7 @@ impl TotalKey {
             && *self.dead_letter_queue == *key.dead_letter_queue
             && *self.queue == *key.queue
             && *self.revision == *key.revision
+            && *self.wait == *key.wait
     }
 }
 
@@ -78,6 +83,7 @@ impl TotalChanges {
                     dead_letter_queue: Arc::from(key.dead_letter_queue),
                     queue: Arc::from(key.queue),
                     revision: Arc::from(key.revision),
+                    wait: Arc::from(key.wait),
                 };
                 self.0.push((new, by));
             }
@@ -94,6 +100,7 @@ impl TotalChanges {
                 key.dead_letter_queue.as_ref(),
                 key.queue.as_ref(),
                 key.revision.as_ref(),
+                key.wait.as_ref(),
                 change
             ])?;
         }

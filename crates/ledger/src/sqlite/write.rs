@@ -4,12 +4,13 @@ use rusqlite::params;
 use serde_json::Value;
 use sluice_domain::approval::ApprovalId;
 use sluice_domain::event::EventId;
+use sluice_domain::replay::Reapply;
 use sluice_domain::time::Time;
 
 use super::batch::Batch;
 use super::key_index::prefix;
 use crate::op::*;
-use crate::record::EventSeq;
+use crate::record::{EventSeq, ReplayRecord};
 use crate::write_store::WriteStore;
 
 type Result<T> = rusqlite::Result<T>;
@@ -72,7 +73,19 @@ impl WriteStore for Batch<'_, '_> {
     }
 
     fn replay(&mut self, replay: &Replay) -> Result<Vec<ChangedJob>> {
-        self.replay_jobs(replay)
+        self.requeue_jobs(replay, &Reapply::default())
+    }
+
+    fn start_replay(&mut self, new: &NewReplay) -> Result<ReplayRecord> {
+        self.insert_replay(new)
+    }
+
+    fn advance_replay(&mut self, advance: &AdvanceReplay) -> Result<Option<Vec<ChangedJob>>> {
+        self.advance(advance)
+    }
+
+    fn control_replay(&mut self, control: &ControlReplay) -> Result<Controlled> {
+        self.control(control)
     }
 
     fn resolve(&mut self, resolve: &Resolve) -> Result<Vec<ChangedJob>> {
@@ -110,6 +123,10 @@ impl WriteStore for Batch<'_, '_> {
 
     fn find_event(&mut self, id: &EventId) -> Result<Vec<EventSeq>> {
         self.keys.candidates(self.connection, prefix(&id.0))
+    }
+
+    fn find_keys(&mut self, lookup: &KeyLookup) -> Result<FoundKeys> {
+        self.look_up_keys(lookup)
     }
 
     fn rotate(&mut self, rotate: &Rotate) -> Result<u64> {

@@ -161,7 +161,10 @@ impl Writer {
             Err(error) => return self.fail(batch, &error),
         };
         match self.transact(&mut batch) {
-            Ok(committed) => self.answer_all(batch, committed),
+            Ok(committed) => {
+                self.stats.is_disk_full.store(self.reserve_file.is_spent(), Ordering::Relaxed);
+                self.answer_all(batch, committed);
+            }
             Err(error) if is_full(&error) => self.commit_on_full_disk(batch),
             Err(error) if is_fatal(&error) => self.fail(batch, &error),
             Err(error) if batch.len() == 1 => fail_all(batch, || refused(&error)),
@@ -257,6 +260,7 @@ impl Writer {
 
     /// Accepts are rejected; everything else is written, with the room of the reserve file if necessary.
     fn commit_on_full_disk(&mut self, batch: Vec<Op>) {
+        self.stats.is_disk_full.store(true, Ordering::Relaxed);
         let mut others = self.reject_accepts(batch);
         let mut result = self.transact(&mut others);
         if result.as_ref().is_err_and(is_full) {

@@ -261,3 +261,29 @@ pub async fn a_load_ends_before_its_bodies_are_too_large<D: Driver>() {
         assert_eq!(loaded.len(), count, "{bytes} bytes");
     }
 }
+
+pub async fn blocked_lanes_name_their_head_and_the_jobs_behind_it<D: Driver>() {
+    let fixture = open::<D>();
+    let head = routed(&fixture, "head", 7, fifo("crm")).await;
+    let since = fixture.clock.advance(1_000);
+    let first = routed(&fixture, "first", 7, fifo("crm")).await;
+    fixture.clock.advance(1_000);
+    let second = routed(&fixture, "second", 7, fifo("crm")).await;
+    let unordered = routed(&fixture, "unordered", 7, to("crm", LaneOrder::None)).await;
+    let other = routed(&fixture, "other", 8, fifo("crm")).await;
+    assert!(fixture.ledger.blocked_lanes(at(0), 10).await.unwrap().is_empty());
+    defer_as(&fixture, head, JobState::Waiting, at(100)).await;
+    let lanes = fixture.ledger.blocked_lanes(at(50), 10).await.unwrap();
+    let seen: Vec<_> =
+        lanes.iter().map(|lane| (lane.head.id, lane.first_behind, lane.waits_since, lane.jobs_behind)).collect();
+    assert_eq!(seen, [(head, first, since, 2)]);
+    assert_eq!(lanes[0].head.state, JobState::Waiting);
+    let jobs = vec![head, first, second, unordered, other];
+    assert_eq!(
+        fixture.ledger.blocking_jobs(jobs.clone(), at(50)).await.unwrap(),
+        [(first, head), (second, head)],
+        "a job without a lane and a job of another lane are free"
+    );
+    assert!(fixture.ledger.blocked_lanes(at(100), 10).await.unwrap().is_empty(), "the head is due");
+    assert!(fixture.ledger.blocking_jobs(jobs, at(100)).await.unwrap().is_empty());
+}

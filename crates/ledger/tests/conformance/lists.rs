@@ -1,10 +1,10 @@
 //! What can be asked.
 
-use sluice_domain::event::EventId;
+use sluice_domain::event::{Event, EventId, EventStatus};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
-use sluice_ledger::{JobFilter, NewEvent, NewJob, Page, SourceDayCounts};
+use sluice_ledger::{EventFilter, JobFilter, JobSummary, NewEvent, NewJob, Page, SourceDayCounts};
 
 use crate::driver::{Driver, Fixture, at, open, settlement};
 use crate::fixtures::{DAY, event};
@@ -86,8 +86,10 @@ pub async fn lists_are_read_page_by_page<D: Driver>() {
     assert_eq!(matching, [JobId(4), JobId(5)]);
 
     let list = async |source: Option<&str>, event_type: Option<&str>, page| {
-        let events = fixture.ledger.list_events(source.map(String::from), event_type.map(String::from), page).await;
-        events.unwrap().iter().map(|event| event.seq).collect::<Vec<_>>()
+        let (source, event_type) = (source.map(String::from), event_type.map(String::from));
+        let filter = EventFilter { source, event_type, ..EventFilter::default() };
+        let events = fixture.ledger.find_events(filter, page).await;
+        events.unwrap().iter().map(|listed| listed.event.seq).collect::<Vec<_>>()
     };
     assert_eq!(list(None, None, Page { after: None, limit: 2 }).await, [7, 6]);
     assert_eq!(list(None, None, Page { after: Some(3), limit: 10 }).await, [2, 1]);
@@ -185,4 +187,77 @@ pub async fn what_each_source_sent_is_tallied_by_day<D: Driver>() {
     let all = [tally("2026-03-01", "shop", 1, 2, 1), tally("2026-03-01", "website", 1, 0, 0), second.clone()];
     assert_eq!(fixture.ledger.source_day_counts("2026-03-01".into()).await.unwrap(), all);
     assert_eq!(fixture.ledger.source_day_counts("2026-03-02".into()).await.unwrap(), [second]);
+}
+
+async fn found<D: Driver>(fixture: &Fixture<D>, filter: EventFilter) -> Vec<i64> {
+    let events = fixture.ledger.find_events(filter, ALL).await.unwrap();
+    events.iter().map(|listed| listed.event.seq).collect()
+}
+
+pub async fn events_are_found_by_key_contact_status_and_time<D: Driver>() {
+    let fixture = open::<D>();
+    let contact = |text: &str| Event::contacts_named(text)[0];
+    let of = |key: &str, person: Option<&str>| NewEvent { contact: person.map(contact), ..from("website", key, "crm") };
+    let first = of("a", Some("Ada@example.com "));
+    let key = first.key;
+    fixture.accept_event(first).await;
+    fixture.accept_event(of("b", Some("bob@example.com"))).await;
+    let later = fixture.clock.advance(DAY);
+    fixture.accept_event(NewEvent { received_at: later, ..of("c", Some("ada@example.com")) }).await;
+    fixture.accept_event(NewEvent { received_at: later, jobs: vec![], ..of("d", None) }).await;
+    fixture.attempt(JobId(1), 1, JobState::Dead).await;
+    fixture.attempt(JobId(2), 1, JobState::Succeeded).await;
+
+    let any = EventFilter::default;
+    let ada = || Some(Event::contacts_named("ada@example.com"));
+    assert_eq!(found(&fixture, any()).await, [4, 3, 2, 1]);
+    assert_eq!(found(&fixture, EventFilter { contacts: ada(), ..any() }).await, [3, 1]);
+    assert_eq!(found(&fixture, EventFilter { contacts: ada(), since: Some(later), ..any() }).await, [3]);
+    let nobody = Some(Event::contacts_named("nobody@example.com"));
+    assert!(found(&fixture, EventFilter { contacts: nobody, ..any() }).await.is_empty());
+    assert_eq!(found(&fixture, EventFilter { keys: Some(vec![key]), ..any() }).await, [1]);
+    assert!(found(&fixture, EventFilter { keys: Some(vec![]), ..any() }).await.is_empty(), "no key is no event");
+    assert_eq!(found(&fixture, EventFilter { keys: Some(vec![key]), contacts: ada(), ..any() }).await, [1]);
+    for (status, seqs) in [
+        (EventStatus::Dead, &[1][..]),
+        (EventStatus::Done, &[2]),
+        (EventStatus::Working, &[3]),
+        (EventStatus::Unrouted, &[4]),
+        (EventStatus::Unknown, &[]),
+        (EventStatus::Dropped, &[]),
+    ] {
+        let filter = EventFilter { status: Some(status), ..any() };
+        assert_eq!(found(&fixture, filter.clone()).await, seqs, "{status}");
+        let expected: Vec<i64> = seqs.iter().copied().filter(|seq| [1, 3].contains(seq)).collect();
+        assert_eq!(found(&fixture, EventFilter { contacts: ada(), ..filter }).await, expected, "{status} of ada");
+    }
+    let fixture = fixture.reopen().await;
+    let listed = fixture.ledger.find_events(EventFilter { contacts: ada(), ..any() }, ALL).await.unwrap();
+    let dead = JobSummary { id: JobId(1), worker: "crm".into(), state: JobState::Dead, attempts_total: 1 };
+    assert_eq!(listed[1].jobs, [dead]);
+    assert_eq!(found(&fixture, EventFilter { keys: Some(vec![key]), ..any() }).await, [1]);
+}
+
+pub async fn events_of_a_status_are_read_page_by_page<D: Driver>() {
+    let fixture = open::<D>();
+    for n in 1..=9 {
+        let workers = ["crm", "mail"].map(|worker| NewJob::new(worker, "default"));
+        fixture.accept_event(NewEvent { jobs: workers.to_vec(), ..from("shop", &format!("key {n}"), "crm") }).await;
+        let state = if n % 3 == 0 { JobState::Succeeded } else { JobState::Dead };
+        for job in [2 * n - 1, 2 * n] {
+            fixture.attempt(JobId(job), 1, state).await;
+        }
+    }
+    for (status, expected) in [(EventStatus::Dead, &[8, 7, 5, 4, 2, 1][..]), (EventStatus::Done, &[9, 6, 3])] {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let filter = EventFilter { status: Some(status), ..EventFilter::default() };
+            let page = fixture.ledger.find_events(filter, Page { after, limit: 2 }).await.unwrap();
+            assert!(page.len() <= 2 && page.iter().all(|listed| listed.jobs.len() == 2));
+            let Some(last) = page.last() else { break };
+            after = Some(last.event.seq);
+            seen.extend(page.iter().map(|listed| listed.event.seq));
+        }
+        assert_eq!(seen, expected, "{status}: each event once");
+    }
 }

@@ -19,6 +19,7 @@ mod lists;
 mod model;
 mod operate;
 mod repeats;
+mod replays;
 mod totals;
 mod upkeep;
 
@@ -115,6 +116,11 @@ macro_rules! suite {
                 only_dead_and_parked_jobs_are_dropped
                 a_dropped_job_is_neither_begun_nor_settled
             ]
+            replays [
+                a_replay_is_taken_batch_by_batch_and_over_restarts
+                a_paused_or_cancelled_replay_takes_no_batch
+                a_replay_that_applies_again_supersedes_effects_of_its_classes
+            ]
             upkeep [
                 a_pause_lasts_over_restarts_until_it_is_resumed
                 a_revision_is_kept_as_it_was_first_given
@@ -135,6 +141,7 @@ macro_rules! suite {
                 deferred_jobs_are_read_once_they_are_due
                 a_lane_behind_a_deferred_job_is_not_read
                 a_lane_of_internal_steps_belongs_to_one_worker
+                blocked_lanes_name_their_head_and_the_jobs_behind_it
                 a_page_of_blocked_jobs_ends_and_says_where
                 running_jobs_of_an_older_term_are_read_as_running
                 jobs_are_loaded_with_event_body_and_effects_in_the_order_of_the_request
@@ -151,6 +158,7 @@ macro_rules! suite {
             totals [
                 totals_follow_every_change_of_a_job
                 the_oldest_live_job_and_dead_letter_are_known
+                waiting_jobs_are_counted_by_what_they_wait_for
             ]
             agreement [
                 the_change_sequence_grows_with_every_change_and_with_nothing_else
@@ -162,6 +170,8 @@ macro_rules! suite {
                 lists_are_read_page_by_page
                 reasons_of_death_are_counted_most_frequent_first
                 an_event_is_found_by_its_name
+                events_are_found_by_key_contact_status_and_time
+                events_of_a_status_are_read_page_by_page
                 live_jobs_are_counted_by_worker_and_state
                 a_ledger_without_work_has_no_workers
                 jobs_are_counted_by_state

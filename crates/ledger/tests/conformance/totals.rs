@@ -1,10 +1,12 @@
 //! Numbers of jobs are kept, and the oldest ones are known.
 
 use sluice_domain::job::JobState;
+use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
+use sluice_domain::wait::WaitReason;
 use sluice_ledger::{DropJobs, JobTotal, OldestJobs, Prune, Replay};
 
-use crate::driver::{Driver, Fixture, at, open};
+use crate::driver::{Driver, Fixture, at, open, settlement};
 use crate::fixtures::{DAY, START};
 
 async fn totals<D: Driver>(fixture: &Fixture<D>) -> Vec<(String, JobState, Option<String>, u64)> {
@@ -79,4 +81,34 @@ pub async fn the_oldest_live_job_and_dead_letter_are_known<D: Driver>() {
     fixture.ledger.drop_jobs(drop).await.unwrap();
     let oldest = fixture.ledger.oldest_jobs().await.unwrap();
     assert_eq!(oldest.dead_letters, [(Some("leads-dead".into()), died(1))]);
+}
+
+pub async fn waiting_jobs_are_counted_by_what_they_wait_for<D: Driver>() {
+    let fixture = open::<D>();
+    let mut jobs = Vec::new();
+    for (key, code) in [("a", "approval"), ("b", "approval"), ("c", "policy-wait"), ("d", "429")] {
+        let job = fixture.job(key).await.id;
+        fixture.begin(job, 1).await;
+        let mut waiting = settlement(job, 1, JobState::Waiting);
+        waiting.next.failure = Some(Failure::new(FailureClass::Retryable, code, ""));
+        assert!(fixture.settle_with(waiting).await);
+        jobs.push(job);
+    }
+    let waits = async |fixture: &Fixture<D>| {
+        let totals = fixture.ledger.job_totals().await.unwrap();
+        totals.into_iter().map(|total| (total.state, total.wait, total.count)).collect::<Vec<_>>()
+    };
+    let waiting = |wait, count| (JobState::Waiting, Some(wait), count);
+    let all = [waiting(WaitReason::Approval, 2), waiting(WaitReason::Policy, 1), waiting(WaitReason::Throttled, 1)];
+    assert_eq!(waits(&fixture).await, all);
+    let fixture = fixture.reopen().await;
+    assert_eq!(waits(&fixture).await, all);
+    for job in &jobs {
+        fixture.begin(*job, 2).await;
+    }
+    assert_eq!(waits(&fixture).await, [(JobState::Running, None, 4)]);
+    for job in jobs {
+        fixture.settle(job, 2, JobState::Retrying).await;
+    }
+    assert_eq!(waits(&fixture).await, [(JobState::Retrying, None, 4)]);
 }

@@ -125,7 +125,15 @@ fn render(list: &List<JobView>) -> String {
         ]);
     }
     let mut text = table.render() + &footer(list.next.as_deref(), "sluice dlq show JOB");
-    text.push_str(&hint("Replay: sluice replay JOB --reason \"…\"   Drop: sluice dlq drop JOB --reason \"…\""));
+    let any = |state: &str| list.items.iter().any(|job| job.state == state);
+    if any("dead") {
+        text.push_str(&hint("Replay: sluice replay JOB --reason \"…\"   Drop: sluice dlq drop JOB --reason \"…\""));
+    }
+    if any("unknown") {
+        text.push_str(&hint(
+            "An unknown job is not replayed before it is resolved: sluice jobs resolve JOB --happened (or --did-not-happen) --reason \"…\"",
+        ));
+    }
     text
 }
 

@@ -14,7 +14,7 @@ use crate::operate::views::{EventDetail, EventView, List};
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves an audit entry)"
+    after_help = "Examples:\n  sluice events --source website --limit 5\n  sluice events --contact ada@example.com --since 7d\n  sluice events --state dead\n  sluice events show evt_1a2b…\n  sluice events show evt_1a2b… --reveal --reason \"ticket 4711\"   (leaves an audit entry)"
 )]
 pub struct Events {
     #[command(subcommand)]
@@ -39,6 +39,18 @@ struct ListEvents {
     /// Only of this type, such as lead.created
     #[arg(long, value_name = "TYPE")]
     r#type: Option<String>,
+    /// Only with this idempotency key
+    #[arg(long)]
+    key: Option<String>,
+    /// Only about this person: email address, phone number or external id
+    #[arg(long, value_name = "PERSON")]
+    contact: Option<String>,
+    /// Only received within this duration (1h) or since this time
+    #[arg(long)]
+    since: Option<String>,
+    /// Only with this status: working, done, dead, unknown, dropped or unrouted
+    #[arg(long)]
+    state: Option<String>,
     #[command(flatten)]
     paging: Paging,
     #[command(flatten)]
@@ -49,7 +61,8 @@ struct ListEvents {
 
 #[derive(Debug, clap::Args)]
 struct Show {
-    /// Event id: evt_…
+    /// Event id (evt_…) or idempotency key
+    #[arg(value_name = "ID or KEY")]
     id: String,
     /// Show personal data; leaves an audit entry
     #[arg(long, requires = "reason")]
@@ -78,7 +91,7 @@ impl Events {
 impl ListEvents {
     fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
-            let mut query = vec![("source", self.source.clone()), ("type", self.r#type.clone())];
+            let mut query = self.filters();
             query.extend(self.paging.query());
             let answer = client.get("/events", &query).await?;
             let Some(list) = self.format.read::<List<EventView>>(&answer)? else { return Ok(()) };
@@ -86,11 +99,22 @@ impl ListEvents {
         })
     }
 
+    fn filters(&self) -> Vec<(&'static str, Option<String>)> {
+        vec![
+            ("source", self.source.clone()),
+            ("type", self.r#type.clone()),
+            ("key", self.key.clone()),
+            ("contact", self.contact.clone()),
+            ("since", self.since.clone()),
+            ("state", self.state.clone()),
+        ]
+    }
+
     fn render(&self, list: &List<EventView>) -> String {
         if list.items.is_empty() {
-            return match (&self.source, &self.r#type) {
-                (None, None) => "No events yet. Post one with `sluice send FLOW FILE`.\n".to_owned(),
-                _ => "No events match. `sluice sources` lists the sources.\n".to_owned(),
+            return match self.filters().iter().all(|(_, value)| value.is_none()) {
+                true => "No events yet. Post one with `sluice send FLOW FILE`.\n".to_owned(),
+                false => "No events match. `sluice sources` lists the sources.\n".to_owned(),
             };
         }
         let mut table = Table::new([

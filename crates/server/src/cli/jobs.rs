@@ -8,6 +8,7 @@ use super::lists::{JobFilters, Paging, footer};
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, ago, heading, hint, indented, moment, pretty};
 use super::selection::Actor;
+use super::status::wait_text;
 use super::table::{Cell, Column, Table, pairs, state};
 use crate::operate::views::{FailureView, JobDetail, JobView, List};
 
@@ -116,7 +117,7 @@ fn render_list(list: &List<JobView>) -> String {
         Column::Wrap("TYPE"),
         Column::Number("ATTEMPTS"),
         Column::Whole("CHANGED"),
-        Column::Wrap("LAST FAILURE"),
+        Column::Wrap("WHY"),
     ]);
     for job in &list.items {
         table.row([
@@ -127,10 +128,17 @@ fn render_list(list: &List<JobView>) -> String {
             job.event_type.as_str().into(),
             job.attempts_total.into(),
             ago(&job.updated_at).into(),
-            job.failure.as_ref().map(short).unwrap_or_default().into(),
+            why(job).into(),
         ]);
     }
     table.render() + &footer(list.next.as_deref(), "sluice jobs show JOB")
+}
+
+/// The last failure, or why the job waits.
+fn why(job: &JobView) -> String {
+    let failure = job.failure.as_ref().map(short);
+    let wait = job.waiting_for.as_ref().map(wait_text);
+    failure.into_iter().chain(wait).collect::<Vec<_>>().join("; ")
 }
 
 fn short(failure: &FailureView) -> String {
@@ -174,8 +182,9 @@ fn render(detail: &JobDetail, client: &AdminClient) -> String {
     let mut text = pairs([
         ("job", job.id.clone()),
         ("state", job.state.clone()),
+        ("waits for", job.waiting_for.as_ref().map(wait_text).unwrap_or_default()),
         (
-            "failure",
+            if job.finished_at.is_some() { "failure" } else { "last failure" },
             job.failure.as_ref().map(|failure| format!("{}: {}", short(failure), failure.message)).unwrap_or_default(),
         ),
         ("worker", format!("{} (queue {})", job.worker, job.queue)),

@@ -25,6 +25,7 @@ mod plan;
 pub mod print;
 mod reference;
 mod replay;
+mod replays;
 mod revisions;
 mod selection;
 mod send;
@@ -70,6 +71,8 @@ pub enum NodeCommand {
     Dlq(dlq::Dlq),
     /// Requeue jobs; applied effects are not sent again
     Replay(replay::Replay),
+    /// List, show, pause, resume and cancel replays
+    Replays(replays::ReplaysCommand),
     /// Show sources: accepted, duplicate and rejected requests
     Sources(endpoints::Sources),
     /// Show destinations and their gates
@@ -113,6 +116,7 @@ impl NodeCommand {
             NodeCommand::Jobs(command) => command.run(),
             NodeCommand::Dlq(command) => command.run(),
             NodeCommand::Replay(command) => command.run(),
+            NodeCommand::Replays(command) => command.run(),
             NodeCommand::Sources(command) => command.run(),
             NodeCommand::Destinations(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),

@@ -10,11 +10,12 @@ use sluice_ledger::JobFilter;
 
 use super::node_access::{AdminClient, NodeArgs};
 use super::print::{self, Format, grouped, hint, plural};
+use super::replay::{render_preview, render_started};
 use super::table::{Cell, Column, Table};
 use super::{CliError, exit, user};
 use crate::config::did_you_mean;
 use crate::operate::Selection;
-use crate::operate::views::BulkResult;
+use crate::operate::views::{BulkResult, ReplayResult};
 
 /// Keys of `--filter`.
 const KEYS: [&str; 9] = ["state", "worker", "queue", "dead_letter_queue", "source", "class", "code", "since", "until"];
@@ -90,19 +91,29 @@ impl Act {
             order
         };
         if !self.filter.is_empty() && !self.dry_run && !self.yes {
-            let counted: BulkResult = print::deserialize(&client.post(verb.path, &order(true)).await?)?;
-            if counted.changed > 0 {
-                confirm(verb, &counted)?;
+            let counted: ReplayResult = print::deserialize(&client.post(verb.path, &order(true)).await?)?;
+            if counted.jobs.changed > 0 {
+                if let Some(preview) = counted.preview.as_ref().filter(|_| std::io::stdin().is_terminal()) {
+                    anstream::eprintln!("{}", render_preview(preview, counted.jobs.changed));
+                }
+                confirm(verb, &counted.jobs)?;
             }
         }
         let answer = client.post(verb.path, &order(self.dry_run)).await?;
-        let acted: BulkResult = print::deserialize(&answer)?;
+        let result: ReplayResult = print::deserialize(&answer)?;
+        let is_running = result.replay.as_ref().is_some_and(|replay| replay.state == "running");
         if self.format.json {
             print::json(&answer)?;
+        } else if is_running {
+            print::print(&render_started(&result, client.is_offline()))?;
         } else {
-            print::print(&render(verb, &acted, client.is_offline()))?;
+            let mut text = render(verb, &result.jobs, client.is_offline());
+            if let Some(preview) = result.preview.as_ref().filter(|_| result.jobs.changed > 0) {
+                text.push_str(&render_preview(preview, result.jobs.changed));
+            }
+            print::print(&text)?;
         }
-        if acted.changed == 0 { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
+        if result.jobs.changed == 0 && !is_running { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
 }
 

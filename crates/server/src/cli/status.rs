@@ -2,9 +2,9 @@
 
 use super::CliError;
 use super::node_access::{AdminClient, NodeArgs};
-use super::print::{self, Format, ago, grouped, hint, plural, style_of, styled};
-use super::table::pairs;
-use crate::operate::views::Status;
+use super::print::{self, Format, ago, grouped, heading, hint, plural, style_of, styled};
+use super::table::{Cell, Column, Table, pairs};
+use crate::operate::views::{Status, WaitView};
 
 /// Show the status of the node
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,26 @@ impl StatusCommand {
     }
 }
 
+/// Jobs that do not run, by the reason.
+fn render_waiting(status: &Status) -> String {
+    if status.waiting.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([Column::Number("JOBS"), Column::Wrap("WAIT FOR")]);
+    for waiting in &status.waiting {
+        table.row([Cell::from(waiting.jobs), wait_text(&waiting.wait).into()]);
+    }
+    format!("{}{}\n", heading("Waiting"), table.render())
+}
+
+/// The reason of a wait with the time at which it can end.
+pub(super) fn wait_text(wait: &WaitView) -> String {
+    match &wait.until {
+        Some(until) => format!("{}; {}", wait.message, ago(until)),
+        None => wait.message.clone(),
+    }
+}
+
 fn render(status: &Status, client: &AdminClient) -> String {
     let counted = |(state, count): (&String, &u64)| format!("{} {}", grouped(*count), styled(state, style_of(state)));
     let jobs: Vec<String> = status.jobs.iter().filter(|(_, count)| **count > 0).map(counted).collect();
@@ -50,6 +70,11 @@ fn render(status: &Status, client: &AdminClient) -> String {
             },
         ),
     ]);
+    text.push_str(&render_waiting(status));
+    for warning in &status.warnings {
+        let word = styled(&format!("warning {}", warning.code), style_of("dead"));
+        text.push_str(&format!("{word}: {}\n  {}\n", warning.message, warning.action));
+    }
     for pause in &status.paused {
         text.push_str(&format!(
             "{} {} since {}, by {}: {}\n",
@@ -70,6 +95,16 @@ fn render(status: &Status, client: &AdminClient) -> String {
             mode.reason
         ));
     }
+    let hints = hints(status, client);
+    if !hints.is_empty() {
+        text.push('\n');
+        text.extend(hints.iter().map(|line| hint(line)));
+    }
+    text
+}
+
+/// Suggested commands.
+fn hints(status: &Status, client: &AdminClient) -> Vec<String> {
     let count = |state: &str| status.jobs.get(state).copied().unwrap_or(0);
     let mut hints = Vec::new();
     if client.is_offline() {
@@ -90,9 +125,5 @@ fn render(status: &Status, client: &AdminClient) -> String {
     if status.approvals_pending > 0 {
         hints.push(format!("{}: sluice approvals", plural(status.approvals_pending, "pending approval")));
     }
-    if !hints.is_empty() {
-        text.push('\n');
-        text.extend(hints.iter().map(|line| hint(line)));
-    }
-    text
+    hints
 }

@@ -10,6 +10,7 @@ use sluice_ledger::{EventRecord, JobRecord, Ledger};
 use crate::clock::Clock;
 use crate::config::SecretSource;
 use crate::observe::Metrics;
+use crate::replays::Replays;
 use crate::revisions::{LoadedRevision, Revisions};
 use crate::run::NodeSettings;
 use crate::safe_mode::SafeModes;
@@ -72,6 +73,7 @@ pub struct Operator {
     pub(super) scheduler: schedule::SchedulerHandle,
     pub(super) intake: intake::IntakeContext,
     pub(super) safe_modes: SafeModes,
+    pub(super) replays: Replays,
     pub(super) settings: Arc<NodeSettings>,
     /// Held from the ledger write until the scheduler is notified, so that concurrent pauses cannot be applied out of
     /// order.
@@ -90,7 +92,9 @@ impl Operator {
         settings: NodeSettings,
     ) -> Operator {
         let NodeHandles { scheduler, intake, safe_modes } = handles;
+        let replays = Replays::new(ledger.clone(), clock.clone(), metrics.clone(), scheduler.clone());
         Operator {
+            replays,
             ledger,
             revisions,
             metrics,
@@ -120,6 +124,11 @@ impl Operator {
         let operator = Operator::new(ledger, revisions, metrics, clock, handles, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)
+    }
+
+    /// The batches of running replays, for the loop that takes them.
+    pub(crate) fn replay_batches(&self) -> Replays {
+        self.replays.clone()
     }
 
     pub(super) async fn find(&self, id: &str) -> Result<EventRecord, OperateError> {

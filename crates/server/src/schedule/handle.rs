@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_domain::job::JobId;
 use sluice_domain::run::{LoadedJob, RunResult};
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
-use sluice_domain::schedule::{PauseTarget, SchedulerView};
+use sluice_domain::schedule::{JobWait, PauseTarget, PendingJob, SchedulerView};
 use sluice_ledger::{JobRecord, LiveLane};
 use tokio::sync::{mpsc, oneshot};
 
@@ -56,6 +56,8 @@ pub(super) enum Message {
     Pause(PauseTarget),
     Resume(PauseTarget),
     View(oneshot::Sender<SchedulerView>),
+    /// Why each of these jobs does not run.
+    Waits(Vec<PendingJob>, oneshot::Sender<(Vec<Option<JobWait>>, SchedulerView)>),
     Stop,
 }
 
@@ -125,6 +127,14 @@ impl SchedulerHandle {
         let (reply, view) = oneshot::channel();
         self.send(Message::View(reply));
         view.await.ok()
+    }
+
+    /// Why each of these live jobs does not run, in their order; `None` in place of one that runs or can run now. `None` once the
+    /// loop has stopped.
+    pub async fn waits(&self, jobs: Vec<PendingJob>) -> Option<(Vec<Option<JobWait>>, SchedulerView)> {
+        let (reply, waits) = oneshot::channel();
+        self.send(Message::Waits(jobs, reply));
+        waits.await.ok()
     }
 
     /// Starts no more jobs; those that run may finish.

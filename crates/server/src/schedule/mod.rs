@@ -136,6 +136,11 @@ impl Loop {
             Message::Pause(target) => self.step(Input::Pause(target)),
             Message::Resume(target) => self.step(Input::Resume(target)),
             Message::View(reply) => drop(reply.send(self.scheduler.view(self.context.clock.now()))),
+            Message::Waits(jobs, reply) => {
+                let now = self.context.clock.now();
+                let waits = jobs.iter().map(|job| self.scheduler.wait_of(now, job)).collect();
+                drop(reply.send((waits, self.scheduler.view(now))));
+            }
             Message::Stop => {
                 self.stopping = true;
                 self.step(Input::Drain);

@@ -82,8 +82,8 @@ async fn a_pause_survives_a_restart_and_a_paused_source_is_told_to_come_back() {
     assert_eq!(destination["gate"]["paused"], "operator", "{destination}");
     let job = world.get("/api/v1/jobs").await["items"][0].clone();
     assert_eq!(
-        (job["state"].as_str(), job["waiting_for"].as_str()),
-        (Some("queued"), Some("destination:crm is paused")),
+        (job["state"].as_str(), job["waiting_for"]["message"].as_str()),
+        (Some("queued"), Some("destination:crm is paused by ann: maintenance")),
         "{job}"
     );
     assert_eq!(world.crm.truth().object("Lead").records, 0);

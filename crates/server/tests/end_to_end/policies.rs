@@ -140,7 +140,7 @@ async fn quiet_hours_let_a_job_wait_without_burning_attempts() {
         .await
     };
     let job = waiting(&shop).await;
-    assert_eq!((&job["attempts"], &job["failure"]["code"]), (&0.into(), &"policy-wait".into()), "{job}");
+    assert_eq!((&job["attempts"], &job["waiting_for"]["reason"]), (&0.into(), &"policy".into()), "{job}");
     shop.world.stop_node().await;
     // The policy in force decides, also for jobs that were accepted before.
     std::fs::write(shop.world.config_path("policies.yml"), policies("{weekly: 1}")).unwrap();

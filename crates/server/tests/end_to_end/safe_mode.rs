@@ -71,7 +71,7 @@ async fn what_is_held_goes_on_once_when_it_ends() {
         until(|| async {
             let event = shop.world.get(&format!("/api/v1/events/{event}")).await;
             let job = shop.world.job(event["jobs"][0]["id"].as_str().unwrap()).await;
-            (job["state"] == "waiting" && job["failure"]["code"] == "safe-mode").then_some(job)
+            (job["state"] == "waiting" && job["waiting_for"]["reason"] == "safe-mode").then_some(job)
         })
         .await
     };

@@ -27,6 +27,9 @@ fn what_was_sent_is_seen_in_every_list() {
         ("events", &["events"]),
         ("events_page", &["events", "list", "--limit", "1"]),
         ("events_none_match", &["events", "--source", "shop"]),
+        ("events_by_key", &["events", "--key", "lead-1"]),
+        ("events_by_contact", &["events", "--contact", "ada@example.com", "--since", "1d"]),
+        ("events_dead", &["events", "--state", "dead"]),
         ("jobs", &["jobs"]),
         ("jobs_none_match", &["jobs", "--worker", "nobody"]),
         ("jobs_show", &["jobs", "show", "job_2"]),
@@ -74,7 +77,10 @@ fn json_has_the_shape_of_the_api() {
     let rest = workplace.json(&["jobs", "--json", "--after", next]);
     assert_eq!(rest["items"].as_array().unwrap().len(), 3);
     assert_eq!(names(&workplace.json(&["dlq", "top", "--json"])[0]), "count class code message last_at");
-    assert_eq!(names(&workplace.json(&["replay", "job_2", "--dry-run", "--json"])), "matched changed skipped dry_run");
+    assert_eq!(
+        names(&workplace.json(&["replay", "job_2", "--dry-run", "--json"])),
+        "matched changed skipped dry_run preview"
+    );
     assert_eq!(workplace.json(&["pause", "worker:notify", "--reason", "x", "--json"])[0]["target"], "worker:notify");
     assert_eq!(workplace.json(&["reload", "--json"])["changed"], false);
 }
@@ -91,6 +97,11 @@ fn replays_drops_and_verdicts_say_what_they_changed() {
     assert_eq!(workplace.json(&["jobs", "show", "job_2", "--json"])["state"], "queued");
     says(workplace, "replay_again", &run(&["replay", "job_2", "--reason", "twice"]));
     says(workplace, "status_paused", &run(&["status"]).ok());
+    says(workplace, "jobs_show_waits", &run(&["jobs", "show", "job_2"]).ok());
+    says(workplace, "replays", &run(&["replays"]).ok());
+    says(workplace, "replays_show", &run(&["replays", "show", "replay_1"]).ok());
+    says(workplace, "replays_cancel_done", &run(&["replays", "cancel", "replay_1", "--reason", "too late"]));
+    says(workplace, "replays_unknown", &run(&["replays", "show", "replay_99"]));
     says(workplace, "resume", &run(&["resume", "destination:crm"]).ok());
     says(workplace, "resume_again", &run(&["resume", "destination:crm"]).ok());
     workplace.until(&["jobs", "show", "job_2", "--json"], |job| job["state"] == "dead");
@@ -115,7 +126,7 @@ fn replays_drops_and_verdicts_say_what_they_changed() {
 fn what_makes_no_sense_is_refused_with_what_would() {
     let Scene { workplace, .. } = &scene();
     for (name, arguments) in [
-        ("bad_event_id", &["events", "show", "lead-1"][..]),
+        ("bad_event_id", &["events", "show", "no-such-key"][..]),
         ("bad_job_id", &["jobs", "show", "x"]),
         ("no_such_job", &["jobs", "show", "job_99"]),
         ("no_such_event", &["events", "show", "evt_00000000000000000000000000"]),

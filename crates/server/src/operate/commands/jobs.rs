@@ -1,8 +1,8 @@
-//! Replay, drop and resolve jobs.
+//! Select, drop and resolve jobs.
 
 use serde::{Deserialize, Serialize};
 use sluice_domain::job::{JobId, JobState};
-use sluice_ledger::{DropJobs, JobFilter, Replay, Resolution, Resolve};
+use sluice_ledger::{DropJobs, JobFilter, Resolution, Resolve};
 use utoipa::ToSchema;
 
 use crate::operate::commands::{actor_of, need};
@@ -24,23 +24,9 @@ pub struct Selection {
     pub filter: Option<JobFilter>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReplayRequest {
-    #[serde(flatten)]
-    pub selection: Selection,
-    /// Recorded in the audit trail.
-    pub reason: String,
-    pub actor: String,
-    /// Run the jobs with the active configuration instead of the one they were accepted under.
-    pub latest_config: bool,
-    /// Report the result without changing anything.
-    pub dry_run: bool,
-}
-
 impl Operator {
     /// Selected jobs, oldest first.
-    async fn select(&self, selection: &Selection) -> Result<Vec<JobId>, OperateError> {
+    pub(super) async fn select(&self, selection: &Selection) -> Result<Vec<JobId>, OperateError> {
         if selection.ids.is_empty() == selection.filter.is_none() {
             return Err(OperateError::Invalid("set either ids or a filter".into()));
         }
@@ -74,51 +60,6 @@ impl Operator {
         Ok(jobs)
     }
 
-    /// Requeues jobs with the same keys: applied effects are not sent again. Idempotent.
-    pub async fn replay(&self, order: ReplayRequest) -> Result<BulkResult, OperateError> {
-        need(&order.reason, "a replay needs a reason")?;
-        if let Some(pause) = crate::pauses::of_replays(&self.ledger.pauses().await?).filter(|_| !order.dry_run) {
-            return Err(OperateError::Invalid(format!(
-                "replays have been paused since {} by {}: {}; run `sluice resume replays`",
-                pause.at, pause.actor, pause.reason
-            )));
-        }
-        let jobs = self.select(&order.selection).await?;
-        let mut acted = BulkResult { matched: jobs.len() as u64, dry_run: order.dry_run, ..BulkResult::default() };
-        let revision = order.latest_config.then(|| self.revisions.current().revision.clone());
-        let (mut wanted, mut skipped) = (Vec::new(), Vec::new());
-        for id in jobs {
-            match self.job_record(id).await?.state {
-                JobState::Succeeded | JobState::Noop | JobState::Dead => wanted.push(id),
-                JobState::Unknown => skipped.push(SkippedJob {
-                    job: id.to_string(),
-                    reason: "its effect may have been applied; use `sluice jobs resolve`".into(),
-                }),
-                JobState::Dropped => skipped.push(SkippedJob { job: id.to_string(), reason: "it was dropped".into() }),
-                state => skipped.push(SkippedJob { job: id.to_string(), reason: format!("it is {state} already") }),
-            }
-        }
-        acted.skipped = skipped;
-        if order.dry_run {
-            acted.changed = wanted.len() as u64;
-            return Ok(acted);
-        }
-        for slice in wanted.chunks(ACT_SLICE) {
-            let replay = Replay {
-                jobs: slice.to_vec(),
-                actor: actor_of(&order.actor).to_owned(),
-                reason: order.reason.clone(),
-                revision: revision.clone(),
-                at: self.clock.wall(),
-            };
-            let changed = self.ledger.replay(replay).await?;
-            acted.changed += changed.len() as u64;
-            self.metrics.replays.inc_by(changed.len() as u64);
-            self.scheduler.requeued(changed);
-        }
-        Ok(acted)
-    }
-
     /// Drops dead or unknown jobs.
     pub async fn drop_jobs(
         &self,
@@ -131,13 +72,15 @@ impl Operator {
         let jobs = self.select(selection).await?;
         let mut acted = BulkResult { matched: jobs.len() as u64, dry_run, ..BulkResult::default() };
         let mut wanted = Vec::new();
-        for id in jobs {
-            match self.job_record(id).await?.state {
-                JobState::Dead | JobState::Unknown => wanted.push(id),
-                state => acted.skipped.push(SkippedJob {
-                    job: id.to_string(),
-                    reason: format!("it is {state}; only dead and unknown jobs can be dropped"),
-                }),
+        for slice in jobs.chunks(ACT_SLICE) {
+            for job in self.ledger.jobs(slice.to_vec()).await? {
+                match job.state {
+                    JobState::Dead | JobState::Unknown => wanted.push(job.id),
+                    state => acted.skipped.push(SkippedJob {
+                        job: job.id.to_string(),
+                        reason: format!("it is {state}; only dead and unknown jobs can be dropped"),
+                    }),
+                }
             }
         }
         if dry_run {

@@ -6,14 +6,16 @@ mod guards;
 mod jobs;
 mod keys;
 mod pauses;
+mod replays;
 
 use super::operator::OperateError;
 
 pub use approvals::{DecisionRequest, DecisionsRequest};
 pub use change::{ApplyRequest, Stranding, Wanted};
 pub use guards::{SafeModeRequest, SuppressRequest};
-pub use jobs::{ReplayRequest, Selection};
+pub use jobs::Selection;
 pub use keys::RotateRequest;
+pub use replays::ReplayRequest;
 
 pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
     if text.trim().is_empty() { Err(OperateError::Invalid(complaint.to_owned())) } else { Ok(()) }

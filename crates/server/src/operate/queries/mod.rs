@@ -3,18 +3,19 @@
 pub(super) mod approvals;
 pub(super) mod change;
 mod clash;
+mod events;
 mod guards;
 mod key_ttl_advice;
 mod keys;
+mod waits;
+mod warnings;
 
 use std::collections::BTreeMap;
 
 use sluice_domain::mask;
-use sluice_domain::schedule::SchedulerView;
-use sluice_domain::schedule::gate::PauseReason;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
-use sluice_ledger::{AuditEntry, JobFilter, JobRecord, Page};
+use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
 
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
@@ -34,37 +35,15 @@ pub struct Reveal {
 
 /// Maximum rows per page.
 pub const LIST_MAX: u32 = 500;
+pub use events::EventsRequest;
+
 /// Rejected requests shown per source.
 const REFUSALS_MAX: usize = 20;
 
 impl Operator {
-    /// Newest first.
-    pub async fn events(
-        &self,
-        source: Option<String>,
-        event_type: Option<String>,
-        after: Option<String>,
-        limit: u32,
-    ) -> Result<List<EventView>, OperateError> {
-        let after = match after {
-            Some(id) => Some(self.find(&id).await?.seq),
-            None => None,
-        };
-        let limit = limit.clamp(1, LIST_MAX);
-        let events = self.ledger.list_events(source, event_type, Page { after, limit }).await?;
-        let next = (events.len() == limit as usize).then(|| events.last().map(|event| event.id.to_string())).flatten();
-        let mut items = Vec::with_capacity(events.len());
-        for event in events {
-            let jobs = self.ledger.jobs_of_event(event.clone()).await?;
-            items.push(EventView::new(&event, &jobs));
-        }
-        Ok(List { items, next })
-    }
-
     /// Event with its details. Revealing personal data leaves an audit entry.
     pub async fn event(&self, id: &str, reveal: Option<&Reveal>) -> Result<EventDetail, OperateError> {
-        let event = self.find(id).await?;
-        let jobs = self.ledger.jobs_of_event(event.clone()).await?;
+        let ListedEvent { event, jobs } = self.event_named(id).await?;
         let body = self.ledger.events(vec![event.seq]).await?.pop().and_then(|(_, body)| body);
         if let Some(Reveal { actor, reason }) = reveal {
             let entry = AuditEntry {
@@ -109,8 +88,8 @@ impl Operator {
         let limit = limit.clamp(1, LIST_MAX);
         let jobs = self.ledger.list_jobs(filter, Page { after, limit }).await?;
         let next = (jobs.len() == limit as usize).then(|| jobs.last().map(|(job, _)| job.id.to_string())).flatten();
-        let view = self.scheduler.view().await.unwrap_or_default();
-        let items = jobs.iter().map(|(job, event)| JobView::new(job, event, self.waiting_for(job, &view))).collect();
+        let waits = self.waits(&jobs.iter().map(|(job, _)| job).collect::<Vec<_>>()).await?;
+        let items = jobs.iter().zip(waits).map(|((job, event), wait)| JobView::new(job, event, wait)).collect();
         Ok(List { items, next })
     }
 
@@ -125,38 +104,13 @@ impl Operator {
             .ok_or_else(|| OperateError::NotFound(format!("the event of {id} has been deleted")))?;
         let effects = self.ledger.effects(id).await?;
         let attempts = self.ledger.attempts(id).await?;
-        let view = self.scheduler.view().await.unwrap_or_default();
+        let wait = self.waits(&[&job]).await?.pop().flatten();
         Ok(JobDetail {
-            job: JobView::new(&job, &event, self.waiting_for(&job, &view)),
+            job: JobView::new(&job, &event, wait),
             effects: effects.iter().map(EffectView::from).collect(),
             attempts_made: attempts.iter().map(AttemptView::from).collect(),
             preview: body.as_ref().map(preview).unwrap_or_default(),
         })
-    }
-
-    /// What a live job waits for, other than its lane or due time.
-    fn waiting_for(&self, job: &JobRecord, view: &SchedulerView) -> Option<String> {
-        if !job.state.is_live() {
-            return None;
-        }
-        if view.workers_paused.iter().any(|worker| **worker == *job.worker) {
-            return Some(format!("worker:{} is paused", job.worker));
-        }
-        let live = self.revisions.current();
-        let destination = &*live.config.workers.get(&*job.worker)?.next_external(job.step)?.destination;
-        let gate = view.gates.get(destination)?;
-        match (&gate.paused, gate.open_until, gate.not_before) {
-            (Some(PauseReason::Auth), ..) => {
-                Some(format!("destination:{destination} is paused: it rejected the credentials"))
-            }
-            (Some(PauseReason::Operator), ..) => Some(format!("destination:{destination} is paused")),
-            (None, Some(until), _) => {
-                Some(format!("destination:{destination} has an open circuit breaker until {until}"))
-            }
-            (None, None, Some(until)) => Some(format!("destination:{destination} asked callers to wait until {until}")),
-            (None, None, None) if job.verifying => Some("read-back of the last attempt".to_owned()),
-            (None, None, None) => None,
-        }
     }
 
     /// Failures of dead jobs, most frequent first.
@@ -175,9 +129,13 @@ impl Operator {
     }
 
     pub async fn status(&self) -> Result<Status, OperateError> {
-        let view = self.scheduler.view().await.unwrap_or_default();
+        let found = self.scheduler.view().await;
+        let (warnings, waiting) = (self.warnings(found.as_ref()).await?, self.waiting(found.as_ref()).await?);
+        let view = found.unwrap_or_default();
         let jobs = self.ledger.job_counts().await?;
         Ok(Status {
+            warnings,
+            waiting,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: self.revisions.current().revision.to_string(),
             intake: Some(self.settings.intake)

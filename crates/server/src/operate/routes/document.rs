@@ -2,7 +2,7 @@
 
 use utoipa::OpenApi;
 
-use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, keys, node, pauses};
+use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,7 +20,12 @@ use super::{approvals, change, dead_letters, endpoints, events, guards, jobs, ke
         dead_letters::dead_letters,
         dead_letters::dead_reasons,
         dead_letters::drop_jobs,
-        jobs::replay,
+        replays::start,
+        replays::list,
+        replays::show,
+        replays::pause,
+        replays::resume,
+        replays::cancel,
         endpoints::sources,
         endpoints::source,
         endpoints::destinations,

@@ -3,12 +3,15 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
+use sluice_domain::event::EventStatus;
 use utoipa::IntoParams;
 
+use super::jobs::moment;
 use super::{ApiResult, LIMIT, QueryParams};
+use crate::config::did_you_mean;
 use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::queries::Reveal;
+use crate::operate::queries::{EventsRequest, Reveal};
 use crate::operate::views;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -18,6 +21,14 @@ pub(super) struct EventsQuery {
     source: Option<String>,
     /// Only of this type.
     r#type: Option<String>,
+    /// Only with this idempotency key. It is looked up by its digest.
+    key: Option<String>,
+    /// Only about this person: email address, phone number or external id. It is looked up by its digest.
+    contact: Option<String>,
+    /// Only received within this duration (`1h`) or since this time.
+    since: Option<String>,
+    /// Only with this status: `working`, `done`, `dead`, `unknown`, `dropped` or `unrouted`.
+    state: Option<String>,
     /// Continue after this event.
     after: Option<String>,
     /// Maximum number of rows.
@@ -30,7 +41,27 @@ pub(super) async fn events(
     State(operator): State<Operator>,
     QueryParams(query): QueryParams<EventsQuery>,
 ) -> ApiResult<views::List<views::EventView>> {
-    Ok(Json(operator.events(query.source, query.r#type, query.after, query.limit.unwrap_or(LIMIT)).await?))
+    let status = query.state.as_deref().map(status).transpose()?;
+    let since = query.since.as_deref().map(moment).transpose()?;
+    let request = EventsRequest {
+        source: query.source,
+        event_type: query.r#type,
+        key: query.key,
+        contact: query.contact,
+        since,
+        status,
+        after: query.after,
+        limit: query.limit.unwrap_or(LIMIT),
+    };
+    Ok(Json(operator.events(request).await?))
+}
+
+fn status(word: &str) -> Result<EventStatus, OperateError> {
+    EventStatus::parse(word.trim()).ok_or_else(|| {
+        let known = EventStatus::ALL.map(EventStatus::as_str);
+        let hint = did_you_mean(word, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        OperateError::Invalid(format!("`{word}` is not a status of events; use one of {}{hint}", known.join(", ")))
+    })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -43,8 +74,8 @@ pub(super) struct EventQuery {
     reason: Option<String>,
 }
 
-/// One event with its jobs and its body, masked unless revealed.
-#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = views::EventDetail), (status = 404)))]
+/// One event, by its id or its idempotency key, with its jobs and its body, masked unless revealed.
+#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = views::EventDetail), (status = 404), (status = 409)))]
 pub(super) async fn event(
     State(operator): State<Operator>,
     Path(id): Path<String>,

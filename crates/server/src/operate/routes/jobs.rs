@@ -1,4 +1,4 @@
-//! Jobs: list, one, replay, resolve.
+//! Jobs: list, one, resolve.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -10,7 +10,6 @@ use sluice_ledger::{JobFilter, Resolution};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{ApiResult, JsonBody, LIMIT, QueryParams};
-use crate::operate::commands::ReplayRequest;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views;
 
@@ -119,13 +118,4 @@ pub(super) async fn resolve(
         }
     };
     Ok(Json(operator.resolve(&id, resolution, &order.actor, &order.reason).await?))
-}
-
-/// Requeue jobs with the same keys.
-#[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayRequest, responses((status = 200, body = views::BulkResult)))]
-pub(super) async fn replay(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<ReplayRequest>,
-) -> ApiResult<views::BulkResult> {
-    Ok(Json(operator.replay(order).await?))
 }

@@ -11,6 +11,7 @@ mod jobs;
 mod keys;
 mod node;
 mod pauses;
+mod replays;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -41,7 +42,11 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/dead-letters", get(dead_letters::dead_letters))
         .route("/dead-letters/top", get(dead_letters::dead_reasons))
         .route("/dead-letters/drop", post(dead_letters::drop_jobs))
-        .route("/replays", post(jobs::replay))
+        .route("/replays", get(replays::list).post(replays::start))
+        .route("/replays/{id}", get(replays::show))
+        .route("/replays/{id}/pause", post(replays::pause))
+        .route("/replays/{id}/resume", post(replays::resume))
+        .route("/replays/{id}/cancel", post(replays::cancel))
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
         .route("/destinations", get(endpoints::destinations))

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_domain::job::JobState;
+use sluice_domain::event::EventStatus;
 use sluice_domain::mask;
-use sluice_ledger::{EventBody, EventRecord, JobRecord};
+use sluice_ledger::{EventBody, EventRecord, JobSummary};
 use utoipa::ToSchema;
 
 use super::ClashView;
@@ -68,7 +68,7 @@ pub struct EventDetail {
 }
 
 impl EventView {
-    pub(in crate::operate) fn new(event: &EventRecord, jobs: &[JobRecord]) -> EventView {
+    pub(in crate::operate) fn new(event: &EventRecord, jobs: &[JobSummary]) -> EventView {
         EventView {
             id: event.id.to_string(),
             source: event.source.to_string(),
@@ -82,7 +82,7 @@ impl EventView {
             verified_by: event.verified_by.clone(),
             revision: event.revision.to_string(),
             trace: event.trace.clone(),
-            status: status(jobs).to_owned(),
+            status: EventStatus::of(jobs.iter().map(|job| job.state)).to_string(),
             jobs: jobs
                 .iter()
                 .map(|job| JobBrief {
@@ -93,24 +93,6 @@ impl EventView {
                 })
                 .collect(),
         }
-    }
-}
-
-/// Status of an event: the worst of its jobs.
-fn status(jobs: &[JobRecord]) -> &'static str {
-    let any = |state: JobState| jobs.iter().any(|job| job.state == state);
-    if jobs.is_empty() {
-        "unrouted"
-    } else if any(JobState::Dead) {
-        "dead"
-    } else if any(JobState::Unknown) {
-        "unknown"
-    } else if jobs.iter().any(|job| job.state.is_live()) {
-        "working"
-    } else if any(JobState::Dropped) {
-        "dropped"
-    } else {
-        "done"
     }
 }
 

@@ -7,6 +7,8 @@ use sluice_domain::outcome::Failure;
 use sluice_ledger::{AttemptRecord, EffectRecord, EventRecord, JobRecord};
 use utoipa::ToSchema;
 
+use super::WaitView;
+
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobView {
     /// `job_…`
@@ -21,9 +23,9 @@ pub struct JobView {
     pub worker: String,
     pub queue: String,
     pub state: String,
-    /// What it waits for, other than its lane or due time.
+    /// Why a live job does not run; absent if it runs or can run now.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub waiting_for: Option<String>,
+    pub waiting_for: Option<WaitView>,
     /// Index of the next step.
     pub step: u32,
     /// Attempts at that step since the last replay.
@@ -36,6 +38,7 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finished_at: Option<String>,
     pub replays: u32,
+    /// The last failure. A wait is no failure: see `waiting_for`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<FailureView>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -121,7 +124,7 @@ impl From<&Failure> for FailureView {
 }
 
 impl JobView {
-    pub(in crate::operate) fn new(job: &JobRecord, event: &EventRecord, waiting_for: Option<String>) -> JobView {
+    pub(in crate::operate) fn new(job: &JobRecord, event: &EventRecord, waiting_for: Option<WaitView>) -> JobView {
         JobView {
             waiting_for,
             id: job.id.to_string(),
@@ -140,7 +143,7 @@ impl JobView {
             updated_at: job.updated_at.to_string(),
             finished_at: job.finished_at.map(|at| at.to_string()),
             replays: job.replays,
-            failure: job.failure.as_ref().map(FailureView::from),
+            failure: job.last_failure().map(FailureView::from),
             dead_letter_queue: job.dead_letter_queue.clone(),
             result: job.result.as_deref().map(mask::value),
             revision: job.revision.to_string(),

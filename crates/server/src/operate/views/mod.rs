@@ -8,7 +8,9 @@ mod guard;
 mod job;
 mod keys;
 mod node;
+mod replay;
 mod source;
+mod wait;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,7 +24,9 @@ pub use self::guard::{SafeModeView, SuppressedView, SuppressionView};
 pub use self::job::{AttemptView, EffectView, FailureView, JobDetail, JobView, ReasonView};
 pub use self::keys::KeysView;
 pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
+pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
+pub use self::wait::{WaitView, WaitingView, WarningView};
 
 /// Page of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

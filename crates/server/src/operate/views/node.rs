@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::SafeModeView;
+use super::{SafeModeView, WaitingView, WarningView};
 
 /// Status of the node.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -19,6 +19,12 @@ pub struct Status {
     pub jobs: std::collections::BTreeMap<String, u64>,
     pub jobs_in_memory: u64,
     pub in_flight: u64,
+    /// What an operator should know or change.
+    #[serde(default)]
+    pub warnings: Vec<WarningView>,
+    /// Live jobs that do not run, counted by the reason, most jobs first.
+    #[serde(default)]
+    pub waiting: Vec<WaitingView>,
     pub paused: Vec<PauseView>,
     pub safe_modes: Vec<SafeModeView>,
     /// Pending approvals, at most 1,000.
