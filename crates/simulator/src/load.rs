@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use connection::{Connection, LoadResponse};
-pub use counter::Counter;
+pub use counter::{Counter, CounterSettings};
 
 /// Largest latency that the histogram distinguishes.
 const LATENCY_MICROS_MAX: u64 = 60_000_000;

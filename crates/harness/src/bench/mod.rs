@@ -7,6 +7,8 @@
 //! If the process dies here: only temporary files are left.
 
 mod baseline;
+mod drain;
+mod failures;
 mod intake;
 mod node_under_test;
 mod phases;
@@ -24,8 +26,8 @@ use crate::{Error, Leads, LeadsTo, StatusLine};
 use baseline::Baseline;
 pub(crate) use baseline::{COMMAND as BASELINE_COMMAND, serve_baseline};
 pub(crate) use intake::intake;
-use report::Disk;
 pub(crate) use report::Report;
+use report::{Disk, Figures};
 use workload::Workload;
 
 /// Rows per transaction of the SQLite baseline.
@@ -34,6 +36,8 @@ const BASELINE_BATCH: usize = 256;
 const WARM_UP: f64 = 0.1;
 /// Rounds in which baseline and node alternate, so that other load on the machine slows both.
 const ROUNDS: u32 = 8;
+/// Time to send a given number of events.
+const SEND_MAX: Duration = Duration::from_secs(3_600);
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -46,6 +50,10 @@ pub(crate) enum BenchKind {
     E2e,
     /// Whether a million keys make it slower, and how long a start takes with a million jobs
     Keys,
+    /// How fast a backlog is worked off, against new events
+    Drain,
+    /// How much of its concurrency a destination keeps that fails 0, 10 and 30 % of its calls at random
+    Failures,
     /// All of it but intake
     All,
 }
@@ -70,6 +78,8 @@ pub(crate) struct BenchSettings {
     pub body_bytes: usize,
     /// Keys in the ledger before the measurement, for [`BenchKind::Keys`].
     pub keys: u64,
+    /// Jobs in the backlog, for [`BenchKind::Drain`].
+    pub jobs: u64,
     pub host: NodeHost,
 }
 
@@ -92,11 +102,15 @@ pub(crate) async fn run(settings: BenchSettings, status: StatusLine) -> Result<R
     let bench = Bench { settings, directory, workload, status, baseline };
     let disk = bench.disk().await?;
     let wants = |phase| kind == phase || kind == BenchKind::All;
-    let accept = if wants(BenchKind::Accept) { Some(bench.accept().await?) } else { None };
-    let end_to_end = if wants(BenchKind::E2e) { Some(bench.end_to_end().await?) } else { None };
-    let keys = if wants(BenchKind::Keys) { Some(bench.keys().await?) } else { None };
+    let figures = Figures {
+        accept: if wants(BenchKind::Accept) { Some(bench.accept().await?) } else { None },
+        end_to_end: if wants(BenchKind::E2e) { Some(bench.end_to_end().await?) } else { None },
+        keys: if wants(BenchKind::Keys) { Some(bench.keys().await?) } else { None },
+        drain: if wants(BenchKind::Drain) { Some(bench.drain().await?) } else { None },
+        failures: if wants(BenchKind::Failures) { bench.failures().await? } else { Vec::new() },
+    };
     bench.status.clear();
-    Ok(Report::new(&bench.settings, disk, accept, end_to_end, keys))
+    Ok(Report::new(&bench.settings, disk, figures))
 }
 
 /// Results of alternating rounds.
@@ -145,15 +159,24 @@ impl Bench {
         Ok(rounds)
     }
 
-    /// Sends load; any response but 202 fails the benchmark.
+    /// Sends load for this time.
     async fn load(&self, target: SocketAddr, time_max: Duration) -> Result<LoadResult, Error> {
-        let settings = LoadSettings {
-            target,
-            connections: self.settings.connections,
-            requests_max: u64::MAX,
-            time_max,
-            pace: Pace::Closed,
-        };
+        self.send(target, u64::MAX, time_max).await
+    }
+
+    /// Sends this many events.
+    async fn send_events(&self, target: SocketAddr, events: u64) -> Result<LoadResult, Error> {
+        let sent = self.send(target, events, SEND_MAX).await?;
+        match sent.answered() == events {
+            true => Ok(sent),
+            false => Err(Error::Failed(format!("{events} events could not be sent within {SEND_MAX:?}"))),
+        }
+    }
+
+    /// Sends load until a limit is reached; any response but 202 fails the benchmark.
+    async fn send(&self, target: SocketAddr, requests_max: u64, time_max: Duration) -> Result<LoadResult, Error> {
+        let connections = self.settings.connections;
+        let settings = LoadSettings { target, connections, requests_max, time_max, pace: Pace::Closed };
         let loaded = load(settings, self.workload.requests()).await.map_err(Error::io("the load"))?;
         if loaded.with_status(202) != loaded.answered() || loaded.unanswered > 0 {
             let (statuses, unanswered) = (&loaded.statuses, loaded.unanswered);

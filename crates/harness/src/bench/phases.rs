@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sluice_domain::time::Time;
 use sluice_ledger::{Ledger, LedgerOptions, Pause};
-use sluice_simulator::load::Counter;
+use sluice_simulator::load::{Counter, CounterSettings};
 
 use super::node_under_test::NodeUnderTest;
 use super::report::{Accept, EndToEnd, Http, Keys, Latency};
@@ -14,17 +14,17 @@ use crate::{Leads, LeadsTo, Memory};
 
 /// Address of the paused destination; nothing is sent to it.
 const UNUSED_URL: &str = "http://127.0.0.1:9";
-/// Time for the last effects after the last accept.
-const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Time between two effects while some are missing.
+const EFFECT_MAX: Duration = Duration::from_secs(60);
 /// Interval between two checks for them.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Bench {
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn log(&self) -> PathBuf {
+    pub(super) fn log(&self) -> PathBuf {
         self.path("node.log")
     }
 
@@ -72,7 +72,7 @@ impl Bench {
 
     pub(super) async fn end_to_end(&self) -> Result<EndToEnd, Error> {
         self.status.show("bare HTTP and end to end, in turns …");
-        let sink = Counter::start().map_err(Error::io("the sink"))?;
+        let sink = Counter::start(CounterSettings::default()).map_err(Error::io("the sink"))?;
         let leads = Leads::write(&self.path("end-to-end"), LeadsTo::Sink(&sink.url()))?;
         let node = NodeUnderTest::start(&self.settings.host, &leads, &self.log()).await?;
         let rounds = self
@@ -93,20 +93,21 @@ impl Bench {
     }
 
     /// Waits for the last effect. Fails unless there is exactly one effect per event.
-    async fn drained(&self, sink: &Counter, wanted: u64) -> Result<(), Error> {
-        let started = Instant::now();
-        loop {
-            let applied = sink.requests();
-            if applied == wanted {
-                return Ok(());
-            }
-            if applied > wanted || started.elapsed() > DRAIN_MAX {
+    pub(super) async fn drained(&self, sink: &Counter, wanted: u64) -> Result<(), Error> {
+        let (mut applied, mut progress_at) = (sink.requests(), Instant::now());
+        while applied != wanted {
+            if applied > wanted || progress_at.elapsed() > EFFECT_MAX {
                 return Err(Error::Failed(format!(
                     "{wanted} events were accepted, and the sink has {applied} effects"
                 )));
             }
             tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
+            let now_applied = sink.requests();
+            if now_applied != applied {
+                (applied, progress_at) = (now_applied, Instant::now());
+            }
         }
+        Ok(())
     }
 
     pub(super) async fn keys(&self) -> Result<Keys, Error> {

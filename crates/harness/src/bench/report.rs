@@ -11,6 +11,8 @@ use crate::Memory;
 const ACCEPT_FLOOR: f64 = 0.35;
 const END_TO_END_FLOOR: f64 = 0.15;
 const KEYS_FLOOR: f64 = 0.9;
+const DRAIN_FLOOR: f64 = 0.9;
+const HELD_FLOOR: f64 = 0.9;
 const MEMORY_MAX_KIB: u64 = 128 * 1024;
 
 /// Latency of answers, in milliseconds.
@@ -95,10 +97,88 @@ pub(crate) struct Keys {
     pub memory: Memory,
 }
 
-/// A figure and its required value.
+/// A backlog against new events.
 #[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Drain {
+    /// Jobs in the backlog.
+    pub jobs: u64,
+    /// Jobs per second, from the end of the pause to the last applied effect.
+    pub per_second: f64,
+    /// As many new events per second, from the first request to the last applied effect.
+    pub new_per_second: f64,
+    pub memory: Memory,
+}
+
+impl Drain {
+    fn share(&self) -> f64 {
+        self.per_second / self.new_per_second
+    }
+}
+
+/// A destination that fails some of its calls at random.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct HeldConcurrency {
+    pub failure_percent: u8,
+    /// Share of the calls that failed.
+    pub failed_share: f64,
+    /// Configured concurrency of the destination.
+    pub concurrency_max: u32,
+    /// Mean of the calls in flight, as a share of the configured concurrency.
+    pub held: f64,
+    /// Calls that the destination received.
+    pub calls_per_second: f64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Figures {
+    pub accept: Option<Accept>,
+    pub end_to_end: Option<EndToEnd>,
+    pub keys: Option<Keys>,
+    pub drain: Option<Drain>,
+    /// By the share of failed calls; empty if not measured.
+    pub failures: Vec<HeldConcurrency>,
+}
+
+impl Figures {
+    /// The largest peak memory of a node, in KiB.
+    fn peak_kib(&self) -> Option<u64> {
+        let Figures { accept, end_to_end, keys, drain, .. } = self;
+        let memories =
+            [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory), drain.map(|d| d.memory)];
+        memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
+    }
+
+    /// Figures that are shares, with their required values.
+    fn floors(&self) -> Vec<Floor> {
+        let at_least = |name: &str, value: f64, wanted: f64| {
+            let name = name.to_owned();
+            Floor { name, value, wanted, reached: value >= wanted }
+        };
+        let mut floors = Vec::new();
+        floors.extend(
+            self.accept
+                .map(|accept| at_least("accept of bare HTTP", accept.http.share(accept.per_second), ACCEPT_FLOOR)),
+        );
+        floors.extend(
+            self.end_to_end
+                .map(|end| at_least("end to end of bare HTTP", end.http.share(end.per_second), END_TO_END_FLOOR)),
+        );
+        floors.extend(
+            self.keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
+        );
+        floors.extend(self.drain.map(|drain| at_least("drain of new events", drain.share(), DRAIN_FLOOR)));
+        for held in &self.failures {
+            floors.push(at_least(&format!("held, {} % failing", held.failure_percent), held.held, HELD_FLOOR));
+        }
+        floors
+    }
+}
+
+/// A figure and its required value.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Floor {
-    pub name: &'static str,
+    pub name: String,
     pub value: f64,
     pub wanted: f64,
     pub reached: bool,
@@ -112,43 +192,25 @@ pub(crate) struct Report {
     /// Minimum size of a body.
     pub body_bytes: usize,
     pub disk: Disk,
-    pub accept: Option<Accept>,
-    pub end_to_end: Option<EndToEnd>,
-    pub keys: Option<Keys>,
+    #[serde(flatten)]
+    pub figures: Figures,
     pub floors: Vec<Floor>,
 }
 
 impl Report {
-    pub(super) fn new(
-        settings: &BenchSettings,
-        disk: Disk,
-        accept: Option<Accept>,
-        end_to_end: Option<EndToEnd>,
-        keys: Option<Keys>,
-    ) -> Report {
-        let at_least = |name, value: f64, wanted: f64| Floor { name, value, wanted, reached: value >= wanted };
-        let mut floors = Vec::new();
-        floors.extend(
-            accept.map(|accept| at_least("accept of bare HTTP", accept.http.share(accept.per_second), ACCEPT_FLOOR)),
-        );
-        floors.extend(
-            end_to_end.map(|end| at_least("end to end of bare HTTP", end.http.share(end.per_second), END_TO_END_FLOOR)),
-        );
-        floors.extend(
-            keys.map(|keys| at_least("many keys of none", keys.per_second / keys.empty_per_second, KEYS_FLOOR)),
-        );
-        let memories = [accept.map(|a| a.memory), end_to_end.map(|e| e.memory), keys.map(|k| k.memory)];
+    pub(super) fn new(settings: &BenchSettings, disk: Disk, figures: Figures) -> Report {
+        let mut floors = figures.floors();
         // The memory of a node in this process includes that of the client.
         if settings.host != super::NodeHost::InProcess
-            && let Some(peak) = memories.into_iter().flatten().map(|memory| memory.peak_kib).max()
+            && let Some(peak) = figures.peak_kib()
         {
             let mib = |kib: u64| kib as f64 / 1024.0;
-            let (value, wanted) = (mib(peak), mib(MEMORY_MAX_KIB));
-            floors.push(Floor { name: "peak memory, MiB", value, wanted, reached: peak < MEMORY_MAX_KIB });
+            let (name, value, wanted) = ("peak memory, MiB".to_owned(), mib(peak), mib(MEMORY_MAX_KIB));
+            floors.push(Floor { name, value, wanted, reached: peak < MEMORY_MAX_KIB });
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (connections, body_bytes) = (settings.connections, settings.body_bytes);
-        Report { cores, connections, body_bytes, disk, accept, end_to_end, keys, floors }
+        Report { cores, connections, body_bytes, disk, figures, floors }
     }
 
     /// True if every figure reaches its required value.
@@ -178,6 +240,56 @@ fn memory(memory: &Memory) -> String {
     format!("memory {:.0} MiB, at most {:.0} MiB", mib(memory.resident_kib), mib(memory.peak_kib))
 }
 
+fn accept_rows(f: &mut fmt::Formatter<'_>, accept: &Accept, disk: &Disk) -> fmt::Result {
+    baseline(f, &accept.http)?;
+    let shares = format!(
+        "{:.2} of bare HTTP, {:.2} of bare SQLite",
+        accept.http.share(accept.per_second),
+        accept.per_second / disk.rows_per_second
+    );
+    row(f, "accept, durable", rate(accept.per_second), &shares)?;
+    row(f, "", String::new(), &format!("{}, {:.0} in a commit", latency(&accept.latency), accept.batch))?;
+    row(f, "", String::new(), &memory(&accept.memory))
+}
+
+fn end_to_end_rows(f: &mut fmt::Formatter<'_>, end: &EndToEnd) -> fmt::Result {
+    baseline(f, &end.http)?;
+    let share = end.http.share(end.per_second);
+    let shares = format!("{share:.2} of bare HTTP; {} events, {} effects", end.accepted, end.accepted);
+    row(f, "end to end, effect applied", rate(end.per_second), &shares)?;
+    let meanwhile = format!(
+        "accepted at {} meanwhile ({}), the rest drained in {:.1} s",
+        rate(end.accept_per_second),
+        latency(&end.latency),
+        end.drain_seconds
+    );
+    row(f, "", String::new(), &meanwhile)?;
+    row(f, "", String::new(), &memory(&end.memory))
+}
+
+fn keys_rows(f: &mut fmt::Formatter<'_>, keys: &Keys) -> fmt::Result {
+    let share = keys.per_second / keys.empty_per_second;
+    let shares = format!("{share:.2} of an empty ledger ({})", rate(keys.empty_per_second));
+    row(f, &format!("accept with {} keys", keys.keys), rate(keys.per_second), &shares)?;
+    let recovery = format!("{:.2} s", keys.recovery_seconds);
+    row(f, "start with as many jobs", recovery, "from the start of the process to the first 202")?;
+    row(f, "", String::new(), &memory(&keys.memory))
+}
+
+fn drain_rows(f: &mut fmt::Formatter<'_>, drain: &Drain) -> fmt::Result {
+    row(f, "new events, effect applied", rate(drain.new_per_second), "as many as the backlog has jobs")?;
+    let share = format!("{:.2} of new events", drain.share());
+    row(f, &format!("backlog of {} jobs", drain.jobs), rate(drain.per_second), &share)?;
+    row(f, "", String::new(), &memory(&drain.memory))
+}
+
+fn failures_row(f: &mut fmt::Formatter<'_>, held: &HeldConcurrency) -> fmt::Result {
+    let HeldConcurrency { failure_percent, failed_share, concurrency_max, held, calls_per_second } = held;
+    let share =
+        format!("{held:.2} of {concurrency_max} calls at once held; {:.1} % of the calls failed", failed_share * 100.0);
+    row(f, &format!("{failure_percent} % random failures"), rate(*calls_per_second), &share)
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Disk { rows_per_second: rows, flushes_per_second: flushes } = self.disk;
@@ -189,43 +301,12 @@ impl fmt::Display for Report {
         row(f, "bare SQLite, batches of 256", rate(rows), "the same rows, keys in sequence")?;
         row(f, "4 KiB append and flush", rate(flushes), &format!("{:.3} ms each", 1e3 / flushes))?;
         writeln!(f, "\nThe node, in turns with a bare server:")?;
-        if let Some(accept) = &self.accept {
-            baseline(f, &accept.http)?;
-            let shares = format!(
-                "{:.2} of bare HTTP, {:.2} of bare SQLite",
-                accept.http.share(accept.per_second),
-                accept.per_second / rows
-            );
-            row(f, "accept, durable", rate(accept.per_second), &shares)?;
-            row(f, "", String::new(), &format!("{}, {:.0} in a commit", latency(&accept.latency), accept.batch))?;
-            row(f, "", String::new(), &memory(&accept.memory))?;
-        }
-        if let Some(end) = &self.end_to_end {
-            baseline(f, &end.http)?;
-            let shares = format!(
-                "{:.2} of bare HTTP; {} events, {} effects",
-                end.http.share(end.per_second),
-                end.accepted,
-                end.accepted
-            );
-            row(f, "end to end, effect applied", rate(end.per_second), &shares)?;
-            let meanwhile = format!(
-                "accepted at {} meanwhile ({}), the rest drained in {:.1} s",
-                rate(end.accept_per_second),
-                latency(&end.latency),
-                end.drain_seconds
-            );
-            row(f, "", String::new(), &meanwhile)?;
-            row(f, "", String::new(), &memory(&end.memory))?;
-        }
-        if let Some(keys) = &self.keys {
-            let share = keys.per_second / keys.empty_per_second;
-            let shares = format!("{share:.2} of an empty ledger ({})", rate(keys.empty_per_second));
-            row(f, &format!("accept with {} keys", keys.keys), rate(keys.per_second), &shares)?;
-            let recovery = format!("{:.2} s", keys.recovery_seconds);
-            row(f, "start with as many jobs", recovery, "from the start of the process to the first 202")?;
-            row(f, "", String::new(), &memory(&keys.memory))?;
-        }
+        let Figures { accept, end_to_end, keys, drain, failures } = &self.figures;
+        accept.iter().try_for_each(|accept| accept_rows(f, accept, &self.disk))?;
+        end_to_end.iter().try_for_each(|end| end_to_end_rows(f, end))?;
+        keys.iter().try_for_each(|keys| keys_rows(f, keys))?;
+        drain.iter().try_for_each(|drain| drain_rows(f, drain))?;
+        failures.iter().try_for_each(|held| failures_row(f, held))?;
         writeln!(f)?;
         for floor in &self.floors {
             let word = if floor.reached { "reached" } else { "BELOW" };
@@ -235,7 +316,7 @@ impl fmt::Display for Report {
                 // Truncated, not rounded: a share just below its floor must not look as if it reached it.
                 (format!("{:.3}", (floor.value * 1e3).floor() / 1e3), format!("at least {:.2}", floor.wanted))
             };
-            row(f, floor.name, value, &format!("{word} ({wanted})"))?;
+            row(f, &floor.name, value, &format!("{word} ({wanted})"))?;
         }
         Ok(())
     }
@@ -254,6 +335,7 @@ mod tests {
             connections: 64,
             body_bytes: 700,
             keys: 0,
+            jobs: 0,
             host: NodeHost::Process("sluice".into()),
         };
         let quick = Latency { p50_ms: 1.0, p99_ms: 2.0 };
@@ -261,7 +343,7 @@ mod tests {
         let disk = Disk { rows_per_second: 2_000.0, flushes_per_second: 500.0 };
         let memory = Memory { resident_kib: peak_kib, peak_kib };
         let accept = Accept { http, per_second: accept_per_second, latency: quick, batch: 8.0, memory };
-        Report::new(&settings, disk, Some(accept), None, None)
+        Report::new(&settings, disk, Figures { accept: Some(accept), ..Figures::default() })
     }
 
     #[test]
@@ -272,5 +354,28 @@ mod tests {
         let text = report(349.0, 1024).to_string();
         assert!(text.contains("BELOW (at least 0.35)") && text.contains("0.17 of bare SQLite"), "{text}");
         assert!(report(349.99, 1024).to_string().contains("0.349   BELOW"), "not rounded up");
+    }
+
+    #[test]
+    fn drain_and_held_concurrency_below_their_floors_are_reported() {
+        let memory = Memory { resident_kib: 1, peak_kib: 1 };
+        let drain = |per_second| Drain { jobs: 9, per_second, new_per_second: 1_000.0, memory };
+        let held = |held| HeldConcurrency {
+            failure_percent: 30,
+            failed_share: 0.3,
+            concurrency_max: 64,
+            held,
+            calls_per_second: 1.0,
+        };
+        let reached = |drain_per_second, held_share| {
+            let (drain, failures) = (Some(drain(drain_per_second)), vec![held(held_share)]);
+            Figures { drain, failures, ..Figures::default() }
+                .floors()
+                .into_iter()
+                .map(|floor| floor.reached)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(reached(900.0, 0.9), [true, true]);
+        assert_eq!(reached(899.0, 0.89), [false, false]);
     }
 }

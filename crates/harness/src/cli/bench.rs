@@ -29,6 +29,9 @@ pub struct BenchArgs {
     /// Keys in the ledger for the measurement of keys
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
+    /// Jobs in the backlog for the measurement of the drain
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
+    jobs: u64,
     /// Run the node in this process; its memory then is not told apart from the client's
     #[arg(long)]
     in_process: bool,
@@ -72,6 +75,7 @@ impl BenchArgs {
             connections: usize::from(self.connections),
             body_bytes: self.body as usize,
             keys: self.keys,
+            jobs: self.jobs,
             host,
         };
         let runtime =

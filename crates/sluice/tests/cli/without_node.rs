@@ -11,7 +11,7 @@ fn says(workplace: &Workplace, name: &str, ran: &Ran) {
 }
 
 #[test]
-fn check_counts_what_there_is() {
+fn check_counts_resources() {
     let workplace = Workplace::alone();
     let ran = workplace.run(&["check"]).ok();
     assert!(ran.stdout.contains("No problems found (1 flow, 4 queues, 2 workers, 2 destinations; revision "), "{ran}");
@@ -34,7 +34,7 @@ fn try_shows_key_event_jobs_and_requests_and_no_secret() {
 }
 
 #[test]
-fn try_reveals_people_and_never_secrets() {
+fn try_reveals_personal_data_and_never_secrets() {
     let workplace = Workplace::alone();
     let ran = workplace.run(&["try", "/in/website", "payloads/tell.txt", "--reveal"]).ok();
     assert!(ran.stdout.contains("ada@example.com") && !ran.stdout.contains("hook-token"), "{ran}");
@@ -56,7 +56,7 @@ fn try_reads_standard_input_and_prints_json() {
 }
 
 #[test]
-fn try_refuses_what_a_node_would_refuse() {
+fn try_rejects_what_a_node_would_reject() {
     let workplace = Workplace::alone();
     let refused = |name: &str, body: &str| {
         let ran = workplace.run_with_input(&["try", "website-leads", "-"], body);
@@ -70,7 +70,7 @@ fn try_refuses_what_a_node_would_refuse() {
 }
 
 #[test]
-fn an_unknown_flow_is_answered_with_the_one_that_was_meant() {
+fn unknown_flow_is_answered_with_a_suggestion() {
     let workplace = Workplace::alone();
     for (wanted, answer) in [
         ("website-lead", "unknown flow `website-lead`; did you mean `website-leads`?\n"),
@@ -85,7 +85,7 @@ fn an_unknown_flow_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn a_payload_that_cannot_be_read_and_a_header_that_is_none_are_mistakes_of_usage() {
+fn unreadable_payload_and_invalid_header_are_usage_errors() {
     let workplace = Workplace::alone();
     let ran = workplace.run(&["try", "website-leads", "gone.json"]);
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_payload_that_cannot_be_read_and_a_header_that_is_none_are_mistakes_of_usage
 }
 
 #[test]
-fn a_configuration_with_mistakes_is_explained() {
+fn configuration_errors_are_explained() {
     let workplace = Workplace::alone();
     workplace.write("queues.yml", "queues:\n  - nmae: crm-leads\n");
     let ran = workplace.run(&["try", "website-leads", "payloads/lead.txt"]);
@@ -107,7 +107,7 @@ fn a_configuration_with_mistakes_is_explained() {
 }
 
 #[test]
-fn without_a_node_and_without_a_ledger_every_command_says_what_to_do() {
+fn without_node_and_ledger_every_command_explains_what_to_do() {
     let workplace = Workplace::alone();
     says(&workplace, "no_node", &workplace.run(&["status"]));
     says(&workplace, "no_node_to_send_to", &workplace.run(&["send", "website-leads", "payloads/lead.txt"]));
@@ -132,7 +132,7 @@ fn without_a_node_and_without_a_ledger_every_command_says_what_to_do() {
 }
 
 #[test]
-fn an_address_where_nobody_listens_and_one_that_is_none_are_told_apart() {
+fn refused_connection_and_invalid_address_are_distinguished() {
     let workplace = Workplace::alone();
     says(&workplace, "nobody_listens", &workplace.run(&["status", "--url", "http://127.0.0.1:9"]));
     let ran = workplace.run(&["status", "--url", "localhost:9"]);
@@ -141,7 +141,7 @@ fn an_address_where_nobody_listens_and_one_that_is_none_are_told_apart() {
 }
 
 #[test]
-fn acts_without_their_reason_are_mistakes_of_usage() {
+fn commands_without_a_reason_are_usage_errors() {
     let workplace = Workplace::alone();
     for command in [
         &["replay", "job_1"][..],
@@ -187,7 +187,7 @@ fn every_shell_gets_its_completions() {
 }
 
 #[test]
-fn the_simulator_says_how_to_reach_it_and_what_is_wrong_with_its_faults() {
+fn simulator_prints_its_address_and_explains_invalid_faults() {
     let workplace = Workplace::alone();
     workplace.write("faults.json", r#"{"percent": 130}"#);
     let ran = workplace.run(&["sim", "--listen", "127.0.0.1:0", "--faults", "faults.json"]);
@@ -230,5 +230,28 @@ fn a_bench_that_is_stopped_leaves_nothing_behind() {
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(ended.status.code() == Some(3) && said.contains("the bench was stopped"), "{} {said}", ended.status);
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "{under_way}");
+    }
+}
+
+#[test]
+fn bench_reports_the_drain_of_a_backlog_beside_new_events() {
+    let report = Workplace::alone().json(&["bench", "drain", "--jobs", "50", "--seconds", "1", "--json"]);
+    assert_eq!(report["drain"]["jobs"], 50);
+    let (drain, new) = (&report["drain"]["per_second"], &report["drain"]["new_per_second"]);
+    assert!(drain.as_f64().unwrap() > 0.0 && new.as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report["floors"][0]["name"], "drain of new events");
+    assert!(report["accept"].is_null() && report["failures"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn bench_reports_the_concurrency_held_at_a_destination_that_fails_at_random() {
+    let report = Workplace::alone().json(&["bench", "failures", "--seconds", "1", "--json"]);
+    let failures = report["failures"].as_array().unwrap();
+    let percent: Vec<u64> = failures.iter().map(|held| held["failure_percent"].as_u64().unwrap()).collect();
+    assert_eq!(percent, [0, 10, 30]);
+    for held in failures {
+        let share = held["held"].as_f64().unwrap();
+        assert!(share > 0.0 && share <= 1.0, "{report}");
+        assert_eq!(held["failed_share"].as_f64().unwrap() > 0.0, held["failure_percent"] != 0, "{report}");
     }
 }
