@@ -287,29 +287,8 @@ impl Rule {
         let no_contact =
             || RuleResult::Refused("the event has no contact; the policy's `contact` found none".to_owned());
         Ok(match &self.kind {
-            RuleKind::Consent { from, default } => {
-                let (granted, source) = match from {
-                    ConsentSource::Event(expression) => {
-                        (expression.evaluate(scope)?.as_ref().and_then(agreed), format!("`{}`", expression.source()))
-                    }
-                    ConsentSource::Table(_) if contact.is_none() => return Ok(no_contact()),
-                    ConsentSource::Table(purpose) => {
-                        let granted =
-                            known.consent.iter().find(|(known, _)| known == purpose).map(|(_, granted)| *granted);
-                        (granted, format!("the recorded consent for `{purpose}`"))
-                    }
-                };
-                match (granted, default) {
-                    (Some(true), _) => RuleResult::Passed(format!("{source} is yes")),
-                    (Some(false), _) => RuleResult::Refused(format!("{source} is no")),
-                    (None, ConsentDefault::Allow) => {
-                        RuleResult::Passed(format!("{source} has no value; the default is allow"))
-                    }
-                    (None, ConsentDefault::Deny) => {
-                        RuleResult::Refused(format!("{source} has no value; the default is deny"))
-                    }
-                }
-            }
+            RuleKind::Consent { from: ConsentSource::Table(_), .. } if contact.is_none() => no_contact(),
+            RuleKind::Consent { from, default } => consent(from, *default, scope, known)?,
             RuleKind::QuietHours(hours) => match hours.evaluate(scope, now)? {
                 QuietStatus::Inactive(zone) => {
                     RuleResult::Passed(format!("outside quiet hours {} to {} in {zone}", hours.from, hours.to))
@@ -340,6 +319,29 @@ impl Rule {
             },
         })
     }
+}
+
+fn consent(
+    from: &ConsentSource,
+    default: ConsentDefault,
+    scope: &Scope,
+    known: &ContactFacts,
+) -> Result<RuleResult, TemplateProblem> {
+    let (granted, source) = match from {
+        ConsentSource::Event(expression) => {
+            (expression.evaluate(scope)?.as_ref().and_then(agreed), format!("`{}`", expression.source()))
+        }
+        ConsentSource::Table(purpose) => {
+            let granted = known.consent.iter().find(|(known, _)| known == purpose).map(|(_, granted)| *granted);
+            (granted, format!("the recorded consent for `{purpose}`"))
+        }
+    };
+    Ok(match (granted, default) {
+        (Some(true), _) => RuleResult::Passed(format!("{source} is yes")),
+        (Some(false), _) => RuleResult::Refused(format!("{source} is no")),
+        (None, ConsentDefault::Allow) => RuleResult::Passed(format!("{source} has no value; the default is allow")),
+        (None, ConsentDefault::Deny) => RuleResult::Refused(format!("{source} has no value; the default is deny")),
+    })
 }
 
 /// Reads a field as consent; `None` if it is neither yes nor no.

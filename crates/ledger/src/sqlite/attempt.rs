@@ -107,7 +107,9 @@ impl Batch<'_, '_> {
     ) -> rusqlite::Result<()> {
         let sealer = self.sealer(head.contact)?;
         if let Some(effect) = &settlement.effect {
-            self.settle_effect(&mut head, settlement, effect, begin, &sealer)?;
+            let result = effect.result.as_deref();
+            let result = sealed_json(&sealer, place::effect_result(settlement.job.0, &effect.key.0), result);
+            self.settle_effect(&mut head, settlement, (effect, result), begin)?;
         }
         if let Some(attempt) = &settlement.attempt {
             self.insert_attempt(&mut head, settlement, attempt, &sealer)?;
@@ -158,14 +160,13 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// With `begin`, the effect of an attempt whose intent was not recorded before.
+    /// `settled` comes with its sealed result. With `begin`, the effect of an attempt whose intent was not recorded before.
     fn settle_effect(
         &mut self,
         head: &mut JobHead,
         settlement: &Settlement,
-        settled: &EffectSettlement,
+        (settled, result): (&EffectSettlement, Option<Vec<u8>>),
         begin: Option<&Begin>,
-        sealer: &Sealer,
     ) -> rusqlite::Result<()> {
         let earlier = self.find_effect(head, settled.key)?;
         let mut effect = match (earlier, begin) {
@@ -178,8 +179,7 @@ impl Batch<'_, '_> {
             (Some(earlier), None) if !earlier.is_final() => earlier,
             (_, None) => return Ok(()),
         };
-        let context = place::effect_result(effect.job, &settled.key.0);
-        if let Some(result) = sealed_json(sealer, context, settled.result.as_deref()) {
+        if let Some(result) = result {
             effect.result = Some(result);
         }
         effect.state = settled.state.as_str().to_owned();

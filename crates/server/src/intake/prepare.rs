@@ -191,12 +191,7 @@ impl<'f> Request<'_, 'f> {
         if let Some((_, problem)) = flaw.as_ref().filter(|_| !self.keeps_flawed()) {
             return Err(problem.clone());
         }
-        if flaw.is_none() && flow.admission.requires_identity() && !event.has_identity() {
-            let names: Vec<&str> = flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
-            let detail = format!("no identity: {} is empty", names.join(", "));
-            let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
-            flaw = Some((FailureClass::Identity, problem));
-        }
+        flaw = flaw.or_else(|| self.missing_identity(&event));
         let queues = match self.queues(&mut scope, &event) {
             Ok(queues) => queues,
             Err(problem) if flaw.is_none() && !self.keeps_flawed() => return Err(problem),
@@ -241,6 +236,16 @@ impl<'f> Request<'_, 'f> {
         };
         let signed_at = self.arrival.verified.and_then(|verified| verified.timestamp).map(Time::from);
         KeyDigest::signed_content(&self.flow.name, &event.event_type, signed_at, whole)
+    }
+
+    fn missing_identity(&self, event: &Event) -> Option<Flaw> {
+        if !self.flow.admission.requires_identity() || event.has_identity() {
+            return None;
+        }
+        let names: Vec<&str> = self.flow.event.identity.iter().map(|(name, _)| name.as_str()).collect();
+        let detail = format!("no identity: {} is empty", names.join(", "));
+        let problem = HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, IDENTITY_MISSING, detail);
+        Some((FailureClass::Identity, problem))
     }
 
     fn new_event(&self, parts: Parts<'_>) -> NewEvent {

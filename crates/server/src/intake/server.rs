@@ -175,7 +175,8 @@ impl Shared {
         check_headers(flow, request.headers())?;
         let (head, body) = request.into_parts();
         let body = self.read(flow, body).await?;
-        let (prepared, proof) = match self.understand(live, flow, &head, &body.bytes, received_at)? {
+        let received = ReceivedRequest { head: &head, body: &body.bytes, received_at };
+        let (prepared, proof) = match self.understand(live, flow, received)? {
             ParsedRequest::Greeting(answer) => return Ok(("handshake", answer)),
             ParsedRequest::Events(prepared, proof) => (prepared, proof),
         };
@@ -265,10 +266,9 @@ impl Shared {
         &self,
         live: &LoadedRevision,
         flow: &'f Flow,
-        head: &Parts,
-        body: &[u8],
-        received_at: Time,
+        received: ReceivedRequest<'_>,
     ) -> Result<ParsedRequest<'f>, HttpProblem> {
+        let ReceivedRequest { head, body, received_at } = received;
         // Senders sign the time that people read.
         let now = self.context.clock.wall();
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -390,6 +390,14 @@ impl Shared {
             });
         }
     }
+}
+
+/// A request whose body is read.
+#[derive(Clone, Copy)]
+struct ReceivedRequest<'a> {
+    head: &'a Parts,
+    body: &'a [u8],
+    received_at: Time,
 }
 
 /// Result of parsing a verified request.

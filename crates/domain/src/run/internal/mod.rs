@@ -116,20 +116,21 @@ impl JobRun {
             }
             (InternalStep::Consent(output), Input::Done) => self.record(item, output, context),
             (InternalStep::PolicyFacts(policy, contact), Input::ContactFacts(facts)) => {
-                self.evaluate_checked(item, &policy, contact.as_ref(), &facts, context)
+                let decision = policy.evaluate(&self.scope, contact.as_ref(), &facts, context.wall);
+                self.policy_decided(item, &policy, decision, context)
             }
-            (InternalStep::PolicyCaps(rest, cap), Input::CapUsed(used)) => {
-                self.cap_counted(item, rest, &cap, used, context)
+            (InternalStep::PolicyCaps(_, cap), Input::CapUsed(used)) if used >= u64::from(cap.cap.max) => {
+                self.cap_exhausted(item, &cap, context)
             }
+            (InternalStep::PolicyCaps(rest, _), Input::CapUsed(_)) => self.count_caps(item, rest, context),
             (InternalStep::Approval, Input::Approval(Some(approval))) => self.approval_read(item, &approval, context),
             (InternalStep::Pull, Input::DeadLetters(DeadLetters::Found(jobs))) => {
                 let result = self.step_result(item, EffectState::Applied, queue_pull::recorded(&jobs), context);
                 InternalOutcome::ask(Command::RecordStep(Box::new(result)), InternalStep::RecordPull)
             }
             (InternalStep::Pull, Input::DeadLetters(DeadLetters::Paused(why))) => InternalOutcome::End(why),
-            (InternalStep::QueuedJob(job, with), Input::JobIn(state)) => {
-                self.queued_job(item, job, with, state, context)
-            }
+            (InternalStep::QueuedJob(_, with), Input::JobIn(None)) => self.enqueue(item, &with, context),
+            (InternalStep::QueuedJob(job, _), Input::JobIn(Some(state))) => self.queued_job(item, job, state, context),
             (InternalStep::Requeue(job), Input::Requeued(requeued)) => self.requeued(item, job, requeued, context),
             (InternalStep::Accept, Input::Accepted { id, new }) => self.event_accepted(item, id, new, context),
             _ => InternalOutcome::Stale,

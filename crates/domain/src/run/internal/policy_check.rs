@@ -10,7 +10,7 @@ use super::super::{Command, DenialKind, JobRun, Notice, RunContext};
 use super::{DryRunOutput, InternalOutcome, InternalStep, bad_parameter};
 use crate::job::EffectState;
 use crate::outcome::{Failure, FailureClass};
-use crate::policy::{CapReservation, Contact, ContactFacts, Policy, PolicyDecision, PolicyDenial};
+use crate::policy::{CapReservation, ContactFacts, Policy, PolicyDecision, PolicyDenial};
 use crate::template::{Scope, TemplateProblem};
 use crate::time::Time;
 use crate::worker::Step;
@@ -26,20 +26,22 @@ impl JobRun {
             Err(problem) => return broken(item.step(), &policy, &problem),
         };
         match facts_needed(&policy, contact.as_ref()) {
-            Facts::Known(facts) => self.evaluate_checked(item, &policy, contact.as_ref(), &facts, context),
+            Facts::Known(facts) => {
+                let decision = policy.evaluate(&self.scope, contact.as_ref(), &facts, context.wall);
+                self.policy_decided(item, &policy, decision, context)
+            }
             Facts::Read(command) => InternalOutcome::Ask(command, InternalStep::PolicyFacts(policy, contact)),
         }
     }
 
-    pub(super) fn evaluate_checked(
+    pub(super) fn policy_decided(
         &self,
         item: &StepItem,
         policy: &Policy,
-        contact: Option<&Contact>,
-        facts: &ContactFacts,
+        decision: Result<PolicyDecision, TemplateProblem>,
         context: RunContext,
     ) -> InternalOutcome {
-        match policy.evaluate(&self.scope, contact, facts, context.wall) {
+        match decision {
             Err(problem) => broken(item.step(), policy, &problem),
             Ok(PolicyDecision::Refused(denial)) => self.record_decision(item, denied(&denial), context),
             Ok(PolicyDecision::Later { until, refusal }) => {
@@ -53,25 +55,20 @@ impl JobRun {
     }
 
     /// Counts what is used of the next cap; with none left, the effect is allowed.
-    fn count_caps(&self, item: &StepItem, mut caps: Vec<CapReservation>, context: RunContext) -> InternalOutcome {
+    pub(super) fn count_caps(
+        &self,
+        item: &StepItem,
+        mut caps: Vec<CapReservation>,
+        context: RunContext,
+    ) -> InternalOutcome {
         match caps.pop() {
             Some(cap) => InternalOutcome::ask(Command::ReadCapUsed(cap.clone()), InternalStep::PolicyCaps(caps, cap)),
             None => self.record_decision(item, json!({ "allowed": true }), context),
         }
     }
 
-    pub(super) fn cap_counted(
-        &self,
-        item: &StepItem,
-        rest: Vec<CapReservation>,
-        cap: &CapReservation,
-        used: u64,
-        context: RunContext,
-    ) -> InternalOutcome {
-        if used >= u64::from(cap.cap.max) {
-            return self.record_decision(item, denied(&cap.refusal()), context);
-        }
-        self.count_caps(item, rest, context)
+    pub(super) fn cap_exhausted(&self, item: &StepItem, cap: &CapReservation, context: RunContext) -> InternalOutcome {
+        self.record_decision(item, denied(&cap.refusal()), context)
     }
 
     fn record_decision(&self, item: &StepItem, output: Value, context: RunContext) -> InternalOutcome {

@@ -30,17 +30,15 @@ impl JobRun {
         &self,
         item: &StepItem,
         job: JobId,
-        with: Value,
-        state: Option<JobState>,
+        state: JobState,
         context: RunContext,
     ) -> InternalOutcome {
         match state {
-            None => self.enqueue(item, &with, context),
-            Some(JobState::Dead) => {
+            JobState::Dead => {
                 let actor = format!("worker:{}", item.worker.name);
                 InternalOutcome::ask(Command::Requeue { job, actor }, InternalStep::Requeue(job))
             }
-            Some(state) => self.record(item, json!({ "job": job, "replayed": false, "state": state }), context),
+            state => self.record(item, json!({ "job": job, "replayed": false, "state": state }), context),
         }
     }
 
@@ -73,7 +71,7 @@ impl JobRun {
     }
 
     /// Anything else is a new event for the workers of that queue, once for its key.
-    fn enqueue(&self, item: &StepItem, with: &Value, context: RunContext) -> InternalOutcome {
+    pub(super) fn enqueue(&self, item: &StepItem, with: &Value, context: RunContext) -> InternalOutcome {
         let (step, queue) = (item.step(), with["name"].as_str().unwrap_or_default());
         if self.config.active.config.consumers(queue).next().is_none() {
             return bad_parameter(step, &format!("no worker consumes the queue `{queue}`"));
