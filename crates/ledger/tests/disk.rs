@@ -57,7 +57,7 @@ fn assert_passed(output: &std::process::Output) {
 }
 
 #[test]
-fn a_full_disk_turns_senders_away_and_lets_completions_through() {
+fn full_disk_rejects_senders_and_allows_settlements() {
     let directory = tempfile::tempdir().unwrap();
     let own_mounts =
         [&["unshare", "--mount"][..], &["unshare", "--map-root-user", "--mount"]].into_iter().find(|prefix| {
@@ -69,7 +69,7 @@ fn a_full_disk_turns_senders_away_and_lets_completions_through() {
 }
 
 #[test]
-fn a_disk_that_fails_stops_the_ledger_and_takes_nothing_that_was_acknowledged() {
+fn failing_disk_stops_the_ledger_and_loses_no_acknowledged_event() {
     let directory = tempfile::tempdir().unwrap();
     // In blocks of 512 bytes: more than the ballast, less than what is sent. The write then fails with "file too large",
     // which is not a lack of room that could pass, and which SQLite reports as an I/O error.

@@ -74,7 +74,7 @@ async fn filled(directory: &Path) -> Ledger {
 }
 
 #[tokio::test]
-async fn an_intact_ledger_verifies_while_it_is_in_use_and_after() {
+async fn intact_ledger_verifies_during_and_after_use() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = filled(directory.path()).await;
     let mut heard = Vec::new();

@@ -92,7 +92,7 @@ fn problem() -> Option<String> {
 }
 
 #[test]
-fn every_mistake_of_the_ledger_on_disk_is_noticed_and_without_one_nothing_is() {
+fn every_mutant_of_the_ledger_on_disk_is_detected_and_no_violation_without_one() {
     assert_eq!(problem(), None);
     for mutant in Mutant::DISK {
         let noticed = mutant.while_on_everywhere(problem);

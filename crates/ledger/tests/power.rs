@@ -216,7 +216,7 @@ async fn check(data: &Path, acknowledged: &[(u64, EventId, u64)]) {
 }
 
 #[test]
-fn every_image_that_a_power_cut_may_leave_has_what_was_acknowledged() {
+fn every_crash_image_contains_the_acknowledged_events() {
     // In memory where that is possible: what counts is what the log says was flushed, not how long it took.
     let place = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mount = place.path().join("mount");

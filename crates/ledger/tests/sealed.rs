@@ -160,7 +160,7 @@ fn holds(directory: &Path, needle: &[u8]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_personal_lies_in_any_file() {
+async fn no_file_contains_personal_data() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path());
     let events = fill(&ledger).await;
@@ -296,7 +296,7 @@ fn file_bytes(directory: &Path, sql: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_tenant_key_seals_what_comes_and_rewraps_contacts_slice_by_slice() {
+async fn rotated_tenant_key_seals_new_values_and_rewraps_contacts_in_slices() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path());
     let mut events = fill(&ledger).await;
@@ -338,7 +338,7 @@ async fn a_rotated_tenant_key_seals_what_comes_and_rewraps_contacts_slice_by_sli
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contacts_are_known_however_many_there_are() {
+async fn contacts_are_found_in_a_large_index() {
     const CONTACTS: usize = 10_000;
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path());
@@ -386,7 +386,7 @@ async fn contacts_are_known_however_many_there_are() {
 
 /// The clash and its neighbours: nothing of the batch that is refused may be left in memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_contact_of_an_event_that_was_refused_gets_another_key() {
+async fn contact_of_a_rejected_event_gets_a_new_key() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path());
     fill(&ledger).await;

@@ -8,7 +8,7 @@ const SEEDS: u64 = 200;
 const EVENTS: u32 = 500;
 
 #[test]
-fn every_mistake_is_noticed() {
+fn every_mutant_is_detected() {
     let mut unnoticed = Vec::new();
     for mutant in Mutant::ALL {
         let mut events = 0;
@@ -28,7 +28,7 @@ fn every_mistake_is_noticed() {
 }
 
 #[test]
-fn without_a_mistake_nothing_is_noticed() {
+fn no_mutant_means_no_violation() {
     for seed in 1..=60 {
         let report = run(Options { seed, events: EVENTS, profile: Profile::Mixed });
         assert!(report.violation.is_none(), "{:?}", report.violation);

@@ -40,7 +40,7 @@ impl Ground for Faulty {
 }
 
 #[test]
-fn the_ledger_on_disk_says_and_holds_what_the_one_in_memory_does() {
+fn ledger_on_disk_and_in_memory_return_and_store_the_same() {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     for (profile, seeds, crashes) in [(Profile::Mixed, 100, 200), (Profile::Crashes, 60, 600)] {
         let campaign = Campaign { seed: 1, seeds, events: 250, profile, threads };

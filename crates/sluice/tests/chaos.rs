@@ -7,7 +7,7 @@ use sluice_harness::StatusLine;
 use sluice_harness::chaos::{ChaosSettings, FaultCounts, run};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_lost_and_nothing_is_doubled_under_kill_9() {
+async fn kill_9_loses_and_duplicates_nothing() {
     let faults = FaultCounts {
         kills: 20,
         stops: 4,

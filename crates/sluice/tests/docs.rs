@@ -261,7 +261,7 @@ fn pretty(value: &serde_json::Value) -> String {
 
 /// The generated pages: what each is made of, and how it is made again.
 #[test]
-fn generated_pages_are_fresh() {
+fn generated_pages_are_up_to_date() {
     let fresh = [
         ("docs/reference/configuration.md", config::reference(), "sluice reference configuration"),
         ("docs/reference/steps.md", config::steps(), "sluice reference steps"),
@@ -302,7 +302,7 @@ fn the_readme_lists_every_command() {
 }
 
 #[test]
-fn the_page_of_the_command_line_is_fresh() {
+fn command_line_page_is_up_to_date() {
     let page = root().join("docs/reference/cli.md");
     let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
     let output = check.args(["reference", "cli", "--check"]).arg(&page).output().unwrap();
@@ -332,7 +332,7 @@ fn free_address() -> String {
 
 /// Everything below the heading "Run it" of the README, on addresses of its own.
 #[test]
-fn the_commands_of_the_readme_do_what_it_says() {
+fn commands_of_the_readme_work() {
     let program = env!("CARGO_BIN_EXE_sluice");
     let directory = tempfile::tempdir().unwrap();
     let (intake, admin, crm) = (free_address(), free_address(), free_address());

@@ -146,7 +146,7 @@ async fn fail(start: &(Image, Stage), steps: &[Step], number: u64, fault: DiskFa
 }
 
 #[test]
-fn a_ledger_that_could_not_be_made_is_made_at_the_next_start() {
+fn ledger_that_could_not_be_created_is_created_at_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let start = (Image::default(), Stage::new(directory.path()));

@@ -67,12 +67,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_read_or_refused(text in "(?s).{0,200}") {
+    fn any_text_is_read_or_rejected(text in "(?s).{0,200}") {
         check(&text, "a.yml")?;
     }
 
     #[test]
-    fn any_yaml_like_text_is_read_or_refused(
+    fn any_yaml_like_text_is_read_or_rejected(
         text in "([-?:,\\[\\]{}#&*!|>'\"%@` \t\r\n]|\\{\\{|\\}\\}|\\$\\{secrets\\.|[a-cé]|queues|triggers|consumes|- |: |\n  ){0,80}",
     ) {
         check(&text, "a.yml")?;
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_configuration_is_read_or_refused(
+    fn damaged_configuration_is_read_or_rejected(
         at in 0usize..1300, gone in 0usize..40, put in "[-?:,\\[\\]{}#&*!|>'\"a1é \n\t]{0,6}",
     ) {
         let characters: Vec<char> = GOOD.chars().collect();

@@ -131,7 +131,7 @@ fn steps_have_the_class_of_their_destination() {
 }
 
 #[test]
-fn a_script_is_taken_as_it_stands_and_gets_body_event_and_secrets() {
+fn script_is_not_a_template_and_gets_body_event_and_secrets() {
     let (compiled, _) = compiled(&[]);
     assert_eq!(compiled.runtimes.iter().map(|needed| needed.runtime).collect::<Vec<_>>(), [Runtime::Node(18)]);
     assert_eq!(compiled.secrets.secret("DB_URL").unwrap().expose(), "hunter2-DB_URL");
@@ -154,7 +154,7 @@ fn a_script_is_taken_as_it_stands_and_gets_body_event_and_secrets() {
 }
 
 #[test]
-fn a_runtime_that_is_missing_is_a_problem_at_its_place() {
+fn missing_runtime_is_reported_at_its_location() {
     let (mut compiled, files) = compiled(&[]);
     compiled
         .require_runtimes(|runtime| Err(format!("{runtime} is required, but `node` is not installed on this machine")));

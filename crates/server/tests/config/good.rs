@@ -148,7 +148,7 @@ const DESTINATIONS: (&str, &str) = (
 );
 
 #[test]
-fn a_directory_of_flow_worker_queues_and_destinations_means_what_it_says() {
+fn directory_of_flow_worker_queues_and_destinations_is_compiled() {
     let compiled = compiled(&[QUEUES, FLOW, WORKER, DESTINATIONS]);
     assert_eq!(compiled.problems, vec![]);
     assert_eq!(compiled.secrets.names().collect::<Vec<_>>(), ["API_TOKEN"]);
@@ -238,7 +238,7 @@ steps: [{name: call, run: http.request, with: {url: http://localhost/x, method: 
 ";
 
 #[test]
-fn one_small_file_is_enough_and_a_dead_job_has_somewhere_to_go() {
+fn minimal_configuration_has_a_dead_letter_queue() {
     let compiled = compiled(&[("all.yml", SMALL)]);
     let codes: Vec<&str> = compiled.problems.iter().map(|problem| problem.code).collect();
     assert_eq!(codes, ["open-to-everybody"], "it is allowed to believe everybody, and said every time");
@@ -325,7 +325,7 @@ fn retry_policies_are_read_in_every_strategy() {
 }
 
 #[test]
-fn anchors_aliases_and_merges_are_written_out() {
+fn anchors_aliases_and_merges_are_expanded() {
     let text = "\
 queues:
   jobs: &kept {retention: 2d}

@@ -102,7 +102,7 @@ fn a_message_is_part_of_the_revision() {
 }
 
 #[test]
-fn policies_are_read_as_they_are_meant() {
+fn policies_are_compiled() {
     let config = good();
     let marketing = &config.policies["marketing"];
     let names: Vec<&str> = marketing.rules.iter().map(|rule| &*rule.name).collect();
@@ -115,7 +115,7 @@ fn policies_are_read_as_they_are_meant() {
 }
 
 #[test]
-fn a_question_in_slack_is_a_step_of_its_own_before_the_one_that_waits() {
+fn slack_message_of_an_approval_is_a_step_before_the_waiting_one() {
     let config = good();
     let worker = &config.workers["cart-recovery"];
     let steps: Vec<(&str, Action)> = worker.steps.iter().map(|step| (&*step.id, step.action)).collect();

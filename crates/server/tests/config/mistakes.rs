@@ -111,7 +111,7 @@ fn shown(files: &Files) -> String {
 }
 
 #[test]
-fn the_configuration_that_the_mistakes_are_made_in_has_none() {
+fn unmodified_configuration_has_no_errors() {
     assert_eq!(shown(&edited(&[])), "no problems\n\n");
     editor::accepts(&edited(&[]));
 }
@@ -224,24 +224,24 @@ fn no_flow_at_all() {
 }
 
 #[test]
-fn a_file_of_somebody_else() {
+fn file_of_another_program() {
     let mut files = good();
     files.push(("package.json", "{\n  \"name\": \"site\",\n  \"version\": \"1.0.0\"\n}\n".into()));
     files.push(("todo.yml", "- buy milk\n".into()));
     files.push(("empty.yml", "# nothing yet\n".into()));
     let files = Files::from_texts(files);
-    insta::assert_snapshot!("a_file_of_somebody_else", shown(&files));
+    insta::assert_snapshot!("file_of_another_program", shown(&files));
 }
 
 #[test]
-fn a_policy_for_everything_that_tries_nothing() {
+fn default_retry_policy_without_attempts() {
     let mut files = good();
     files.push((
         "retry.json",
         "{\"retry\": {\"strategy\": \"exponential\", \"base_ms\": 500, \"max_attempts\": 0}}".into(),
     ));
     let files = Files::from_texts(files);
-    insta::assert_snapshot!("a_policy_for_everything_that_tries_nothing", shown(&files));
+    insta::assert_snapshot!("default_retry_policy_without_attempts", shown(&files));
 }
 
 #[test]

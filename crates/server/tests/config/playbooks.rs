@@ -73,7 +73,7 @@ fn a_playbook_is_a_worker_with_a_queue_of_its_own() {
 }
 
 #[test]
-fn a_document_with_nothing_but_a_policy_is_for_workers_that_have_none() {
+fn retry_policy_alone_in_a_document_applies_to_workers_without_one() {
     let policy = r#"{
   "retry": {
     "strategy": "exponential",
@@ -129,7 +129,7 @@ run:
 ";
 
 #[test]
-fn a_worker_may_run_by_the_clock_and_pull_dead_letters() {
+fn worker_may_run_on_a_schedule_and_pull_dead_letters() {
     let config = good(&[("in.yml", QUEUED), ("replay.yml", REPLAY)]);
     let worker = &config.workers["replay-contacts"];
     assert_eq!(worker.schedule.as_ref().unwrap().text(), "*/10 * * * * UTC");
@@ -151,7 +151,7 @@ fn only_the_messages_of_a_pull_are_replayed() {
 }
 
 #[test]
-fn undo_steps_stand_behind_the_others_in_reverse() {
+fn undo_steps_follow_the_others_in_reverse() {
     let worker = "\
 name: order
 consumes: contacts

@@ -38,7 +38,7 @@ async fn final_job(shop: &Shop, event: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_approved_goes_on_once_and_the_first_answer_counts() {
+async fn approved_job_continues_once_and_the_first_decision_counts() {
     let shop = Shop::open(&worker(""), &[]).await;
     let event = shop.world.post(&cart("c1", "ada")).await.event();
     let question = asked(&shop, &event).await;
@@ -63,7 +63,7 @@ async fn what_is_approved_goes_on_once_and_the_first_answer_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_rejected_is_a_no_op_that_says_by_whom() {
+async fn rejected_approval_is_a_no_op_that_names_the_actor() {
     let shop = Shop::open(&worker(""), &[]).await;
     let event = shop.world.post(&cart("c1", "ada")).await.event();
     let question = asked(&shop, &event).await;
@@ -74,7 +74,7 @@ async fn what_is_rejected_is_a_no_op_that_says_by_whom() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_nobody_answers_the_default_counts() {
+async fn approval_without_a_decision_gets_its_default() {
     for (default, state, mails) in [("approve", "succeeded", 1), ("reject", "noop", 0)] {
         let shop = Shop::open(&worker(&format!("      expires: 200ms\n      default: {default}\n")), &[]).await;
         let event = shop.world.post(&cart("c1", "ada")).await.event();
@@ -86,7 +86,7 @@ async fn when_nobody_answers_the_default_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_questions_get_one_answer() {
+async fn many_approvals_are_decided_at_once() {
     let shop = Shop::open(&worker(""), &[]).await;
     let mut events = vec![];
     for n in 0..5 {
@@ -175,7 +175,7 @@ async fn press(shop: &Shop, slack: &Slack, button: &str, secret: &str) -> crate:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_button_in_slack_answers_and_only_slack_is_believed() {
+async fn slack_button_decides_an_approval_and_only_signed_requests_are_accepted() {
     let slack = Slack::start(SlackSettings::default()).unwrap();
     let mut shop = slack_shop(&slack).await;
     let event = shop.world.post(&cart("c1", "ada")).await.event();
@@ -202,7 +202,7 @@ async fn a_button_in_slack_answers_and_only_slack_is_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slack_that_is_down_does_not_stop_a_question() {
+async fn unavailable_slack_does_not_stop_an_approval() {
     let slack = Slack::start(SlackSettings::default()).unwrap();
     slack.refuse_next(["channel_not_found"; 20]);
     let shop = slack_shop(&slack).await;

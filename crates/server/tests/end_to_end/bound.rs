@@ -99,7 +99,7 @@ steps:
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_longer_than_memory_is_done_to_the_last_job_while_more_comes_in() {
+async fn backlog_longer_than_memory_is_completed_while_new_jobs_arrive() {
     let world = World::start_with(&[("flow.yml", FLOW_OF_LISTS), ("playbook.yml", QUICK_PLAYBOOK)]).await;
     world.act("/api/v1/pause", json!({ "target": "playbook:recover", "reason": "a long night" })).await;
     let send = async |first: usize, count: usize| {

@@ -72,7 +72,7 @@ fn mail_destination(smtp: &Smtp) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_goes_out_once_and_a_lost_answer_waits_for_a_person() {
+async fn mail_is_sent_once_and_a_lost_response_waits_for_an_operator() {
     let smtp = Smtp::start(SmtpSettings::default()).unwrap();
     let world = world(MAIL, &[("mail.yml", &mail_destination(&smtp))]).await;
     let job = settled(&world, "m1").await;
@@ -99,7 +99,7 @@ async fn a_mail_goes_out_once_and_a_lost_answer_waits_for_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_whose_answer_was_lost_is_read_back_and_not_posted_again() {
+async fn message_with_a_lost_response_is_read_back_and_not_posted_again() {
     let slack = Slack::start(SlackSettings::default()).unwrap();
     let destination = format!(
         "destinations:\n  chat: {{ type: slack, token: \"${{secrets.SLACK_TOKEN}}\", base_url: \"{}\", timeout: 2s }}\n",
@@ -116,7 +116,7 @@ async fn a_message_whose_answer_was_lost_is_read_back_and_not_posted_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_message_whose_answer_was_lost_waits_for_a_person() {
+async fn webhook_message_with_a_lost_response_waits_for_an_operator() {
     let slack = Slack::start(SlackSettings::default()).unwrap();
     let destination = "destinations:\n  chat: { type: slack, webhook_url: \"${secrets.SLACK_HOOK}\", timeout: 2s }\n";
     let step = "    run: slack.post\n    with: { text: hello }\n";
@@ -279,7 +279,7 @@ async fn a_script_with_a_database_of_its_own_writes_once_and_does_not_wait_for_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_does_not_start_without_what_its_scripts_need() {
+async fn node_does_not_start_without_the_runtime_of_its_scripts() {
     let world = world("    uses: bash\n    script: echo 1\n", &[]).await;
     let text = std::fs::read_to_string(world.config_path("worker.yml")).unwrap();
     std::fs::write(world.config_path("worker.yml"), text.replace("uses: bash", "uses: node:999")).unwrap();

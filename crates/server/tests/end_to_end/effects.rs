@@ -14,7 +14,7 @@ fn http_worker(with: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_lead_is_one_record_though_the_crm_fails_in_every_way() {
+async fn every_lead_is_one_record_although_the_crm_fails_in_every_way() {
     let world = World::start().await;
     let plan = Everything { percent: 30.0, hold_ms: 400, retry_after_seconds: 0, ..Everything::default() }.plan();
     world.crm.set_faults(plan).unwrap();
@@ -39,7 +39,7 @@ async fn every_lead_is_one_record_though_the_crm_fails_in_every_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_not_a_second_record() {
+async fn lost_response_creates_no_second_record() {
     let world = World::start().await;
     let lost = FaultPlan::scripted([Scripted::for_key("website:a", Fault::DropAfter).times(2)]);
     world.crm.set_faults(lost).unwrap();
@@ -55,7 +55,7 @@ async fn a_lost_answer_is_not_a_second_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_crm_refuses_dies_at_once_with_the_reason_and_can_be_replayed() {
+async fn job_rejected_by_the_crm_dies_with_the_reason_and_can_be_replayed() {
     let world = World::start().await;
     let mut bad = lead("bad");
     bad["last_name"] = "x".repeat(200).into();
@@ -160,7 +160,7 @@ async fn a_keyed_effect_is_sent_with_one_key_on_every_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blind_effect_with_an_unknown_outcome_waits_for_a_person() {
+async fn blind_effect_with_an_unknown_outcome_waits_for_an_operator() {
     let world = World::start_with_worker(&http_worker("{ url: /notify, json: { n: 1 } }")).await;
     world.sink.set_faults(FaultPlan::scripted([Scripted::first(1, Fault::DropAfter)])).unwrap();
     let event = world.post(&lead("b")).await.event();
@@ -206,7 +206,7 @@ async fn a_verifiable_effect_is_read_back_before_it_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_of_one_person_keep_their_order() {
+async fn jobs_of_one_entity_keep_their_order() {
     let world = World::start().await;
     let plan = Everything { percent: 30.0, hold_ms: 400, retry_after_seconds: 0, ..Everything::default() }.plan();
     world.crm.set_faults(plan).unwrap();

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::fixture::{Answer, World, lead, sign};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_gets_the_first_answer_and_then_the_first_result() {
+async fn duplicate_gets_the_first_response_and_then_the_first_result() {
     let world = World::start().await;
     let first = world.post(&lead("a1")).await;
     assert_eq!(first.status, 202);
@@ -24,7 +24,7 @@ async fn a_repeat_gets_the_first_answer_and_then_the_first_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_repeats_at_once_are_one_event() {
+async fn two_hundred_concurrent_duplicates_are_one_event() {
     let world = std::sync::Arc::new(World::start().await);
     let answers: Vec<_> = (0..200)
         .map(|_| {
@@ -43,7 +43,7 @@ async fn two_hundred_repeats_at_once_are_one_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_signature_leaves_nothing_but_an_audit_line() {
+async fn invalid_signature_writes_only_an_audit_entry() {
     let world = World::start().await;
     let body = lead("forged").to_string();
     for signature in ["sha256=00", "", "sha256=zz", &sign(b"another body")] {
@@ -67,7 +67,7 @@ async fn a_bad_signature_leaves_nothing_but_an_audit_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_body_is_said() {
+async fn invalid_body_is_explained() {
     let world = World::start().await;
     let without = |field: &str| {
         let mut lead = lead("x");
@@ -103,7 +103,7 @@ async fn what_is_wrong_with_a_body_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_heads_and_slow_bodies_are_cut_and_others_do_not_wait() {
+async fn slow_heads_and_bodies_time_out_without_delaying_others() {
     let world = World::start().await;
     let address = world.intake.strip_prefix("http://").unwrap();
     let mut slow_head = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -120,7 +120,7 @@ async fn slow_heads_and_slow_bodies_are_cut_and_others_do_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_over_its_limit_is_told_when_to_come_back() {
+async fn source_over_its_rate_limit_gets_retry_after() {
     let flow = include_str!("limited_flow.yml");
     let world = World::start_with(&[("flow.yml", flow), ("queues.yml", "queues: [{ name: leads }]\n")]).await;
     let post = || async {
@@ -140,7 +140,7 @@ async fn a_source_over_its_limit_is_told_when_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_hangs_up_changes_nothing() {
+async fn client_that_disconnects_changes_nothing() {
     let world = World::start().await;
     let body = lead("hangs-up").to_string();
     let address = world.intake.strip_prefix("http://").unwrap();

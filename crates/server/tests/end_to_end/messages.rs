@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::guard_fixture::{Shop, cart, worker};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_filled_in_and_sent_once() {
+async fn message_is_rendered_and_sent_once() {
     let shop = Shop::open(&worker(""), &[]).await;
     let job = shop.settled(&cart("c1", "ada")).await;
     assert_eq!(job["state"], "succeeded", "{job}");
@@ -20,7 +20,7 @@ async fn a_message_is_filled_in_and_sent_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gap_is_a_dead_letter_and_no_mail() {
+async fn missing_placeholder_value_is_a_dead_letter_and_no_mail() {
     let shop = Shop::open(&worker(""), &[]).await;
     for (id, gap) in [("g1", Value::Null), ("g2", Value::from(" "))] {
         let mut cart = cart(id, "ada");

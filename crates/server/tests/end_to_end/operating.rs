@@ -6,7 +6,7 @@ use sluice_server::run::{Node, StartError};
 use crate::fixture::{World, lead, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn personal_data_is_masked_until_somebody_asks_to_see_it() {
+async fn personal_data_is_masked_unless_revealed() {
     let world = World::start().await;
     let event = world.post(&lead("ada")).await.event();
     world.settled(&event).await;
@@ -62,7 +62,7 @@ async fn a_job_keeps_the_mapping_that_it_was_accepted_under() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_survives_a_restart_and_a_paused_source_is_told_to_come_back() {
+async fn pause_survives_a_restart_and_a_paused_source_gets_retry_after() {
     let mut world = World::start().await;
     let unknown = world.act("/api/v1/pause", json!({ "target": "destination:crn", "reason": "x" })).await;
     assert!(unknown.body["detail"].as_str().unwrap().contains("did you mean `crm`"), "{}", unknown.body);
@@ -96,7 +96,7 @@ async fn a_pause_survives_a_restart_and_a_paused_source_is_told_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_admin_listener_is_not_open_by_accident() {
+async fn unauthenticated_admin_listener_is_loopback_only() {
     let world = World::start().await;
     let mut settings = world.settings();
     settings.data = world.config_path("elsewhere");
@@ -122,7 +122,7 @@ async fn the_admin_listener_is_not_open_by_accident() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_tell_what_happened_without_naming_anybody() {
+async fn metrics_contain_no_personal_data() {
     let world = World::start().await;
     let event = world.post(&lead("ada")).await.event();
     world.post(&lead("ada")).await;

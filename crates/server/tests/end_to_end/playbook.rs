@@ -30,7 +30,7 @@ fn at(id: &str, person: &str, moment: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_events_about_one_thing_one_is_sent() {
+async fn only_one_of_two_events_with_equal_content_is_sent() {
     let world = World::start_with_worker(MARKED).await;
     let moments = [("a", "2026-11-15T12:01:00Z"), ("b", "2026-11-15T12:04:59Z"), ("c", "2026-11-15T12:05:01Z")];
     let mut owner = String::new();
@@ -54,7 +54,7 @@ async fn of_two_events_about_one_thing_one_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_that_is_missing_is_named_in_the_dead_letter() {
+async fn missing_field_is_named_in_the_dead_letter() {
     let worker = MARKED.replace("contact_external_id", "basket_id");
     let world = World::start_with_worker(&worker).await;
     let event = world.post(&lead_of("a", "ada")).await.event();

@@ -32,7 +32,7 @@ fn refused(job: &Value, rule: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_rule_refuses_is_a_no_op_that_says_why() {
+async fn effect_denied_by_a_rule_is_skipped_with_a_reason() {
     let rules =
         "{consent: {from: event.consent}}, {suppression: {list: gone}}, {when: 'event.total > 10', name: worth-it}";
     let shop = shop(rules, &[("lists/gone.txt", "# left us\nEVE@example.com\n")]).await;
@@ -58,7 +58,7 @@ async fn what_a_rule_refuses_is_a_no_op_that_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daily_cap_is_exact_when_everything_comes_at_once_and_over_a_restart() {
+async fn daily_cap_is_exact_under_concurrency_and_after_a_restart() {
     let mut shop = shop("{daily: 2}", &[]).await;
     let mut events = vec![];
     for n in 0..12 {
@@ -79,7 +79,7 @@ async fn a_daily_cap_is_exact_when_everything_comes_at_once_and_over_a_restart()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_is_given_back_when_nothing_was_sent_and_kept_when_nobody_knows() {
+async fn reservation_is_released_when_nothing_was_sent_and_kept_while_unknown() {
     let shop = shop("{daily: 1}", &[]).await;
     // Refused for good before the content: nothing was sent.
     shop.smtp.set_faults(FaultPlan::scripted([Scripted::first(5, Fault::DropBefore).at("RCPT")])).unwrap();
@@ -106,7 +106,7 @@ async fn a_place_is_given_back_when_nothing_was_sent_and_kept_when_nobody_knows(
 
 /// The process dies while the answer of the mail server is awaited: nobody knows, and nobody is written to a second time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_between_the_place_and_the_answer_keeps_the_place() {
+async fn crash_between_reservation_and_outcome_keeps_the_reservation() {
     let mut shop = shop("{daily: 1}", &[]).await;
     shop.smtp
         .set_faults(FaultPlan::scripted([Scripted::first(1, Fault::TimeoutAfter { hold_ms: 60_000 }).at("DOT")]))
@@ -124,7 +124,7 @@ async fn a_crash_between_the_place_and_the_answer_keeps_the_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quiet_hours_let_a_job_wait_without_burning_attempts() {
+async fn quiet_hours_defer_a_job_without_using_attempts() {
     // All day but one minute that is not now.
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
     let open = (now.hour() as u32 + 12) % 24;
@@ -151,7 +151,7 @@ async fn quiet_hours_let_a_job_wait_without_burning_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consent_is_kept_by_events_and_a_step_can_ask_first() {
+async fn consent_is_recorded_by_events_and_checked_by_a_step() {
     let worker = "name: cart-recovery\nconsumes: carts\nrun:\n  \
         - name: note\n    if: body.signup\n    run: consent.set\n    with: { granted: '{{ event.consent }}' }\n  \
         - name: ask\n    run: policy.check\n    with: { policy: marketing }\n  \

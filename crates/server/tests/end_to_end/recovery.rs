@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::fixture::{World, lead, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_graceful_stop_gives_back_what_waits_and_the_next_start_does_it() {
+async fn graceful_stop_releases_waiting_jobs_and_the_next_start_runs_them() {
     let mut world = World::start().await;
     world.crm.refuse_connections().unwrap();
     let mut events = Vec::new();
@@ -47,7 +47,7 @@ async fn an_attempt_that_outlives_the_shutdown_timeout_is_settled_by_the_next_st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_was_paused_over_a_restart_works_again_once_it_is_resumed() {
+async fn worker_paused_before_a_restart_runs_after_it_is_resumed() {
     let mut world = World::start().await;
     world.act("/api/v1/pause", json!({ "target": "worker:to-crm", "reason": "maintenance" })).await;
     let before = world.post(&lead("before")).await.event();
@@ -63,7 +63,7 @@ async fn a_worker_that_was_paused_over_a_restart_works_again_once_it_is_resumed(
 
 /// The ledger does not write down which steps were passed over; an attempt at a later one must be found all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_effect_behind_a_step_that_was_passed_over_is_not_sent_again() {
+async fn interrupted_effect_after_a_skipped_step_is_not_sent_again() {
     let worker = "version: 1\nname: to-sink\nconsumes: { queue: leads }\nrun:\n  \
         - { name: first, if: 'event.last_name == \"Nobody\"', run: http.request, destination: sink, with: { url: /first } }\n  \
         - { name: second, run: http.request, destination: sink, with: { url: /notify, json: { n: 1 } } }\n";

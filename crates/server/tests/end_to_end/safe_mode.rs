@@ -31,7 +31,7 @@ async fn turn(shop: &Shop, on: bool, more: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_message_and_a_tighter_cap_for_a_while_and_over_a_restart() {
+async fn safe_mode_changes_message_and_cap_and_survives_a_restart() {
     let mut shop = open("{ templates: { cart: short }, policy: careful }").await;
     assert_eq!(shop.settled(&cart("c1", "ada")).await["state"], "succeeded");
     let on = turn(&shop, true, json!({"worker": "cart-recovery", "for": "1h"})).await;
@@ -63,7 +63,7 @@ async fn safe_mode_ends_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_goes_on_once_when_it_ends() {
+async fn held_job_continues_once_when_safe_mode_ends() {
     let mut shop = open("{ hold: true }").await;
     turn(&shop, true, json!({"for": "1h"})).await;
     let event = shop.world.post(&cart("c1", "ada")).await.event();
@@ -86,7 +86,7 @@ async fn what_is_held_goes_on_once_when_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_failures_turn_it_on() {
+async fn too_many_failures_turn_safe_mode_on() {
     let shop =
         open("{ templates: { cart: short }, for: 1h, when: { error_rate: { over: 20%, window: 5m, calls_min: 3 } } }")
             .await;
@@ -102,7 +102,7 @@ async fn too_many_failures_turn_it_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_breaker_turns_it_on() {
+async fn open_breaker_turns_safe_mode_on() {
     let worker = with_safe_mode("{ hold: true, for: 1h, when: { breaker: mail } }");
     let shop = Shop::open(&worker, &[("policies.yml", POLICIES)]).await;
     let text = std::fs::read_to_string(shop.world.config_path("mail.yml")).unwrap();

@@ -48,7 +48,7 @@ const ITEMS: &str = r#"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_item_is_an_effect_of_its_own_and_a_second_run_goes_on_with_the_first_unfinished() {
+async fn each_item_is_an_effect_and_a_second_run_continues_at_the_first_unfinished_item() {
     let world = World::start_with_worker(&worker("max_attempts: 2", ITEMS)).await;
     world.sink.set_faults(FaultPlan::scripted([Scripted::first(1, Fault::Reply { code: 422 }).after(1)])).unwrap();
     let event = world.post(&basket("b1", &["a", "skip", "b", "c"])).await.event();
@@ -70,7 +70,7 @@ async fn each_item_is_an_effect_of_its_own_and_a_second_run_goes_on_with_the_fir
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_too_long_or_none_is_said() {
+async fn list_that_is_too_long_or_missing_is_reported() {
     let world = World::start_with_worker(&worker("max_attempts: 2", ITEMS)).await;
     let mut no_list = lead("n");
     no_list["items"] = json!("many");
@@ -81,7 +81,7 @@ async fn a_list_that_is_too_long_or_none_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_may_go_on_without_a_step_that_failed_and_later_steps_see_why() {
+async fn job_continues_after_a_failed_step_and_later_steps_see_the_failure() {
     let steps = r#"
   - { name: extra, on_error: continue, run: http.request, destination: sink, with: { url: /extra, json: {} } }
   - { name: bad, on_error: continue, run: http.request, destination: sink, with: { url: "/x/{{ body.nothing }}" } }
@@ -119,7 +119,7 @@ const UNDONE: &str = r#"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_a_later_step_dies_what_was_done_is_undone_in_reverse_and_a_replay_does_it_anew() {
+async fn failed_later_step_undoes_earlier_ones_in_reverse_and_a_replay_repeats_them() {
     let mut world = World::start_with_worker(&worker("max_attempts: 3", UNDONE)).await;
     // The fourth request is refused; an undo fails once, and is tried again.
     world
@@ -169,7 +169,7 @@ async fn when_a_later_step_dies_what_was_done_is_undone_in_reverse_and_a_replay_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_may_say_that_nothing_is_undone() {
+async fn step_may_opt_out_of_undo() {
     let steps = UNDONE.replace("  - name: ship\n", "  - name: ship\n    on_error: dead\n");
     let world = World::start_with_worker(&worker("max_attempts: 2", &steps)).await;
     world.sink.set_faults(FaultPlan::scripted([Scripted::first(1, Fault::Reply { code: 422 }).after(3)])).unwrap();
@@ -178,7 +178,7 @@ async fn a_step_may_say_that_nothing_is_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_contact_cannot_take_more_retries_than_its_budget_and_a_restart_does_not_refill_it() {
+async fn retry_budget_of_a_contact_is_not_exceeded_or_refilled_by_a_restart() {
     let step = "  - { name: send, run: http.request, destination: sink, with: { method: PUT, url: /x } }\n";
     let mut world = World::start_with_worker(&worker("max_attempts: 20, budget_per_contact: 2", step)).await;
     world.sink.set_faults(FaultPlan::always(Fault::ErrorBefore)).unwrap();

@@ -90,7 +90,7 @@ async fn all_settled(world: &World, events: &[String]) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_shopper_gets_two_codes_or_two_mails() {
+async fn no_contact_gets_two_codes_or_two_mails() {
     let smtp = Smtp::start(SmtpSettings::default()).unwrap();
     let partner = Sink::start(SinkSettings { keys: KeyPolicy::Honour, ..SinkSettings::default() }).unwrap();
     let destinations = format!(
@@ -141,7 +141,7 @@ async fn no_shopper_gets_two_codes_or_two_mails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_old_order_sends_again_when_the_work_takes_its_time() {
+async fn mark_after_the_send_repeats_slow_sends() {
     let world = World::start_with(&[("flow.yml", FLOW), ("playbook.yaml", MARK_LAST), ("policy.json", POLICY)]).await;
     let events = deliver(&world).await;
     all_settled(&world, &events).await;

@@ -200,7 +200,7 @@ impl Tutorial {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_once_is_retried_and_what_fails_for_good_is_a_dead_letter_with_its_reason() {
+async fn transient_failure_is_retried_and_permanent_failure_is_a_dead_letter_with_its_reason() {
     let tutorial = Tutorial::start(false).await;
     tutorial.fail(1);
     let event = tutorial.send("transient").await.event();
@@ -218,7 +218,7 @@ async fn what_fails_once_is_retried_and_what_fails_for_good_is_a_dead_letter_wit
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_key_twice_is_answered_with_the_first_result_and_works_once() {
+async fn duplicate_key_gets_the_first_result_and_runs_once() {
     let tutorial = Tutorial::start(false).await;
     let first = tutorial.send("twice").await.event();
     let job = tutorial.job(&first).await;
@@ -233,7 +233,7 @@ async fn the_same_key_twice_is_answered_with_the_first_result_and_works_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scheduled_replay_brings_dead_letters_back_with_their_own_keys() {
+async fn scheduled_replay_requeues_dead_letters_with_their_own_keys() {
     let tutorial = Tutorial::start(true).await;
     let done = tutorial.send("done").await.event();
     assert_eq!(tutorial.job(&done).await["state"], "succeeded");

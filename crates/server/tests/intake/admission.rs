@@ -21,7 +21,7 @@ fn flow() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_of_another_shape_is_refused_with_its_places_or_kept() {
+async fn payload_that_violates_its_schema_is_rejected_or_quarantined() {
     let world = start(&flow()).await;
     let wrong = post_json(&world, "/in", &json!({"id": "1", "age": "ada@example.com", "email": "a@b.c"})).await;
     assert_eq!((wrong.status, wrong.body["code"].as_str()), (400, Some("schema-mismatch")), "{}", wrong.body);
@@ -61,7 +61,7 @@ async fn dropped_fields_are_never_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_about_nobody_waits_for_a_person() {
+async fn event_without_identity_is_quarantined() {
     let world = start(&flow()).await;
     let answer = post_json(&world, "/in", &json!({"id": "1", "email": "  "})).await;
     assert_eq!(
@@ -77,7 +77,7 @@ async fn an_event_about_nobody_waits_for_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_with_the_newest_mapping_maps_the_request_anew() {
+async fn replay_with_the_latest_configuration_maps_the_request_again() {
     let world = start(&flow()).await;
     let event = post_json(&world, "/in", &json!({"id": "1", "email": "a@b.c", "surname": "Lovelace"})).await.event();
     let jobs = world.settled(&event).await;

@@ -13,7 +13,7 @@ async fn start(flow: &str) -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_event_of_a_request_has_a_key_and_an_answer_of_its_own() {
+async fn every_event_of_a_request_has_its_own_key_and_response() {
     let world = start(FLOW).await;
     let event = |id: u32| json!({"id": id, "type": "lead", "name": format!("n{id}")});
     let first = post_json(&world, "/in", &json!([event(1), event(2)])).await;
@@ -34,7 +34,7 @@ async fn every_event_of_a_request_has_a_key_and_an_answer_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_event_is_kept_for_a_person_and_does_not_hold_up_the_others() {
+async fn invalid_event_is_quarantined_and_does_not_delay_the_others() {
     let world = start(FLOW).await;
     let batch =
         json!([{"id": 1, "type": "lead", "name": "a"}, {"id": 2, "type": "lead"}, {"type": "lead", "name": "c"}, 17]);

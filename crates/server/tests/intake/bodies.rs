@@ -96,7 +96,7 @@ async fn every_content_encoding_is_undone_and_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signature_covers_the_bytes_as_they_came() {
+async fn signature_covers_the_raw_bytes() {
     let world = World::start().await;
     let lead = crate::fixture::lead("zipped").to_string();
     let body = gzip(lead.as_bytes());
@@ -107,7 +107,7 @@ async fn a_signature_covers_the_bytes_as_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_two_readers_could_understand_differently_is_refused() {
+async fn ambiguous_requests_are_rejected() {
     let world = plain().await;
     let deep = format!("{{\"id\":{}{}}}", "[".repeat(80), "]".repeat(80));
     for (headers, body, status, code, word) in [

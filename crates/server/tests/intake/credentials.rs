@@ -64,7 +64,7 @@ async fn a_proof_that_covers_only_itself_is_taken_for_one_event_also_after_a_res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flow_that_believes_everybody_is_shown_as_open() {
+async fn flow_without_verification_is_shown_as_open() {
     let flow = "name: open\ntriggers: [{ http: { path: /in, verify: none, idempotency: { key_from: body.id } } }]\nsteps: [{ queue: leads }]\n";
     let world = World::start_with(&[("flow.yml", flow), ("queues.yml", QUEUES)]).await;
     assert_eq!(post_json(&world, "/in", &json!({"id": 1})).await.status, 202);

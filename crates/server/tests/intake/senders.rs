@@ -238,7 +238,7 @@ async fn post(world: &World, verifier: &Verifier, sender: &Sender, body: &str, s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_sender_is_believed_and_its_repeat_recognised() {
+async fn every_sender_is_verified_and_its_duplicate_recognised() {
     let (text, secrets) = flows();
     let secrets: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let files = [("flows.yml", text.as_str()), ("queues.yml", "queues: [leads]\n")];

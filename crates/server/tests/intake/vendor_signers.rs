@@ -40,7 +40,7 @@ fn node() -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_vendors_own_libraries_sign_is_accepted() {
+async fn signatures_of_vendor_libraries_are_accepted() {
     let requests = tokio::task::spawn_blocking(|| [python(), node()].concat()).await.unwrap();
     let mut flows = String::new();
     for scheme in ["stripe", "svix", "standard-webhooks", "slack", "twilio", "github"] {

@@ -80,7 +80,7 @@ impl Edited {
 }
 
 #[test]
-fn a_change_is_seen_first_then_applied_as_it_was_seen_and_taken_back() {
+fn change_is_planned_applied_as_planned_and_rolled_back() {
     let scene = edited();
     let first = scene.in_force();
     let nothing = scene.workplace.run(&["plan", scene.copy()]);
@@ -131,7 +131,7 @@ fn a_change_is_seen_first_then_applied_as_it_was_seen_and_taken_back() {
 }
 
 #[test]
-fn a_plan_that_holds_no_more_is_not_applied() {
+fn outdated_plan_is_not_applied() {
     let scene = edited();
     scene.edit("lead-to-crm.yml", "max_attempts: 3", "max_attempts: 4");
     let agreed = scene.hash();
@@ -153,7 +153,7 @@ fn a_plan_that_holds_no_more_is_not_applied() {
 }
 
 #[test]
-fn edits_in_the_nodes_directory_are_not_lost_unnoticed() {
+fn edits_in_the_configuration_directory_are_not_overwritten_silently() {
     let scene = edited();
     scene.edit("lead-to-crm.yml", "max_attempts: 3", "max_attempts: 4");
     scene.workplace.write("queues.yml", "queues: [crm-leads, crm-leads-dlq, notices, mine]\n");
@@ -166,7 +166,7 @@ fn edits_in_the_nodes_directory_are_not_lost_unnoticed() {
 }
 
 #[test]
-fn what_jobs_still_need_is_not_taken_away() {
+fn resources_of_live_jobs_are_not_removed() {
     let scene = edited();
     let before = scene.in_force();
     std::fs::remove_file(scene.copy.path().join("lead-to-crm.yml")).unwrap();
@@ -193,7 +193,7 @@ fn mistakes_are_found_by_the_node_with_its_own_secrets() {
 }
 
 #[tokio::test]
-async fn nothing_but_files_of_a_configuration_is_taken() {
+async fn only_configuration_files_are_accepted() {
     let scene = edited();
     let note: Value =
         serde_json::from_str(&std::fs::read_to_string(scene.workplace.path().join(".sluice/node.json")).unwrap())
@@ -221,7 +221,7 @@ async fn nothing_but_files_of_a_configuration_is_taken() {
 }
 
 #[test]
-fn a_change_that_was_cut_off_is_finished_by_the_next_start() {
+fn interrupted_change_is_finished_by_the_next_start() {
     let Edited { workplace, node, copy, .. } = edited();
     drop(node);
     // As a node leaves it that is killed after it has committed to the files and before it has moved them.
@@ -242,7 +242,7 @@ fn a_change_that_was_cut_off_is_finished_by_the_next_start() {
 }
 
 #[test]
-fn a_broken_directory_is_brought_back_while_no_node_runs() {
+fn damaged_configuration_directory_is_restored_while_no_node_runs() {
     let Edited { workplace, node, copy, .. } = edited();
     let good = workplace.json(&["status", "--json"])["revision"].clone();
     node.stop();

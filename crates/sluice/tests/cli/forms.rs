@@ -39,7 +39,7 @@ fn workplace() -> Workplace {
 }
 
 #[test]
-fn a_form_is_tried_and_sent_as_its_sender_posts_it() {
+fn form_is_tried_and_sent_in_the_format_of_its_sender() {
     let workplace = workplace();
     let _node = workplace.up(&[]);
     for (scheme, ..) in SENDERS {

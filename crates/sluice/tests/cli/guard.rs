@@ -46,7 +46,7 @@ fn ask(workplace: &Workplace, payload: &str, questions: usize) -> Value {
 }
 
 #[test]
-fn questions_are_listed_shown_and_answered_once() {
+fn approvals_are_listed_shown_and_decided_once() {
     let (workplace, _node, _around) = asking();
     let run = |arguments: &[&str]| workplace.run(arguments);
     says(&workplace, "approvals_none", &run(&["approvals"]).ok());
@@ -71,7 +71,7 @@ fn questions_are_listed_shown_and_answered_once() {
 }
 
 #[test]
-fn questions_have_the_shape_of_the_api() {
+fn approvals_have_the_json_of_the_api() {
     let (workplace, _node, _around) = asking();
     let list = ask(&workplace, "lead", 1);
     assert_eq!(names(&list), "items");

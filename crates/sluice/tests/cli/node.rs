@@ -15,7 +15,7 @@ fn id_of(list: &Value, state: &str) -> String {
 }
 
 #[test]
-fn what_was_sent_is_seen_in_every_list() {
+fn sent_event_is_in_every_list() {
     let Scene { workplace, .. } = &scene();
     let sent = workplace.run(&["send", "/in/website", "payloads/lead.txt", "--times", "2", "--json"]).ok();
     let answers: Value = serde_json::from_str(&sent.stdout).unwrap();
@@ -86,7 +86,7 @@ fn json_has_the_shape_of_the_api() {
 }
 
 #[test]
-fn replays_drops_and_verdicts_say_what_they_changed() {
+fn replays_drops_and_resolutions_report_their_changes() {
     let Scene { workplace, .. } = &scene();
     let run = |arguments: &[&str]| workplace.run(arguments);
     says(workplace, "replay_dry_run", &run(&["replay", "--filter", "state=dead,unknown", "--dry-run"]).ok());
@@ -123,7 +123,7 @@ fn replays_drops_and_verdicts_say_what_they_changed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
+fn nonsensical_requests_are_rejected_with_a_suggestion() {
     let Scene { workplace, .. } = &scene();
     for (name, arguments) in [
         ("bad_event_id", &["events", "show", "no-such-key"][..]),
@@ -156,7 +156,7 @@ fn a_refused_payload_ends_with_code_1() {
 }
 
 #[test]
-fn a_reload_takes_a_good_configuration_and_keeps_it_from_a_bad_one() {
+fn reload_activates_a_valid_configuration_and_rejects_an_invalid_one() {
     let Scene { workplace, .. } = &scene();
     says(workplace, "reload_unchanged", &workplace.run(&["reload"]).ok());
     workplace.write(
@@ -187,7 +187,7 @@ fn a_changed_secret_is_noticed_by_a_reload() {
 }
 
 #[test]
-fn a_node_with_a_token_wants_to_see_it() {
+fn node_with_an_admin_token_requires_it() {
     let workplace = Workplace::alone();
     let _node = workplace.up(&[("SLUICE_ADMIN_TOKEN", "a-token-of-some-length")]);
     says(&workplace, "token_missing", &workplace.run(&["status"]));

@@ -4,7 +4,7 @@ use crate::support::{Workplace, lead};
 use sluice_simulator::{Salesforce, SalesforceSettings};
 
 #[test]
-fn a_ledger_is_looked_at_while_its_node_runs_and_after() {
+fn ledger_is_inspected_while_its_node_runs_and_after() {
     let crm = Salesforce::start(SalesforceSettings::default()).unwrap();
     let workplace = Workplace::new(&crm.url(), "http://127.0.0.1:9");
     let missing = workplace.run(&["verify"]);
@@ -38,7 +38,7 @@ fn a_ledger_is_looked_at_while_its_node_runs_and_after() {
 }
 
 #[test]
-fn what_somebody_has_touched_is_named_and_the_exit_code_says_so() {
+fn altered_rows_are_named_and_set_the_exit_code() {
     let workplace = Workplace::alone();
     let node = workplace.up(&[]);
     for n in 0..3 {
