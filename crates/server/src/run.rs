@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::schedule::Limits;
-use sluice_ledger::{Ledger, LedgerOptions, NewRevision};
+use sluice_ledger::{Ledger, LedgerOptions, NewRevision, PauseRecord};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -139,6 +139,84 @@ pub fn ready(
     }
 }
 
+/// Opens the ledger. It announces new jobs to the scheduler and reports its failure.
+fn open_ledger(
+    settings: &NodeSettings,
+    clock: &Clock,
+    scheduler: schedule::SchedulerHandle,
+    fail: watch::Sender<bool>,
+) -> Result<Ledger, StartError> {
+    let options = LedgerOptions {
+        clock: clock.for_ledger(),
+        wants_new_jobs: Box::new(|_| true),
+        on_new_jobs: Box::new(move |jobs| scheduler.announce(jobs)),
+        on_fatal: Box::new(move |_| {
+            let _ = fail.send(true);
+        }),
+        recent_keys_max: None,
+        wal_pages_max: None,
+        root_key: Some(root_key::find(&settings.data)?),
+    };
+    Ok(Ledger::open(&settings.data, options)?)
+}
+
+/// The activation of a revision at a start. If the start finishes an interrupted change, its actor and reason are recorded.
+fn activation(live: &LoadedRevision, files: &Files, begun: Option<install::Manifest>, clock: &Clock) -> NewRevision {
+    let by = begun.filter(|begun| *begun.revision == *live.revision);
+    let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
+    NewRevision { hash: live.revision.clone(), files: files.to_json(), actor, reason, at: clock.ledger_time() }
+}
+
+/// Bound listeners, which do not accept connections yet.
+struct Listeners {
+    intake: intake::IntakeServer,
+    intake_address: SocketAddr,
+    admin: operate::AdminServer,
+    admin_address: SocketAddr,
+    operator: operate::Operator,
+}
+
+impl Listeners {
+    async fn bind(
+        settings: &NodeSettings,
+        context: &work::WorkContext,
+        scheduler: &schedule::SchedulerHandle,
+        paused: &[PauseRecord],
+        token: AdminToken,
+    ) -> Result<Listeners, StartError> {
+        let work::WorkContext { ledger, revisions, metrics, clock, safe_modes, .. } = context.clone();
+        let intake_context =
+            intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
+        let sources: HashSet<String> =
+            paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
+        intake_context.set_paused(sources);
+        intake_context.set_scheduler(scheduler.clone());
+        let intake =
+            intake::IntakeServer::bind(settings.intake, intake_context.clone(), settings.intake_settings.clone())
+                .await
+                .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
+        let intake_address = intake.address().unwrap_or(settings.intake);
+
+        let handles =
+            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes, metrics };
+        let own_settings = NodeSettings { intake: intake_address, ..settings.clone() };
+        let operator = operate::Operator::new(ledger, revisions, clock, handles, own_settings);
+        let admin =
+            operate::AdminServer::bind(settings.admin, operator.clone(), token, settings.admin_settings.clone())
+                .await
+                .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
+        let admin_address = admin.address().unwrap_or(settings.admin);
+        Ok(Listeners { intake, intake_address, admin, admin_address, operator })
+    }
+}
+
+/// The token of the admin API. A killed node leaves its addresses, which another process may use by now: a command would send it
+/// the token, so they are removed first.
+fn admin_token(settings: &NodeSettings) -> Result<AdminToken, StartError> {
+    let _ = std::fs::remove_file(settings.data.join(NODE_FILE));
+    Ok(AdminToken::of_node(settings.admin_settings.token.as_ref(), &settings.data)?)
+}
+
 impl Node {
     /// Starts every component. When it returns, the node accepts events.
     pub async fn start(settings: NodeSettings) -> Result<Node, StartError> {
@@ -153,27 +231,10 @@ impl Node {
         let begun = install::finish(&settings.config)?;
         let LoadedConfig { live, files, secrets, warnings } = load(&settings)?;
         warn_of(&warnings);
-        let metrics = Metrics::new();
         let (scheduler, inbox) = schedule::SchedulerHandle::new();
         let (fail, failed) = watch::channel(false);
-        let announce = scheduler.clone();
-        let ledger = Ledger::open(
-            &settings.data,
-            LedgerOptions {
-                clock: clock.for_ledger(),
-                wants_new_jobs: Box::new(|_| true),
-                on_new_jobs: Box::new(move |jobs| announce.announce(jobs)),
-                on_fatal: Box::new(move |_| {
-                    let _ = fail.send(true);
-                }),
-                recent_keys_max: None,
-                wal_pages_max: None,
-                root_key: Some(root_key::find(&settings.data)?),
-            },
-        )?;
-        // A killed node leaves its addresses, which another process may use by now: a command would send it the admin token.
-        let _ = std::fs::remove_file(settings.data.join(NODE_FILE));
-        let token = AdminToken::of_node(settings.admin_settings.token.as_ref(), &settings.data)?;
+        let ledger = open_ledger(&settings, &clock, scheduler.clone(), fail)?;
+        let token = admin_token(&settings)?;
         warn_of_readable_secrets(&settings);
         clock.follow(&ledger).await?;
         let (mark, unclean) = RunMarker::set(&settings.data)
@@ -181,78 +242,47 @@ impl Node {
         if unclean {
             tracing::warn!("unclean shutdown; for 60 s every attempt is recorded first");
         }
-        // The actor of an interrupted change is recorded, although the process died.
-        let by = begun.filter(|begun| *begun.revision == *live.revision);
-        let (actor, reason) = by.map_or_else(|| ("start".into(), String::new()), |by| (by.actor, by.reason));
-        let hash = live.revision.clone();
-        ledger
-            .activate_revision(NewRevision { hash, files: files.to_json(), actor, reason, at: clock.ledger_time() })
-            .await?;
+        ledger.activate_revision(activation(&live, &files, begun, &clock)).await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
-
-        let safe_modes = SafeModes::load(ledger.clone()).await?;
         let requeued = work::OnRequeued(Arc::new({
             let scheduler = scheduler.clone();
             move |jobs| scheduler.requeued(jobs)
         }));
+
         let context = work::WorkContext {
             ledger: ledger.clone(),
             revisions: revisions.clone(),
-            metrics: metrics.clone(),
+            metrics: Metrics::new(),
             clock: clock.clone(),
             on_requeued: requeued.clone(),
-            safe_modes: safe_modes.clone(),
+            safe_modes: SafeModes::load(ledger.clone()).await?,
             careful_until: if unclean { clock.now() + unclean_shutdown::CAUTION } else { clock.now() },
         };
         let paused = ledger.pauses().await?;
+        let listeners = Listeners::bind(&settings, &context, &scheduler, &paused, token).await?;
         let targets = crate::pauses::targets(&revisions.current().config, &paused);
+        let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
 
-        let intake_context =
-            intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
-        let sources: HashSet<String> =
-            paused.iter().filter_map(|pause| pause.target.strip_prefix("source:").map(str::to_owned)).collect();
-        intake_context.set_paused(sources);
-        intake_context.set_scheduler(scheduler.clone());
-        let intake_server =
-            intake::IntakeServer::bind(settings.intake, intake_context.clone(), settings.intake_settings.clone())
-                .await
-                .map_err(|source| StartError::Listen { what: "intake", address: settings.intake, source })?;
-        let intake = intake_server.address().unwrap_or(settings.intake);
-
-        let operator = operate::Operator::new(
-            ledger.clone(),
-            revisions.clone(),
-            metrics,
-            clock.clone(),
-            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes },
-            NodeSettings { intake, ..settings.clone() },
-        );
-        let window =
-            operate::AdminServer::bind(settings.admin, operator.clone(), token, settings.admin_settings.clone())
-                .await
-                .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
-        let admin = window.address().unwrap_or(settings.admin);
-
+        let replays = operator.replay_batches();
         let stop = watch::Sender::new(false);
         let stop_admin = watch::Sender::new(false);
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
-        let replays = operator.replay_batches();
         Ok(Node {
             intake,
             admin,
             operator,
             schedule: tokio::spawn(schedule_loop.run(targets)),
-            intake_server: tokio::spawn(intake_server.run(stop.subscribe())),
+            intake_server: tokio::spawn(listeners.intake.run(stop.subscribe())),
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
-                tokio::spawn(window.run(stop_admin.subscribe())),
+                tokio::spawn(listeners.admin.run(stop_admin.subscribe())),
             ],
-            ledger,
             clock,
+            ledger,
             mark,
             scheduler,
             stop,

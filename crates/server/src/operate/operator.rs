@@ -61,6 +61,7 @@ pub struct NodeHandles {
     pub scheduler: schedule::SchedulerHandle,
     pub intake: intake::IntakeContext,
     pub safe_modes: SafeModes,
+    pub metrics: Metrics,
 }
 
 /// Commands and queries of operators. Cheap to clone.
@@ -86,12 +87,11 @@ impl Operator {
     pub fn new(
         ledger: Ledger,
         revisions: Revisions,
-        metrics: Metrics,
         clock: Clock,
         handles: NodeHandles,
         settings: NodeSettings,
     ) -> Operator {
-        let NodeHandles { scheduler, intake, safe_modes } = handles;
+        let NodeHandles { scheduler, intake, safe_modes, metrics } = handles;
         let replays = Replays::new(ledger.clone(), clock.clone(), metrics.clone(), scheduler.clone());
         Operator {
             replays,
@@ -110,7 +110,7 @@ impl Operator {
 
     /// For a data directory that no node has open: everything that needs no scheduler and no intake. Jobs that come back to
     /// life run when a node starts.
-    pub async fn offline(
+    pub(crate) async fn offline(
         ledger: Ledger,
         live: LoadedRevision,
         secrets: Arc<dyn SecretSource + Send + Sync>,
@@ -122,8 +122,8 @@ impl Operator {
         let (scheduler, _) = schedule::SchedulerHandle::new();
         let intake = intake::IntakeContext::new(ledger.clone(), revisions.clone(), metrics.clone(), clock.clone());
         let safe_modes = SafeModes::load(ledger.clone()).await?;
-        let handles = NodeHandles { scheduler, intake, safe_modes };
-        let operator = Operator::new(ledger, revisions, metrics, clock, handles, settings);
+        let handles = NodeHandles { scheduler, intake, safe_modes, metrics };
+        let operator = Operator::new(ledger, revisions, clock, handles, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)
     }
