@@ -21,7 +21,7 @@ pub fn bucket(lateness: Duration) -> u32 {
 }
 
 /// Maximum lateness in a bucket.
-pub fn upper_bound(bucket: u32) -> Duration {
+pub(crate) fn upper_bound(bucket: u32) -> Duration {
     if bucket < BUCKETS_PER_DOUBLING {
         return Duration::from_millis(u64::from(bucket));
     }

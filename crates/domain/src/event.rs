@@ -200,7 +200,7 @@ pub(crate) fn into_scalar(value: Value) -> Option<String> {
 }
 
 /// Parses a time: RFC 3339 text, a date and time without offset (as UTC), or a Unix time in seconds or milliseconds.
-pub fn read_time(value: &Value) -> Option<Time> {
+pub(crate) fn read_time(value: &Value) -> Option<Time> {
     match value {
         Value::String(text) => Time::parse(text)
             .or_else(|| {

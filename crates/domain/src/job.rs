@@ -68,7 +68,6 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Every state.
     pub const ALL: [JobState; 9] = [
         JobState::Queued,
         JobState::Running,
@@ -117,7 +116,7 @@ impl JobState {
     }
 
     /// The first number that is no longer live.
-    pub const LIVE_BELOW: i64 = 8;
+    pub(crate) const LIVE_BELOW: i64 = 8;
 
     /// The state that this number stands for.
     pub fn from_code(code: i64) -> Option<JobState> {
@@ -186,7 +185,6 @@ impl fmt::Debug for EffectKey {
 pub enum EffectState {
     /// Written down before it is done; an attempt may be under way.
     Intent,
-    /// Done.
     Applied,
     /// Nothing had to be done.
     Skipped,

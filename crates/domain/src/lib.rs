@@ -4,7 +4,7 @@
 //! current time and a seeded [`random::Random`], so the same code runs in production, in tests and in the simulation.
 //!
 //! An event is accepted once ([`flow`], [`verify`], [`key`], [`event`]), scheduled when due
-//! ([`schedule`]), worked step by step ([`worker`], [`template`]), and settled ([`settle`]) from the
+//! ([`schedule`]), worked step by step ([`worker`], [`template`]), and settled (`settle`) from the
 //! [`outcome`] of its effect.
 
 pub mod access;
@@ -24,10 +24,10 @@ pub mod key;
 pub mod ledger_clock;
 pub mod mask;
 pub mod mutant;
-pub mod normalize;
+mod normalize;
 pub mod ops;
 pub mod outcome;
-pub mod outputs;
+mod outputs;
 pub mod path;
 pub mod payload;
 pub mod policy;
@@ -42,11 +42,11 @@ pub mod safe_mode;
 pub mod schedule;
 pub mod schema;
 pub mod script;
-pub mod settle;
+mod settle;
 pub mod template;
 pub mod time;
 pub mod transition;
-pub mod undo;
+mod undo;
 pub mod unit;
 pub mod verify;
 pub mod wait;

@@ -48,7 +48,7 @@ impl EffectClass {
     /// True if the intent must be durable before the first byte is sent. A natural effect may be sent while its intent is
     /// written: if the process dies in between, sending it again does no harm. This does not hold for a replayed job:
     /// the effect may be applied already, and later changes must not be overwritten.
-    pub fn waits_for_intent(self, replays: u32) -> bool {
+    pub(crate) fn waits_for_intent(self, replays: u32) -> bool {
         self != EffectClass::Natural || replays > 0
     }
 }
@@ -143,7 +143,7 @@ impl Failure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
-    /// Applied.
+    /// The destination confirmed the effect.
     Done {
         /// Output of the step: a record id, a response body.
         result: Value,

@@ -32,7 +32,6 @@ pub enum Delay {
     },
     /// `base × multiplierⁿ`, at most `cap`.
     Exponential {
-        /// First delay.
         #[serde(serialize_with = "as_text")]
         base: Duration,
         multiplier: f64,
@@ -79,11 +78,10 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// Default window.
     pub const WINDOW: Duration = Duration::from_secs(3600);
 
     /// Failure of a job whose contact has no retry left.
-    pub fn used_up(self, worker: &str, last: Option<&Failure>) -> Failure {
+    pub(crate) fn used_up(self, worker: &str, last: Option<&Failure>) -> Failure {
         Failure {
             class: last.map_or(FailureClass::Retryable, |failure| failure.class),
             code: "retry-budget".to_owned(),

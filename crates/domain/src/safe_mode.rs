@@ -18,7 +18,6 @@ pub struct SafeMode {
     pub policy: Option<Arc<str>>,
     /// Defers every external step to the end of safe mode.
     pub hold: bool,
-    /// Triggers.
     pub when: Vec<Trigger>,
     /// Duration of safe mode after a trigger, or if the operator gives none.
     pub duration: Duration,

@@ -54,7 +54,7 @@ impl Schema {
             .collect()
     }
 
-    /// As written.
+    /// The schema as it is written in the configuration.
     pub fn as_value(&self) -> &Value {
         &self.text
     }

@@ -22,7 +22,6 @@ pub struct AttemptContext<'a> {
     pub policy: &'a RetryPolicy,
     /// Attempts so far, this one included, counted over restarts.
     pub attempts: u32,
-    /// Now.
     pub now: Time,
 }
 
@@ -35,41 +34,21 @@ pub enum NextAction {
         result: Arc<serde_json::Value>,
     },
     /// There was nothing to do: on to the next step.
-    Skip {
-        /// Why.
-        reason: String,
-    },
+    Skip { reason: String },
     /// Tried again later; the attempt counts.
-    Retry {
-        /// When.
-        due: Time,
-        /// Why.
-        failure: Failure,
-    },
+    Retry { due: Time, failure: Failure },
     /// Tried again when the destination wants; the attempt does not count.
-    Wait {
-        /// Not before.
-        due: Time,
-        /// Why.
-        failure: Failure,
-    },
+    Wait { due: Time, failure: Failure },
     /// The outcome is read back at the destination before anything else is done.
     Verify {
-        /// When.
         due: Time,
         /// What made it necessary.
         failure: Failure,
     },
     /// Nobody can tell: a person decides.
-    Park {
-        /// What happened.
-        failure: Failure,
-    },
+    Park { failure: Failure },
     /// Failed for good.
-    Die {
-        /// Why.
-        failure: Failure,
-    },
+    Die { failure: Failure },
 }
 
 /// What a call says about the destination, whatever it means for the job.

@@ -17,13 +17,11 @@ use crate::worker::LaneOrder;
 /// Where a job stands after a run.
 #[derive(Clone, Debug)]
 pub struct JobUpdate {
-    /// Its state.
     pub state: JobState,
     /// The next step.
     pub step: u32,
     /// Attempts at that step so far.
     pub attempts: u32,
-    /// Not before.
     pub due_at: Time,
     /// Whether an outcome has to be read back first.
     pub verifying: bool,
@@ -91,12 +89,12 @@ impl JobPosition<'_> {
     }
 
     /// Goes on in another place, as if nothing had been tried there.
-    pub fn move_to(self, step: u32) -> JobUpdate {
+    pub(crate) fn move_to(self, step: u32) -> JobUpdate {
         JobPosition { step, ..self }.live(JobState::Queued, self.at, 0)
     }
 
     /// Ends here without having done anything, and this is why.
-    pub fn end_noop(self, reason: Value) -> JobUpdate {
+    pub(crate) fn end_noop(self, reason: Value) -> JobUpdate {
         JobUpdate { result: Some(Arc::new(reason)), ..self.live(JobState::Noop, self.at, 0) }
     }
 
@@ -127,7 +125,7 @@ impl JobPosition<'_> {
 }
 
 /// Attempts at a step after a call that was decided upon like this. Waiting because the destination asked for it costs none.
-pub fn attempts_after(attempts: u32, next: &NextAction) -> u32 {
+pub(crate) fn attempts_after(attempts: u32, next: &NextAction) -> u32 {
     match next {
         NextAction::Wait { .. } if !Mutant::WaitingCountsAsAttempt.is_on() => attempts,
         _ => attempts + 1,
@@ -138,7 +136,7 @@ pub fn attempts_after(attempts: u32, next: &NextAction) -> u32 {
 ///
 /// A job's own mark is enough until somebody replays it: then it may stand at another step than the one that nobody knows
 /// the outcome of.
-pub fn must_verify(class: EffectClass, effect: Option<EffectState>) -> bool {
+pub(crate) fn must_verify(class: EffectClass, effect: Option<EffectState>) -> bool {
     class == EffectClass::Verifiable && effect == Some(EffectState::Unknown)
 }
 
@@ -152,7 +150,7 @@ pub enum AttemptEnd {
 }
 
 /// Where the effect stands after a decision, and what it left.
-pub fn effect_after(next: &NextAction, seen: AttemptEnd) -> (EffectState, Option<Arc<Value>>) {
+pub(crate) fn effect_after(next: &NextAction, seen: AttemptEnd) -> (EffectState, Option<Arc<Value>>) {
     match next {
         NextAction::Advance { result } => (EffectState::Applied, Some(result.clone())),
         NextAction::Skip { .. } if Mutant::NoopRecordedAsApplied.is_on() => (EffectState::Applied, None),
@@ -182,7 +180,7 @@ pub struct Interrupted<'a> {
 
 /// Decides about an attempt that nobody saw the end of, by the same rules as after a time-out. The attempt counts, so that a
 /// job that kills the process every time ends as a dead letter. Answers with the attempts, this one included.
-pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (NextAction, u32) {
+pub(crate) fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (NextAction, u32) {
     let failure = Failure::new(
         FailureClass::Poison,
         "interrupted",
@@ -202,7 +200,7 @@ pub fn interrupted_next(interrupted: Interrupted<'_>, random: &mut Random) -> (N
 }
 
 /// What a run of a job draws its chances from: another stream for each try.
-pub fn run_seed(job: JobId, tries: u32, received_at: Time) -> u64 {
+pub(crate) fn run_seed(job: JobId, tries: u32, received_at: Time) -> u64 {
     (job.0 as u64) ^ (u64::from(tries) << 40) ^ (received_at.0 as u64)
 }
 

@@ -21,9 +21,7 @@ pub struct Undoing {
 /// A step whose effect could not be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotUndone {
-    /// The step.
     pub step: String,
-    /// Why.
     pub failure: Failure,
 }
 

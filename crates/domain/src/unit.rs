@@ -10,10 +10,10 @@ use serde::Serialize;
 pub struct UnitProblem(String);
 
 /// All names of a unit, and its size in base units.
-pub type Unit = (&'static [&'static str], f64);
+pub(crate) type Unit = (&'static [&'static str], f64);
 
 /// Units of a duration, in milliseconds.
-pub const DURATION_UNITS: [Unit; 5] = [
+pub(crate) const DURATION_UNITS: [Unit; 5] = [
     (&["ms"], 1.0),
     (&["s", "sec", "second", "seconds"], 1e3),
     (&["m", "min", "minute", "minutes"], 60e3),
@@ -22,7 +22,7 @@ pub const DURATION_UNITS: [Unit; 5] = [
 ];
 
 /// Units of a size, in bytes; a number without a unit is in bytes.
-pub const SIZE_UNITS: [Unit; 7] = [
+pub(crate) const SIZE_UNITS: [Unit; 7] = [
     (&["", "B"], 1.0),
     (&["kB", "KB"], 1e3),
     (&["MB"], 1e6),

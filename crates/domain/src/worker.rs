@@ -22,7 +22,6 @@ use crate::unit::Rate;
 /// Where jobs wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// Its name.
     pub name: String,
     /// How long one attempt may take before it is given up and its outcome counts as unknown.
     pub visibility_timeout: Duration,
@@ -43,7 +42,6 @@ impl Queue {
 /// What is done with a queue's events.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// Its name.
     pub name: String,
     /// The queue that it consumes.
     pub queue: String,
@@ -72,9 +70,7 @@ pub struct Step {
     pub condition: Option<Expression>,
     /// What it does.
     pub action: Action,
-    /// Where.
     pub destination: Arc<str>,
-    /// With what.
     pub with: Template,
     /// What happens when its outcome is unknown.
     pub class: EffectClass,
@@ -101,7 +97,6 @@ pub struct Step {
 /// What a step is done for, one by one.
 #[derive(Clone, Debug)]
 pub struct Foreach {
-    /// A list.
     pub list: Expression,
     /// The `queue_pull` step whose messages the list is, if it is that.
     pub pulled_by: Option<String>,
@@ -172,7 +167,7 @@ impl Worker {
     }
 
     /// Where the step that takes effects back first stands.
-    pub fn undo_from(&self) -> u32 {
+    pub(crate) fn undo_from(&self) -> u32 {
         self.end() + 1
     }
 

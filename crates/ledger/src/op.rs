@@ -199,7 +199,7 @@ pub struct Resolve {
 pub enum Resolution {
     /// Continue with the next step.
     Happened,
-    /// Send it.
+    /// The effect did not happen: the job is queued again and sends it.
     NotHappened,
 }
 
@@ -246,7 +246,6 @@ pub struct Prune {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruned {
-    /// Rows removed.
     pub rows: u64,
     /// Whether another slice may find more.
     pub more: bool,

@@ -28,7 +28,7 @@ pub(crate) struct Opened {
 pub struct Stats {
     /// Operations that wait for the writer.
     pub queued: AtomicU64,
-    /// Transactions.
+    /// Committed transactions.
     pub batches: AtomicU64,
     /// Operations in all transactions.
     pub operations: AtomicU64,

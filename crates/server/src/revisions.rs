@@ -37,7 +37,7 @@ impl LoadedRevision {
     }
 
     /// Sets the secrets read during compilation.
-    pub fn read_with(self, seen: SecretStore) -> LoadedRevision {
+    pub(crate) fn read_with(self, seen: SecretStore) -> LoadedRevision {
         LoadedRevision { seen, ..self }
     }
 
@@ -52,7 +52,7 @@ impl LoadedRevision {
     }
 
     /// Same files and same secrets.
-    pub fn is_same(&self, other: &LoadedRevision) -> bool {
+    pub(crate) fn is_same(&self, other: &LoadedRevision) -> bool {
         self.revision == other.revision && self.seen.is_same(&other.seen)
     }
 }
@@ -139,7 +139,7 @@ impl Revisions {
     }
 
     /// The configuration of a run under this revision, which is compiled from the ledger if need be.
-    pub async fn for_run(&self, revision: &Arc<str>, ledger: &Ledger) -> RunConfig {
+    pub(crate) async fn for_run(&self, revision: &Arc<str>, ledger: &Ledger) -> RunConfig {
         let pinned = self.get(revision, ledger).await;
         let run = |revision: Arc<LoadedRevision>| revision.for_run(&self.pseudonyms);
         RunConfig { pinned: pinned.map(run), active: run(self.current()) }

@@ -56,7 +56,7 @@ impl SafeModes {
     }
 
     /// Turns on safe mode for workers whose rule names the opened breaker.
-    pub async fn breaker_opened(&self, workers: Vec<Arc<Worker>>, destination: &str, now: Time) {
+    pub(crate) async fn breaker_opened(&self, workers: Vec<Arc<Worker>>, destination: &str, now: Time) {
         let opens = |trigger: &Trigger| matches!(trigger, Trigger::Breaker(name) if name == destination);
         for worker in workers.iter().filter(|worker| worker.safe_mode.when.iter().any(opens)) {
             self.turn_on(worker, format!("the breaker of {destination} opened"), now).await;

@@ -36,15 +36,12 @@ pub struct Totals {
     pub requests: u64,
     /// Calls that destinations saw.
     pub calls: u64,
-    /// Crashes.
     pub crashes: u64,
     /// Faults of every kind, and acts of operators.
     pub faults: u64,
     /// Transitions of jobs, effects and gates.
     pub transitions: u64,
-    /// Steps.
     pub steps: u64,
-    /// Simulated time.
     pub simulated_days: f64,
     /// Effects that came about twice because a destination denied the first.
     pub doubled_by_lies: u64,

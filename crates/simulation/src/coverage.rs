@@ -15,7 +15,6 @@ macro_rules! faults {
         pub enum Fault { $($name,)* }
 
         impl Fault {
-            /// Every one.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
 
             /// What a person reads.

@@ -67,7 +67,6 @@ pub(super) struct Destination {
     keys: Set<EffectKey>,
 }
 
-/// Every destination.
 #[derive(Debug, Default)]
 pub(super) struct Destinations(pub [Destination; DESTINATIONS]);
 

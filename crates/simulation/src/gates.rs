@@ -9,7 +9,6 @@ use super::invariants::Invariant;
 use super::plan::{DESTINATIONS, ENTITIES, WORKERS};
 use super::trace::About;
 
-/// One gate.
 #[derive(Clone, Debug, Default)]
 struct ObservedGate {
     settings: GateSettings,

@@ -48,7 +48,6 @@ pub enum Profile {
     Calm,
     /// Mostly destinations and the way to them.
     Network,
-    /// Mostly crashes.
     Crashes,
     /// Mostly the disk.
     Disk,
@@ -57,7 +56,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Every profile.
     pub const ALL: [Profile; 6] =
         [Profile::Mixed, Profile::Calm, Profile::Network, Profile::Crashes, Profile::Disk, Profile::Liar];
 
@@ -77,7 +75,7 @@ impl Profile {
 /// What is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Decides everything.
+    /// The same seed gives the same run.
     pub seed: u64,
     /// How many different events senders come up with.
     pub events: u32,
@@ -105,7 +103,6 @@ pub struct Violation {
 /// What came of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The seed.
     pub seed: u64,
     /// Different events that senders came up with.
     pub events: u64,
@@ -113,13 +110,11 @@ pub struct Report {
     pub requests: u64,
     /// Calls that destinations saw.
     pub calls: u64,
-    /// Crashes.
     pub crashes: u64,
     /// Effects that came about twice because a destination denied the first.
     pub doubled_by_lies: u64,
     /// Steps of the simulation.
     pub steps: u64,
-    /// Simulated time.
     pub simulated_ms: i64,
     /// Names everything that happened.
     pub hash: u64,

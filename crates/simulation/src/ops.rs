@@ -18,7 +18,6 @@ use sluice_ledger::{
     SetSafeMode, Suppress, Unsuppress,
 };
 
-/// One write.
 #[derive(Clone, Debug)]
 pub(super) enum SimOp {
     Accept(Box<NewEvent>),

@@ -114,7 +114,6 @@ pub(super) enum SimEvent {
     Heal,
 }
 
-/// Everything.
 #[derive(Debug)]
 pub(super) struct Simulation {
     pub options: Options,

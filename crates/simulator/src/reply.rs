@@ -13,7 +13,6 @@ use tokio::time::{Instant, Sleep};
 
 const HUGE_CHUNK: Bytes = Bytes::from_static(&[b' '; 64 * 1024]);
 
-/// Complete response.
 #[derive(Debug, Clone)]
 pub(crate) struct FakeReply {
     pub(crate) status: StatusCode,

@@ -16,7 +16,7 @@ impl Event {
     }
 
     /// Same as [`Event::to_scope`] without a copy.
-    pub fn into_scope(self) -> Value {
+    pub(crate) fn into_scope(self) -> Value {
         let Audit { received_at, raw_event_ref, mapping_version } = self.audit;
         let audit = [
             ("received_at", Value::String(received_at.to_string())),
@@ -42,7 +42,7 @@ impl Event {
     }
 
     /// Same as [`Event::to_scope`] from an event's JSON text. `raw_event_ref` locates its stored request.
-    pub fn scope_of_text(text: &str, raw_event_ref: String) -> Result<Value, serde_json::Error> {
+    pub(crate) fn scope_of_text(text: &str, raw_event_ref: String) -> Result<Value, serde_json::Error> {
         let mut event: Value = serde_json::from_str(text)?;
         if let Some(audit) = event.get_mut("audit").and_then(Value::as_object_mut) {
             audit.insert("raw_event_ref".to_owned(), Value::String(raw_event_ref));

@@ -226,7 +226,7 @@ impl Policy {
     }
 
     /// True if the ledger's suppression list must be looked up.
-    pub fn reads_suppression(&self) -> bool {
+    pub(crate) fn reads_suppression(&self) -> bool {
         self.rules.iter().any(|rule| matches!(rule.kind, RuleKind::Suppression(_)))
     }
 

@@ -68,7 +68,7 @@ pub struct QuietHours {
 /// What to do with an effect within quiet hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuietAction {
-    /// Drop it.
+    /// The effect is skipped and recorded as a no-op.
     Skip,
     /// Defer it to the end of the quiet hours.
     Wait,
@@ -79,8 +79,10 @@ pub enum QuietAction {
 pub enum QuietStatus {
     /// Outside, in this zone.
     Inactive(String),
-    /// Within.
-    Active { until: Time, zone: String },
+    Active {
+        until: Time,
+        zone: String,
+    },
 }
 
 impl QuietHours {

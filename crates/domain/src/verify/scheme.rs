@@ -77,7 +77,6 @@ schemes! {
     Bearer = "bearer",
     /// A token in a header or a query parameter, as described by [`VerifierSettings::token`](super::VerifierSettings).
     Token = "token",
-    /// HTTP Basic.
     Basic = "basic",
     /// Accepts every request.
     None = "none",

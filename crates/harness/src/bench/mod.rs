@@ -72,7 +72,6 @@ pub(crate) struct BenchSettings {
     pub kind: BenchKind,
     /// Duration of each measurement.
     pub time: Duration,
-    /// Concurrent connections.
     pub connections: usize,
     /// Minimum size of a body.
     pub body_bytes: usize,

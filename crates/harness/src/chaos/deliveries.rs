@@ -25,7 +25,6 @@ pub(super) struct Sent {
     pub unanswered: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Accepted deliveries.
     pub accepted: HashSet<usize>,
     /// Event id of each lead.
     pub event_of_lead: BTreeMap<u32, String>,

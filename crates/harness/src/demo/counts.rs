@@ -15,7 +15,6 @@ pub(crate) struct DemoCounts {
     pub requests: u64,
     /// Events in the ledger.
     pub accepted: u64,
-    /// Duplicate requests.
     pub duplicates: u64,
     /// Calls to the CRM.
     pub calls: u64,
@@ -62,7 +61,6 @@ impl fmt::Display for DemoCounts {
 /// Result of a demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DemoResult {
-    /// Final counts.
     pub counts: DemoCounts,
     /// Every violated guarantee; empty on success.
     pub problems: Vec<String>,

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use super::DemoSettings;
 use crate::Sender;
 
-/// Concurrent senders.
 const SENDERS: usize = 16;
 /// Leads per plan; a new plan follows each.
 const PLAN_LEADS: u32 = 2_000;

@@ -81,7 +81,7 @@ pub(super) struct JobHead {
     /// `None` for a job that is older than the counts.
     pub effect_rows: Option<u32>,
     pub attempt_rows: Option<u32>,
-    /// Sealed.
+    /// Sealed result of the job.
     pub result: Option<Vec<u8>>,
     /// The event and the place of the job among its jobs.
     pub identity: StableId,

@@ -77,7 +77,6 @@ pub(super) fn payload(file: &Path, flow: &Flow) -> Result<Vec<u8>, CliError> {
     Ok(body)
 }
 
-/// Signed request.
 #[derive(Debug)]
 pub(super) struct Signed {
     /// Names are lower case.

@@ -178,7 +178,7 @@ impl LedgerCommand {
 
 /// Stable exit codes.
 pub mod exit {
-    /// Done.
+    /// The command did what was asked.
     pub const OK: u8 = 0;
     /// Negative result: errors found, no match, a failed check.
     pub const NO: u8 = 1;
@@ -187,7 +187,7 @@ pub mod exit {
     /// The node or the ledger cannot be reached or has failed.
     pub const UNAVAILABLE: u8 = 3;
     /// A plan has changes that can be applied.
-    pub const CHANGES: u8 = 4;
+    pub(crate) const CHANGES: u8 = 4;
 }
 
 /// Failure of a command: message and exit code.

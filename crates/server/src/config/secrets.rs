@@ -132,7 +132,7 @@ impl SecretStore {
         SecretStore(secrets.into_iter().collect())
     }
 
-    pub fn is_same(&self, other: &SecretStore) -> bool {
+    pub(crate) fn is_same(&self, other: &SecretStore) -> bool {
         let same =
             |(name, value): (&String, &SecretValue)| other.0.get(name).is_some_and(|own| own.matches(value.expose()));
         self.0.len() == other.0.len() && self.0.iter().all(same)

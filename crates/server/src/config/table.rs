@@ -73,7 +73,7 @@ pub(super) enum ValueType {
     /// Text with `{{ … }}`.
     Template,
     Expression(&'static str),
-    /// Boolean expression.
+    /// Expression whose value is taken as true or false.
     Condition,
     /// Map with the keys of the section of this title.
     Table(&'static str),

@@ -76,7 +76,7 @@ impl IntakeContext {
     }
 
     /// Scheduler to notify of jobs whose approval was decided in Slack.
-    pub fn set_scheduler(&self, scheduler: schedule::SchedulerHandle) {
+    pub(crate) fn set_scheduler(&self, scheduler: schedule::SchedulerHandle) {
         let _ = self.scheduler.set(scheduler);
     }
 

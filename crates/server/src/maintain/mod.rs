@@ -18,7 +18,6 @@ use tokio::sync::watch;
 use crate::clock::{CLOCK_ACTION, Clock};
 use crate::revisions::Revisions;
 
-/// Retention periods.
 #[derive(Clone, Debug)]
 pub struct RetentionSettings {
     /// Of bodies, once all jobs of the event are finished.

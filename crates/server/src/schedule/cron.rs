@@ -21,9 +21,8 @@ use crate::pauses;
 use crate::revisions::{LoadedRevision, Revisions};
 
 /// The source of events that the clock brings.
-pub const SOURCE: &str = "schedule";
-/// Their type.
-pub const EVENT_TYPE: &str = "schedule.fired";
+pub(crate) const SOURCE: &str = "schedule";
+pub(crate) const EVENT_TYPE: &str = "schedule.fired";
 /// However far the next moment is: the wall clock may jump, and the configuration may change.
 const LOOK_AGAIN_MAX: Duration = Duration::from_secs(15);
 /// A key must outlive every look at its moment.

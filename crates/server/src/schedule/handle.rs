@@ -100,7 +100,7 @@ impl SchedulerHandle {
     }
 
     /// The active configuration has changed.
-    pub fn reconfigured(&self) {
+    pub(crate) fn reconfigured(&self) {
         self.send(Message::Reconfigured);
     }
 

@@ -15,7 +15,7 @@ pub(crate) use injector::{Call, Decision, Injector};
 pub use preset::Everything;
 
 /// Largest body of [`Fault::HugeBody`]: 64 GiB. It is streamed, never held in memory.
-pub const HUGE_BODY_BYTES_MAX: u64 = 64 << 30;
+pub(crate) const HUGE_BODY_BYTES_MAX: u64 = 64 << 30;
 
 /// One kind of failure.
 ///
@@ -103,7 +103,6 @@ pub enum RetryAfter {
     Seconds(u32),
     /// `Retry-After: <HTTP date>`, this many seconds from now.
     HttpDate(u32),
-    /// No header.
     Absent,
     /// An unreasonably large number of seconds.
     Absurd,
@@ -177,9 +176,7 @@ impl Fault {
 pub enum CallKind {
     /// Requests an access token.
     Token,
-    /// Reads data.
     Read,
-    /// Changes data.
     Write,
 }
 
@@ -304,15 +301,8 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// No faults.
     pub fn none() -> FaultPlan {
         FaultPlan::default()
-    }
-
-    /// `percent` of all calls fail, with every kind of fault and waits of about two seconds; [`Everything`] allows
-    /// shorter ones.
-    pub fn everything_at(percent: f64, seed: u64) -> FaultPlan {
-        Everything { percent, seed, ..Everything::default() }.plan()
     }
 
     /// Only these exact calls fail.

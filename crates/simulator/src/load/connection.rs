@@ -18,7 +18,6 @@ pub struct Connection {
     incoming: Vec<u8>,
 }
 
-/// Complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadResponse<'a> {
     pub status: u16,

@@ -114,7 +114,6 @@ impl Salesforce {
         self.server.address()
     }
 
-    /// Current counts.
     pub fn truth(&self) -> Truth {
         self.shared.truth()
     }

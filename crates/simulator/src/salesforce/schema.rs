@@ -68,7 +68,7 @@ impl Field {
         Field::of(FieldKind::Number)
     }
 
-    pub fn checkbox() -> Field {
+    pub(crate) fn checkbox() -> Field {
         Field::of(FieldKind::Checkbox)
     }
 
@@ -78,12 +78,12 @@ impl Field {
     }
 
     /// External id of at most one record.
-    pub fn unique_external_id() -> Field {
+    pub(crate) fn unique_external_id() -> Field {
         Field { external_id: true, unique: true, ..Field::text(255) }
     }
 
     /// External id that several records may share.
-    pub fn loose_external_id() -> Field {
+    pub(crate) fn loose_external_id() -> Field {
         Field { external_id: true, ..Field::text(255) }
     }
 

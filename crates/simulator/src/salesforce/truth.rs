@@ -54,7 +54,6 @@ pub struct CallCounts {
     pub cut: u64,
     /// Token calls received.
     pub token_calls: u64,
-    /// Tokens issued.
     pub tokens_issued: u64,
 }
 

@@ -91,7 +91,6 @@ impl Sink {
         self.server.address()
     }
 
-    /// Current counts.
     pub fn truth(&self) -> SinkTruth {
         self.shared.truth()
     }

@@ -12,7 +12,6 @@ use crate::reply::FakeReply;
 /// Counts of the sink at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkTruth {
-    /// Requests received.
     pub requests: u64,
     /// Requests with a known result: `requests` minus those still held.
     pub settled: u64,

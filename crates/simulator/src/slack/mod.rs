@@ -75,7 +75,6 @@ impl Slack {
         self.shared.messages()
     }
 
-    /// Current counts.
     pub fn truth(&self) -> SlackTruth {
         self.shared.truth()
     }

@@ -6,12 +6,9 @@ use serde::Serialize;
 
 use crate::faults::FaultKind;
 
-/// Accepted message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SmtpMessage {
-    /// Envelope sender.
     pub from: String,
-    /// Envelope recipients.
     pub to: Vec<String>,
     /// Unfolded, in order.
     pub headers: Vec<(String, String)>,
@@ -51,7 +48,6 @@ impl SmtpMessage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SmtpTruth {
     pub connections: u64,
-    /// Accepted messages.
     pub accepted: u64,
     /// Accepted messages whose client did not receive the reply.
     pub accepted_unseen: u64,

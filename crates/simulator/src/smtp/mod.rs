@@ -128,7 +128,6 @@ impl Smtp {
         &self.shared.certificate
     }
 
-    /// Current counts.
     pub fn truth(&self) -> SmtpTruth {
         self.shared.truth()
     }

@@ -13,7 +13,6 @@ use tokio::net::TcpStream;
 /// Longer than any test waits; turns a hang into a failure.
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Complete response.
 #[derive(Debug, Clone)]
 pub struct TestResponse {
     pub status: u16,

@@ -33,7 +33,9 @@ pub(in crate::chaos) enum Command {
     /// Starts the node.
     Start,
     /// Sets the wall clock of the node, running or not.
-    SetClock { offset_ms: i64 },
+    SetClock {
+        offset_ms: i64,
+    },
     /// Reports whether the node has ended.
     Poll,
     /// Sends SIGKILL to the node.
@@ -46,7 +48,6 @@ pub(in crate::chaos) enum Command {
     LimitFiles(Option<u64>),
     /// Allocates the free space of the disk.
     Fill,
-    /// Releases it.
     Free,
     /// Blocks every write for this long.
     Freeze(Duration),

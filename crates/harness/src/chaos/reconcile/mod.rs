@@ -46,9 +46,7 @@ pub struct LedgerCounts {
     pub events: u64,
     /// Acknowledged events that are missing.
     pub lost: u64,
-    /// Duplicate requests.
     pub duplicates: u64,
-    /// Key clashes.
     pub clashes: u64,
     /// Jobs by state.
     pub jobs: BTreeMap<String, u64>,

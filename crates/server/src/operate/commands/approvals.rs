@@ -87,7 +87,7 @@ impl Operator {
     }
 
     /// Decides several approvals.
-    pub async fn decide_many(&self, order: DecisionsRequest) -> Result<BulkResult, OperateError> {
+    pub(crate) async fn decide_many(&self, order: DecisionsRequest) -> Result<BulkResult, OperateError> {
         need(&order.reason, "a decision needs a reason")?;
         let by_filter = order.all || order.worker.is_some();
         if order.ids.is_empty() != by_filter {

@@ -287,7 +287,7 @@ impl Operator {
     }
 
     /// OpenAPI description of the intake.
-    pub fn intake_api(&self) -> serde_json::Value {
+    pub(crate) fn intake_api(&self) -> serde_json::Value {
         intake::describe(&self.revisions.current().config)
     }
 
