@@ -175,6 +175,10 @@ mod tests {
     use super::super::{Everything, Outage, Scripted, Weighted};
     use super::*;
 
+    fn everything(percent: f64, seed: u64) -> FaultPlan {
+        Everything { percent, seed, ..Everything::default() }.plan()
+    }
+
     fn write<'a>(keys: &'a [&'a str]) -> Call<'a> {
         Call { kind: CallKind::Write, method: "PATCH", path: "/sobjects/Lead/External_Lead_Id__c/a", keys }
     }
@@ -190,27 +194,27 @@ mod tests {
 
     #[test]
     fn same_seed_and_order_yield_the_same_faults() {
-        let plan = FaultPlan::everything_at(30.0, 11);
+        let plan = everything(30.0, 11);
         assert_eq!(kinds(&plan, 500), kinds(&plan, 500));
-        assert_ne!(kinds(&plan, 500), kinds(&FaultPlan::everything_at(30.0, 12), 500));
+        assert_ne!(kinds(&plan, 500), kinds(&everything(30.0, 12), 500));
     }
 
     #[test]
     fn thirty_percent_of_calls_fail_with_every_kind_of_fault() {
-        let plan = FaultPlan::everything_at(30.0, 3);
+        let plan = everything(30.0, 3);
         let drawn = kinds(&plan, 20_000);
         let failed = drawn.iter().flatten().count();
         assert!((5_600..6_400).contains(&failed), "{failed} of 20000");
         for weighted in &plan.random {
             assert!(drawn.contains(&Some(weighted.fault.kind())), "{:?} never drawn", weighted.fault);
         }
-        assert_eq!(kinds(&FaultPlan::everything_at(0.0, 3), 1_000).iter().flatten().count(), 0);
-        assert_eq!(kinds(&FaultPlan::everything_at(100.0, 3), 1_000).iter().flatten().count(), 1_000);
+        assert_eq!(kinds(&everything(0.0, 3), 1_000).iter().flatten().count(), 0);
+        assert_eq!(kinds(&everything(100.0, 3), 1_000).iter().flatten().count(), 1_000);
     }
 
     #[test]
     fn write_faults_never_apply_to_reads() {
-        let mut state = State::new(FaultPlan::everything_at(100.0, 5));
+        let mut state = State::new(everything(100.0, 5));
         for _ in 0..2_000 {
             let fault = state.decide(&read(), Duration::ZERO).fault.expect("every call fails");
             assert!(!matches!(fault, Fault::LockRow | Fault::DuplicateValue));
