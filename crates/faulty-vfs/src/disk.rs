@@ -326,6 +326,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::ffi;
+
     use super::*;
 
     fn disk_with_file(bytes: &[u8]) -> (Disk, u64) {
