@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::lock;
@@ -207,5 +207,22 @@ pub(crate) async fn read_body(body: Incoming, bytes_max: usize) -> Result<Option
         Err(error) if error.is::<LengthLimitError>() => Ok(None),
         // The caller disconnected in the middle of its request.
         Err(_) => Err(Hangup),
+    }
+}
+
+/// Waits, without polling, until the counts satisfy `condition`, and returns them. They are read again on each change.
+pub(crate) async fn wait_until<T>(
+    changed: &watch::Sender<()>,
+    counts: impl Fn() -> T,
+    mut condition: impl FnMut(&T) -> bool,
+) -> T {
+    let mut changes = changed.subscribe();
+    loop {
+        changes.borrow_and_update();
+        let counts = counts();
+        if condition(&counts) {
+            return counts;
+        }
+        changes.changed().await.expect("the sender lives as long as this borrow");
     }
 }

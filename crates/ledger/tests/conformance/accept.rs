@@ -98,12 +98,7 @@ pub async fn a_repeat_shows_what_came_of_the_first<D: Driver>() {
 
 pub async fn repeats_within_one_commit_have_one_owner<D: Driver>() {
     let mut fixture = open::<D>();
-    fixture.gate.shut();
-    let blocker = tokio::spawn({
-        let ledger = fixture.ledger.clone();
-        async move { ledger.accept(event("blocker")).await }
-    });
-    fixture.announced.recv().await.unwrap();
+    let blocker = fixture.block_writer().await;
     // The writer stands still: both of these wait for the same commit.
     let both = [0, 1].map(|_| {
         let ledger = fixture.ledger.clone();
@@ -113,7 +108,7 @@ pub async fn repeats_within_one_commit_have_one_owner<D: Driver>() {
         tokio::task::yield_now().await;
     }
     fixture.gate.open();
-    blocker.await.unwrap().unwrap();
+    blocker.await.unwrap();
     let mut accepted = 0;
     for answer in both {
         accepted += usize::from(matches!(answer.await.unwrap(), Acceptance::Accepted(_)));
@@ -177,12 +172,7 @@ pub async fn keys_that_begin_alike_are_told_apart<D: Driver>() {
 
 pub async fn a_sender_that_hangs_up_has_sent_all_the_same<D: Driver>() {
     let mut fixture = open::<D>();
-    fixture.gate.shut();
-    let blocker = tokio::spawn({
-        let ledger = fixture.ledger.clone();
-        async move { ledger.accept(event("blocker")).await }
-    });
-    fixture.announced.recv().await.unwrap();
+    let blocker = fixture.block_writer().await;
     let hasty = fixture.ledger.accept(event("a"));
     tokio::select! {
         biased;
@@ -194,7 +184,7 @@ pub async fn a_sender_that_hangs_up_has_sent_all_the_same<D: Driver>() {
         } => {}
     }
     fixture.gate.open();
-    blocker.await.unwrap().unwrap();
+    blocker.await.unwrap();
     fixture.repeat(event("a")).await;
     assert_eq!(fixture.ledger.event_count().await.unwrap(), 2);
 }

@@ -154,6 +154,20 @@ impl<D: Driver> Fixture<D> {
         open_at(self.place, self.clock, self.recent_keys_max)
     }
 
+    /// Blocks the writer behind a first commit until the gate opens. The event of that commit is accepted then.
+    pub async fn block_writer(&mut self) -> tokio::task::JoinHandle<Accepted> {
+        self.gate.shut();
+        let ledger = self.ledger.clone();
+        let blocker = tokio::spawn(async move {
+            match ledger.accept(event("blocker")).await.unwrap() {
+                Acceptance::Accepted(accepted) => accepted,
+                other => panic!("not accepted: {other:?}"),
+            }
+        });
+        self.announced.recv().await.unwrap();
+        blocker
+    }
+
     pub async fn accept(&self, key: &str) -> Accepted {
         self.accept_event(event(key)).await
     }

@@ -109,12 +109,7 @@ pub async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
     let mut fixture = open::<D>();
     let job = fixture.job("job").await.id;
     fixture.announced.recv().await.unwrap();
-    fixture.gate.shut();
-    let blocker = tokio::spawn({
-        let ledger = fixture.ledger.clone();
-        async move { ledger.accept(event("blocker")).await.map(drop) }
-    });
-    fixture.announced.recv().await.unwrap();
+    let blocker = fixture.block_writer().await;
     // One after the other until there is no room; the next ones give up.
     let mut given_up = 0;
     while given_up < 10 {
@@ -126,7 +121,7 @@ pub async fn the_queue_is_empty_again_after_callers_gave_up_on_it<D: Driver>() {
         }
     }
     fixture.gate.open();
-    blocker.await.unwrap().unwrap();
+    blocker.await.unwrap();
     // Answered after everything before it.
     assert_eq!(fixture.begin(job, 1).await, BeginResult::Go);
     assert_eq!(fixture.ledger.stats().queued.load(std::sync::atomic::Ordering::Relaxed), 0);

@@ -90,10 +90,7 @@ fn errors(compiled: &Compiled, files: &Files) -> String {
 }
 
 fn good() -> Config {
-    let (compiled, files) = compiled(&[]);
-    editor::accepts(&files);
-    let errors = render_all(&compiled.problems, &files, Colours::None);
-    compiled.config.unwrap_or_else(|| panic!("{errors}"))
+    editor::valid(compiled(&[]))
 }
 
 #[test]

@@ -87,10 +87,7 @@ fn compiled(edits: &[(&str, &str)]) -> (Compiled, Files) {
 }
 
 fn good() -> Config {
-    let (compiled, files) = compiled(&[]);
-    editor::accepts(&files);
-    let errors = render_all(&compiled.problems, &files, Colours::None);
-    compiled.config.unwrap_or_else(|| panic!("{errors}"))
+    editor::valid(compiled(&[]))
 }
 
 #[test]

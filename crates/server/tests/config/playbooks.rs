@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_domain::action::Action;
 use sluice_domain::config::Config;
 use sluice_domain::worker::OnError;
-use sluice_server::config::{Colours, Compiled, Files, Severity, compile, render_all};
+use sluice_server::config::{Compiled, Files, Severity, compile};
 
 use crate::editor;
 
@@ -15,11 +15,7 @@ fn compiled(files: &[(&str, &str)]) -> (Compiled, Files) {
 }
 
 fn good(files: &[(&str, &str)]) -> Config {
-    let (compiled, files) = compiled(files);
-    let said = render_all(&compiled.problems, &files, Colours::None);
-    let config = compiled.config.unwrap_or_else(|| panic!("{said}"));
-    editor::accepts(&files);
-    config
+    editor::valid(compiled(files))
 }
 
 /// The codes of everything that is said of a mistake, errors with `!`.

@@ -30,7 +30,7 @@ pub use store::{Record, WriteKind};
 pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteActor, WriteCounts};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::serve::{ANY_PORT, Server};
+use crate::serve::{ANY_PORT, Server, wait_until};
 use calls::CallLog;
 use org::Org;
 use shared::Shared;
@@ -120,16 +120,8 @@ impl Salesforce {
 
     /// Waits, without polling, until the counts satisfy `condition`, and returns them. Evaluated when a call arrives and
     /// when it is settled.
-    pub async fn wait_until(&self, mut condition: impl FnMut(&Truth) -> bool) -> Truth {
-        let mut changes = self.shared.changed.subscribe();
-        loop {
-            changes.borrow_and_update();
-            let truth = self.truth();
-            if condition(&truth) {
-                return truth;
-            }
-            changes.changed().await.expect("the sender lives as long as this handle");
-        }
+    pub async fn wait_until(&self, condition: impl FnMut(&Truth) -> bool) -> Truth {
+        wait_until(&self.shared.changed, || self.truth(), condition).await
     }
 
     /// All records of an object, oldest first.

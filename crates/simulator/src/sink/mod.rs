@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
-use crate::serve::{ANY_PORT, Server};
+use crate::serve::{ANY_PORT, Server, wait_until};
 use shared::Shared;
 
 /// How the sink treats the `Idempotency-Key` header.
@@ -97,16 +97,8 @@ impl Sink {
 
     /// Waits, without polling, until the counts satisfy `condition`, and returns them. Evaluated when a call arrives and
     /// when it is settled.
-    pub async fn wait_until(&self, mut condition: impl FnMut(&SinkTruth) -> bool) -> SinkTruth {
-        let mut changes = self.shared.changed.subscribe();
-        loop {
-            changes.borrow_and_update();
-            let truth = self.truth();
-            if condition(&truth) {
-                return truth;
-            }
-            changes.changed().await.expect("the sender lives as long as this handle");
-        }
+    pub async fn wait_until(&self, condition: impl FnMut(&SinkTruth) -> bool) -> SinkTruth {
+        wait_until(&self.shared.changed, || self.truth(), condition).await
     }
 
     /// Counts per recorded idempotency key.

@@ -5,9 +5,10 @@
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use sluice_domain::config::Config;
 use sluice_domain::schema::Schema;
 use sluice_domain::verify::SecretValue;
-use sluice_server::config::{Files, SecretSource, documents, editor_schema};
+use sluice_server::config::{Colours, Compiled, Files, SecretSource, documents, editor_schema, render_all};
 
 /// A secret source with a value for every name.
 #[derive(Debug)]
@@ -49,4 +50,12 @@ pub fn violations(files: &Files) -> Vec<String> {
 pub fn accepts(files: &Files) {
     let violations = violations(files);
     assert!(violations.is_empty(), "the schema rejects what `check` accepts:\n{}", violations.join("\n"));
+}
+
+/// The configuration, which must be valid for the compiler and for the schema.
+#[track_caller]
+pub fn valid((compiled, files): (Compiled, Files)) -> Config {
+    accepts(&files);
+    let problems = render_all(&compiled.problems, &files, Colours::None);
+    compiled.config.unwrap_or_else(|| panic!("{problems}"))
 }
