@@ -98,7 +98,8 @@ impl Bench {
         while applied != wanted {
             if applied > wanted || progress_at.elapsed() > EFFECT_MAX {
                 return Err(Error::Failed(format!(
-                    "{wanted} events were accepted, and the sink has {applied} effects"
+                    "{wanted} events were accepted, and the sink has {applied} effects; a call that times out is sent again, \
+                     so repeat the benchmark on a machine with less other load"
                 )));
             }
             tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
