@@ -47,15 +47,15 @@ impl Bench {
         let leads = Leads::write(&self.path(&name), LeadsTo::Sink(&sink.url()))?;
         let node = NodeUnderTest::start(&self.settings.host, &leads, &self.log()).await?;
         let api = node.api();
-        let concurrency_max = gate(api).await?.concurrency_max;
+        let concurrency_max = gate(&api).await?.concurrency_max;
         // More events than calls that can end while the gate adapts and while it is measured.
         let calls = (self.settings.time * 2).as_secs_f64() / CALL_TIME.as_secs_f64() * f64::from(concurrency_max);
         self.send_events(node.intake(), calls as u64 * 5 / 4).await?;
-        self.adapted(api).await?;
+        self.adapted(&api).await?;
         let (ok, failed, started) = (sink.requests(), sink.failures(), Instant::now());
         let (mut samples, mut held) = (0u32, 0.0);
         while started.elapsed() < self.settings.time {
-            held += f64::from(gate(api).await?.in_flight) / f64::from(concurrency_max);
+            held += f64::from(gate(&api).await?.in_flight) / f64::from(concurrency_max);
             samples += 1;
             tokio::time::sleep(SAMPLE_INTERVAL).await;
         }
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     /// Waits until the gate allows the configured concurrency, and no longer than a measurement takes.
-    async fn adapted(&self, api: Api) -> Result<(), Error> {
+    async fn adapted(&self, api: &Api) -> Result<(), Error> {
         let started = Instant::now();
         while started.elapsed() < self.settings.time {
             let gate = gate(api).await?;
@@ -85,7 +85,7 @@ impl Bench {
     }
 }
 
-async fn gate(api: Api) -> Result<Gate, Error> {
+async fn gate(api: &Api) -> Result<Gate, Error> {
     let destinations: Vec<Destination> = api.get("/api/v1/destinations").await?;
     let gate = destinations.into_iter().find_map(|destination| destination.gate);
     gate.ok_or_else(|| Error::Failed("the node has no gate".to_owned()))
