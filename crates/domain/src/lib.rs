@@ -24,7 +24,7 @@ pub mod key;
 pub mod ledger_clock;
 pub mod mask;
 pub mod mutant;
-mod normalize;
+pub mod normalize;
 pub mod ops;
 pub mod outcome;
 mod outputs;

@@ -160,6 +160,20 @@ fn open_ledger(
     Ok(Ledger::open(&settings.data, options)?)
 }
 
+/// Marks the data directory as in use. Returns whether the process before did not shut down cleanly.
+fn mark_run(settings: &NodeSettings) -> Result<(RunMarker, bool), StartError> {
+    let (mark, unclean) = RunMarker::set(&settings.data)
+        .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
+    if unclean {
+        tracing::warn!("unclean shutdown; for 60 s every attempt is recorded first");
+    }
+    Ok((mark, unclean))
+}
+
+fn requeue_with(scheduler: schedule::SchedulerHandle) -> work::OnRequeued {
+    work::OnRequeued(Arc::new(move |jobs| scheduler.requeued(jobs)))
+}
+
 /// The activation of a revision at a start. If the start finishes an interrupted change, its actor and reason are recorded.
 fn activation(live: &LoadedRevision, files: &Files, begun: Option<install::Manifest>, clock: &Clock) -> NewRevision {
     let by = begun.filter(|begun| *begun.revision == *live.revision);
@@ -237,18 +251,11 @@ impl Node {
         let token = admin_token(&settings)?;
         warn_of_readable_secrets(&settings);
         clock.follow(&ledger).await?;
-        let (mark, unclean) = RunMarker::set(&settings.data)
-            .map_err(|source| sluice_ledger::Error::Directory { path: settings.data.clone(), source })?;
-        if unclean {
-            tracing::warn!("unclean shutdown; for 60 s every attempt is recorded first");
-        }
+        let (mark, unclean) = mark_run(&settings)?;
         ledger.activate_revision(activation(&live, &files, begun, &clock)).await?;
         install::clear(&settings.config)?;
         let revisions = Revisions::new(live, secrets, ledger.pseudonym_key());
-        let requeued = work::OnRequeued(Arc::new({
-            let scheduler = scheduler.clone();
-            move |jobs| scheduler.requeued(jobs)
-        }));
+        let requeued = requeue_with(scheduler.clone());
 
         let context = work::WorkContext {
             ledger: ledger.clone(),

@@ -23,14 +23,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The Rust files at or below a path.
+/// The Rust files at or below a path, without files of tests.
 fn rust_files(at: &Path) -> Vec<PathBuf> {
     if at.is_file() {
         return vec![at.to_owned()];
     }
     let entries = std::fs::read_dir(at).unwrap_or_else(|error| panic!("{}: {error}", at.display()));
     let mut files: Vec<PathBuf> = entries.flat_map(|entry| rust_files(&entry.unwrap().path())).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    let is_test = |file: &Path| file.to_string_lossy().ends_with("tests.rs");
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs") && !is_test(file));
     files.sort();
     files
 }

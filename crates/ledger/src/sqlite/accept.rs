@@ -20,7 +20,7 @@ use super::row::{self, place};
 use super::statements::StatementId;
 use super::totals::TotalRef;
 use crate::op::{Acceptance, Accepted, Duplicate, FoundKeys, KeyLookup, MatchedBy};
-use crate::record::{ClashPolicy, EventBody, NewEvent, Proof, Quarantine};
+use crate::record::{ClashPolicy, EventBody, EventSeq, NewEvent, Proof, Quarantine};
 use crate::seal::{SealContext, StableId};
 
 /// Variants of an event that are stored; further ones are counted.
@@ -334,14 +334,7 @@ impl Batch<'_, '_> {
         self.insert_jobs(event, jobs_of)?;
         self.counters.next_seq += 1;
         self.counters.next_job += i64::from(jobs);
-        self.insert_key(prefix(&entry.key.0), seq);
-        if id.0 != entry.key.0 {
-            // A later generation has an id of its own, by which it must be found too.
-            self.insert_key(prefix(&id.0), seq);
-        }
-        if let Some(content) = event.signed_content {
-            self.insert_key(prefix(&content.0), seq);
-        }
+        self.index_event(event, (entry.key, id), seq);
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.source_day(&event.source).accepted += 1;
         if entry.quarantine.is_none() {
@@ -360,6 +353,17 @@ impl Batch<'_, '_> {
             variant_of: entry.variant_of.map(|first| first.id),
             quarantined: entry.quarantine.is_some(),
         }))
+    }
+
+    fn index_event(&mut self, event: &KeyedEvent<'_>, (key, id): (KeyDigest, EventId), seq: EventSeq) {
+        self.insert_key(prefix(&key.0), seq);
+        if id.0 != key.0 {
+            // A later generation has an id of its own, by which it must be found too.
+            self.insert_key(prefix(&id.0), seq);
+        }
+        if let Some(content) = event.signed_content {
+            self.insert_key(prefix(&content.0), seq);
+        }
     }
 
     fn insert_jobs(&mut self, event: &KeyedEvent<'_>, jobs: InsertedJobs<'_>) -> rusqlite::Result<()> {
