@@ -20,5 +20,7 @@ mod policies;
 mod recovery;
 mod safe_mode;
 mod steps;
+mod strangers;
 mod throttled_partner;
 mod tutorial;
+mod urls;
