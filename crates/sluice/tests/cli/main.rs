@@ -4,11 +4,13 @@
 
 mod access;
 mod change;
+mod documentation;
 mod examples;
 mod forms;
 mod guard;
 mod node;
 mod output;
+mod simulators;
 mod support;
 mod verify;
 mod watch;
