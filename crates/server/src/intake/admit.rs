@@ -130,7 +130,9 @@ impl Shared {
         caller: &Caller,
         verified_by: Option<&str>,
     ) -> Result<(), HttpProblem> {
-        if flow.verify.is_some() {
+        caller.verified.store(true, Ordering::Relaxed);
+        // Without a secret nothing is proven, and the address stays unknown.
+        if verified_by.is_some() {
             self.note_verified(caller);
         }
         let take = |name: &str, limit| self.context.limits.take(name, limit, self.context.clock.now());
