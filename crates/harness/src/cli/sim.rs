@@ -19,7 +19,7 @@ use super::sim_received::ReceivedArgs;
 /// Interval between two checks for changed counts.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Run a simulated Salesforce, mail server and Slack that fail on order and record what really happened
+/// Run a simulated Salesforce, mail server and Slack that fail on order
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "\"doubled\" counts external ids under which more than one record was created: what must stay 0.\n\

@@ -179,7 +179,7 @@ fn commands_of_the_other_readmes_run_as_written() {
 #[test]
 fn commands_of_the_configuration_page_run_as_written() {
     let ran = run_page("configuration.md", "");
-    assert!(ran.stdout.contains("98880550"), "{ran}");
+    assert!(ran.stdout.contains("/subscribers/shop%3A7"), "{ran}");
 }
 
 #[test]
