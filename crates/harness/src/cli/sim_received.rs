@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::Value;
+use sluice_domain::printable;
 use sluice_server::cli::print::{self, hint};
 use sluice_server::cli::{CliError, exit, runtime};
 
@@ -31,7 +32,7 @@ pub struct ReceivedArgs {
 impl ReceivedArgs {
     pub fn run(self) -> Result<(), CliError> {
         let path = format!("/sim/received?limit={}", self.limit);
-        let asked = runtime()?.block_on(Api(self.at).get::<BTreeMap<String, Vec<Value>>>(&path));
+        let asked = runtime()?.block_on(Api::open(self.at).get::<BTreeMap<String, Vec<Value>>>(&path));
         let mut received = asked.map_err(|error| {
             let advice = "start it with `sluice sim`, or name its address with --at";
             CliError::new(exit::UNAVAILABLE, format!("no simulator answers at {}: {error}; {advice}", self.at))
@@ -57,7 +58,7 @@ impl ReceivedArgs {
     }
 }
 
-/// One item on one line. A sender may write anything into it, so control characters are replaced.
+/// One item on one line. A sender may write anything into it, so control characters are escaped.
 fn line(name: &str, item: &Value) -> String {
     let text = |name: &str| item[name].as_str().unwrap_or_default();
     let line = match name {
@@ -78,7 +79,7 @@ fn line(name: &str, item: &Value) -> String {
         }
         _ => format!("{} {}", text("channel"), text("text")),
     };
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+    printable::line(line.trim()).into_owned()
 }
 
 #[cfg(test)]
@@ -92,9 +93,9 @@ mod tests {
             "to": ["ada@example.com", "bob@example.com"],
             "headers": [["Message-ID", "<1@x>"], ["Subject", "Hello\u{1b}[2J\r\nthere"]],
         });
-        assert_eq!(line("mail", &mail), "to ada@example.com, bob@example.com: Hello [2J  there <1@x>");
+        assert_eq!(line("mail", &mail), "to ada@example.com, bob@example.com: Hello\\x1b[2J\\r\\nthere <1@x>");
         let slack = json!({"channel": "C1", "text": "a\nb"});
-        assert_eq!(line("slack", &slack), "C1 a b");
+        assert_eq!(line("slack", &slack), "C1 a\\nb");
         let write =
             json!({"action": "created", "object": "Lead", "record_id": "00Q1", "external_id": {"value": "lead-1"}});
         assert_eq!(line("salesforce", &write), "created Lead lead-1 (00Q1)");

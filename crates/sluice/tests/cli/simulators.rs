@@ -81,7 +81,7 @@ async fn simulator_lists_mail_and_slack_messages_that_it_received() {
     posted.send().await.unwrap().error_for_status().unwrap();
 
     let listed = workplace.run(&["sim", "received", "--at", simulator.at()]).ok();
-    assert!(listed.stdout.contains("mail        to ada@example.com: Hello [2J <1@example.com>"), "{listed}");
+    assert!(listed.stdout.contains("mail        to ada@example.com: Hello\\x1b[2J <1@example.com>"), "{listed}");
     assert!(listed.stdout.contains("slack       a cart was left"), "{listed}");
     assert!(listed.stdout.contains("second"), "{listed}");
     let mail = workplace.json(&["sim", "received", "mail", "--json", "--at", simulator.at()]);
