@@ -204,11 +204,8 @@ pub fn read_time(value: &Value) -> Option<Time> {
     match value {
         Value::String(text) => Time::parse(text)
             .or_else(|| {
-                text.parse::<jiff::civil::DateTime>()
-                    .ok()?
-                    .to_zoned(jiff::tz::TimeZone::UTC)
-                    .ok()
-                    .map(|at| at.timestamp().into())
+                let local: jiff::civil::DateTime = text.parse().ok()?;
+                Time::parse(&format!("{local}Z"))
             })
             .or_else(|| read_unix(text.parse().ok()?)),
         Value::Number(number) => read_unix(number.as_f64()?),
@@ -216,10 +213,10 @@ pub fn read_time(value: &Value) -> Option<Time> {
     }
 }
 
-/// Seconds up to the year 5138, milliseconds from 1973 on: the ranges do not overlap.
+/// Seconds up to the year 5138, milliseconds from 1973 to 9999: the ranges do not overlap.
 fn read_unix(number: f64) -> Option<Time> {
     let ms = if number < 1e11 { number * 1e3 } else { number };
-    (number.is_finite() && (0.0..1e14).contains(&number)).then_some(Time(ms as i64))
+    (number >= 0.0 && ms <= Time::MAX_DATE.0 as f64).then_some(Time(ms as i64))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::salesforce::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 
@@ -89,6 +90,11 @@ impl Sink {
 
     pub fn address(&self) -> SocketAddr {
         self.server.address()
+    }
+
+    /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
+    pub fn inspected(&self) -> Inspected {
+        Inspected(self.shared.clone())
     }
 
     /// Current counts.

@@ -11,6 +11,7 @@ pub use button_click::ButtonClick;
 pub use shared::{SlackMessage, SlackTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::salesforce::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 
@@ -73,6 +74,11 @@ impl Slack {
     /// All messages, oldest first.
     pub fn messages(&self) -> Vec<SlackMessage> {
         self.shared.messages()
+    }
+
+    /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
+    pub fn inspected(&self) -> Inspected {
+        Inspected(self.shared.clone())
     }
 
     /// Current counts.

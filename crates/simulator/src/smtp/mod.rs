@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub use mailbox::{SmtpMessage, SmtpTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::salesforce::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use session::Shared;
 
@@ -126,6 +127,11 @@ impl Smtp {
     /// Self-signed certificate of the server in PEM, for `localhost` and `127.0.0.1`.
     pub fn certificate(&self) -> &str {
         &self.shared.certificate
+    }
+
+    /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
+    pub fn inspected(&self) -> Inspected {
+        Inspected(self.shared.clone())
     }
 
     /// Current counts.

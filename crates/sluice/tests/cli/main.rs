@@ -5,11 +5,13 @@
 mod access;
 mod change;
 mod clock;
+mod documentation;
 mod examples;
 mod forms;
 mod guard;
 mod node;
 mod output;
+mod simulators;
 mod support;
 mod verify;
 mod watch;
