@@ -11,6 +11,7 @@ mod guard;
 mod node;
 mod output;
 mod support;
+mod terminal;
 mod verify;
 mod watch;
 mod without_node;
