@@ -46,6 +46,30 @@ impl EventId {
         }))
     }
 
+    /// Characters of a shortened id after `evt_`. They hold the first 64 bits, by which the ledger finds an event.
+    pub const SHORT_CHARACTERS: usize = 13;
+
+    /// Shortened form of the text of an id; any other text as it is.
+    pub fn shortened(text: &str) -> &str {
+        if EventId::parse(text).is_none() {
+            return text;
+        }
+        text.get(..4 + EventId::SHORT_CHARACTERS).unwrap_or(text)
+    }
+
+    /// Parses a shortened id, or a longer part of an id: the smallest id that begins with it.
+    pub fn parse_shortened(text: &str) -> Option<EventId> {
+        let text = text.trim();
+        let length = text.strip_prefix("evt_")?.len();
+        if !(EventId::SHORT_CHARACTERS..=EventId::CHARACTERS).contains(&length) {
+            return None;
+        }
+        EventId::parse(&format!("{text:0<width$}", width = 4 + EventId::CHARACTERS))
+    }
+
+    /// Characters after `evt_`.
+    const CHARACTERS: usize = 26;
+
     /// Parses `evt_…`.
     pub fn parse(text: &str) -> Option<EventId> {
         let bytes = BASE32.decode(text.trim().strip_prefix("evt_")?.as_bytes()).ok()?;

@@ -184,7 +184,8 @@ impl Store {
         let approvals = approvals - self.approvals.len();
         let marks = marks.len();
         let kinds = [("body", bodies), ("mark", marks), ("retry", retries), ("proof", proofs), ("cap_use", uses)];
-        for (kind, rows) in kinds.into_iter().chain([("event", events), ("approval", approvals), ("binding", bindings)]) {
+        for (kind, rows) in kinds.into_iter().chain([("event", events), ("approval", approvals), ("binding", bindings)])
+        {
             self.count_pruned(kind, rows);
         }
         let slices = [bodies, events, marks, retries, proofs, bindings, uses];

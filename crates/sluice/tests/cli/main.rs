@@ -13,6 +13,7 @@ mod node;
 mod output;
 mod simulators;
 mod support;
+mod terminal;
 mod verify;
 mod watch;
 mod without_node;

@@ -47,7 +47,7 @@ fn what_was_sent_is_seen_in_every_list() {
     }
     let advice = workplace.run(&["sources", "show", "website"]).ok();
     for words in [
-        "repeats   2 in the last 7 days: 40 % of its requests",
+        "duplicates  2 in the last 7 days: 40 % of its requests",
         "after expiry         none",
         "key lifetime 30d covers 100 %",
     ] {
