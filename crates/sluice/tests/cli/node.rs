@@ -21,7 +21,7 @@ fn what_was_sent_is_seen_in_every_list() {
     let answers: Value = serde_json::from_str(&sent.stdout).unwrap();
     assert_eq!(answers[0]["status"], 202);
     assert_eq!((&answers[0]["repeat"], &answers[1]["repeat"]), (&Value::Bool(true), &Value::Bool(true)));
-    assert_eq!(answers[0]["body"]["result"]["lead-to-crm"]["state"], "succeeded");
+    assert!(answers[0]["body"].get("result").is_none(), "the flow names no result: {answers}");
     for (name, arguments) in [
         ("status", &["status"][..]),
         ("events", &["events"]),
