@@ -35,7 +35,10 @@ pub fn outcomes(raw: RawResponse<'_>, now: Time) -> Vec<Outcome> {
     let response = raw.into_response();
     let host = "host";
     let mut outcomes = Vec::new();
-    for mode in [salesforce::settings::Mode::Upsert, salesforce::settings::Mode::UpdateOnly] {
+    for mode in [
+        salesforce::settings::Mode::Upsert,
+        salesforce::settings::Mode::UpdateOnly(salesforce::settings::OnAbsent::DeadLetter),
+    ] {
         let context = salesforce::response::ResponseContext { host, object: "Lead", mode, now };
         outcomes.push(salesforce::response::outcome(&response, context));
         salesforce::response::readback(&response, &serde_json::Map::new(), context);

@@ -18,6 +18,7 @@ mod script;
 mod slack;
 mod text;
 mod tls;
+mod url_path;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,5 @@
 //! Text helpers for requests and for failure messages: escaping, excerpts, redaction.
 
-use std::fmt::Write;
-
 use sluice_domain::mask;
 use sluice_domain::outcome::Outcome;
 use sluice_domain::verify::SecretValue;
@@ -14,17 +12,6 @@ const SECRET_CHARACTERS_MIN: usize = 4;
 
 /// Replacement for a redacted secret.
 pub(crate) const MASK: &str = "***";
-
-/// Percent-encodes every byte except ASCII letters, digits and the bytes in `kept`.
-pub(crate) fn percent_encode(text: &str, kept: &[u8], into: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            write!(into, "%{byte:02X}").expect("writing to a String does not fail");
-        }
-    }
-}
 
 /// First words of a body on one line, without control characters and with personal data masked.
 pub(crate) fn excerpt(body: &[u8]) -> String {
@@ -81,13 +68,6 @@ pub(crate) fn exposed(secrets: &[SecretValue]) -> impl Iterator<Item = &str> + C
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percent_encode_escapes_all_bytes_not_kept() {
-        let mut text = String::new();
-        percent_encode("a b/ü.?#%-_~", b"-_~", &mut text);
-        assert_eq!(text, "a%20b%2F%C3%BC%2E%3F%23%25-_~");
-    }
 
     #[test]
     fn excerpt_is_one_short_line() {

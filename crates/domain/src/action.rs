@@ -71,6 +71,8 @@ pub struct Parameter {
 #[derive(Debug, PartialEq, Eq)]
 pub enum ParameterType {
     Text,
+    /// Text; values in it are percent-encoded.
+    Url,
     Flag,
     OneOf(&'static [&'static str]),
     Map,

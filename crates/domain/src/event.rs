@@ -46,6 +46,30 @@ impl EventId {
         }))
     }
 
+    /// Characters of a shortened id after `evt_`. They hold the first 64 bits, by which the ledger finds an event.
+    pub const SHORT_CHARACTERS: usize = 13;
+
+    /// Shortened form of the text of an id; any other text as it is.
+    pub fn shortened(text: &str) -> &str {
+        if EventId::parse(text).is_none() {
+            return text;
+        }
+        text.get(..4 + EventId::SHORT_CHARACTERS).unwrap_or(text)
+    }
+
+    /// Parses a shortened id, or a longer part of an id: the smallest id that begins with it.
+    pub fn parse_shortened(text: &str) -> Option<EventId> {
+        let text = text.trim();
+        let length = text.strip_prefix("evt_")?.len();
+        if !(EventId::SHORT_CHARACTERS..=EventId::CHARACTERS).contains(&length) {
+            return None;
+        }
+        EventId::parse(&format!("{text:0<width$}", width = 4 + EventId::CHARACTERS))
+    }
+
+    /// Characters after `evt_`.
+    const CHARACTERS: usize = 26;
+
     /// Parses `evt_…`.
     pub fn parse(text: &str) -> Option<EventId> {
         let bytes = BASE32.decode(text.trim().strip_prefix("evt_")?.as_bytes()).ok()?;
@@ -204,11 +228,8 @@ pub(crate) fn read_time(value: &Value) -> Option<Time> {
     match value {
         Value::String(text) => Time::parse(text)
             .or_else(|| {
-                text.parse::<jiff::civil::DateTime>()
-                    .ok()?
-                    .to_zoned(jiff::tz::TimeZone::UTC)
-                    .ok()
-                    .map(|at| at.timestamp().into())
+                let local: jiff::civil::DateTime = text.parse().ok()?;
+                Time::parse(&format!("{local}Z"))
             })
             .or_else(|| read_unix(text.parse().ok()?)),
         Value::Number(number) => read_unix(number.as_f64()?),
@@ -216,10 +237,10 @@ pub(crate) fn read_time(value: &Value) -> Option<Time> {
     }
 }
 
-/// Seconds up to the year 5138, milliseconds from 1973 on: the ranges do not overlap.
+/// Seconds up to the year 5138, milliseconds from 1973 to 9999: the ranges do not overlap.
 fn read_unix(number: f64) -> Option<Time> {
     let ms = if number < 1e11 { number * 1e3 } else { number };
-    (number.is_finite() && (0.0..1e14).contains(&number)).then_some(Time(ms as i64))
+    (number >= 0.0 && ms <= Time::MAX_DATE.0 as f64).then_some(Time(ms as i64))
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub enum PayloadProblem {
     DuplicateKey(String),
     #[error("the integer {0} exceeds 64 bits and would be rounded; send it as text")]
     NumberTooLarge(String),
+    #[error("the number {0} has more digits than can be kept and would be rounded; send it as text")]
+    NumberTooPrecise(String),
     #[error("the body is not a form: {0}")]
     Form(String),
     #[error("field `{0}` is a file, and files are not accepted; send the form without it, or send a link")]
@@ -53,6 +55,7 @@ impl PayloadProblem {
             PayloadProblem::TooDeep => "json-too-deep",
             PayloadProblem::DuplicateKey(_) => "json-duplicate-key",
             PayloadProblem::NumberTooLarge(_) => "number-too-large",
+            PayloadProblem::NumberTooPrecise(_) => "number-too-precise",
             PayloadProblem::Form(_) => "form-invalid",
             PayloadProblem::File(_) => "multipart-file",
             PayloadProblem::NoEvents(_) => "events-missing",

@@ -77,7 +77,8 @@ fn insert(connection: &Connection, event: &NewEvent, seq: i64) -> rusqlite::Resu
         (seq - 1) * jobs + 1,
         jobs,
         None::<i64>,
-        None::<i64>
+        None::<i64>,
+        event.signed_content.map(|content| content.0)
     ])?;
     connection.prepare_cached(include_str!("sqlite/sql/insert_event_body.sql"))?.execute(params![
         seq,

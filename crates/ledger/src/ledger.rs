@@ -345,6 +345,15 @@ impl Ledger {
         self.list_events(EventQuery::new(filter, found), page).await
     }
 
+    /// Events whose ids begin with this text, of at least [`EventId::SHORT_CHARACTERS`] characters after `evt_`.
+    pub async fn find_by_short_id(&self, start: &str) -> Result<Vec<EventRecord>, Error> {
+        let Some(smallest) = EventId::parse_shortened(start) else { return Ok(vec![]) };
+        let start = start.trim().to_ascii_lowercase();
+        let candidates = self.submit(Op::FindEvent, smallest).await?;
+        let events = self.events(candidates).await?.into_iter().map(|(event, _)| event);
+        Ok(events.filter(|event| event.id.to_string().starts_with(&start)).collect())
+    }
+
     /// Number of jobs by state.
     pub async fn job_counts(&self) -> Result<Vec<(JobState, u64)>, Error> {
         Ok(count_by(self.job_totals().await?.iter().map(|total| (total.state, total.count))))

@@ -28,6 +28,7 @@
 
 mod apply_fault;
 pub mod faults;
+mod inspect;
 pub mod load;
 pub mod postgres;
 mod reply;

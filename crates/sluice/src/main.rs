@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use sluice_domain::printable::styled_lines;
 use sluice_harness::cli::{SimulationCommand, SimulatorCommand, TrialCommand};
-use sluice_server::cli::{LedgerCommand, NodeCommand, ReferenceCommand, exit, log};
+use sluice_server::cli::{LedgerCommand, NodeCommand, ReferenceCommand, exit, log, set_wide};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -17,11 +17,14 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
     /// What is logged, such as `info`, `warn` or `sluice_server=debug`
-    #[arg(long, env = "SLUICE_LOG", default_value = "info", global = true, hide_default_value = true)]
-    log: String,
+    #[arg(long, env = "SLUICE_LOG", global = true)]
+    log: Option<String>,
     /// How log lines look
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = log::Format::Text, global = true)]
     log_format: log::Format,
+    /// Do not wrap tables or shorten ids on a terminal
+    #[arg(long, global = true)]
+    wide: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -59,9 +62,20 @@ enum Command {
     Simulation(SimulationCommand),
 }
 
+impl Command {
+    fn is_demo(&self) -> bool {
+        matches!(self, Command::Simulation(SimulationCommand::Demo(_)))
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    log::start(arguments.log_format, &arguments.log);
+    // The progress line of the demo is not cut by the warnings of its node, whose CRM fails on purpose.
+    let level = if arguments.command.is_demo() { "error" } else { "info" };
+    log::start(arguments.log_format, arguments.log.as_deref().unwrap_or(level));
+    if arguments.wide {
+        set_wide();
+    }
     let result = match arguments.command {
         Command::Node(command) => command.run(),
         Command::Simulator(command) => command.run(),

@@ -147,7 +147,7 @@ fn problems_of_the_intake() -> BTreeSet<(String, String)> {
     let compact = |path: &str| text(path).split_whitespace().collect::<String>();
     let mut found = BTreeSet::new();
     let mut add = |status: u16, code: &str| found.insert((status.to_string(), code.to_owned()));
-    for name in ["prepare", "body", "decode", "server", "problems", "slack"] {
+    for name in ["admit", "prepare", "body", "decode", "server", "problems", "slack"] {
         let path = &format!("crates/server/src/intake/{name}.rs");
         let source = compact(path);
         for (between, code) in quoted_after(&source, "Problem::new(StatusCode::") {

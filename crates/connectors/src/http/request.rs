@@ -4,18 +4,15 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::template::url::{UNRESERVED, percent_encode};
 
 use super::settings::{Body, Settings};
 use super::target::Target;
 use crate::outbound::Request;
 use crate::parameter::{kind, problem, scalar};
-use crate::text::percent_encode;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
-/// Bytes beside letters and digits that a query or form value keeps unescaped (RFC 3986 unreserved).
-pub(super) const UNRESERVED: &[u8] = b"-._~";
 
 /// Connection and framing headers: setting them would allow request smuggling.
 const FRAMING: [&str; 9] = [
@@ -231,7 +228,10 @@ mod tests {
             ("https://a.example/v1/", "//evil.example/x", "https://a.example/v1/evil.example/x"),
             ("https://a.example", "@evil.example", "https://a.example/@evil.example"),
             ("https://a.example", ":99/x", "https://a.example/:99/x"),
-            ("https://a.example/v1", "https://a.example/other", "https://a.example/other"),
+            ("https://a.example/v1", "https://a.example/v1/other?x=../y", "https://a.example/v1/other?x=../y"),
+            ("https://a.example/v1", "/", "https://a.example/v1/"),
+            ("https://a.example", "https://A.example:443", "https://a.example/"),
+            ("https://a.example/v1/", "/a%2Fb/..c/d..", "https://a.example/v1/a%2Fb/..c/d.."),
         ];
         for (base, url, expected) in table {
             let request = built(json!({"url": url}), &target(Some(base))).unwrap();
@@ -242,19 +242,32 @@ mod tests {
 
     #[test]
     fn private_addresses_are_allowed_only_for_the_base_origin() {
-        let target = target(Some("http://10.0.0.5:8080"));
-        let scope = |url: &str| built(json!({"url": url}), &target).unwrap().scope;
-        assert_eq!(scope("/x"), AddressScope::Anywhere);
-        assert_eq!(scope("http://10.0.0.5:8080/x"), AddressScope::Anywhere);
-        assert_eq!(scope("http://10.0.0.5:9200/x"), AddressScope::Public);
-        assert_eq!(scope("https://10.0.0.5:8080/x"), AddressScope::Public);
+        let scope = |url: &str, base| built(json!({"url": url}), &target(base)).unwrap().scope;
+        assert_eq!(scope("/x", Some("http://10.0.0.5:8080")), AddressScope::Anywhere);
+        assert_eq!(scope("http://10.0.0.5:8080/x", Some("http://10.0.0.5:8080")), AddressScope::Anywhere);
+        assert_eq!(scope("http://10.0.0.5:8080/x", None), AddressScope::Public);
     }
 
     #[test]
-    fn credentials_are_sent_only_to_the_base_origin() {
-        let failure = built(json!({"url": "https://evil.example/x"}), &with_credentials()).unwrap_err();
-        assert_eq!((failure.code.as_str(), failure.class), ("other-origin", FailureClass::Permanent));
-        assert!(built(json!({"url": "https://evil.example/x"}), &target(Some("https://a.example"))).is_ok());
+    fn url_outside_of_the_base_is_refused() {
+        for (url, code) in [
+            ("https://evil.example/v1/x", "other-origin"),
+            ("http://api.example.com/v1/x", "other-origin"),
+            ("https://api.example.com:8443/v1/x", "other-origin"),
+            ("https://api.example.com/admin", "outside-base-path"),
+            ("https://api.example.com/v10", "outside-base-path"),
+            ("https://api.example.com", "outside-base-path"),
+            ("/p/../../admin", "dot-segment"),
+            ("/p/../q", "dot-segment"),
+            ("/p/%2e%2E%2Fadmin", "dot-segment"),
+            ("/p\\..\\..\\admin", "dot-segment"),
+            ("https://api.example.com/v1/../admin", "dot-segment"),
+        ] {
+            for target in [with_credentials(), target(Some("https://api.example.com/v1"))] {
+                let failure = built(json!({ "url": url }), &target).unwrap_err();
+                assert_eq!((failure.code.as_str(), failure.class), (code, FailureClass::Permanent), "{url}");
+            }
+        }
     }
 
     #[test]

@@ -8,13 +8,14 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
 use sluice_domain::destination::{HttpAuth, HttpDestination};
 use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::template::url::{UNRESERVED, is_absolute, percent_encode};
 use sluice_domain::verify::SecretValue;
 use url::Url;
 
-use super::request::{UNRESERVED, header_name, pairs};
+use super::request::{header_name, pairs};
 use crate::outbound::{AddressScope, sensitive};
 use crate::parameter::problem;
-use crate::text::percent_encode;
+use crate::url_path::{has_dot_segment, is_below};
 
 #[derive(Debug, Default)]
 pub(crate) struct Target {
@@ -126,22 +127,54 @@ impl Target {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(problem("url", "has a user or a password; set them in the destination's auth"));
         }
-        let same_origin = self.base.as_ref().is_some_and(|base| base.url.origin() == url.origin());
-        if !same_origin && self.base.is_some() && !self.headers.is_empty() {
-            return Err(Failure::new(
-                FailureClass::Permanent,
-                "other-origin",
-                format!(
-                    "`with.url` has the host {}, which differs from the destination's base_url, so its credentials are not sent. Configure a separate destination for that host.",
-                    url.host_str().unwrap_or_default()
-                ),
-            ));
-        }
-        let scope =
-            if same_origin || self.allow_private_addresses { AddressScope::Anywhere } else { AddressScope::Public };
+        self.check_target(&text, &url)?;
+        let scope = match self.base.is_some() || self.allow_private_addresses {
+            true => AddressScope::Anywhere,
+            false => AddressScope::Public,
+        };
         *last() = Some(Located { text, url: url.clone(), scope });
         Ok((url, scope))
     }
+}
+
+impl Target {
+    /// Refuses a URL that leaves the destination: another origin, or a path outside of the base path.
+    fn check_target(&self, text: &str, url: &Url) -> Result<(), Failure> {
+        let refused = |code, message: String| Err(Failure::new(FailureClass::Permanent, code, message));
+        if has_dot_segment(path_of(text)) {
+            let message =
+                "The path of `with.url` has a `.` or `..` segment, which would lead to another path; nothing was sent.";
+            return refused("dot-segment", message.to_owned());
+        }
+        let Some(base) = &self.base else { return Ok(()) };
+        if base.url.origin() != url.origin() {
+            let host = url.host_str().unwrap_or_default();
+            return refused(
+                "other-origin",
+                format!(
+                    "`with.url` leads to {host}, which is not the scheme, host and port of the destination's base_url; nothing was sent. Configure a separate destination for it."
+                ),
+            );
+        }
+        if !is_below(base.url.path(), url.path()) {
+            return refused(
+                "outside-base-path",
+                format!(
+                    "The path of `with.url` is not below {}, the path of the destination's base_url; nothing was sent.",
+                    base.url.path()
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Path of an absolute URL, as written.
+fn path_of(text: &str) -> &str {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let start = rest[..end].find(['/', '\\']).unwrap_or(end);
+    &rest[start..end]
 }
 
 impl Base {
@@ -153,9 +186,4 @@ impl Base {
         }
         Ok(Base { text: text.trim_end_matches('/').to_owned(), url })
     }
-}
-
-fn is_absolute(url: &str) -> bool {
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
 }

@@ -7,13 +7,13 @@ use serde::Serializer;
 use serde_json::{Map, Value};
 use sluice_domain::destination::{SalesforceAuth, SalesforceDestination};
 use sluice_domain::outcome::{Failure, FailureClass};
+use sluice_domain::template::url::percent_encode;
 use sluice_domain::verify::SecretValue;
 use url::Url;
 
 use super::settings::{Mode, Settings};
 use super::token::Tokens;
 use crate::outbound::{AddressScope, Request, sensitive};
-use crate::text::percent_encode;
 
 const DUPLICATE_RULES: HeaderName = HeaderName::from_static("sforce-duplicate-rule-header");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -99,7 +99,7 @@ pub(crate) fn upsert(
 ) -> Result<Request, Failure> {
     let query = match settings.mode {
         Mode::Upsert => "",
-        Mode::UpdateOnly => "?updateOnly=true",
+        Mode::UpdateOnly(_) => "?updateOnly=true",
     };
     let mut headers = target.headers(authorization, traceparent);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -6,7 +6,7 @@ use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
 use sluice_domain::time::Time;
 
 use super::failures::{ErrorAction, ErrorRule, classify, classify_token};
-use super::settings::Mode;
+use super::settings::{Mode, OnAbsent};
 use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
@@ -89,11 +89,24 @@ pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> 
         ErrorAction::Absent if response.status >= 500 => {
             Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait }
         }
-        ErrorAction::Absent if context.mode == Mode::UpdateOnly => Outcome::Noop {
-            reason: format!("No {} has this external id, and update_only does not create one.", context.object),
+        ErrorAction::Absent => match context.mode {
+            Mode::Upsert => Outcome::Reject { failure: failure(FailureClass::Permanent) },
+            Mode::UpdateOnly(on_absent) => absent(on_absent, response, context),
         },
-        ErrorAction::Absent => Outcome::Reject { failure: failure(FailureClass::Permanent) },
         ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
+    }
+}
+
+/// Outcome of an update without a record.
+fn absent(on_absent: OnAbsent, response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
+    let reason = format!("No {} has this external id, and update_only does not create one.", context.object);
+    match on_absent {
+        OnAbsent::Noop => Outcome::Noop { reason },
+        OnAbsent::DeadLetter => {
+            let advice = "Replay the job once the record exists, or set `on_absent` to noop or create.";
+            let failure = Failure::new(FailureClass::Identity, "record-absent", format!("{reason} {advice}"));
+            Outcome::Reject { failure: failure.with_status(response.status) }
+        }
     }
 }
 
@@ -248,12 +261,28 @@ mod tests {
         headers: Vec<(String, String)>,
         body: Value,
         #[serde(default)]
-        update_only: bool,
-        #[serde(default)]
         written: Option<Map<String, Value>>,
+        /// Of an update; an upsert without it.
+        on_absent: Option<RecordedOnAbsent>,
         expect: String,
         #[serde(default)]
         message: Vec<String>,
+    }
+
+    #[derive(Clone, Copy, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum RecordedOnAbsent {
+        DeadLetter,
+        Noop,
+    }
+
+    impl From<RecordedOnAbsent> for OnAbsent {
+        fn from(recorded: RecordedOnAbsent) -> OnAbsent {
+            match recorded {
+                RecordedOnAbsent::DeadLetter => OnAbsent::DeadLetter,
+                RecordedOnAbsent::Noop => OnAbsent::Noop,
+            }
+        }
     }
 
     fn recorded(lines: &str) -> Vec<(Recorded, HttpResponse)> {
@@ -305,7 +334,7 @@ mod tests {
     #[test]
     fn recorded_upserts_map_to_outcomes() {
         for (recorded, response) in recorded(UPSERTS) {
-            let mode = if recorded.update_only { Mode::UpdateOnly } else { Mode::Upsert };
+            let mode = recorded.on_absent.map_or(Mode::Upsert, |on_absent| Mode::UpdateOnly(on_absent.into()));
             let outcome = outcome(&response, context(mode));
             let refresh = if is_token_refusal(&response) { "refresh, then " } else { "" };
             let message = outcome.failure().map_or("", |failure| &failure.message);

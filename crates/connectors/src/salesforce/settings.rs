@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use sluice_domain::outcome::{Failure, FailureClass};
 
 use crate::parameter::{map, problem, required, text};
+use crate::url_path::has_dot_segment;
 
 /// Parsed `with:`.
 #[derive(Debug)]
@@ -17,28 +18,49 @@ pub(crate) struct Settings<'a> {
     pub(crate) mode: Mode,
 }
 
-/// Whether a missing record is created.
+/// What happens if no record has the external id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Upsert,
-    UpdateOnly,
+    UpdateOnly(OnAbsent),
 }
 
-impl<'a> Settings<'a> {
-    pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
-        let mode = match text(with, "mode")?.as_deref() {
-            None | Some("upsert") => Mode::Upsert,
-            Some("update_only") => Mode::UpdateOnly,
+/// What happens to an update without a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnAbsent {
+    DeadLetter,
+    Noop,
+}
+
+impl Mode {
+    fn read(with: &Value) -> Result<Mode, Failure> {
+        let update_only = match text(with, "mode")?.as_deref() {
+            None | Some("upsert") => false,
+            Some("update_only") => true,
             Some(other) => {
                 return Err(problem("mode", format_args!("must be upsert or update_only; it is `{other}`")));
             }
         };
+        Ok(match text(with, "on_absent")?.as_deref() {
+            _ if !update_only => Mode::Upsert,
+            None | Some("dead_letter") => Mode::UpdateOnly(OnAbsent::DeadLetter),
+            Some("noop") => Mode::UpdateOnly(OnAbsent::Noop),
+            Some("create") => Mode::Upsert,
+            Some(other) => {
+                return Err(problem("on_absent", format_args!("must be dead_letter, noop or create; it is `{other}`")));
+            }
+        })
+    }
+}
+
+impl<'a> Settings<'a> {
+    pub(crate) fn read(with: &'a Value) -> Result<Settings<'a>, Failure> {
         Ok(Settings {
             object: api_name(with, "object")?,
             external_id_field: api_name(with, "external_id_field")?,
             external_id: external_id(with)?,
             fields: map(with, "fields")?.ok_or_else(|| problem("fields", "is missing"))?,
-            mode,
+            mode: Mode::read(with)?,
         })
     }
 }
@@ -63,8 +85,8 @@ fn external_id(with: &Value) -> Result<Cow<'_, str>, Failure> {
     let id = text(with, "external_id")?.unwrap_or_default();
     let what = match id.trim() {
         "" => "is empty: the event does not identify a record",
-        // Not valid as a path segment, even escaped.
-        "." | ".." => "is `.` or `..`, which cannot address a record",
+        // Not valid in a path, even escaped: servers and proxies decode it.
+        id if has_dot_segment(id) => "has a `.` or `..` segment, which cannot address a record",
         _ => return Ok(id),
     };
     Err(Failure::new(FailureClass::Identity, "no-identity", format!("`with.external_id` {what}.")))
@@ -86,7 +108,15 @@ mod tests {
     #[test]
     fn number_is_a_valid_external_id() {
         assert_eq!(Settings::read(&with(json!({"external_id": 42}))).unwrap().external_id, "42");
-        assert_eq!(Settings::read(&with(json!({"mode": "update_only"}))).unwrap().mode, Mode::UpdateOnly);
+        let mode = |with_mode: Value| Settings::read(&with(with_mode)).unwrap().mode;
+        assert_eq!(mode(json!({"mode": "update_only"})), Mode::UpdateOnly(OnAbsent::DeadLetter));
+        for (on_absent, expected) in [
+            ("dead_letter", Mode::UpdateOnly(OnAbsent::DeadLetter)),
+            ("noop", Mode::UpdateOnly(OnAbsent::Noop)),
+            ("create", Mode::Upsert),
+        ] {
+            assert_eq!(mode(json!({"mode": "update_only", "on_absent": on_absent})), expected);
+        }
     }
 
     #[test]
@@ -98,9 +128,14 @@ mod tests {
             (json!({"fields": null}), "`with.fields` is missing", FailureClass::Mapping),
             (json!({"fields": "x"}), "`with.fields` must be a map", FailureClass::Mapping),
             (json!({"mode": "insert"}), "`with.mode` must be upsert or update_only", FailureClass::Mapping),
+            (
+                json!({"mode": "update_only", "on_absent": "ignore"}),
+                "`with.on_absent` must be dead_letter, noop or create",
+                FailureClass::Mapping,
+            ),
             (json!({"external_id": null}), "`with.external_id` is empty", FailureClass::Identity),
             (json!({"external_id": " "}), "`with.external_id` is empty", FailureClass::Identity),
-            (json!({"external_id": ".."}), "`with.external_id` is `.` or `..`", FailureClass::Identity),
+            (json!({"external_id": ".."}), "`with.external_id` has a `.` or `..`", FailureClass::Identity),
             (json!({"external_id": ["a"]}), "`with.external_id` must be text", FailureClass::Mapping),
         ];
         for (changes, expected, class) in table {

@@ -16,7 +16,7 @@ use url::Url;
 use super::request::bearer;
 use super::response;
 use crate::outbound::{AddressScope, Outbound, Request, SendProgress};
-use crate::text::percent_encode;
+use sluice_domain::template::url::percent_encode;
 
 /// Access token as a header value.
 #[derive(Clone, Debug)]

@@ -260,5 +260,10 @@ pub(crate) fn preview(target: &Target, call: &Call<'_>) -> Result<Preview, Failu
 }
 
 fn effect_context<'a>(call: &Call<'a>) -> EffectContext<'a> {
-    EffectContext { effect_key: call.effect_key, message_key: call.message_key, traceparent: call.traceparent }
+    EffectContext {
+        effect_key: call.effect_key,
+        message_key: call.message_key,
+        attempt: call.attempt,
+        traceparent: call.traceparent,
+    }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Process {
 pub(crate) struct EffectContext<'a> {
     pub(crate) effect_key: &'a str,
     pub(crate) message_key: Option<&'a str>,
+    /// From 1.
+    pub(crate) attempt: u32,
     pub(crate) traceparent: Option<&'a str>,
 }
 
@@ -60,7 +62,7 @@ pub(crate) fn build(
             (runtime.program().to_owned(), arguments)
         }
     };
-    let mut env: Vec<(String, String)> = Vec::with_capacity(settings.env.len() + 5);
+    let mut env: Vec<(String, String)> = Vec::with_capacity(settings.env.len() + 6);
     for (name, value) in &settings.env {
         if value.len() > VARIABLE_BYTES_MAX {
             return Err(problem(&format!("env.{name}"), "is too large for an environment variable"));
@@ -76,6 +78,7 @@ pub(crate) fn build(
     env.push(("EVENT".to_owned(), settings.event.clone()));
     env.push(("IDEMPOTENCY_KEY".to_owned(), context.message_key.unwrap_or(context.effect_key).to_owned()));
     env.push(("EFFECT_KEY".to_owned(), context.effect_key.to_owned()));
+    env.push(("ATTEMPT".to_owned(), context.attempt.to_string()));
     env.extend(context.traceparent.map(|trace| ("TRACEPARENT".to_owned(), trace.to_owned())));
     let large_body = (settings.body.len() > VARIABLE_BYTES_MAX).then(|| settings.body.clone());
     if large_body.is_none() {
@@ -90,7 +93,7 @@ mod tests {
     use serde_json::{Value, json};
 
     const CONTEXT: EffectContext<'static> =
-        EffectContext { effect_key: "eff_01", message_key: Some("key-1"), traceparent: None };
+        EffectContext { effect_key: "eff_01", message_key: Some("key-1"), attempt: 2, traceparent: None };
 
     fn built(with: Value) -> Process {
         build(&Settings::read(&with).unwrap(), CONTEXT, Some(Version(20, 11))).unwrap()
@@ -122,6 +125,7 @@ mod tests {
                 pair("EVENT", "{\"id\":\"e\"}"),
                 pair("IDEMPOTENCY_KEY", "key-1"),
                 pair("EFFECT_KEY", "eff_01"),
+                pair("ATTEMPT", "2"),
                 pair("BODY", "{\"n\":1}")
             ]
         );

@@ -51,14 +51,20 @@ async fn upsert_creates_then_updates_one_record() {
 }
 
 #[tokio::test]
-async fn update_only_never_creates() {
+async fn update_of_an_absent_record_is_a_dead_letter_a_noop_or_a_create() {
     let org = org([]);
     let connectors = to_org(&org.url(), client_credentials("sim-secret"));
     let mut with = lead("absent");
     with["mode"] = json!("update_only");
     let outcome = connectors.call(upsert(&with)).await;
+    assert_eq!(brief(&outcome), "reject identity record-absent", "{outcome:?}");
+    with["on_absent"] = json!("noop");
+    let outcome = connectors.call(upsert(&with)).await;
     assert!(matches!(&outcome, Outcome::Noop { reason } if reason.contains("Lead")), "{outcome:?}");
     assert_eq!(org.truth().object("Lead").records, 0);
+    with["on_absent"] = json!("create");
+    assert_eq!(brief(&connectors.call(upsert(&with)).await), "done");
+    assert_eq!(org.truth().object("Lead").records, 1);
 }
 
 #[tokio::test]

@@ -136,6 +136,7 @@ async fn only_listed_environment_variables_are_inherited() {
             "EVENT",
             "IDEMPOTENCY_KEY",
             "EFFECT_KEY",
+            "ATTEMPT",
             "PWD",
             "SHLVL",
             "_",

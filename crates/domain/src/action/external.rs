@@ -14,7 +14,12 @@ pub(super) static HTTP_REQUEST: Spec = Spec {
             false,
             "The method; default POST.",
         ),
-        parameter("url", ParameterType::Text, true, "Absolute, or relative to the destination's base_url."),
+        parameter(
+            "url",
+            ParameterType::Url,
+            true,
+            "Relative to the destination's base_url and below it, or absolute if it has none. Values are percent-encoded; `| raw_url` marks one that is a whole URL.",
+        ),
         parameter("headers", ParameterType::Map, false, "Additional request headers."),
         parameter("query", ParameterType::Map, false, "Query parameters; they are percent-encoded."),
         parameter("json", ParameterType::Any, false, "The body as JSON."),
@@ -73,7 +78,13 @@ pub(super) static SALESFORCE_UPSERT: Spec = Spec {
             "mode",
             ParameterType::OneOf(&["upsert", "update_only"]),
             false,
-            "update_only never creates a record; if it is absent, the effect is a no-op.",
+            "update_only changes a record that exists; `on_absent` says what happens if there is none.",
+        ),
+        parameter(
+            "on_absent",
+            ParameterType::OneOf(&["dead_letter", "noop", "create"]),
+            false,
+            "For update_only, if no record has the external id. dead_letter (default): the job becomes a dead letter of class identity. noop: nothing happens. create: it is created.",
         ),
     ],
 };
@@ -134,7 +145,7 @@ pub(super) static EMAIL_SEND: Spec = Spec {
 
 pub(super) static SCRIPT: Spec = Spec {
     name: "script",
-    about: "Runs a program in the directory of the configuration. Its environment has BODY, EVENT, IDEMPOTENCY_KEY (the message's) and EFFECT_KEY; \
+    about: "Runs a program in the directory of the configuration. Its environment has BODY, EVENT, IDEMPOTENCY_KEY (the message's), EFFECT_KEY and ATTEMPT (from 1); \
             the last line of its standard output, if it is JSON, is the step's output. Exit code 0 is success, 75 is retried \
             later, 64 and 65 are permanent failures, any other code is a retryable failure.",
     destination: "script",

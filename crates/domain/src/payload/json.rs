@@ -1,6 +1,6 @@
 //! Strict JSON parser.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
@@ -13,33 +13,33 @@ use crate::flow::DuplicateKeys;
 /// Maximum nesting. Senders use less than ten levels; the limit protects the stack.
 pub const DEPTH_MAX: usize = 64;
 
-/// 2^64: integers from here on do not fit into 64 bits.
-const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+/// A decimal number with at most so many digits is the same number after it was read and written.
+const DIGITS_EXACT: usize = 15;
 
 /// Initial capacity of the outermost object.
 const MEMBERS_CAPACITY: usize = 24;
 
-/// Parses an object or a list. 64-bit integers stay exact; larger ones are rejected instead of rounded.
+/// Parses an object or a list. Numbers stay exact; integers beyond 64 bits and decimals with too many digits are rejected
+/// instead of rounded.
 pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, PayloadProblem> {
     let text = text(body)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_ascii().is_empty() {
         return Err(PayloadProblem::Empty);
     }
-    let context = ParseContext { duplicate_keys, problem: RefCell::new(None) };
+    let context = ParseContext { duplicate_keys, problem: RefCell::new(None), floats: Cell::new(false) };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Seed { context: &context, depth: 0 }.deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| {
-        let own = context.problem.take().filter(|problem| !matches!(problem, PayloadProblem::NumberTooLarge(_)));
-        own.unwrap_or_else(|| match error.to_string() {
+        context.problem.take().unwrap_or_else(|| match error.to_string() {
             message if message.contains("recursion limit") => PayloadProblem::TooDeep,
             message => PayloadProblem::Json(message),
         })
     })?;
-    if context.problem.take() == Some(PayloadProblem::NumberTooLarge(String::new()))
-        && let Some(number) = large_integer(text)
+    if context.floats.get()
+        && let Some(problem) = rounded_number(text)
     {
-        return Err(PayloadProblem::NumberTooLarge(number));
+        return Err(problem);
     }
     match value {
         Value::Object(_) | Value::Array(_) => Ok(value),
@@ -50,6 +50,8 @@ pub fn parse(body: &[u8], duplicate_keys: DuplicateKeys) -> Result<Value, Payloa
 struct ParseContext {
     duplicate_keys: DuplicateKeys,
     problem: RefCell<Option<PayloadProblem>>,
+    /// A number was read as a float. The text is searched for rounded ones afterwards.
+    floats: Cell<bool>,
 }
 
 struct Seed<'r> {
@@ -99,10 +101,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        // An integer beyond 64 bits arrives here rounded. The text is searched for it afterwards.
-        if value >= TOO_LARGE || value <= i64::MIN as f64 {
-            self.context.problem.replace(Some(PayloadProblem::NumberTooLarge(String::new())));
-        }
+        self.context.floats.set(true);
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
     }
 
@@ -147,8 +146,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// The first integer outside of strings that does not fit into 64 bits.
-fn large_integer(text: &str) -> Option<String> {
+/// The first number outside of strings that was rounded.
+fn rounded_number(text: &str) -> Option<PayloadProblem> {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -165,16 +164,56 @@ fn large_integer(text: &str) -> Option<String> {
                 while at < bytes.len() && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') {
                     at += 1;
                 }
-                let token = &text[start..at];
-                let whole = token.strip_prefix('-').unwrap_or(token).bytes().all(|byte| byte.is_ascii_digit());
-                if whole && token.parse::<i64>().is_err() && token.parse::<u64>().is_err() {
-                    return Some(token.chars().take(40).collect());
+                if let Some(problem) = rounding(&text[start..at]) {
+                    return Some(problem);
                 }
             }
             _ => at += 1,
         }
     }
     None
+}
+
+fn rounding(token: &str) -> Option<PayloadProblem> {
+    let shown = || token.chars().take(40).collect();
+    if token.strip_prefix('-').unwrap_or(token).bytes().all(|byte| byte.is_ascii_digit()) {
+        let fits = token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok();
+        return (!fits).then(|| PayloadProblem::NumberTooLarge(shown()));
+    }
+    let written = Decimal::parse(token)?;
+    // Small exponents, where floats do not lose digits.
+    if written.digits.len() <= DIGITS_EXACT && written.exponent.abs() < 290 {
+        return None;
+    }
+    let kept = Decimal::parse(&format!("{:e}", token.parse::<f64>().ok()?))?;
+    (kept != written).then(|| PayloadProblem::NumberTooPrecise(shown()))
+}
+
+/// A decimal number, normalized: `digits` × 10^`exponent`, without zeros at either end.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads the magnitude; the sign is never lost.
+    fn parse(token: &str) -> Option<Decimal> {
+        let token = token.strip_prefix('-').unwrap_or(token);
+        let (mantissa, exponent) = match token.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+            None => (token, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_end_matches('0');
+        if digits.is_empty() {
+            return Some(Decimal { digits: String::new(), exponent: 0 });
+        }
+        let dropped = i64::try_from(all.len() - digits.len()).ok()?;
+        let exponent = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?.checked_add(dropped)?;
+        Some(Decimal { digits: digits.trim_start_matches('0').to_owned(), exponent })
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +246,11 @@ mod tests {
             ("{\"a\":1,\"b\":{\"c\":1,\"c\":2}}", "json-duplicate-key"),
             ("{\"n\":18446744073709551616}", "number-too-large"),
             ("{\"n\":-9223372036854775809}", "number-too-large"),
+            ("{\"n\":12345678901234567.89}", "number-too-precise"),
+            ("{\"n\":0.1000000000000000000001}", "number-too-precise"),
+            ("{\"a\":1.5,\"n\":-0.3333333333333333333333}", "number-too-precise"),
+            ("{\"n\":12345678901234567890.0}", "number-too-precise"),
+            ("{\"n\":1e-400}", "number-too-precise"),
             (&"[".repeat(300), "json-too-deep"),
             (&format!("{}{}", "[".repeat(65), "]".repeat(65)), "json-too-deep"),
         ] {
@@ -224,10 +268,30 @@ mod tests {
         assert!(read(r#"{"digits in text": "184467440737095516160", "x": 1e300}"#).is_ok());
     }
 
+    #[test]
+    fn decimals_stay_exact() {
+        let text = r#"{"a":19.99,"b":0.1,"c":-52.52000659999999,"d":123456789012345.67,"e":1.7976931348623157e+308,"f":5e-324}"#;
+        assert_eq!(read(text).unwrap().to_string(), text);
+        for same in
+            ["19.990000000000000000000", "0.00000000000000000000000019", "1E5", "0.0", "-0.0e7", "100000000000000000.0"]
+        {
+            assert!(read(&format!("[{same}]")).is_ok(), "{same}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn parse_never_panics_on_bytes(body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             let _ = parse(&body, DuplicateKeys::Refuse);
+        }
+
+        #[test]
+        fn number_is_kept_or_refused(token in "-?(0|[1-9][0-9]{0,22})(\\.[0-9]{1,22})?([eE][+-]?[0-9]{1,2})?") {
+            if let Ok(value) = read(&format!("[{token}]")) {
+                let shown = value[0].to_string();
+                let same = |text: &str| Decimal::parse(text);
+                proptest::prop_assert_eq!(same(&shown), same(&token), "{}", shown);
+            }
         }
 
         #[test]

@@ -10,6 +10,7 @@ use super::function::{Call, Function};
 use super::scope::Scope;
 use super::scope_reads::ScopeReads;
 use super::text_filter::TextFilters;
+use super::url::UrlText;
 use crate::path::Path;
 
 /// Maximum number of instructions per evaluation. A typical one takes fewer than a hundred.
@@ -169,16 +170,23 @@ impl Expression {
 
     /// The value; `None` if the path does not exist.
     pub fn evaluate(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
+        Ok(self.evaluate_marked(scope)?.map(|(value, _)| value))
+    }
+
+    /// The value, and whether `raw_url` or `urlencode` mark it as text that a URL takes as it is.
+    pub(super) fn evaluate_marked(&self, scope: &Scope) -> Result<Option<(Value, bool)>, TemplateProblem> {
+        let plain = |value: Option<Value>| Ok(value.map(|value| (value, false)));
         match &self.form {
-            Form::Path(root, path) => Ok(scope.read(root)?.and_then(|value| path.find(value)).cloned()),
+            Form::Path(root, path) => plain(scope.read(root)?.and_then(|value| path.find(value)).cloned()),
             Form::Call(call, root, path) => {
-                Ok(scope.read(root)?.and_then(|value| path.find(value)).and_then(|value| call.apply(value)))
+                let value = scope.read(root)?.and_then(|value| path.find(value)).and_then(|value| call.apply(value));
+                Ok(value.map(|value| (value, call.function.is_url_text())))
             }
             Form::Jinja(jinja) => {
                 if let Some((filters, root, path)) = &jinja.fast_path
                     && let Some(Value::String(text)) = scope.read(root)?.and_then(|value| path.find(value))
                 {
-                    return Ok(Some(Value::String(filters.apply(text))));
+                    return plain(Some(Value::String(filters.apply(text))));
                 }
                 let visible = jinja.reads.of_scope(scope)?;
                 let value = jinja
@@ -188,8 +196,9 @@ impl Expression {
                 if value.is_undefined() {
                     return Ok(None);
                 }
+                let marked = value.downcast_object_ref::<UrlText>().is_some();
                 serde_json::to_value(&value)
-                    .map(Some)
+                    .map(|value| Some((value, marked)))
                     .map_err(|error| TemplateProblem(format!("`{}` has no JSON value: {error}", self.source)))
             }
         }

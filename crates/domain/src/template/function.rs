@@ -3,8 +3,10 @@
 use minijinja::Environment;
 use serde_json::Value;
 
+use super::url::{UNRESERVED, UrlText, percent_encode};
 use crate::event::{read_time, scalar};
 use crate::normalize;
+use crate::time::Time;
 
 /// A function of one value, written `name(value)` or `value | name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +23,22 @@ pub enum Function {
     Sha256,
     /// A time, truncated to whole seconds.
     Seconds,
+    /// Percent-encoded text.
+    Urlencode,
+    /// Marks text that a URL takes as it is.
+    RawUrl,
 }
 
 impl Function {
-    pub const ALL: [Function; 6] = [
+    pub const ALL: [Function; 8] = [
         Function::NormalizeEmail,
         Function::EmailHash,
         Function::E164,
         Function::PhoneHash,
         Function::Sha256,
         Function::Seconds,
+        Function::Urlencode,
+        Function::RawUrl,
     ];
 
     /// As written in expressions.
@@ -42,6 +50,8 @@ impl Function {
             Function::PhoneHash => "phone_hash",
             Function::Sha256 => "sha256",
             Function::Seconds => "seconds",
+            Function::Urlencode => "urlencode",
+            Function::RawUrl => "raw_url",
         }
     }
 
@@ -58,6 +68,10 @@ impl Function {
             Function::PhoneHash => "The same for the normalized phone number, with the same argument.",
             Function::Sha256 => "SHA-256 in hexadecimal.",
             Function::Seconds => "A time, truncated to whole seconds.",
+            Function::Urlencode => {
+                "Percent-encoded text, also `/`. Values in a `url` are encoded anyway, and not twice."
+            }
+            Function::RawUrl => "Marks a value that a `url` takes as it is, such as a whole URL.",
         }
     }
 
@@ -70,6 +84,8 @@ impl Function {
             Function::PhoneHash => "phone_hash(body.phone, 'US')",
             Function::Sha256 => "sha256(body.email)",
             Function::Seconds => "seconds(body.at)",
+            Function::Urlencode => "urlencode(body.phone)",
+            Function::RawUrl => "body.page | raw_url",
         }
     }
 
@@ -78,19 +94,30 @@ impl Function {
         matches!(self, Function::EmailHash | Function::PhoneHash | Function::Sha256)
     }
 
+    /// True if a URL takes the result as it is.
+    pub(super) fn is_url_text(self) -> bool {
+        matches!(self, Function::Urlencode | Function::RawUrl)
+    }
+
     /// The result; `None` for null, lists and objects, and for text that is not a time where one is needed.
     pub fn apply(self, value: &Value, argument: Option<&str>) -> Option<Value> {
         if self == Function::Seconds {
-            let seconds = read_time(value)?.seconds();
-            return jiff::Timestamp::from_second(seconds).ok().map(|at| Value::String(at.to_string()));
+            let seconds = Time(read_time(value)?.seconds() * 1000).to_string();
+            return Some(Value::String(seconds.replace(".000Z", "Z")));
         }
-        let text = scalar(value).filter(|text| !text.trim().is_empty())?;
+        let text = scalar(value).filter(|text| self.is_url_text() || !text.trim().is_empty())?;
         Some(Value::String(match self {
             Function::NormalizeEmail => normalize::email(&text),
             Function::EmailHash => normalize::email_hash(&text),
             Function::E164 => normalize::e164(&text, argument),
             Function::PhoneHash => normalize::phone_hash(&text, argument),
             Function::Sha256 => normalize::sha256(&text),
+            Function::Urlencode => {
+                let mut encoded = String::with_capacity(text.len());
+                percent_encode(&text, UNRESERVED, &mut encoded);
+                encoded
+            }
+            Function::RawUrl => text,
             Function::Seconds => return None,
         }))
     }
@@ -104,6 +131,9 @@ impl Function {
                 }
                 let plain = serde_json::to_value(&value).unwrap_or_default();
                 match function.apply(&plain, argument.as_deref()) {
+                    Some(Value::String(text)) if function.is_url_text() && !text.is_empty() => {
+                        minijinja::Value::from_object(UrlText(text))
+                    }
                     Some(Value::String(text)) => minijinja::Value::from(text),
                     _ => minijinja::Value::UNDEFINED,
                 }

@@ -9,6 +9,7 @@ mod message;
 mod scope;
 mod scope_reads;
 mod text_filter;
+pub mod url;
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,7 @@ pub use expression::{Expression, ROOTS, TemplateProblem};
 pub use function::Function;
 pub use message::{Message, MessageTemplate, Messages, Part, PartProblem};
 pub use scope::Scope;
+pub use url::UrlTemplate;
 
 /// A value under `with:` that may contain expressions.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub enum Template {
     Map(Vec<(String, Template)>),
     /// First value found among the locations that a preset knows for a sender.
     Coalesce(Coalesce),
+    /// A URL: values in it are percent-encoded.
+    Url(UrlTemplate),
 }
 
 /// Alternative ways to read one value, in order of preference.
@@ -133,6 +137,11 @@ impl Template {
         })
     }
 
+    /// Reads it as a URL: from now on values in it are percent-encoded.
+    pub fn into_url(self) -> Template {
+        UrlTemplate::of(self)
+    }
+
     /// Renders without access to secrets.
     pub fn render_plain(&self, scope: &Scope) -> Result<Option<Value>, TemplateProblem> {
         struct NoSecrets;
@@ -172,6 +181,7 @@ impl Template {
             Template::Literal(value) => value.clone(),
             Template::Expression(expression) => return expression.evaluate(scope),
             Template::Coalesce(coalesce) => return coalesce.find(scope),
+            Template::Url(url) => url.render(scope, secrets)?,
             Template::Text(pieces) => {
                 let mut text = String::new();
                 for piece in pieces {
@@ -184,12 +194,7 @@ impl Template {
                             }
                             Some(value) => text.push_str(&value.to_string()),
                         },
-                        Piece::Secret(name) => text.push_str(
-                            secrets
-                                .secret(name)
-                                .ok_or_else(|| TemplateProblem(format!("the secret `{name}` is not set")))?
-                                .expose(),
-                        ),
+                        Piece::Secret(name) => text.push_str(secret_text(secrets, name)?),
                     }
                 }
                 Value::String(text)
@@ -219,13 +224,8 @@ impl Template {
             Template::Literal(_) => {}
             Template::Expression(expression) => visit(expression),
             Template::Coalesce(coalesce) => coalesce.alternatives.iter().flatten().for_each(visit),
-            Template::Text(pieces) => {
-                for piece in pieces {
-                    if let Piece::Expression(expression) = piece {
-                        visit(expression);
-                    }
-                }
-            }
+            Template::Text(pieces) => visit_pieces(pieces.iter(), visit),
+            Template::Url(url) => visit_pieces(url.pieces(), visit),
             Template::List(items) => items.iter().for_each(|item| item.visit_expressions(visit)),
             Template::Map(entries) => entries.iter().for_each(|(_, template)| template.visit_expressions(visit)),
         }
@@ -248,14 +248,32 @@ impl Template {
     fn collect_secrets(&self, names: &mut BTreeSet<String>) {
         match self {
             Template::Literal(_) | Template::Expression(_) | Template::Coalesce(_) => {}
-            Template::Text(pieces) => names.extend(pieces.iter().filter_map(|piece| match piece {
-                Piece::Secret(name) => Some(name.clone()),
-                _ => None,
-            })),
+            Template::Text(pieces) => names.extend(secret_names(pieces.iter())),
+            Template::Url(url) => names.extend(secret_names(url.pieces())),
             Template::List(items) => items.iter().for_each(|item| item.collect_secrets(names)),
             Template::Map(entries) => entries.iter().for_each(|(_, template)| template.collect_secrets(names)),
         }
     }
+}
+
+fn visit_pieces<'a>(pieces: impl Iterator<Item = &'a Piece>, visit: &mut dyn FnMut(&'a Expression)) {
+    for piece in pieces {
+        if let Piece::Expression(expression) = piece {
+            visit(expression);
+        }
+    }
+}
+
+fn secret_names<'a>(pieces: impl Iterator<Item = &'a Piece>) -> impl Iterator<Item = String> {
+    pieces.filter_map(|piece| match piece {
+        Piece::Secret(name) => Some(name.clone()),
+        Piece::Text(_) | Piece::Expression(_) => None,
+    })
+}
+
+fn secret_text<'a>(secrets: &'a dyn Secrets, name: &str) -> Result<&'a str, TemplateProblem> {
+    let secret = secrets.secret(name).ok_or_else(|| TemplateProblem(format!("the secret `{name}` is not set")))?;
+    Ok(secret.expose())
 }
 
 fn flush(plain: &mut String, pieces: &mut Vec<Piece>) {

@@ -7,6 +7,7 @@ mod bench;
 mod chaos;
 mod demo;
 mod sim;
+mod sim_received;
 mod simulate;
 
 use clap::Subcommand;
@@ -14,7 +15,7 @@ use sluice_server::cli::CliError;
 
 #[derive(Debug, Subcommand)]
 pub enum SimulatorCommand {
-    /// Run a simulated Salesforce that fails on order and counts what really happened
+    /// Run a simulated Salesforce, mail server and Slack that fail on order
     Sim(sim::SimArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `sluice sim`: the simulated CRM.
+//! `sluice sim`: the simulated CRM, and a sink, a mail server and Slack beside it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,25 +9,41 @@ use sluice_domain::unit::{grouped, plural};
 use sluice_server::cli::print::{self, hint};
 use sluice_server::cli::{CliError, Stop, duration, exit, pairs, runtime};
 use sluice_simulator::faults::{Everything, Millis};
-use sluice_simulator::{FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings};
+use sluice_simulator::salesforce::Inspected;
+use sluice_simulator::{
+    FaultPlan, Salesforce, SalesforceSettings, Sink, SinkSettings, Slack, SlackSettings, Smtp, SmtpSettings,
+};
+
+use super::sim_received::ReceivedArgs;
 
 /// Interval between two checks for changed counts.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Run a simulated Salesforce that fails on order and counts what really happened
+/// Run a simulated Salesforce, mail server and Slack that fail on order
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "\"doubled\" counts external ids under which more than one record was created: what must stay 0.\n\
-More figures: GET /sim/truth. A fault plan is the JSON that GET /sim/faults answers.\n\n\
-Examples:\n  sluice sim\n  sluice sim --fail 30 --latency 50ms\n  sluice sim --faults faults.json --sink 127.0.0.1:8091"
+More figures: GET /sim/truth, and what arrived: GET /sim/received. A fault plan is the JSON that GET /sim/faults\n\
+answers. The others are below it: /sim/mail/received, /sim/slack/faults, /sim/sink/truth.\n\n\
+Examples:\n  sluice sim\n  sluice sim --fail 30 --latency 50ms\n  sluice sim --faults faults.json --sink 127.0.0.1:8091\n  \
+sluice sim --mail 127.0.0.1:8025 --slack 127.0.0.1:8092\n  sluice sim received",
+    args_conflicts_with_subcommands = true
 )]
 pub struct SimArgs {
+    #[command(subcommand)]
+    command: Option<SimCommand>,
     /// Where the simulated Salesforce listens; port 0 lets the system choose
     #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Also run a plain HTTP server here that takes anything and counts it
     #[arg(long, value_name = "ADDRESS")]
     sink: Option<SocketAddr>,
+    /// Also run a mail server here; it keeps what it accepts and delivers nothing
+    #[arg(long, value_name = "ADDRESS")]
+    mail: Option<SocketAddr>,
+    /// Also run a Slack here: its Web API and an incoming webhook
+    #[arg(long, value_name = "ADDRESS")]
+    slack: Option<SocketAddr>,
     /// The share of calls that fail, in every way there is
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "faults")]
     fail: Option<f64>,
@@ -45,6 +61,20 @@ pub struct SimArgs {
     json: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum SimCommand {
+    /// List what a running simulator received
+    Received(ReceivedArgs),
+}
+
+/// The running simulators.
+struct Simulators {
+    org: Salesforce,
+    sink: Option<Sink>,
+    mail: Option<Smtp>,
+    slack: Option<Slack>,
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "write a number from 0 to 100".to_owned())?;
     if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("it must be between 0 and 100".to_owned()) }
@@ -52,37 +82,57 @@ fn percent(text: &str) -> Result<f64, String> {
 
 impl SimArgs {
     pub fn run(self) -> Result<(), CliError> {
-        let plan = self.plan()?;
-        let started = |error: std::io::Error, address: SocketAddr| {
-            let code = if error.kind() == std::io::ErrorKind::InvalidInput { exit::USAGE } else { exit::UNAVAILABLE };
-            CliError::new(code, format!("the simulator cannot start on {address}: {error}"))
-        };
-        let settings =
-            SalesforceSettings { listen: self.listen, faults: plan.clone(), ..SalesforceSettings::default() };
-        let (client_id, client_secret) = (settings.client_id.clone(), settings.client_secret.clone());
-        let org = Salesforce::start(settings).map_err(|error| started(error, self.listen))?;
-        let sink = match self.sink {
-            None => None,
-            Some(listen) => {
-                let settings = SinkSettings { listen, faults: plan, ..SinkSettings::default() };
-                Some(Sink::start(settings).map_err(|error| started(error, listen))?)
-            }
-        };
-        let mut first = json!({ "salesforce": org.url(), "client_id": client_id, "client_secret": client_secret });
-        if let (Some(sink), Value::Object(members)) = (&sink, &mut first) {
-            members.insert("sink".to_owned(), json!(sink.url()));
+        if let Some(SimCommand::Received(command)) = self.command {
+            return command.run();
         }
+        let simulators = self.start()?;
         let greeting = match self.json {
-            true => first.to_string(),
-            false => self.greeting(&org, sink.as_ref(), &client_id, &client_secret),
+            true => simulators.to_json().to_string(),
+            false => self.greeting(&simulators),
         };
-        let watched = runtime()?.block_on(self.watch(&org, sink.as_ref(), &greeting));
-        let counts = Counts::of(&org, sink.as_ref());
+        let watched = runtime()?.block_on(self.watch(&simulators, &greeting));
+        let counts = Counts::of(&simulators);
         match watched {
             Ok(()) if self.json => print::print(&json!({ "totals": counts.to_json() }).to_string()),
             Ok(()) => print::print(&format!("\nIn all: {}", counts.render())),
             failed => failed,
         }
+    }
+
+    fn start(&self) -> Result<Simulators, CliError> {
+        let plan = self.plan()?;
+        let started = |address: SocketAddr| {
+            move |error: std::io::Error| {
+                let usage = error.kind() == std::io::ErrorKind::InvalidInput;
+                let code = if usage { exit::USAGE } else { exit::UNAVAILABLE };
+                CliError::new(code, format!("the simulator cannot start on {address}: {error}"))
+            }
+        };
+        let sink = self.sink.map(|listen| {
+            let settings = SinkSettings { listen, faults: plan.clone(), ..SinkSettings::default() };
+            Sink::start(settings).map_err(started(listen))
+        });
+        let mail = self.mail.map(|listen| {
+            let settings = SmtpSettings { listen, faults: plan.clone(), ..SmtpSettings::default() };
+            Smtp::start(settings).map_err(started(listen))
+        });
+        let slack = self.slack.map(|listen| {
+            let settings = SlackSettings { listen, faults: plan.clone(), ..SlackSettings::default() };
+            Slack::start(settings).map_err(started(listen))
+        });
+        let (sink, mail, slack) = (sink.transpose()?, mail.transpose()?, slack.transpose()?);
+        let beside: Vec<Inspected> = [
+            sink.as_ref().map(Sink::inspected),
+            mail.as_ref().map(Smtp::inspected),
+            slack.as_ref().map(Slack::inspected),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let settings =
+            SalesforceSettings { listen: self.listen, faults: plan, beside, ..SalesforceSettings::default() };
+        let org = Salesforce::start(settings).map_err(started(self.listen))?;
+        Ok(Simulators { org, sink, mail, slack })
     }
 
     fn plan(&self) -> Result<FaultPlan, CliError> {
@@ -103,7 +153,7 @@ impl SimArgs {
         Ok(plan)
     }
 
-    fn greeting(&self, org: &Salesforce, sink: Option<&Sink>, client_id: &str, client_secret: &str) -> String {
+    fn greeting(&self, simulators: &Simulators) -> String {
         let misbehaves = match (&self.faults, self.fail) {
             (Some(file), _) => format!("as {} says", file.display()),
             (None, Some(percent)) if percent > 0.0 => {
@@ -111,11 +161,20 @@ impl SimArgs {
             }
             _ => "not at all; try --fail 30".to_owned(),
         };
+        let Simulators { org, sink, mail, slack } = simulators;
+        let defaults = SalesforceSettings::default();
+        let of_slack = |text: fn(&Slack) -> String| slack.as_ref().map(text).unwrap_or_default();
         let text = pairs([
             ("Salesforce", org.url()),
-            ("client id", client_id.to_owned()),
-            ("client secret", client_secret.to_owned()),
-            ("sink", sink.map(Sink::url).unwrap_or_default()),
+            ("client id", defaults.client_id),
+            ("client secret", defaults.client_secret),
+            ("sink", sink.as_ref().map(Sink::url).unwrap_or_default()),
+            ("mail", mail.as_ref().map(mail_url).unwrap_or_default()),
+            ("Slack API", of_slack(Slack::api_url)),
+            ("Slack token", of_slack(|_| SlackSettings::default().token)),
+            ("Slack channel", of_slack(|_| SlackSettings::default().channels.join(", "))),
+            ("Slack webhook", of_slack(Slack::webhook_url)),
+            ("received", format!("{}/sim/received", org.url())),
             ("misbehaves", misbehaves),
         ]);
         text + &hint(
@@ -125,16 +184,16 @@ impl SimArgs {
 
     /// Prints the greeting, then a line whenever the counts have changed, until a stop signal. Signals are handled before the
     /// greeting, since a reader of it may stop the process at once.
-    async fn watch(&self, org: &Salesforce, sink: Option<&Sink>, greeting: &str) -> Result<(), CliError> {
+    async fn watch(&self, simulators: &Simulators, greeting: &str) -> Result<(), CliError> {
         let mut stop = Stop::listen()?;
         print::print(greeting)?;
         let mut look = tokio::time::interval(POLL_INTERVAL);
-        let mut before = Counts::of(org, sink);
+        let mut before = Counts::of(simulators);
         loop {
             tokio::select! {
                 () = stop.asked() => return Ok(()),
                 _ = look.tick() => {
-                    let now = Counts::of(org, sink);
+                    let now = Counts::of(simulators);
                     if now != before {
                         print::print(&if self.json { now.to_json().to_string() } else { now.render() })?;
                         before = now;
@@ -142,6 +201,38 @@ impl SimArgs {
                 }
             }
         }
+    }
+}
+
+fn mail_url(mail: &Smtp) -> String {
+    format!("smtp://{}", mail.address())
+}
+
+impl Simulators {
+    /// Addresses and credentials.
+    fn to_json(&self) -> Value {
+        let defaults = SalesforceSettings::default();
+        let mut first = json!({
+            "salesforce": self.org.url(),
+            "client_id": defaults.client_id,
+            "client_secret": defaults.client_secret,
+        });
+        if let Some(sink) = &self.sink {
+            first["sink"] = json!(sink.url());
+        }
+        if let Some(mail) = &self.mail {
+            first["mail"] = json!(mail_url(mail));
+        }
+        if let Some(slack) = &self.slack {
+            let SlackSettings { token, channels, .. } = SlackSettings::default();
+            first["slack"] = json!({
+                "api": slack.api_url(),
+                "token": token,
+                "channels": channels,
+                "webhook": slack.webhook_url(),
+            });
+        }
+        first
     }
 }
 
@@ -155,10 +246,14 @@ struct Counts {
     doubled: u64,
     faults: u64,
     sink: Option<(u64, u64)>,
+    /// Accepted messages, and those that were accepted more than once.
+    mail: Option<(u64, u64)>,
+    slack: Option<u64>,
 }
 
 impl Counts {
-    fn of(org: &Salesforce, sink: Option<&Sink>) -> Counts {
+    fn of(simulators: &Simulators) -> Counts {
+        let Simulators { org, sink, mail, slack } = simulators;
         let truth = org.truth();
         let sum =
             |figure: fn(&sluice_simulator::salesforce::ObjectTruth) -> u64| truth.objects.values().map(figure).sum();
@@ -169,7 +264,12 @@ impl Counts {
             updated: sum(|object| object.updated),
             doubled: sum(|object| object.created_again),
             faults: truth.faults_total(),
-            sink: sink.map(Sink::truth).map(|truth| (truth.requests, truth.keys_applied_again)),
+            sink: sink.as_ref().map(Sink::truth).map(|truth| (truth.requests, truth.keys_applied_again)),
+            mail: mail.as_ref().map(Smtp::truth).map(|truth| {
+                let again = truth.by_message_id.values().map(|count| count.saturating_sub(1)).sum();
+                (truth.accepted, again)
+            }),
+            slack: slack.as_ref().map(|slack| slack.truth().messages),
         }
     }
 
@@ -182,8 +282,14 @@ impl Counts {
             "doubled": self.doubled,
             "faults": self.faults,
         });
-        if let (Some((requests, doubled)), Value::Object(members)) = (self.sink, &mut counts) {
-            members.insert("sink".to_owned(), json!({ "requests": requests, "doubled": doubled }));
+        if let Some((requests, doubled)) = self.sink {
+            counts["sink"] = json!({ "requests": requests, "doubled": doubled });
+        }
+        if let Some((messages, doubled)) = self.mail {
+            counts["mail"] = json!({ "messages": messages, "doubled": doubled });
+        }
+        if let Some(messages) = self.slack {
+            counts["slack"] = json!({ "messages": messages });
         }
         counts
     }
@@ -200,6 +306,12 @@ impl Counts {
         );
         if let Some((requests, doubled)) = self.sink {
             text.push_str(&format!("; sink: {}, {} doubled", plural(requests, "request"), grouped(doubled)));
+        }
+        if let Some((messages, doubled)) = self.mail {
+            text.push_str(&format!("; mail: {}, {} doubled", plural(messages, "message"), grouped(doubled)));
+        }
+        if let Some(messages) = self.slack {
+            text.push_str(&format!("; Slack: {}", plural(messages, "message")));
         }
         text
     }

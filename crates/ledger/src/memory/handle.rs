@@ -249,7 +249,7 @@ impl WriteStore for Batch<'_> {
     }
 
     fn find_event(&mut self, id: &EventId) -> Result<Vec<EventSeq>> {
-        Ok(self.store.find(*id).into_iter().collect())
+        Ok(self.store.find_candidates(*id))
     }
 
     fn find_keys(&mut self, lookup: &KeyLookup) -> Result<FoundKeys> {

@@ -64,6 +64,17 @@ impl Store {
         candidates.find(|seq| self.events.get(seq).is_some_and(|event| event.id == id))
     }
 
+    /// Sequence numbers of events whose ids have the same first 64 bits.
+    pub fn find_candidates(&self, id: EventId) -> Vec<EventSeq> {
+        match self.find(id) {
+            Some(seq) => vec![seq],
+            None => {
+                let alike = self.event_heads().filter(|event| event.id.0[..8] == id.0[..8]);
+                alike.map(|event| event.seq).collect()
+            }
+        }
+    }
+
     /// An event without its content.
     pub fn event_head(&self, seq: EventSeq) -> Option<EventHead<'_>> {
         self.events.get(&seq).map(super::EventRow::head)

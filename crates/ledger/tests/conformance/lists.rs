@@ -127,6 +127,14 @@ pub async fn an_event_is_found_by_its_name<D: Driver>() {
     let mut beginning = accepted.id;
     beginning.0[15] ^= 1;
     assert_eq!(fixture.ledger.find_event(beginning).await.unwrap(), None);
+    let name = accepted.id.to_string();
+    for start in [&*name, EventId::shortened(&name), &name[..25], &name.to_uppercase().replacen("EVT_", "evt_", 1)] {
+        let found = fixture.ledger.find_by_short_id(start).await.unwrap();
+        assert_eq!(found.iter().map(|event| event.seq).collect::<Vec<_>>(), [accepted.seq], "{start}");
+    }
+    for start in [&name[..12], "evt_", "job_1", &*beginning.to_string()] {
+        assert_eq!(fixture.ledger.find_by_short_id(start).await.unwrap(), [], "{start}");
+    }
 }
 
 pub async fn live_jobs_are_counted_by_worker_and_state<D: Driver>() {

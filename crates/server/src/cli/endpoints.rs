@@ -65,7 +65,7 @@ fn told_sources(sources: &[SourceView]) -> String {
         Column::Wrap("ROUTE"),
         Column::Wrap("VERIFIED BY"),
         Column::Number("ACCEPTED"),
-        Column::Number("REPEATS"),
+        Column::Number("DUPLICATES"),
         Column::Number("CLASHES"),
         Column::Number("REFUSED"),
     ]);
@@ -141,8 +141,8 @@ fn told_destinations(destinations: &[DestinationView]) -> String {
         let held = match (word("paused"), word("open_until"), word("not_before")) {
             ("auth", ..) => "paused: it rejected the credentials".to_owned(),
             ("operator", ..) => "paused by an operator".to_owned(),
-            (_, until, _) if !until.is_empty() => format!("circuit breaker, until {}", ago(until)),
-            (_, _, until) if !until.is_empty() => format!("Retry-After, until {}", ago(until)),
+            (_, until, _) if !until.is_empty() => format!("circuit breaker, ends {}", ago(until)),
+            (_, _, until) if !until.is_empty() => format!("Retry-After, ends {}", ago(until)),
             _ => String::new(),
         };
         table.row([

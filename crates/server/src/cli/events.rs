@@ -6,7 +6,7 @@ use super::lists::{Paging, footer};
 use super::node_access::NodeArgs;
 use super::print::{self, Format, ago, heading, hint, moment, pretty};
 use super::selection::Actor;
-use super::table::{Cell, Column, Table, pairs, state};
+use super::table::{Cell, Column, Table, listed_id, pairs, state};
 use super::{CliError, clash};
 use crate::operate::views::{EventDetail, EventView, List};
 
@@ -61,7 +61,7 @@ struct ListEvents {
 
 #[derive(Debug, clap::Args)]
 struct Show {
-    /// Event id (evt_…) or idempotency key
+    /// Event id (evt_…, or at least its first 13 characters after evt_) or idempotency key
     #[arg(value_name = "ID or KEY")]
     id: String,
     /// Show personal data; leaves an audit entry
@@ -127,7 +127,7 @@ impl ListEvents {
         ]);
         for event in &list.items {
             table.row([
-                Cell::from(event.id.as_str()),
+                Cell::from(listed_id(&event.id)),
                 ago(&event.received_at).into(),
                 event.source.as_str().into(),
                 event.event_type.as_str().into(),

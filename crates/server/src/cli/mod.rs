@@ -46,7 +46,7 @@ use clap::Subcommand;
 pub use crate::observe::log;
 pub use node_access::runtime;
 pub use stop::Stop;
-pub use table::pairs;
+pub use table::{pairs, set_wide};
 pub use up::{Up, duration};
 
 // Commands that run a node or operate one. No doc comment: clap would show it as the description of the program.

@@ -42,7 +42,7 @@ fn render(detail: &SourceDetail) -> String {
         ("paused", if source.paused { "yes; its senders receive 503".to_owned() } else { String::new() }),
         ("accepted", format!("{} in the last 7 days", grouped(source.accepted))),
         (
-            "repeats",
+            "duplicates",
             match detail.keys.percent_of_requests {
                 Some(percent) => {
                     let by_content = match source.by_content {
@@ -105,7 +105,7 @@ fn keys(keys: &KeyAdvice) -> String {
             ("after expiry", expired),
             ("lifetime for 99.9 %", keys.lifetime_wanted.clone().unwrap_or_default()),
         ]));
-        let mut table = Table::new([Column::Whole("WITHIN"), Column::Number("REPEATS")]);
+        let mut table = Table::new([Column::Whole("WITHIN"), Column::Number("DUPLICATES")]);
         for line in &keys.lateness {
             table.row([Cell::from(line.within.as_str()), line.repeats.into()]);
         }

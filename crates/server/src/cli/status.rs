@@ -77,7 +77,7 @@ fn render(status: &Status, client: &AdminClient) -> String {
     }
     for pause in &status.paused {
         text.push_str(&format!(
-            "{} {} since {}, by {}: {}\n",
+            "{} {} {}, by {}: {}\n",
             styled("paused", style_of("paused")),
             pause.target,
             ago(&pause.at),

@@ -1,19 +1,79 @@
 //! Tables for a terminal, laid out by `comfy-table`.
 //!
-//! A table uses the width of the terminal and wraps what does not fit. It has no width limit when standard output is not a
-//! terminal, so that a pipe gets one line per row.
+//! A table uses the width of the terminal and wraps what does not fit, between words if possible. It has no width limit when
+//! standard output is not a terminal or with `--wide`, so that each row is one line.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Color, Effects, Style};
 use comfy_table::{Attribute, CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
+use sluice_domain::event::EventId;
 use sluice_domain::printable;
 
 use super::print::{BOLD, DIM};
 
-/// Spaces between two columns.
-const GAP: u16 = 2;
-/// Minimum width of a column that wraps.
-const WRAP_MIN: u16 = 8;
+/// Layout of the columns that wrap.
+#[derive(Clone, Copy, Debug)]
+struct Wrapping {
+    /// Spaces between two columns.
+    gap: u16,
+    /// Words of texts are broken beyond this width.
+    text: u16,
+    /// The same for columns of single words, such as names.
+    name: u16,
+}
+
+const fn wrapping(gap: u16, text: u16, name: u16) -> Wrapping {
+    Wrapping { gap, text, name }
+}
+
+/// Tried in this order until the table fits: names are broken last.
+const WRAPPINGS: [Wrapping; 8] = [
+    wrapping(2, 24, 80),
+    wrapping(2, 16, 80),
+    wrapping(2, 12, 80),
+    wrapping(1, 12, 80),
+    wrapping(1, 8, 80),
+    wrapping(1, 8, 24),
+    wrapping(1, 8, 12),
+    wrapping(1, 8, 8),
+];
+
+/// Words of a column.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    /// Characters of the longest one.
+    longest: u16,
+    /// Whether a cell holds several.
+    is_text: bool,
+}
+
+impl Wrapping {
+    /// Minimum width of a column whose widest cell has this width.
+    fn minimum(self, column: Column, width: u16, words: Words) -> u16 {
+        match column {
+            Column::Whole(_) | Column::Number(_) => width,
+            Column::Wrap(_) => width.min(words.longest.min(if words.is_text { self.text } else { self.name })),
+        }
+    }
+}
+
+/// Whether rows stay on one line and ids are shown in full. Set from the command line before anything is printed, like the
+/// choice of colours.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Lays tables out for `--wide`.
+pub fn set_wide() {
+    WIDE.store(true, Ordering::Relaxed);
+}
+
+/// Id as it is shown in a list: the first half of an event id on a terminal. The node accepts it too.
+pub(super) fn listed_id(id: &str) -> &str {
+    let is_short = std::io::stdout().is_terminal() && !WIDE.load(Ordering::Relaxed);
+    if is_short { EventId::shortened(id) } else { id }
+}
 
 /// Layout of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +122,20 @@ impl Table {
         for row in &self.rows {
             table.add_row(row.iter().map(Cell::laid_out).collect::<Vec<_>>());
         }
-        lay_out(&mut table, &self.columns)
+        lay_out(&mut table, &self.columns, &self.words())
+    }
+
+    fn words(&self) -> Vec<Words> {
+        let longest = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
+        let of_column = |(index, column): (usize, &Column)| {
+            let cells = || self.rows.iter().filter_map(|row| row.get(index)).map(|Cell(text, _)| text.as_str());
+            let characters = cells().map(longest).max().unwrap_or(0).max(longest(column.title()));
+            Words {
+                longest: u16::try_from(characters).unwrap_or(u16::MAX),
+                is_text: cells().any(|text| text.trim().contains(char::is_whitespace)),
+            }
+        };
+        self.columns.iter().enumerate().map(of_column).collect()
     }
 }
 
@@ -71,21 +144,32 @@ fn borderless(width: Option<u16>) -> comfy_table::Table {
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     // `print` removes the styles where they are not wanted.
     table.enforce_styling().style_text_only();
-    if let Some(width) = width {
-        table.set_width(width);
+    match width {
+        Some(width) => {
+            table.set_width(width);
+        }
+        None if WIDE.load(Ordering::Relaxed) => {
+            table.set_content_arrangement(ContentArrangement::Disabled);
+        }
+        None => {}
     }
     table
 }
 
-fn lay_out(table: &mut comfy_table::Table, columns: &[Column]) -> String {
+fn lay_out(table: &mut comfy_table::Table, columns: &[Column], words: &[Words]) -> String {
     let widths = table.column_max_content_widths();
-    let count = table.column_count();
+    let minimum = |wrapping: Wrapping, index: usize| wrapping.minimum(columns[index], widths[index], words[index]);
+    let fits = |wrapping: &Wrapping| {
+        let needed: u16 = (0..columns.len()).map(|index| minimum(*wrapping, index) + wrapping.gap).sum();
+        table.width().is_none_or(|width| needed.saturating_sub(wrapping.gap) <= width)
+    };
+    let wrapping = WRAPPINGS.into_iter().find(fits).unwrap_or(WRAPPINGS[WRAPPINGS.len() - 1]);
     for (index, (layout, column)) in columns.iter().zip(table.column_iter_mut()).enumerate() {
-        let gap = if index + 1 == count { 0 } else { GAP };
+        let gap = if index + 1 == columns.len() { 0 } else { wrapping.gap };
         column.set_padding((0, gap));
         column.set_constraint(match layout {
             Column::Whole(_) | Column::Number(_) => ColumnConstraint::ContentWidth,
-            Column::Wrap(_) => ColumnConstraint::LowerBoundary(Width::Fixed(widths[index].min(WRAP_MIN) + gap)),
+            Column::Wrap(_) => ColumnConstraint::LowerBoundary(Width::Fixed(minimum(wrapping, index) + gap)),
         });
         if matches!(layout, Column::Number(_)) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -169,7 +253,8 @@ fn pairs_in<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>, width: Optio
     if table.is_empty() {
         return String::new();
     }
-    lay_out(&mut table, &[Column::Whole(""), Column::Wrap("")])
+    let any = Words { longest: u16::MAX, is_text: true };
+    lay_out(&mut table, &[Column::Whole(""), Column::Wrap("")], &[any, any])
 }
 
 #[cfg(test)]
@@ -201,6 +286,18 @@ mod tests {
         }
         let whole = plain(&table, None);
         assert_eq!((whole.lines().count(), whole.contains(&message)), (2, true), "{whole}");
+    }
+
+    #[test]
+    fn words_are_not_broken_while_another_column_can_wrap() {
+        let mut table = Table::new([Column::Whole("JOB"), Column::Wrap("TYPE"), Column::Wrap("LAST FAILURE")]);
+        let failure = "the destination rejects this request; correct it, then replay the job";
+        table.row([Cell::from("job_17"), Cell::from("subscription.created"), Cell::from(failure)]);
+        for width in [40, 60, 80, 200] {
+            let text = plain(&table, Some(width));
+            assert!(text.contains("subscription.created"), "{width}\n{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= width.into()), "{width}\n{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sluice_domain::flow::RateLimit;
 use sluice_domain::schedule::Limits;
+use sluice_domain::unit::Rate;
 use sluice_domain::verify::SecretValue;
 use sluice_ledger::private_files;
 use tokio::signal::unix::SignalKind;
@@ -44,6 +46,20 @@ pub struct Up {
     /// Host names of the admin listener besides localhost, separated by commas
     #[arg(long, env = "SLUICE_ADMIN_ALLOWED_HOSTS", value_name = "NAME", value_delimiter = ',')]
     admin_allowed_hosts: Vec<String>,
+    /// Reverse proxies in front of the intake, as addresses or networks, separated by commas; their
+    /// X-Forwarded-For is believed
+    #[arg(long, env = "SLUICE_TRUSTED_PROXIES", value_delimiter = ',', value_name = "ADDRESSES")]
+    trusted_proxies: Vec<intake::Network>,
+    /// Maximum number of open connections of one address; trusted proxies may have more
+    #[arg(long, env = "SLUICE_CONNECTIONS_PER_ADDRESS", default_value_t = 512, value_name = "COUNT",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    connections_per_address: u16,
+    /// Memory for request bodies in flight; one address may use a quarter of it
+    #[arg(long, env = "SLUICE_BODY_MEMORY", default_value = "64MiB", value_parser = size)]
+    body_memory: u64,
+    /// Rate at which requests of one address may fail verification before the address is refused
+    #[arg(long, env = "SLUICE_UNVERIFIED_RATE", default_value = "20/s", value_parser = rate)]
+    unverified_rate: Rate,
     /// Maximum wait for attempts in flight at shutdown
     #[arg(long, env = "SLUICE_SHUTDOWN_TIMEOUT", default_value = "20s", value_parser = duration)]
     shutdown_timeout: Duration,
@@ -62,7 +78,29 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     sluice_domain::unit::duration(text).map_err(|problem| problem.to_string())
 }
 
+fn size(text: &str) -> Result<u64, String> {
+    sluice_domain::unit::size(text).map_err(|problem| problem.to_string())
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    sluice_domain::unit::rate(text).map_err(|problem| problem.to_string())
+}
+
 impl Up {
+    fn intake_settings(&self) -> intake::IntakeSettings {
+        let defaults = intake::IntakeSettings::default();
+        let memory = usize::try_from(self.body_memory).unwrap_or(usize::MAX);
+        let per_address = RateLimit { rate: self.unverified_rate, ..defaults.unverified.per_address };
+        intake::IntakeSettings {
+            connections_per_address_max: usize::from(self.connections_per_address),
+            body_bytes_in_flight_max: memory,
+            body_bytes_per_address_max: memory / 4,
+            unverified: intake::UnverifiedLimits { per_address, ..defaults.unverified },
+            trusted_proxies: intake::TrustedProxies(self.trusted_proxies.clone()),
+            ..defaults
+        }
+    }
+
     pub fn run(self) -> Result<(), CliError> {
         self.run_with_clock(Clock::start())
     }
@@ -86,7 +124,7 @@ impl Up {
                 allowed_hosts: self.admin_allowed_hosts.clone(),
                 ..AdminSettings::default()
             },
-            intake_settings: intake::IntakeSettings::default(),
+            intake_settings: self.intake_settings(),
             keep: maintain::RetentionSettings {
                 bodies: self.keep_bodies,
                 events: self.keep_events,

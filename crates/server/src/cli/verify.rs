@@ -89,7 +89,7 @@ impl Verify {
 /// Account for every accepted event, by day and source
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "accepted = duplicate + done + noop + dead + waiting + unknown + dropped + pruned. The remainder was lost; \
+    after_help = "accepted = done + noop + dead + waiting + unknown + dropped + pruned, without duplicates, as in `sluice sources`. The remainder was lost; \
 then the exit code is 1. An event with several jobs counts once, by the worst of them. A node may run meanwhile."
 )]
 pub struct Balance {

@@ -42,11 +42,23 @@ pub(super) const WORKED: &[&str] = &["event", "body", "headers", "request", "ste
 pub(super) const WORKED_ITEM: &[&str] = &["event", "body", "headers", "request", "steps", "item", "index"];
 
 /// Functions available in every expression.
-pub(super) const FUNCTIONS: [&str; 10] =
-    ["range", "dict", "namespace", "debug", "normalize_email", "email_hash", "e164", "phone_hash", "sha256", "seconds"];
+pub(super) const FUNCTIONS: [&str; 12] = [
+    "range",
+    "dict",
+    "namespace",
+    "debug",
+    "normalize_email",
+    "email_hash",
+    "e164",
+    "phone_hash",
+    "sha256",
+    "seconds",
+    "urlencode",
+    "raw_url",
+];
 
 /// Filters offered as suggestions.
-pub(super) const FILTERS: [&str; 28] = [
+pub(super) const FILTERS: [&str; 30] = [
     "abs",
     "capitalize",
     "default",
@@ -65,6 +77,7 @@ pub(super) const FILTERS: [&str; 28] = [
     "min",
     "normalize_email",
     "phone_hash",
+    "raw_url",
     "replace",
     "round",
     "seconds",
@@ -75,6 +88,7 @@ pub(super) const FILTERS: [&str; 28] = [
     "title",
     "trim",
     "upper",
+    "urlencode",
 ];
 
 /// Parses one expression, without `{{ }}`.

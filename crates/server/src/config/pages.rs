@@ -170,6 +170,7 @@ fn sample() -> Scope {
         "at": "2026-11-15T10:00:00.250Z",
         "tags": ["new", "vip"],
         "utm": { "source": "ads" },
+        "page": "https://example.com/a?b=c",
     });
     scope.set("body", body);
     scope

@@ -100,6 +100,7 @@ pub(super) fn read(
     match action {
         Action::HttpRequest => check_http(report, node),
         Action::ComputeDedupKey => check_fields(report, node),
+        Action::SalesforceUpsert => check_on_absent(report, node),
         _ => {}
     }
     for (_, name, keys) in INNER_KEYS.into_iter().filter(|(of, _, _)| *of == action) {
@@ -108,7 +109,9 @@ pub(super) fn read(
     let taken = |entry: &&YamlEntry| entry.key != "destination" && !is_verbatim(action, &entry.key);
     let rest = entries.iter().filter(taken).cloned().collect();
     let read = template(report, &YamlNode { span: node.span, kind: YamlKind::Map(rest) }, visible)?;
-    let Template::Map(mut parameters) = read else { return Some(read) };
+    let Template::Map(parameters) = read else { return Some(read) };
+    let mut parameters: Vec<(String, Template)> =
+        parameters.into_iter().map(|(name, template)| url_parameter(report, action, node, name, template)).collect();
     if matches!(action, Action::EmailSend | Action::SendTemplate) {
         one_address_each(report, node, &mut parameters);
     }
@@ -149,6 +152,52 @@ fn check_identities(report: Report<'_>, node: &YamlNode, action: Action, paramet
     }
 }
 
+/// Parameter that is a map with a URL in it.
+const WITH_URL: (Action, &str) = (Action::HttpRequest, "verify");
+
+/// Reads the templates of URLs as such.
+fn url_parameter(
+    report: Report<'_>,
+    action: Action,
+    node: &YamlNode,
+    name: String,
+    template: Template,
+) -> (String, Template) {
+    let span = node.get(&name).map_or(node.span, |value| value.span);
+    let is_url = |parameter: &Parameter| parameter.name == name && parameter.value_type == ParameterType::Url;
+    let template = match template {
+        template if action.spec().parameters.iter().any(is_url) => url(report, span, template),
+        Template::Map(entries) if (action, name.as_str()) == WITH_URL => Template::Map(
+            entries
+                .into_iter()
+                .map(|(key, template)| match key.as_str() {
+                    "url" => (key, url(report, span, template)),
+                    _ => (key, template),
+                })
+                .collect(),
+        ),
+        other => other,
+    };
+    (name, template)
+}
+
+fn url(report: Report<'_>, span: Span, template: Template) -> Template {
+    let template = template.into_url();
+    if let Template::Url(url) = &template
+        && let Some(expression) = url.leading_value()
+    {
+        let source = expression.source();
+        report
+            .warning(
+                span,
+                "url-starts-with-value",
+                format!("`{source}` is percent-encoded and becomes part of the path"),
+            )
+            .hint(format!("for a path begin with `/`; for a whole URL write {{{{ {source} | raw_url }}}}"));
+    }
+    template
+}
+
 /// A program is not a template: braces and dollar signs are literal.
 pub(super) fn is_verbatim(action: Action, name: &str) -> bool {
     action == Action::Script && name == "script"
@@ -161,7 +210,7 @@ fn list(parameters: &[Parameter]) -> String {
 /// Description of a parameter type, as in "must be …".
 pub(super) fn describe(shape: &ParameterType) -> String {
     match shape {
-        ParameterType::Text => "text".into(),
+        ParameterType::Text | ParameterType::Url => "text".into(),
         ParameterType::Flag => "true or false".into(),
         ParameterType::OneOf(words) => super::table::ValueType::OneOf(words).describe(),
         ParameterType::Map => "a map of names to values".into(),
@@ -196,7 +245,7 @@ fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
             node.items().is_some_and(|items| items.iter().all(|item| item.text().is_some()))
         }
         _ if filled_in => true,
-        ParameterType::Text | ParameterType::Texts => node.text().is_some(),
+        ParameterType::Text | ParameterType::Url | ParameterType::Texts => node.text().is_some(),
         ParameterType::Number => value.as_f64().is_some_and(|number| number > 0.0),
         ParameterType::Flag => value.is_boolean(),
         ParameterType::OneOf(words) => node.text().is_some_and(|text| words.contains(&text)),
@@ -219,6 +268,16 @@ fn check_shape(report: Report<'_>, node: &YamlNode, parameter: &Parameter) {
     let reported = report.error(node.span, "wrong-type", message);
     if let (ParameterType::OneOf(words), Some(text)) = (&parameter.value_type, node.text()) {
         reported.meant(text, words.iter().copied(), "");
+    }
+}
+
+/// Only an update can find no record.
+fn check_on_absent(report: Report<'_>, node: &YamlNode) {
+    let is_update = node.get("mode").is_some_and(|mode| is_filled_in(mode) || mode.text() == Some("update_only"));
+    if let Some(on_absent) = node.get("on_absent").filter(|_| !is_update) {
+        report
+            .warning(on_absent.span, "unused-key", "`on_absent` is not used without `mode: update_only`")
+            .hint("an upsert creates a record that is absent");
     }
 }
 

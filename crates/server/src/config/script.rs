@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit of the runtime's command line; a longer program must be in a file.
 pub(super) const SCRIPT_BYTES_MAX: usize = 100 * 1024;
 /// Environment variables set by Sluice.
-pub(super) const OURS: [&str; 5] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY"];
+pub(super) const OURS: [&str; 6] = ["BODY", "BODY_FILE", "EVENT", "IDEMPOTENCY_KEY", "EFFECT_KEY", "ATTEMPT"];
 /// Keys allowed on the step as well as under `with:`.
 const ON_STEP: [&str; 3] = ["script", "command", "env"];
 

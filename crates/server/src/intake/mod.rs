@@ -7,15 +7,20 @@
 //! If the process dies here: before the commit nothing has happened, and the sender retries; after it the event is stored, and the
 //! retry gets the same response.
 
+mod admit;
 mod answer;
 mod api;
 mod body;
 mod decode;
 mod limit;
+mod peer;
 mod prepare;
 mod problems;
+mod proxy;
+mod receive;
 mod refused;
 mod server;
+mod settings;
 mod slack;
 mod unknown_fields;
 
@@ -36,12 +41,14 @@ pub(crate) use answer::HttpProblem;
 pub use api::PROBLEMS;
 pub(crate) use api::describe;
 use limit::RateLimiter;
+pub use peer::UnverifiedLimits;
 pub(crate) use prepare::Prepared;
 pub use prepare::{RequestMeta, TENANT, prepare, prepare_all};
+pub use proxy::{Network, NetworkProblem, TrustedProxies};
 use refused::Refusals;
 pub(crate) use refused::{Lately, Refused};
 pub(crate) use server::IntakeServer;
-pub use server::IntakeSettings;
+pub use settings::IntakeSettings;
 use unknown_fields::UnknownFieldLog;
 
 /// State shared by the intake. Cheap to clone.

@@ -1,10 +1,11 @@
 //! Error responses of the intake.
 
 use hyper::{Method, StatusCode};
-use sluice_domain::flow::{Flow, RateLimit};
+use sluice_domain::flow::RateLimit;
 use std::time::Duration;
 
 use super::answer::HttpProblem;
+use super::receive::ReceiveError;
 use crate::revisions::LoadedRevision;
 
 pub(super) fn no_flow(live: &LoadedRevision, method: &Method, path: &str) -> HttpProblem {
@@ -22,11 +23,47 @@ pub(super) fn no_flow(live: &LoadedRevision, method: &Method, path: &str) -> Htt
     HttpProblem { allow: Some(allow), ..problem }
 }
 
-pub(super) fn too_large(flow: &Flow) -> HttpProblem {
+/// Too many connections, bytes or unverified requests of one address.
+pub(super) fn address_limited(what: &str, wait: Duration) -> HttpProblem {
+    HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, "address-limited", what)
+        .retry_after(wait.as_secs_f64().ceil() as u64)
+        .closing()
+}
+
+/// Response to a body that was not received.
+pub(super) fn not_received(error: ReceiveError, bytes_max: u64) -> HttpProblem {
+    let problem = match error {
+        ReceiveError::TooLarge => too_large(bytes_max),
+        ReceiveError::Incomplete => HttpProblem::new(
+            StatusCode::BAD_REQUEST,
+            "body-incomplete",
+            "the connection ended before the body was complete; nothing was stored",
+        ),
+        ReceiveError::Timeout => HttpProblem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body-timeout",
+            "the body did not arrive in time; nothing was stored",
+        ),
+        ReceiveError::TooSlow => HttpProblem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body-timeout",
+            "the body arrives too slowly while memory is short; nothing was stored",
+        ),
+        ReceiveError::MemoryFull => {
+            unavailable("overloaded", "more bodies are arriving than memory is set aside for; retry later", 2)
+        }
+        ReceiveError::AddressLimit => {
+            address_limited("this address sends too many bytes at once; nothing was stored", Duration::from_secs(2))
+        }
+    };
+    problem.closing()
+}
+
+pub(super) fn too_large(bytes_max: u64) -> HttpProblem {
     HttpProblem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
         "body-too-large",
-        format!("the body exceeds the limit of this flow, {} bytes", flow.body_bytes_max),
+        format!("the body exceeds the limit of {bytes_max} bytes"),
     )
 }
 

@@ -3,12 +3,11 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,34 +23,20 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::IntakeContext;
+use super::admit::{Caller, Origin};
 use super::answer::{self, HttpProblem};
+use super::peer::Peers;
 use super::prepare::{Headers, Prepared, RequestMeta, check_headers, prepare_all, verify_request};
-use super::problems::{ledger_problem, no_flow, rate_limited, too_large, unavailable};
+use super::problems::{ledger_problem, no_flow, not_received};
+use super::receive::{BodyLimits, BodyMemory, ReceivedBody};
 use super::refused::Refused;
+use super::settings::IntakeSettings;
 use super::slack;
 use crate::observe::metrics::SourceLabels;
 use crate::revisions::LoadedRevision;
 
-#[derive(Clone, Debug)]
-pub struct IntakeSettings {
-    pub connections_max: usize,
-    /// Applies to the request head and to idle connections.
-    pub head_timeout: Duration,
-    pub body_timeout: Duration,
-    /// Bytes of bodies being read or waiting for their commit, over all connections.
-    pub body_bytes_in_flight_max: usize,
-}
-
-impl Default for IntakeSettings {
-    fn default() -> IntakeSettings {
-        IntakeSettings {
-            connections_max: 4_096,
-            head_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(15),
-            body_bytes_in_flight_max: 64 * 1024 * 1024,
-        }
-    }
-}
+/// Timeout of request heads while most connections are in use.
+const HEAD_TIMEOUT_SHORT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct IntakeServer {
@@ -60,10 +45,20 @@ pub struct IntakeServer {
     settings: IntakeSettings,
 }
 
-struct Shared {
-    context: IntakeContext,
-    settings: IntakeSettings,
-    body_bytes: AtomicUsize,
+pub(super) struct Shared {
+    pub(super) context: IntakeContext,
+    pub(super) settings: IntakeSettings,
+    pub(super) body_limits: BodyLimits,
+    pub(super) body_memory: BodyMemory,
+    pub(super) peers: Peers,
+}
+
+/// A request whose body has arrived.
+struct Arrived<'a> {
+    head: &'a Parts,
+    body: &'a [u8],
+    received_at: Time,
+    caller: &'a Caller,
 }
 
 impl IntakeServer {
@@ -82,8 +77,13 @@ impl IntakeServer {
     /// Serves until `stop`; then finishes open requests.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(self.settings.connections_max));
-        let shared =
-            Arc::new(Shared { context: self.context, settings: self.settings, body_bytes: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared {
+            context: self.context,
+            body_limits: self.settings.body_limits(),
+            settings: self.settings,
+            body_memory: BodyMemory::default(),
+            peers: Peers::default(),
+        });
         loop {
             // Accepts a connection only with a free permit; the rest wait in the listen backlog.
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
@@ -100,13 +100,19 @@ impl IntakeServer {
                     continue;
                 }
             };
+            let Some(origin) = shared.connect(&stream, peer) else { continue };
             let _ = stream.set_nodelay(true);
+            let head_timeout = match permits.available_permits() < shared.settings.connections_max / 4 {
+                true => shared.settings.head_timeout.min(HEAD_TIMEOUT_SHORT),
+                false => shared.settings.head_timeout,
+            };
             let (shared, mut stop) = (shared.clone(), stop.clone());
             tokio::spawn(async move {
-                let head_timeout = shared.settings.head_timeout;
-                let service = service_fn(move |request| {
+                let Origin { address, peer, connection: counted } = origin;
+                let service = service_fn(move |request: Request<Incoming>| {
                     let shared = shared.clone();
-                    async move { Ok::<_, Infallible>(shared.answer(request, peer).await) }
+                    let caller = shared.caller(address, &peer, &request);
+                    async move { Ok::<_, Infallible>(shared.answer(request, caller).await) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -124,7 +130,7 @@ impl IntakeServer {
                         let _ = connection.await;
                     }
                 }
-                drop(permit);
+                drop((permit, counted));
             });
         }
         // All permits are free once the last connection has ended.
@@ -134,13 +140,20 @@ impl IntakeServer {
 }
 
 impl Shared {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>, caller: Caller) -> Response<Full<Bytes>> {
         let started = Instant::now();
         let live = self.context.revisions.current();
         let path = request.uri().path();
         let Some(flow) = find_flow(&live, request.method(), path) else {
             if let Some(destination) = slack::destination_of(request.method(), path).map(str::to_owned) {
-                let taken = slack::take(&self.context, &live, &destination, request, self.settings.body_timeout).await;
+                let taken = match self.admit_unverified(&caller) {
+                    Ok(()) => slack::take(&self.context, &live, &destination, request, self.receiver(&caller)).await,
+                    Err(problem) => Err(problem),
+                };
+                let taken = taken.map_err(|problem| self.charge(&caller, problem));
+                if taken.is_ok() {
+                    self.note_verified(&caller);
+                }
                 let code = taken.as_ref().map_or_else(|problem| problem.code, |_| "interaction");
                 self.context.metrics.intake("", code, started.elapsed());
                 return taken.unwrap_or_else(|problem| problem.response());
@@ -150,14 +163,15 @@ impl Shared {
             return problem.response();
         };
         let flow = flow.clone();
-        match self.take(&live, &flow, request, peer).await {
+        match self.take(&live, &flow, request, &caller).await {
             Ok((outcome, response)) => {
                 self.context.metrics.intake(&flow.source, outcome, started.elapsed());
                 response
             }
             Err(problem) => {
+                let problem = if flow.verify.is_some() { self.charge(&caller, problem) } else { problem };
                 self.context.metrics.intake(&flow.source, problem.code, started.elapsed());
-                self.refuse(&flow, peer, &problem);
+                self.refuse(&flow, &caller, &problem);
                 problem.response()
             }
         }
@@ -168,16 +182,19 @@ impl Shared {
         live: &LoadedRevision,
         flow: &Flow,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        caller: &Caller,
     ) -> Result<(&'static str, Response<Full<Bytes>>), HttpProblem> {
         let received_at = self.context.clock.ledger_time();
-        self.admit(flow, peer, &request)?;
+        self.admit(flow, caller, &request)?;
         check_headers(flow, request.headers())?;
         let (head, body) = request.into_parts();
-        let body = self.read(flow, body).await?;
-        let received = ReceivedRequest { head: &head, body: &body.bytes, received_at };
-        let (prepared, proof) = match self.understand(live, flow, received)? {
-            ParsedRequest::Greeting(answer) => return Ok(("handshake", answer)),
+        let body = self.receive(flow, body, caller).await?;
+        let arrived = Arrived { head: &head, body: &body.bytes, received_at, caller };
+        let (prepared, proof) = match self.understand(live, flow, arrived)? {
+            ParsedRequest::Greeting(answer) => {
+                self.count_unverified(caller)?;
+                return Ok(("handshake", answer));
+            }
             ParsedRequest::Events(prepared, proof) => (prepared, proof),
         };
         self.note_unknown(flow, &prepared);
@@ -266,11 +283,11 @@ impl Shared {
         &self,
         live: &LoadedRevision,
         flow: &'f Flow,
-        received: ReceivedRequest<'_>,
+        arrived: Arrived<'_>,
     ) -> Result<ParsedRequest<'f>, HttpProblem> {
-        let ReceivedRequest { head, body, received_at } = received;
         // Senders sign the time that people read.
         let now = self.context.clock.wall();
+        let Arrived { head, body, received_at, caller } = arrived;
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let headers = Headers(&head.headers);
         let raw = verify::Request { method: head.method.as_str(), path_and_query, headers: &headers, body };
@@ -286,12 +303,7 @@ impl Shared {
         }
         let verified = verify_request(flow, &raw, now)?;
         let verified_by = verified.as_ref().and_then(|verified| verified.secret);
-        if let Some((name, limit)) = verified_by.and_then(|name| Some((name, *flow.secret_limits.get(name)?)))
-            && let Err(wait) =
-                self.context.limits.take(&format!("{}#{name}", flow.source), limit, self.context.clock.now())
-        {
-            return Err(rate_limited(&format!("the secret `{name}`"), limit, wait));
-        }
+        self.admit_verified(flow, caller, verified_by)?;
         let trace = head
             .headers
             .get("traceparent")
@@ -304,74 +316,27 @@ impl Shared {
         Ok(ParsedRequest::Events(prepared, verified.and_then(|verified| verified.replay_token)))
     }
 
-    /// Checks before the body is read.
-    fn admit(&self, flow: &Flow, peer: SocketAddr, request: &Request<Incoming>) -> Result<(), HttpProblem> {
-        if flow.verify.is_none() && !peer.ip().to_canonical().is_loopback() {
-            return Err(HttpProblem::new(
-                StatusCode::FORBIDDEN,
-                "unverified-source",
-                "this flow has no verification, so it accepts only callers on loopback; add a verify: section",
-            ));
-        }
-        if self.context.paused.load().contains(&flow.source) {
-            return Err(unavailable("source-paused", "this source is paused; send the event again later", 60));
-        }
-        if let Some(limit) = flow.rate_limit
-            && let Err(wait) = self.context.limits.take(&flow.source, limit, self.context.clock.now())
-        {
-            return Err(rate_limited("this source", limit, wait));
-        }
-        if self.context.ledger.is_overloaded()
-            || self.body_bytes.load(Ordering::Relaxed) > self.settings.body_bytes_in_flight_max
-        {
-            return Err(unavailable(
-                "overloaded",
-                "more is arriving than can be written down; try again in a moment",
-                2,
-            ));
-        }
-        let length = request.body().size_hint().lower();
-        if length > flow.body_bytes_max {
-            return Err(too_large(flow).closing());
-        }
-        Ok(())
+    async fn receive<'a>(
+        &'a self,
+        flow: &Flow,
+        body: Incoming,
+        caller: &'a Caller,
+    ) -> Result<ReceivedBody<'a>, HttpProblem> {
+        let bytes_max = usize::try_from(flow.body_bytes_max).unwrap_or(usize::MAX);
+        let received = self.receiver(caller).receive(body, bytes_max).await;
+        received.map_err(|error| not_received(error, flow.body_bytes_max))
     }
 
-    async fn read(&self, flow: &Flow, body: Incoming) -> Result<BodyPermit<'_>, HttpProblem> {
-        let limit = usize::try_from(flow.body_bytes_max).unwrap_or(usize::MAX);
-        let reading = Limited::new(body, limit).collect();
-        match tokio::time::timeout(self.settings.body_timeout, reading).await {
-            Ok(Ok(collected)) => {
-                let bytes = collected.to_bytes();
-                self.body_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-                Ok(BodyPermit { bytes, shared: self })
-            }
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(flow).closing()),
-            Ok(Err(_)) => Err(HttpProblem::new(
-                StatusCode::BAD_REQUEST,
-                "body-incomplete",
-                "the connection ended before the body was complete; nothing was stored",
-            )
-            .closing()),
-            Err(_) => Err(HttpProblem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "body-timeout",
-                format!("the body did not arrive within {:?}; nothing was stored", self.settings.body_timeout),
-            )
-            .closing()),
-        }
-    }
-
-    fn refuse(&self, flow: &Flow, peer: SocketAddr, problem: &HttpProblem) {
+    fn refuse(&self, flow: &Flow, caller: &Caller, problem: &HttpProblem) {
         let at = self.context.clock.wall();
         let refused = Refused {
             at,
             source: flow.source.clone(),
-            address: peer.ip().to_string(),
+            address: caller.address.to_string(),
             code: problem.code,
             detail: problem.detail.clone(),
         };
-        tracing::debug!(source = %flow.source, code = problem.code, address = %peer.ip(), "rejected: {}", problem.detail);
+        tracing::debug!(source = %flow.source, code = problem.code, address = %caller.address, "rejected: {}", problem.detail);
         if let Some(count) = self.context.refusals.note(refused)
             && (problem.status == StatusCode::UNAUTHORIZED || problem.code == "header-repeated")
         {
@@ -381,7 +346,7 @@ impl Shared {
                 actor: "intake".to_owned(),
                 action: "refuse".to_owned(),
                 object: format!("source:{}", flow.source),
-                detail: format!("{} from {}, {count} since the last entry", problem.code, peer.ip()),
+                detail: format!("{} from {}, {count} since the last entry", problem.code, caller.address),
             };
             tokio::spawn(async move {
                 if let Err(error) = ledger.audit(entry).await {
@@ -392,32 +357,12 @@ impl Shared {
     }
 }
 
-/// A request whose body is read.
-#[derive(Clone, Copy)]
-struct ReceivedRequest<'a> {
-    head: &'a Parts,
-    body: &'a [u8],
-    received_at: Time,
-}
-
 /// Result of parsing a verified request.
 enum ParsedRequest<'f> {
     /// Handshake with its response.
     Greeting(Response<Full<Bytes>>),
     /// Events, and the credential that is valid for one event only.
     Events(Vec<Prepared<'f>>, Option<String>),
-}
-
-/// Body with its share of the in-flight limit.
-struct BodyPermit<'a> {
-    bytes: Bytes,
-    shared: &'a Shared,
-}
-
-impl Drop for BodyPermit<'_> {
-    fn drop(&mut self) {
-        self.shared.body_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-    }
 }
 
 /// Flow of a path. A verified flow with another method is returned too, because handshakes use GET.

@@ -4,7 +4,7 @@
 //! any other, so a second press has no effect.
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -20,7 +20,8 @@ use sluice_ledger::{DecideApproval, Decided};
 use super::IntakeContext;
 use super::answer::{HttpProblem, json_response};
 use super::prepare::Headers;
-use super::problems::{ledger_problem, no_flow};
+use super::problems::{ledger_problem, no_flow, not_received};
+use super::receive::Receiver;
 use crate::revisions::LoadedRevision;
 
 /// Path prefix before the destination name.
@@ -40,7 +41,7 @@ pub(super) async fn take(
     live: &LoadedRevision,
     destination: &str,
     request: Request<Incoming>,
-    body_timeout: std::time::Duration,
+    receiver: Receiver<'_>,
 ) -> Result<Response<Full<Bytes>>, HttpProblem> {
     let kind = live.config.destinations.get(destination).map(|destination| &destination.kind);
     let Some(DestinationKind::Slack(slack)) = kind else {
@@ -50,13 +51,11 @@ pub(super) async fn take(
         return Err(no_flow(live, request.method(), request.uri().path()));
     };
     let (head, body) = request.into_parts();
-    let reading = tokio::time::timeout(body_timeout, Limited::new(body, BODY_BYTES_MAX).collect()).await;
-    let Ok(Ok(collected)) = reading else {
-        return Err(invalid("the body is incomplete, late or larger than 512 KiB").closing());
-    };
-    let body = collected.to_bytes();
-    verify_signature(secret, &head, &body, context.clock.wall())?;
-    let pressed = read(&body).ok_or_else(|| invalid("not a button press of an approval"))?;
+    let received = receiver.receive(body, BODY_BYTES_MAX).await;
+    let body = &received.map_err(|error| not_received(error, BODY_BYTES_MAX as u64))?.bytes;
+    let now = context.clock.wall();
+    verify_signature(secret, &head, body, now)?;
+    let pressed = read(body).ok_or_else(|| invalid("not a button press of an approval"))?;
     let mut results = vec![];
     for (id, choice) in pressed.choices {
         let decide = DecideApproval {

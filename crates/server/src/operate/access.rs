@@ -122,7 +122,7 @@ impl Access {
         tracing::warn!(address = %peer, failures, unreported, "wrong admin token");
         let others = if unreported == 0 { String::new() } else { format!(", {unreported} from other addresses") };
         let entry = AuditEntry {
-            at: self.clock.wall(),
+            at: self.clock.ledger_time(),
             actor: "admin".to_owned(),
             action: "refuse".to_owned(),
             object: "admin API".to_owned(),

@@ -134,11 +134,20 @@ impl Operator {
     }
 
     pub(super) async fn find(&self, id: &str) -> Result<EventRecord, OperateError> {
-        let parsed = EventId::parse(id)
-            .ok_or_else(|| OperateError::Invalid(format!("`{id}` is not an event id, such as evt_…")))?;
-        let found = self.ledger.find_event(parsed).await?;
-        found
-            .ok_or_else(|| OperateError::NotFound(format!("unknown event {id}; it may have been deleted by retention")))
+        if EventId::parse_shortened(id).is_none() {
+            let least = EventId::SHORT_CHARACTERS;
+            let problem =
+                format!("`{id}` is not an event id, such as evt_…, with at least {least} characters after evt_");
+            return Err(OperateError::Invalid(problem));
+        }
+        let mut found = self.ledger.find_by_short_id(id).await?;
+        match (found.pop(), found.is_empty()) {
+            (Some(event), true) => Ok(event),
+            (Some(_), false) => Err(OperateError::Invalid(format!("several events begin with {id}; use a longer id"))),
+            (None, _) => {
+                Err(OperateError::NotFound(format!("unknown event {id}; it may have been deleted by retention")))
+            }
+        }
     }
 
     pub(super) async fn job_record(&self, id: JobId) -> Result<JobRecord, OperateError> {

@@ -278,6 +278,30 @@ async fn a_script_with_a_database_of_its_own_writes_once_and_does_not_wait_for_i
     assert_eq!(count, 2);
 }
 
+/// A flag in a module is set again by every process, so a script tells its attempts apart by ATTEMPT.
+#[tokio::test(flavor = "multi_thread")]
+async fn script_that_fails_on_its_first_attempt_only_sees_the_number_of_the_attempt() {
+    let step = "    uses: node:18
+    script: |
+      import { upsertContact } from './contacts.js';
+      console.log(JSON.stringify(await upsertContact(JSON.parse(process.env.BODY))));
+";
+    let contacts = "
+let flip = true;
+export async function upsertContact(body) {
+  if (!flip) throw new Error('the state of an earlier attempt');
+  flip = false;
+  if (process.env.ATTEMPT === '1') throw new Error('forced transient');
+  return { attempt: process.env.ATTEMPT, effect: process.env.EFFECT_KEY.length > 0 };
+}
+";
+    let world = world(step, &[("contacts.js", contacts)]).await;
+    let job = settled(&world, "flip").await;
+    assert_eq!(made(&job), pairs(&[("call", "retry"), ("call", "done")]), "{job}");
+    let text = job.to_string();
+    assert!(text.contains("forced transient") && text.contains("\"attempt\":\"2\",\"effect\":true"), "{job}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn node_does_not_start_without_the_runtime_of_its_scripts() {
     let world = world("    uses: bash\n    script: echo 1\n", &[]).await;

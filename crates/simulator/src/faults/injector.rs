@@ -72,6 +72,11 @@ impl Injector {
         state.decide(call, elapsed)
     }
 
+    /// The installed plan.
+    pub(crate) fn plan(&self) -> FaultPlan {
+        lock(&self.state).plan.clone()
+    }
+
     pub(crate) fn counts(&self) -> BTreeMap<FaultKind, u64> {
         lock(&self.state).counts.clone()
     }

@@ -4,7 +4,7 @@ use hyper::{Method, StatusCode};
 use serde_json::json;
 
 use super::shared::Shared;
-use crate::faults::FaultPlan;
+use crate::inspect;
 use crate::reply::FakeReply;
 use crate::uri;
 
@@ -13,10 +13,21 @@ const PAGE_MAX: usize = 10_000;
 
 /// Handles a request; `path` follows `/sim`.
 pub(crate) fn respond(shared: &Shared, method: &Method, path: &str, query: &str, body: &[u8]) -> FakeReply {
+    if (method, path) == (&Method::GET, "/received") {
+        return FakeReply::json(StatusCode::OK, &shared.received_by_all(inspect::limit(query)));
+    }
+    for simulator in &shared.beside {
+        let inner = path.strip_prefix('/').and_then(|path| path.strip_prefix(simulator.name()));
+        if let Some(reply) = inner.and_then(|inner| inspect::respond(&**simulator, method, inner, query, body)) {
+            return reply;
+        }
+    }
+    if let Some(reply) = inspect::respond(shared, method, path, query, body) {
+        return reply;
+    }
     let parameter = |name: &str| uri::form_value(query, name);
     let limit = parameter("limit").and_then(|limit| limit.parse().ok()).unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
     match (method.as_str(), path) {
-        ("GET", "/truth") => FakeReply::json(StatusCode::OK, &shared.truth()),
         ("GET", "/records") => match parameter("object") {
             Some(object) => {
                 let after = parameter("after").unwrap_or_default();
@@ -38,13 +49,6 @@ pub(crate) fn respond(shared: &Shared, method: &Method, path: &str, query: &str,
                 "parameters `object` and `field` are required, for example /sim/external-ids?object=Lead&field=External_Lead_Id__c",
             ),
         },
-        ("POST", "/faults") => {
-            let plan = serde_json::from_slice::<FaultPlan>(body).map_err(|error| error.to_string());
-            match plan.and_then(|plan| shared.injector.replace(plan).map_err(|error| error.to_string())) {
-                Ok(()) => FakeReply::empty(StatusCode::NO_CONTENT),
-                Err(error) => bad_request(&error),
-            }
-        }
         ("POST", "/expire-tokens") => {
             shared.org().tokens.expire_all();
             FakeReply::empty(StatusCode::NO_CONTENT)
@@ -57,15 +61,24 @@ pub(crate) fn respond(shared: &Shared, method: &Method, path: &str, query: &str,
             shared.reset();
             FakeReply::empty(StatusCode::NO_CONTENT)
         }
-        _ => FakeReply::json(
-            StatusCode::NOT_FOUND,
-            &json!({"error": "unknown endpoint", "known": [
-                "GET /sim/truth", "GET /sim/records?object=&after=&limit=", "GET /sim/writes?after=&external_id=&limit=",
-                "GET /sim/calls?after=&limit=", "GET /sim/external-ids?object=&field=", "POST /sim/faults", "POST /sim/expire-tokens",
-                "POST /sim/new-day", "POST /sim/reset",
-            ]}),
-        ),
+        _ => FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "unknown endpoint", "known": known(shared)})),
     }
+}
+
+fn known(shared: &Shared) -> Vec<String> {
+    let own = [
+        "GET /sim/records?object=&after=&limit=",
+        "GET /sim/writes?after=&external_id=&limit=",
+        "GET /sim/calls?after=&limit=",
+        "GET /sim/external-ids?object=&field=",
+        "POST /sim/expire-tokens",
+        "POST /sim/new-day",
+        "POST /sim/reset",
+    ];
+    let beside = shared.beside.iter().flat_map(|simulator| {
+        inspect::ENDPOINTS.map(|endpoint| endpoint.replace("/sim/", &format!("/sim/{}/", simulator.name())))
+    });
+    inspect::ENDPOINTS.into_iter().chain(own).map(str::to_owned).chain(beside).collect()
 }
 
 fn bad_request(error: &str) -> FakeReply {

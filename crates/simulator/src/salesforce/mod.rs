@@ -30,6 +30,7 @@ pub use store::{Record, WriteKind};
 pub use truth::{CallCounts, ExternalId, ObjectTruth, Truth, Write, WriteActor, WriteCounts};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::inspect::Inspect;
 use crate::serve::{ANY_PORT, Server, wait_until};
 use calls::CallLog;
 use org::Org;
@@ -59,7 +60,13 @@ pub struct SalesforceSettings {
     pub calls_kept_max: usize,
     /// Creating more records than this, including deleted ones, is rejected with `STORAGE_LIMIT_EXCEEDED`.
     pub records_max: u64,
+    /// Other simulators that `/sim/…` shows as well.
+    pub beside: Vec<Inspected>,
 }
+
+/// A running simulator, as `/sim/…` of another one shows it.
+#[derive(Debug, Clone)]
+pub struct Inspected(pub(crate) Arc<dyn Inspect>);
 
 impl Default for SalesforceSettings {
     fn default() -> SalesforceSettings {
@@ -75,6 +82,7 @@ impl Default for SalesforceSettings {
             writes_kept_max: 200_000,
             calls_kept_max: 200_000,
             records_max: 2_000_000,
+            beside: Vec::new(),
         }
     }
 }
@@ -100,7 +108,8 @@ impl Salesforce {
             api_limit: settings.daily_calls_max,
             versions: settings.versions,
         };
-        let shared = Arc::new(Shared::new(org, injector));
+        let beside = settings.beside.into_iter().map(|simulator| simulator.0).collect();
+        let shared = Arc::new(Shared::new(org, injector, beside));
         let server = Server::start("sim-salesforce", settings.listen, Arc::clone(&shared))?;
         Ok(Salesforce { server, shared })
     }

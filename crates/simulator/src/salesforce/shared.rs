@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::calls::SeenCall;
@@ -20,6 +20,7 @@ use super::store::Record;
 use super::truth::{CallEffect, Truth, Write, WriteCounts};
 use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, Injector};
+use crate::inspect::{self, Inspect};
 use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
 use crate::{lock, uri};
@@ -35,11 +36,19 @@ pub(crate) struct Shared {
     requests: AtomicU64,
     /// Notified when a call arrives and when it is settled.
     pub(crate) changed: watch::Sender<()>,
+    /// Other simulators that are inspected here.
+    pub(crate) beside: Vec<Arc<dyn Inspect>>,
 }
 
 impl Shared {
-    pub(crate) fn new(org: Org, injector: Injector) -> Shared {
-        Shared { org: Mutex::new(org), injector, requests: AtomicU64::new(0), changed: watch::Sender::new(()) }
+    pub(crate) fn new(org: Org, injector: Injector, beside: Vec<Arc<dyn Inspect>>) -> Shared {
+        Shared { org: Mutex::new(org), injector, requests: AtomicU64::new(0), changed: watch::Sender::new(()), beside }
+    }
+
+    /// What this and the other simulators received, by name.
+    pub(crate) fn received_by_all(&self, limit: usize) -> BTreeMap<&'static str, Vec<Value>> {
+        let others = self.beside.iter().map(|simulator| (simulator.name(), simulator.received(limit)));
+        others.chain([(self.name(), self.received(limit))]).collect()
     }
 
     pub(crate) fn org(&self) -> MutexGuard<'_, Org> {
@@ -102,6 +111,26 @@ impl Shared {
 
     pub(crate) fn external_ids(&self, object: &str, field: &str) -> BTreeMap<String, WriteCounts> {
         self.org().writes.external_ids(object, field)
+    }
+}
+
+impl Inspect for Shared {
+    fn name(&self) -> &'static str {
+        "salesforce"
+    }
+
+    fn received(&self, limit: usize) -> Vec<Value> {
+        let org = self.org();
+        let writes: Vec<&Write> = org.writes.entries().collect();
+        inspect::last(writes.into_iter(), limit)
+    }
+
+    fn truth(&self) -> Value {
+        json!(Shared::truth(self))
+    }
+
+    fn injector(&self) -> &Injector {
+        &self.injector
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub use request_log::{KeyCounts, ReceivedRequest, SinkTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::salesforce::Inspected;
 use crate::serve::{ANY_PORT, Server, wait_until};
 use shared::Shared;
 
@@ -91,6 +92,12 @@ impl Sink {
         self.server.address()
     }
 
+    /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
+    pub fn inspected(&self) -> Inspected {
+        Inspected(self.shared.clone())
+    }
+
+    /// Current counts.
     pub fn truth(&self) -> SinkTruth {
         self.shared.truth()
     }

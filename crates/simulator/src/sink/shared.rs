@@ -9,13 +9,14 @@ use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::request_log::{KeyCounts, KeyLookup, ReceivedRequest, RequestLog, SinkTruth, fingerprint};
 use super::{KeyPolicy, SinkSettings};
 use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
-use crate::faults::{Call, CallKind, FaultPlan, Injector};
+use crate::faults::{Call, CallKind, Injector};
+use crate::inspect::{self, Inspect};
 use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
 use crate::{lock, uri};
@@ -174,36 +175,47 @@ impl Shared {
         }
     }
 
-    fn control(&self, method: &Method, path: &str, body: &[u8]) -> FakeReply {
+    fn control(&self, method: &Method, path: &str, query: &str, body: &[u8]) -> FakeReply {
+        if let Some(reply) = inspect::respond(self, method, path, query, body) {
+            return reply;
+        }
         match (method.as_str(), path) {
-            ("GET", "/truth") => FakeReply::json(StatusCode::OK, &self.truth()),
             ("GET", "/keys") => FakeReply::json(StatusCode::OK, &self.keys()),
             ("GET", "/paths") => FakeReply::json(StatusCode::OK, &self.paths()),
             ("GET", "/requests") => FakeReply::json(StatusCode::OK, &self.requests_kept()),
-            ("POST", "/faults") => {
-                let plan = serde_json::from_slice::<FaultPlan>(body).map_err(|error| error.to_string());
-                match plan.and_then(|plan| self.injector.replace(plan).map_err(|error| error.to_string())) {
-                    Ok(()) => FakeReply::empty(StatusCode::NO_CONTENT),
-                    Err(error) => FakeReply::json(StatusCode::BAD_REQUEST, &json!({"error": error})),
-                }
-            }
             ("POST", "/reset") => {
                 self.reset();
                 FakeReply::empty(StatusCode::NO_CONTENT)
             }
-            _ => FakeReply::json(
-                StatusCode::NOT_FOUND,
-                &json!({"error": "unknown endpoint", "known": [
-                    "GET /sim/truth", "GET /sim/keys", "GET /sim/paths", "GET /sim/requests",
-                    "POST /sim/faults", "POST /sim/reset",
-                ]}),
-            ),
+            _ => {
+                let own = ["GET /sim/keys", "GET /sim/paths", "GET /sim/requests", "POST /sim/reset"];
+                let known: Vec<&str> = inspect::ENDPOINTS.into_iter().chain(own).collect();
+                FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "unknown endpoint", "known": known}))
+            }
         }
     }
 }
 
 fn not_found() -> FakeReply {
     FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "the resource does not exist"}))
+}
+
+impl Inspect for Shared {
+    fn name(&self) -> &'static str {
+        "sink"
+    }
+
+    fn received(&self, limit: usize) -> Vec<Value> {
+        inspect::last(self.log().requests.iter(), limit)
+    }
+
+    fn truth(&self) -> Value {
+        json!(Shared::truth(self))
+    }
+
+    fn injector(&self) -> &Injector {
+        &self.injector
+    }
 }
 
 impl Handler for Shared {
@@ -214,7 +226,8 @@ impl Handler for Shared {
         };
         let path = parts.uri.path();
         if let Some(control_path) = path.strip_prefix("/sim/").map(|_| &path["/sim".len()..]) {
-            return Ok(self.control(&parts.method, control_path, &body).complete());
+            let query = parts.uri.query().unwrap_or_default();
+            return Ok(self.control(&parts.method, control_path, query, &body).complete());
         }
         let number = increment(&self.counts.requests);
         let key = parts.headers.get(IDEMPOTENCY_KEY).map(|key| String::from_utf8_lossy(key.as_bytes()));

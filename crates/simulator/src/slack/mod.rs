@@ -11,6 +11,7 @@ pub use button_click::ButtonClick;
 pub use shared::{SlackMessage, SlackTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::salesforce::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use shared::Shared;
 
@@ -75,6 +76,12 @@ impl Slack {
         self.shared.messages()
     }
 
+    /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
+    pub fn inspected(&self) -> Inspected {
+        Inspected(self.shared.clone())
+    }
+
+    /// Current counts.
     pub fn truth(&self) -> SlackTruth {
         self.shared.truth()
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::SlackSettings;
 use crate::apply_fault::{FakeTarget, Refusal, ReplyTruth, apply_fault};
 use crate::faults::{Call, CallKind, FaultKind, Injector};
+use crate::inspect::{self, Inspect};
 use crate::reply::{FakeReply, Hangup, Payload};
 use crate::serve::{Handler, read_body};
 use crate::{lock, uri};
@@ -149,6 +150,24 @@ fn parameter(query: &str, name: &str) -> Option<String> {
     pairs.into_iter().find(|(found, _)| *found == name).map(|(_, value)| uri::decode(value))
 }
 
+impl Inspect for Shared {
+    fn name(&self) -> &'static str {
+        "slack"
+    }
+
+    fn received(&self, limit: usize) -> Vec<Value> {
+        inspect::last(lock(&self.log).messages.iter(), limit)
+    }
+
+    fn truth(&self) -> Value {
+        json!(Shared::truth(self))
+    }
+
+    fn injector(&self) -> &Injector {
+        &self.injector
+    }
+}
+
 impl Handler for Shared {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Payload>, Hangup> {
         let (parts, body) = request.into_parts();
@@ -156,6 +175,14 @@ impl Handler for Shared {
             return Ok(FakeReply::empty(StatusCode::PAYLOAD_TOO_LARGE).complete());
         };
         let path = parts.uri.path().to_owned();
+        if let Some(control_path) = path.strip_prefix("/sim") {
+            let query = parts.uri.query().unwrap_or_default();
+            let reply = inspect::respond(&*self, &parts.method, control_path, query, &body).unwrap_or_else(|| {
+                let known = inspect::ENDPOINTS;
+                FakeReply::json(StatusCode::NOT_FOUND, &json!({"error": "unknown endpoint", "known": known}))
+            });
+            return Ok(reply.complete());
+        }
         let method = path.strip_prefix("/api/").unwrap_or("webhook").to_owned();
         *lock(&self.log).truth.calls.entry(method.clone()).or_default() += 1;
         let kind = if parts.method == Method::GET { CallKind::Read } else { CallKind::Write };

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub use mailbox::{SmtpMessage, SmtpTruth};
 
 use crate::faults::{FaultPlan, Injector, PlanError};
+use crate::salesforce::Inspected;
 use crate::serve::{ANY_PORT, Server};
 use session::Shared;
 
@@ -128,6 +129,12 @@ impl Smtp {
         &self.shared.certificate
     }
 
+    /// For [`SalesforceSettings::beside`](crate::SalesforceSettings::beside).
+    pub fn inspected(&self) -> Inspected {
+        Inspected(self.shared.clone())
+    }
+
+    /// Current counts.
     pub fn truth(&self) -> SmtpTruth {
         self.shared.truth()
     }

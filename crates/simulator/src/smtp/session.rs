@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use data_encoding::BASE64;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -15,6 +16,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use super::mailbox::{Mailbox, SmtpMessage, SmtpTruth};
 use super::{Encryption, FakeStep, SmtpSettings};
 use crate::faults::{Call, CallKind, Fault, Injector, Moment};
+use crate::inspect::{self, Inspect};
 use crate::lock;
 use crate::serve::ConnectionHandler;
 
@@ -113,6 +115,24 @@ impl ConnectionHandler for Shared {
         lock(&self.mailbox).truth.connections += 1;
         // The client notices an I/O error by itself.
         let _ = self.serve(stream).await;
+    }
+}
+
+impl Inspect for Shared {
+    fn name(&self) -> &'static str {
+        "mail"
+    }
+
+    fn received(&self, limit: usize) -> Vec<Value> {
+        inspect::last(lock(&self.mailbox).messages.iter(), limit)
+    }
+
+    fn truth(&self) -> Value {
+        json!(Shared::truth(self))
+    }
+
+    fn injector(&self) -> &Injector {
+        &self.injector
     }
 }
 

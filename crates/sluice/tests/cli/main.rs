@@ -5,12 +5,15 @@
 mod access;
 mod change;
 mod clock;
+mod documentation;
 mod examples;
 mod forms;
 mod guard;
 mod node;
 mod output;
+mod simulators;
 mod support;
+mod terminal;
 mod verify;
 mod watch;
 mod without_node;

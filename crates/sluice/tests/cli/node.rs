@@ -21,7 +21,7 @@ fn sent_event_is_in_every_list() {
     let answers: Value = serde_json::from_str(&sent.stdout).unwrap();
     assert_eq!(answers[0]["status"], 202);
     assert_eq!((&answers[0]["repeat"], &answers[1]["repeat"]), (&Value::Bool(true), &Value::Bool(true)));
-    assert_eq!(answers[0]["body"]["result"]["lead-to-crm"]["state"], "succeeded");
+    assert!(answers[0]["body"].get("result").is_none(), "the flow names no result: {answers}");
     for (name, arguments) in [
         ("status", &["status"][..]),
         ("events", &["events"]),
@@ -47,7 +47,7 @@ fn sent_event_is_in_every_list() {
     }
     let advice = workplace.run(&["sources", "show", "website"]).ok();
     for words in [
-        "repeats   2 in the last 7 days: 40 % of its requests",
+        "duplicates  2 in the last 7 days: 40 % of its requests",
         "after expiry         none",
         "key lifetime 30d covers 100 %",
     ] {

@@ -173,7 +173,7 @@ impl Host {
             file.calls()?.into_iter().map(|tried| (sluice_domain::run::span(tried.job, tried.n), tried.outcome));
         let counts = FileCounts {
             checks: found.checks,
-            accepted: lines.iter().map(|line| line.accepted).sum(),
+            accepted: lines.iter().map(|line| line.accepted + line.duplicate).sum(),
             done: lines.iter().map(|line| line.done).sum(),
             remainder: lines.iter().map(|line| line.remainder.unsigned_abs()).sum(),
         };

@@ -121,9 +121,9 @@ pub struct Balance {
     /// `2026-11-15`, UTC.
     pub day: String,
     pub source: String,
-    /// Requests answered 202.
+    /// New events, without duplicates.
     pub accepted: u64,
-    /// Duplicates among them.
+    /// Duplicates, which are answered 202 too.
     pub duplicate: u64,
     /// Events whose jobs are all done.
     pub done: u64,
@@ -261,7 +261,7 @@ impl Inspector {
             Ok(Balance {
                 day: row.get(0)?,
                 source: row.get(1)?,
-                accepted: firsts + duplicate,
+                accepted: firsts,
                 duplicate,
                 done: count(6)?,
                 noop: count(7)?,

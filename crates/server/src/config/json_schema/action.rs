@@ -46,7 +46,7 @@ pub(super) fn with(action: Action) -> Value {
 fn of_parameter(action: Action, parameter: &Parameter) -> Value {
     let value = match &parameter.value_type {
         _ if inner_keys(action, parameter.name).is_some() => inner_map(action, parameter.name),
-        ParameterType::Text => return scalar(),
+        ParameterType::Text | ParameterType::Url => return scalar(),
         ParameterType::Any => return json!({}),
         ParameterType::Texts => return one_or_list(scalar()),
         ParameterType::Flag => json!({ "type": "boolean" }),

@@ -59,7 +59,7 @@ impl Operator {
 
     /// The event with this id, or the newest event with this idempotency key.
     pub(super) async fn event_named(&self, name: &str) -> Result<ListedEvent, OperateError> {
-        if EventId::parse(name).is_some() {
+        if EventId::parse_shortened(name).is_some() {
             let event = self.find(name).await?;
             let jobs = self.ledger.jobs_of_event(event.clone()).await?;
             return Ok(ListedEvent { event, jobs: jobs.iter().map(Into::into).collect() });
