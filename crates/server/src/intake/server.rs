@@ -35,9 +35,6 @@ use super::slack;
 use crate::observe::metrics::SourceLabels;
 use crate::revisions::LoadedRevision;
 
-/// Timeout of request heads while most connections are in use.
-const HEAD_TIMEOUT_SHORT: Duration = Duration::from_secs(2);
-
 #[derive(Debug)]
 pub struct IntakeServer {
     listener: TcpListener,
@@ -102,10 +99,7 @@ impl IntakeServer {
             };
             let Some(origin) = shared.connect(&stream, peer) else { continue };
             let _ = stream.set_nodelay(true);
-            let head_timeout = match permits.available_permits() < shared.settings.connections_max / 4 {
-                true => shared.settings.head_timeout.min(HEAD_TIMEOUT_SHORT),
-                false => shared.settings.head_timeout,
-            };
+            let head_timeout = shared.settings.head_timeout_with(permits.available_permits());
             let (shared, mut stop) = (shared.clone(), stop.clone());
             tokio::spawn(async move {
                 let Origin { address, peer, connection: counted } = origin;
@@ -209,18 +203,7 @@ impl Shared {
             .map(|event| event.quarantine.as_ref().map(|quarantine| quarantine.failure.code.clone()))
             .collect();
         let verified_by = events.first().and_then(|event| event.verified_by.clone());
-        let accepted = match <[NewEvent; 1]>::try_from(events) {
-            Ok([event]) => self.context.ledger.accept(event).await.map(|acceptance| vec![acceptance]),
-            Err(events) => self.context.ledger.accept_all(events).await,
-        };
-        let accepted = accepted.map_err(|error| ledger_problem(&error))?;
-        if accepted.iter().any(|acceptance| matches!(acceptance, Acceptance::ProofUsed)) {
-            return Err(HttpProblem::new(
-                StatusCode::UNAUTHORIZED,
-                "proof-replayed",
-                "the credential of this request was already used for another event",
-            ));
-        }
+        let accepted = self.write(events).await?;
         let outcome = self.count(flow, &accepted);
         if outcome != "duplicate" {
             self.context.metrics.intake_bytes.inc_by(bytes);
@@ -237,6 +220,23 @@ impl Shared {
             None => answer::one(status, caller, answers),
         };
         Ok((outcome, response))
+    }
+
+    /// Writes the events of a request in one transaction.
+    async fn write(&self, events: Vec<NewEvent>) -> Result<Vec<Acceptance>, HttpProblem> {
+        let accepted = match <[NewEvent; 1]>::try_from(events) {
+            Ok([event]) => self.context.ledger.accept(event).await.map(|acceptance| vec![acceptance]),
+            Err(events) => self.context.ledger.accept_all(events).await,
+        };
+        let accepted = accepted.map_err(|error| ledger_problem(&error))?;
+        if accepted.iter().any(|acceptance| matches!(acceptance, Acceptance::ProofUsed)) {
+            return Err(HttpProblem::new(
+                StatusCode::UNAUTHORIZED,
+                "proof-replayed",
+                "the credential of this request was already used for another event",
+            ));
+        }
+        Ok(accepted)
     }
 
     fn note_unknown(&self, flow: &Flow, prepared: &[Prepared<'_>]) {

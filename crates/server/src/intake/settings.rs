@@ -9,6 +9,9 @@ use super::peer::UnverifiedLimits;
 use super::proxy::TrustedProxies;
 use super::receive::BodyLimits;
 
+/// Timeout of request heads while most connections are in use.
+const HEAD_TIMEOUT_SHORT: Duration = Duration::from_secs(2);
+
 #[derive(Clone, Debug)]
 pub struct IntakeSettings {
     pub connections_max: usize,
@@ -49,6 +52,14 @@ fn per_second(count: u32, burst: u32) -> RateLimit {
 }
 
 impl IntakeSettings {
+    /// Time for the head of a request while this many further connections fit: shorter when few do.
+    pub(super) fn head_timeout_with(&self, connections_free: usize) -> Duration {
+        match connections_free < self.connections_max / 4 {
+            true => self.head_timeout.min(HEAD_TIMEOUT_SHORT),
+            false => self.head_timeout,
+        }
+    }
+
     pub(super) fn body_limits(&self) -> BodyLimits {
         BodyLimits {
             timeout: self.body_timeout,
