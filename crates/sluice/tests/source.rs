@@ -29,7 +29,8 @@ fn rust_files(at: &Path) -> Vec<PathBuf> {
         return vec![at.to_owned()];
     }
     let entries = std::fs::read_dir(at).unwrap_or_else(|error| panic!("{}: {error}", at.display()));
-    let mut files: Vec<PathBuf> = entries.flat_map(|entry| rust_files(&entry.unwrap().path())).collect();
+    let mut files: Vec<PathBuf> =
+        entries.flat_map(|entry| rust_files(&entry.expect("an entry of a directory is read").path())).collect();
     let is_test = |file: &Path| file.to_string_lossy().ends_with("tests.rs");
     files.retain(|file| file.extension().is_some_and(|extension| extension == "rs") && !is_test(file));
     files.sort();

@@ -131,7 +131,7 @@ fn id_protection(scheme: Scheme) -> &'static str {
             "is accepted: the credential covers no content"
         }
         Scheme::Hmac => "is rejected if `signed` has `{id}`; else it is a duplicate: signed content has one owner",
-        _ if preset(scheme).event_id.iter().any(|way| in_header(way)) => {
+        _ if preset(scheme).event_id.iter().any(in_header) => {
             "is a duplicate: signed content has one owner within its event type"
         }
         _ => "is rejected: the id is part of the signed body",
