@@ -14,16 +14,9 @@ pub struct Destination {
     pub kind: DestinationKind,
     /// Timeout of a single call, including the connection.
     pub timeout: Duration,
-    /// How long after its time-out a call may still be applied.
-    pub straggler_horizon: Duration,
+    /// How long after its time-out a call may still be applied; `None`: late writes are not looked for.
+    pub straggler_horizon: Option<Duration>,
     pub gate: GateSettings,
-}
-
-impl Destination {
-    /// The horizon of a destination that sets none: ten times its time-out, within a minute and an hour.
-    pub fn default_horizon(timeout: Duration) -> Duration {
-        (timeout * 10).clamp(Duration::from_secs(60), Duration::from_secs(3_600))
-    }
 }
 
 /// Type of destination; selects the connector.

@@ -55,7 +55,6 @@ pub enum Mutant {
     PaceForgetsVerification,
     UndoForgotten,
     EveryJumpFollowed,
-    StragglerForgotten,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -67,7 +66,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 50] = [
+    pub const ALL: [Mutant; 49] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -117,7 +116,6 @@ impl Mutant {
         Mutant::PaceForgetsVerification,
         Mutant::UndoForgotten,
         Mutant::EveryJumpFollowed,
-        Mutant::StragglerForgotten,
     ];
 
     /// True if this bug is active on this thread.

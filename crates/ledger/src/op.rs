@@ -206,9 +206,9 @@ pub enum Resolution {
 /// Requeues the jobs whose confirmed write is compared with the record, because a call of their lane may have been applied late.
 #[derive(Clone, Copy, Debug)]
 pub struct Recheck {
-    /// Time of the ledger's clock: calls that may be applied until then have been, or never are.
+    /// Time of the ledger's clock.
     pub at: Time,
-    /// Their new due time, by the steady clock.
+    /// Time of the steady clock, and the new due time of the jobs: calls that may be applied until then have been, or never are.
     pub due_at: Time,
     pub jobs_max: u32,
 }

@@ -11,7 +11,7 @@ use crate::op::EffectSettlement;
 pub(crate) struct Straggler {
     pub job: JobId,
     pub key: EffectKey,
-    /// When the write is compared with its record, by the ledger's clock; [`Time::NEVER`] while it is.
+    /// When the write is compared with its record, by the steady clock; [`Time::NEVER`] while it is.
     pub due_at: Time,
 }
 

@@ -284,7 +284,13 @@ impl Node {
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
-                tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
+                tokio::spawn(maintain::stragglers::run(
+                    ledger.clone(),
+                    revisions.clone(),
+                    clock.clone(),
+                    requeued,
+                    stop.subscribe(),
+                )),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(listeners.admin.run(stop_admin.subscribe())),
             ],

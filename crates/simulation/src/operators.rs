@@ -317,7 +317,6 @@ impl Simulation {
             }
             (OperatorAction::Suppress { .. }, _) => self.happened(Fault::Suppressed),
             (OperatorAction::Recheck, SimReply::Jobs(jobs)) => {
-                jobs.iter().for_each(|_| self.coverage.fault(Fault::Rechecked));
                 self.requeued(jobs);
             }
             (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),

@@ -222,9 +222,6 @@ impl Simulation {
                 }
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => Fault::QuietHours,
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "expired") => Fault::Expired,
-                next if next.failure.as_ref().is_some_and(|failure| failure.code == "overwritten") => {
-                    Fault::RecordOverwritten
-                }
                 next if next.state == JobState::Waiting && next.failure.is_none() => Fault::ItemPaced,
                 _ => return,
             },
@@ -367,7 +364,7 @@ impl Simulation {
             Recording::IfSlow(begin) => Some(begin),
         };
         self.look_at_call(&call, n, &label);
-        let sent = self.destinations.0[facts.destination].call(self.now, facts.class, &self.rates, &mut self.random);
+        let sent = self.destinations.0[facts.destination].call(self.now, &self.rates, &mut self.random);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
         if let Some(fault) = sent.fault {
             self.coverage.fault(fault);
@@ -383,9 +380,6 @@ impl Simulation {
                 self.applied(call.job, &label, visible_at);
             }
             self.record_written(call.job, &label);
-        }
-        if let Some(ms) = sent.lands_after_ms {
-            self.plan_landing(sent.after_ms + ms, call.job, &label);
         }
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
         let record_later = begin.is_some() && slow;

@@ -33,7 +33,7 @@ fn destination(name: &str, kind: DestinationKind) -> Destination {
         name: name.to_owned(),
         kind,
         timeout: PATIENT,
-        straggler_horizon: PATIENT,
+        straggler_horizon: None,
         gate: GateSettings::default(),
     }
 }

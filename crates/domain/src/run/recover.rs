@@ -32,7 +32,7 @@ impl JobRun {
         let mut random = Random::seeded(self.job.id.0 as u64 ^ context.at.0 as u64);
         let (next, attempts) = interrupted_next(interrupted, &mut random);
         let update = self.decided(next, attempts, context.at);
-        let late_until = step.and_then(|step| self.late_until(step, context.at));
+        let late_until = step.and_then(|step| self.late_until(step, context.now));
         let written = intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update, late_until));
         self.settle(update, written, context)
     }

@@ -1,16 +1,13 @@
 //! How a run ends: the update of the job, what is written with it, and the result.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::effects::{EffectEntry, error_output};
 use super::item::StepItem;
 use super::{Command, JobRun, Notice, RunContext, RunResult, Settle, StepRoute, Waiting, decide};
-use crate::destination::Destination;
 use crate::job::{EffectState, JobState, Term};
-use crate::mutant::Mutant;
 use crate::ops::{AttemptSettlement, Begin, ChargeResult, EffectSettlement, Fence, RetryCharge, Settlement};
 use crate::outcome::{EffectClass, Failure};
 use crate::record::AttemptKind;
@@ -142,7 +139,7 @@ impl JobRun {
         self.more_items = self.has_more(&item);
         let (absent_reads, reads) = reads;
         let late_until = match end {
-            AttemptEnd::Unsure => self.late_until(item.step(), context.at),
+            AttemptEnd::Unsure => self.late_until(item.step(), context.now),
             AttemptEnd::Answered => None,
         };
         let effect = EffectSettlement {
@@ -159,19 +156,17 @@ impl JobRun {
         self.settle(update, written, context)
     }
 
-    /// Until when a call of this step, whose outcome is unknown at `at`, may still be applied: only where a late write can overwrite
+    /// Until when a call of this step, whose outcome is unknown at `now`, may still be applied, by the steady clock: only where a late write can overwrite
     /// a newer one, and where that can be noticed.
-    pub(super) fn late_until(&self, step: &Step, at: Time) -> Option<Time> {
+    pub(super) fn late_until(&self, step: &Step, now: Time) -> Option<Time> {
         let matters =
             step.class == EffectClass::Natural && step.order == LaneOrder::Fifo && step.action.compares_record();
-        if !matters || Mutant::StragglerForgotten.is_on() {
+        if !matters {
             return None;
         }
         let pinned = self.config.pinned.as_ref();
         let destination = pinned.and_then(|pinned| pinned.config.destinations.get(&*step.destination));
-        let horizon = destination
-            .map_or_else(|| Destination::default_horizon(Duration::ZERO), |destination| destination.straggler_horizon);
-        Some(at + horizon)
+        Some(now + destination?.straggler_horizon?)
     }
 
     /// An effect was skipped by a policy and that is recorded. A job in which nothing was done says why.

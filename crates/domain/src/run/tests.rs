@@ -1,6 +1,7 @@
 use super::*;
 use crate::action::Action;
 use crate::config::Config;
+use crate::destination::{Destination, DestinationKind, GateSettings, HttpDestination};
 use crate::event::{Audit, Event, EventId};
 use crate::job::{EffectKey, JobId, Term};
 use crate::key::KeyDigest;
@@ -83,6 +84,18 @@ struct Case {
     context: RunContext,
 }
 
+/// `crm`, where a call may be applied a minute after its time-out.
+fn destinations() -> std::collections::BTreeMap<String, Destination> {
+    let crm = Destination {
+        name: "crm".into(),
+        kind: DestinationKind::Http(HttpDestination::default()),
+        timeout: Duration::from_secs(1),
+        straggler_horizon: Some(Duration::from_secs(60)),
+        gate: GateSettings::default(),
+    };
+    [(crm.name.clone(), crm)].into()
+}
+
 fn case(worker: Worker) -> Case {
     let event = Event {
         schema_version: "1".into(),
@@ -145,7 +158,8 @@ impl Case {
 
     /// Runs the job once with a slot of this destination.
     fn run(&mut self, destination: &str) -> RunResult {
-        let config = Config { workers: [("w".to_owned(), Arc::new(self.worker.clone()))].into(), ..Config::default() };
+        let workers = [("w".to_owned(), Arc::new(self.worker.clone()))].into();
+        let config = Config { workers, destinations: destinations(), ..Config::default() };
         let active = ConfigRevision {
             name: "r".into(),
             config: Arc::new(config),

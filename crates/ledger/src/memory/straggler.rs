@@ -1,5 +1,7 @@
 //! Lanes in which a call of unknown outcome may still be applied, and overwrite a newer write.
 
+use std::sync::Arc;
+
 use sluice_domain::job::{EffectState, JobId, JobState};
 use sluice_domain::time::Time;
 use sluice_domain::worker::LaneOrder;
@@ -43,15 +45,17 @@ impl Store {
 
     /// Requeues the jobs of lanes in which a call may have been applied late. Returns those that were requeued.
     pub fn recheck(&mut self, recheck: &Recheck) -> Vec<ChangedJob> {
-        let due = self.stragglers.iter().filter(|(_, straggler)| straggler.due_at <= recheck.at);
+        let due = self.stragglers.iter().filter(|(_, straggler)| straggler.due_at <= recheck.due_at);
         let mut due: Vec<_> = due.map(|(lane, straggler)| (straggler.due_at, lane.clone(), *straggler)).collect();
-        due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        // As the table has them: entities are signed there.
+        let place = |(worker, entity, step): &(Arc<str>, u64, Arc<str>)| (worker.clone(), *entity as i64, step.clone());
+        due.sort_by_key(|(due_at, lane, _)| (*due_at, place(lane)));
         due.truncate(recheck.jobs_max as usize);
         let mut changed = Vec::new();
         for (_, lane, straggler) in due {
             let state = self.jobs.get(&straggler.job).map(|job| job.record.state);
             if state.is_some_and(JobState::is_live) {
-                self.stragglers.insert(lane, Straggler { due_at: recheck.at + Recheck::LATER, ..straggler });
+                self.stragglers.insert(lane, Straggler { due_at: recheck.due_at + Recheck::LATER, ..straggler });
                 continue;
             }
             let requeued = match state {

@@ -78,7 +78,7 @@ impl Batch<'_, '_> {
         let mut due = Vec::new();
         {
             let mut statement = self.cached(include_str!("sql/due_stragglers.sql"))?;
-            let mut rows = statement.query(params![recheck.at.0, recheck.jobs_max])?;
+            let mut rows = statement.query(params![recheck.due_at.0, recheck.jobs_max])?;
             while let Some(row) = rows.next()? {
                 let lane = Lane { worker: row.get(0)?, entity: row.get(1)?, step_id: row.get(2)? };
                 let (job, key) = (JobId(row.get(3)?), EffectKey(row.get(4)?));
@@ -100,7 +100,7 @@ impl Batch<'_, '_> {
     ) -> rusqlite::Result<Option<ChangedJob>> {
         let head = self.job_head(straggler.job)?;
         if head.as_ref().is_some_and(|head| head.guard.state.is_live()) {
-            self.write_straggler(lane, Straggler { due_at: recheck.at + Recheck::LATER, ..straggler })?;
+            self.write_straggler(lane, Straggler { due_at: recheck.due_at + Recheck::LATER, ..straggler })?;
             return Ok(None);
         }
         let Some(head) = head.filter(|head| head.guard.state == JobState::Succeeded) else {

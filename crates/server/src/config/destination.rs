@@ -37,7 +37,7 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
             LASTING,
             "How long after its timeout a call may still be applied. Then the record of an unsure natural write is read back, and written again if it differs.",
         )
-        .or("ten times the timeout, 1m to 1h"),
+        .or("late writes are not looked for"),
         key("concurrency", ValueType::Count(1, 10_000), "Maximum number of calls in flight.").or("16"),
         key("rate", ValueType::Rate, "Maximum rate of calls, evenly spread.").or("no limit"),
         key("burst", ValueType::Count(1, 100_000), "Number of calls that may start at once after an idle period.")
@@ -183,8 +183,7 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
         _ => return None,
     };
     let gate = GateSettings { breaker: usual_breaker(&kind), ..GateSettings::default() };
-    let straggler_horizon = Destination::default_horizon(timeout);
-    Some(Destination { name: kind.as_str().into(), kind, timeout, straggler_horizon, gate })
+    Some(Destination { name: kind.as_str().into(), kind, timeout, straggler_horizon: None, gate })
 }
 
 /// Scripts are independent of each other, so a failing one must not stop the others.
@@ -223,8 +222,7 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     };
     let usual = if matches!(kind, DestinationKind::Script(_)) { SCRIPT_TIMEOUT } else { TIMEOUT };
     let timeout = fields.duration("timeout").unwrap_or(usual);
-    let straggler_horizon =
-        fields.duration("straggler_horizon").unwrap_or_else(|| Destination::default_horizon(timeout));
+    let straggler_horizon = fields.duration("straggler_horizon");
     let standard = GateSettings::default();
     let gate = GateSettings {
         concurrency_max: fields.count("concurrency").unwrap_or(standard.concurrency_max),

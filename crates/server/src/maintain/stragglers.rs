@@ -12,17 +12,30 @@ use sluice_ledger::{Ledger, Recheck};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
+use crate::revisions::Revisions;
 use crate::work::OnRequeued;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Jobs requeued at once.
 const JOBS_MAX: u32 = 100;
 
-/// Requeues what is due until `stop`.
-pub async fn run(ledger: Ledger, clock: Clock, requeued: OnRequeued, mut stop: watch::Receiver<bool>) {
+/// Requeues what is due until `stop`. Due times that another process wrote may be early, as its clock was corrected: the first
+/// look is after the longest horizon of any destination.
+pub async fn run(
+    ledger: Ledger,
+    revisions: Revisions,
+    clock: Clock,
+    requeued: OnRequeued,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut wait = {
+        let config = &revisions.current().config;
+        let horizons = config.destinations.values().filter_map(|destination| destination.straggler_horizon);
+        horizons.max().unwrap_or(INTERVAL)
+    };
     loop {
         tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = tokio::time::sleep(wait) => wait = INTERVAL,
             _ = stop.wait_for(|stop| *stop) => return,
         }
         if let Err(error) = recheck(&ledger, &clock, &requeued).await {
@@ -32,11 +45,11 @@ pub async fn run(ledger: Ledger, clock: Clock, requeued: OnRequeued, mut stop: w
 }
 
 async fn recheck(ledger: &Ledger, clock: &Clock, requeued: &OnRequeued) -> Result<(), sluice_ledger::Error> {
-    let at = clock.ledger_time();
-    if ledger.next_straggler().await?.is_none_or(|due| due > at) {
+    let (at, now) = (clock.ledger_time(), clock.now());
+    if ledger.next_straggler().await?.is_none_or(|due| due > now) {
         return Ok(());
     }
-    let jobs = ledger.recheck(Recheck { at, due_at: clock.now(), jobs_max: JOBS_MAX }).await?;
+    let jobs = ledger.recheck(Recheck { at, due_at: now, jobs_max: JOBS_MAX }).await?;
     if !jobs.is_empty() {
         tracing::info!(jobs = jobs.len(), "comparing records with their last confirmed write after an unknown outcome");
         (requeued.0)(jobs);
