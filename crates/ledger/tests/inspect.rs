@@ -166,6 +166,17 @@ async fn a_row_that_was_altered_or_deleted_is_named() {
         ),
         ("UPDATE job SET result = (SELECT j.result FROM job j WHERE j.id = 2) WHERE id = 1", 39, ALTERED_JOB),
         ("UPDATE job SET worker = 'other' WHERE id = 1", 39, ALTERED_JOB),
+        ("UPDATE effect SET mac = x'00' WHERE job = 2", 39, "the effect `create` of job_2 was altered"),
+        (
+            "UPDATE effect SET key = x'00' WHERE job = 2",
+            39,
+            "a row of job_2 was altered: its column `key` cannot be read",
+        ),
+        (
+            "UPDATE attempt SET term = -1 WHERE job = 2",
+            39,
+            "a row of job_2 was altered: its column `term` cannot be read",
+        ),
         ("DELETE FROM event_body WHERE seq = 1", 39, "event 1 has lost its body"),
         (
             "DELETE FROM event_body WHERE seq = 1; UPDATE event SET body_pruned = zeroblob(16) WHERE seq = 1",
@@ -214,6 +225,17 @@ async fn a_pruned_body_and_a_destroyed_contact_key_are_no_violations() {
     let file = rusqlite::Connection::open(directory.path().join("ledger.db")).unwrap();
     file.execute_batch("UPDATE contact_key SET wrapped = NULL").unwrap();
     assert_eq!(inspector(directory.path()).verify(|_, _| {}).unwrap().broken, []);
+}
+
+#[tokio::test]
+async fn keys_that_are_rotated_during_an_inspection_are_no_violations() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = filled(directory.path()).await;
+    let inspector = inspector(directory.path());
+    ledger.rotate_tenant("ann".into(), START).await.unwrap();
+    ledger.accept(event("sealed with the new key")).await.unwrap();
+    while ledger.rewrap_contacts(100, START).await.unwrap() > 0 {}
+    assert_eq!(inspector.verify(|_, _| {}).unwrap().broken, []);
 }
 
 #[tokio::test]

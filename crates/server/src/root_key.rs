@@ -85,17 +85,44 @@ pub fn origin(data: &Path) -> Result<Origin, RootKeyError> {
     look(data, &EnvironmentSettings::in_environment()).map(|(_, origin)| origin)
 }
 
-fn look(data: &Path, environment: &EnvironmentSettings) -> Result<(RootKey, Origin), RootKeyError> {
+/// Root key that opens the ledger in a data directory. Creates, renames and deletes nothing: a node that rotates its key may run.
+pub fn find_existing(data: &Path) -> Result<RootKey, RootKeyError> {
+    look_only(data, &EnvironmentSettings::in_environment())
+}
+
+fn look_only(data: &Path, environment: &EnvironmentSettings) -> Result<RootKey, RootKeyError> {
+    if let Some((key, _)) = given(environment)? {
+        return Ok(key);
+    }
+    for path in [data.join(FILE), data.join(NEXT_FILE)].into_iter().filter(|path| path.exists()) {
+        let key = read(&path)?;
+        if Ledger::is_opened_by(data, &key)? {
+            return Ok(key);
+        }
+    }
+    // Without a next key, the ledger reports that the key is a wrong one.
+    let own = data.join(FILE);
+    if own.exists() { read(&own) } else { Err(RootKeyError::Missing { data: data.to_owned() }) }
+}
+
+/// A key that comes from outside of the data directory.
+fn given(environment: &EnvironmentSettings) -> Result<Option<(RootKey, Origin)>, RootKeyError> {
     if let Some(text) = &environment.key {
-        return Ok((parse(VARIABLE.to_owned(), text)?, Origin::Environment));
+        return Ok(Some((parse(VARIABLE.to_owned(), text)?, Origin::Environment)));
     }
     if let Some(path) = &environment.file {
-        return Ok((read(path)?, Origin::Given(path.clone())));
+        return Ok(Some((read(path)?, Origin::Given(path.clone()))));
     }
-    if let Some(path) =
-        environment.credentials.as_ref().map(|directory| directory.join(CREDENTIAL)).filter(|path| path.exists())
-    {
-        return Ok((read(&path)?, Origin::Given(path)));
+    let credential = environment.credentials.as_ref().map(|directory| directory.join(CREDENTIAL));
+    match credential.filter(|path| path.exists()) {
+        Some(path) => Ok(Some((read(&path)?, Origin::Given(path)))),
+        None => Ok(None),
+    }
+}
+
+fn look(data: &Path, environment: &EnvironmentSettings) -> Result<(RootKey, Origin), RootKeyError> {
+    if let Some(found) = given(environment)? {
+        return Ok(found);
     }
     let own = data.join(FILE);
     finish_rotation(data, &own)?;
@@ -258,11 +285,14 @@ mod tests {
 
         // Died before the commit: the next key is invalid and deleted.
         std::fs::write(data.path().join(NEXT_FILE), "7".repeat(64)).unwrap();
+        let found = || look_only(data.path(), &EnvironmentSettings::default()).unwrap().to_hex();
+        assert_eq!((found(), data.path().join(NEXT_FILE).exists()), (key.to_hex(), true));
         open(data.path()).unwrap().close().await;
         assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
         // Died after the commit: the next key replaces the old one.
         std::fs::write(&path, before).unwrap();
         std::fs::write(data.path().join(NEXT_FILE), &after).unwrap();
+        assert_eq!((found(), data.path().join(NEXT_FILE).exists()), (key.to_hex(), true));
         open(data.path()).unwrap().close().await;
         assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
         assert!(!data.path().join(NEXT_FILE).exists());

@@ -79,6 +79,16 @@ impl ContentCache {
         self.newest.get(&content.digest()).map(|seen| seen.seq)
     }
 
+    /// The longest window of any flow.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The transaction that widened the window was rolled back; its inserts are undone before.
+    pub fn undo_widening(&mut self, before: Duration) {
+        self.window = before;
+    }
+
     /// Returns whether the window is longer than any before.
     pub fn widen(&mut self, window: Duration) -> bool {
         let wider = window > self.window;

@@ -243,8 +243,23 @@ impl KeyStore {
         opened.ok_or_else(|| unopened(place))
     }
 
-    /// Whether a sealed value opens.
+    /// Whether a sealed value opens. Another process may have created keys since this store was opened: they are read first.
     pub fn try_unseal(
+        &self,
+        connection: &Connection,
+        place: SealContext<'_>,
+        sealed: &[u8],
+    ) -> rusqlite::Result<Unsealed> {
+        match self.try_unseal_once(connection, place, sealed)? {
+            Unsealed::Altered => {
+                self.load_new_tenant_keys(connection)?;
+                self.try_unseal_once(connection, place, sealed)
+            }
+            opened => Ok(opened),
+        }
+    }
+
+    fn try_unseal_once(
         &self,
         connection: &Connection,
         place: SealContext<'_>,
@@ -263,6 +278,19 @@ impl KeyStore {
         };
         let opens = key.is_some_and(|key| key.open(TENANT, place, sealed).is_some());
         Ok(if opens { Unsealed::Unaltered } else { Unsealed::Altered })
+    }
+
+    fn load_new_tenant_keys(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let rows = tenant_rows(connection)?;
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        for (version, wrapped) in rows.into_iter().filter(|(version, _)| *version != DIGESTS) {
+            if !ring.tenant.contains_key(&version)
+                && let Some(key) = ring.root.key().unwrap_key(TENANT, tenant_place(version), &wrapped)
+            {
+                ring.tenant.insert(version, key);
+            }
+        }
+        Ok(())
     }
 
     /// Wraps the tenant keys with a new root key.

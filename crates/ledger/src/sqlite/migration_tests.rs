@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use sluice_domain::job::{JobId, JobState, Term};
+use sluice_domain::outcome::FailureClass;
 use sluice_domain::time::Time;
 
 use super::key_store::KeyStore;
@@ -13,7 +14,7 @@ use super::{FILE_NAME, MIGRATIONS};
 use crate::op::{Begin, BeginResult, CappedBeginResult, Fence};
 use crate::record::EventBody;
 use crate::seal::{RootKey, SealContext};
-use crate::{Inspector, Ledger, LedgerOptions, Replay};
+use crate::{Inspector, JobFilter, Ledger, LedgerOptions, Page, Replay};
 
 /// The layout before terms, totals and MACs.
 const OLD_VERSION: usize = 5;
@@ -59,7 +60,7 @@ fn write_old_ledger(directory: &Path) {
                                    created_at, updated_at, finished_at, replays, failure, message, dead_letter_queue)
                   VALUES (?1, ?1, 'crm', 'default', 'r1', 7, ?2, 0, 0, ?3, ?4, 0, ?4, ?4, ?5, 0, ?6, ?7, ?8)";
     file.execute(insert, params![1, 0, 0, AT.0, None::<i64>, None::<String>, None::<Vec<u8>>, None::<String>]).unwrap();
-    let failure = r#"{"class":"permanent","code":"gone","message":""}"#;
+    let failure = r#"{"class":"maybe","code":"locked","message":""}"#;
     let message = sealed("job", 2, "message", b"the message");
     file.execute(insert, params![2, 10, 1, AT.0, AT.0, failure, message, "leads-dead"]).unwrap();
     let key = sluice_domain::job::EffectKey::new(sluice_domain::event::EventId([2; 16]), "crm", "create");
@@ -69,7 +70,8 @@ fn write_old_ledger(directory: &Path) {
         [key.0],
     )
     .unwrap();
-    file.execute("INSERT INTO attempt VALUES (2, 1, 0, 'create', 'call', 0, 0, 'reject', NULL, NULL)", []).unwrap();
+    file.execute("INSERT INTO attempt VALUES (2, 1, 0, 'create', 'call', 0, 0, 'reject', ?1, NULL)", [failure])
+        .unwrap();
 }
 
 fn open(directory: &Path) -> Ledger {
@@ -78,6 +80,25 @@ fn open(directory: &Path) -> Ledger {
 
 fn violations(directory: &Path) -> Vec<crate::InvariantViolation> {
     Inspector::open(directory).unwrap().with_root_key(root_key()).unwrap().verify(|_, _| {}).unwrap().broken
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_the_former_class_maybe_is_found_as_conflict() {
+    let directory = tempfile::tempdir().unwrap();
+    write_old_ledger(directory.path());
+    let ledger = open(directory.path());
+    let filter = JobFilter { class: Some("conflict".into()), ..JobFilter::default() };
+    let page = Page { after: None, limit: 10 };
+    let found: Vec<JobId> = ledger.list_jobs(filter, page).await.unwrap().into_iter().map(|(job, _)| job.id).collect();
+    assert_eq!(found, [JobId(2)]);
+    let reasons = ledger.dead_reasons(Time(0), 10).await.unwrap();
+    assert_eq!((reasons[0].class.as_str(), reasons[0].count), ("conflict", 1));
+    let attempt = ledger.attempts(JobId(2)).await.unwrap().remove(0);
+    assert_eq!(attempt.failure.unwrap().class, FailureClass::Conflict);
+    ledger.close().await;
+    let file = Connection::open(directory.path().join(FILE_NAME)).unwrap();
+    let former = "SELECT (SELECT count(*) FROM job WHERE failure LIKE '%maybe%') + (SELECT count(*) FROM attempt WHERE failure LIKE '%maybe%')";
+    assert_eq!(file.query_row(former, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }
 
 #[tokio::test]

@@ -178,7 +178,7 @@ impl Writer {
 
     /// All or nothing. Changes in memory are undone if the transaction does not commit.
     fn transact(&mut self, ops: &mut [Op]) -> rusqlite::Result<Committed> {
-        let before = self.counters;
+        let (before, window_before) = (self.counters, self.contents.window());
         let at = (self.clock)();
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut batch = Batch {
@@ -230,6 +230,7 @@ impl Writer {
                 new_contacts.into_iter().for_each(|(prefix, id)| self.contacts.forget(prefix, id));
                 new_bindings.into_iter().for_each(|(prefix, id)| self.bindings.forget(prefix, id));
                 content_undo.into_iter().rev().for_each(|undo| self.contents.undo(undo));
+                self.contents.undo_widening(window_before);
                 self.counters = before;
                 self.roll_back().and(Err(error))
             }

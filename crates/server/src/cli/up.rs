@@ -9,7 +9,7 @@ use sluice_domain::schedule::Limits;
 use sluice_domain::unit::Rate;
 use sluice_domain::verify::SecretValue;
 use sluice_ledger::private_files;
-use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::{Signal, SignalKind};
 
 use super::stop::{self, Stop};
 use super::{CliError, data_directory, exit};
@@ -134,10 +134,12 @@ impl Up {
             config: self.config.clone(),
         };
         let data = settings.data.clone();
+        // Before the start: a signal that comes earlier would end the process without a clean shutdown.
+        let signals = (Stop::listen()?, stop::heard(SignalKind::hangup())?);
         let node = Node::start_with_clock(settings, clock).await.map_err(explain)?;
         let note = NodeFileGuard::write(&data, &node);
         tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "node started");
-        let ended = self.wait(&node).await;
+        let ended = self.wait(&node, signals).await;
         tracing::info!("stopping");
         // After a ledger failure attempts cannot be settled, so there is no need to wait for them.
         let shutdown_timeout =
@@ -147,8 +149,7 @@ impl Up {
         ended
     }
 
-    async fn wait(&self, node: &Node) -> Result<(), CliError> {
-        let (mut stop, mut hangup) = (Stop::listen()?, stop::heard(SignalKind::hangup())?);
+    async fn wait(&self, node: &Node, (mut stop, mut hangup): (Stop, Signal)) -> Result<(), CliError> {
         let mut look = tokio::time::interval(Duration::from_secs(2));
         let mut last_error = String::new();
         loop {

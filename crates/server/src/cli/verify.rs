@@ -11,6 +11,7 @@ use super::table::{Cell, Column, Table};
 use super::up::duration;
 use super::{CliError, data_directory, exit};
 use crate::clock::Clock;
+use crate::root_key;
 
 #[derive(Debug, clap::Args)]
 struct Where {
@@ -23,13 +24,13 @@ struct Where {
 }
 
 impl Where {
-    fn open(self) -> Result<Inspector, CliError> {
+    fn directory(self) -> Result<PathBuf, CliError> {
         let directory = data_directory(&self.config, self.data);
         if !sluice_ledger::Ledger::exists_in(&directory) {
             let message = format!("no ledger in {}; set its directory with --data", directory.display());
             return Err(CliError::new(exit::UNAVAILABLE, message));
         }
-        Inspector::open(&directory).map_err(unreadable)
+        Ok(directory)
     }
 }
 
@@ -39,19 +40,39 @@ fn unreadable(error: sluice_ledger::Error) -> CliError {
 
 /// Check the invariants of every row of the ledger
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Works while a node runs. Nothing is written or decrypted. Exit code 1: a \
-row is not as it must be; the first one of each kind is named.")]
+#[command(
+    after_help = "Works while a node runs. Nothing is written. The root key is found as `sluice up` finds it: with it, \
+every row is compared with its MAC and every body is opened, so that altered rows and swapped results are found. Exit code 1: \
+a row is not as it must be; the first one of each kind is named."
+)]
 pub struct Verify {
     #[command(flatten)]
     place: Where,
+    /// Check the structure alone, for a copy without its root key: altered rows are not found
+    #[arg(long)]
+    without_root_key: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Verify {
+    fn inspector(place: Where, without_root_key: bool) -> Result<Inspector, CliError> {
+        let directory = place.directory()?;
+        let inspector = Inspector::open(&directory).map_err(unreadable)?;
+        if without_root_key {
+            return Ok(inspector);
+        }
+        let with_flag = |error: String| {
+            let message = format!("{error}\nTo check the structure alone, use --without-root-key.");
+            CliError::new(exit::UNAVAILABLE, message)
+        };
+        let root_key = root_key::find_existing(&directory).map_err(|error| with_flag(error.to_string()))?;
+        inspector.with_root_key(root_key).map_err(|error| with_flag(error.to_string()))
+    }
+
     pub fn run(self) -> Result<(), CliError> {
-        let inspector = self.place.open()?;
+        let inspector = Verify::inspector(self.place, self.without_root_key)?;
         let mut tenths = 0;
         let found = inspector
             .verify(|done, total| {
@@ -74,7 +95,11 @@ impl Verify {
                 plural(found.jobs, "job"),
                 plural(found.checks.into(), "check")
             );
-            let verdict = if found.broken.is_empty() { "no violations" } else { "invariants violated" };
+            let verdict = match (found.broken.is_empty(), self.without_root_key) {
+                (true, false) => "no violations",
+                (true, true) => "no violations; without the root key, altered rows are not found",
+                (false, _) => "invariants violated",
+            };
             let pruned = |(kind, count): (&String, &u64)| format!("{} {}", grouped(*count), kind.replace('_', " "));
             let pruned: Vec<String> = found.pruned.iter().map(pruned).collect();
             print::print(&format!("{looked}: {verdict}"))?;
@@ -106,7 +131,9 @@ pub struct Balance {
 impl Balance {
     pub fn run(self) -> Result<(), CliError> {
         let since = Time(Clock::start().wall().0 - i64::try_from(self.since.as_millis()).unwrap_or(i64::MAX / 2));
-        let lines = self.place.open()?.balance(since).map_err(unreadable)?;
+        let lines = Inspector::open(&self.place.directory()?)
+            .and_then(|inspector| inspector.balance(since))
+            .map_err(unreadable)?;
         let left: i64 = lines.iter().map(|line| line.remainder.abs()).sum();
         if self.json {
             print::json(&serde_json::json!({ "lines": lines, "remainder": left }))?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sluice_domain::time::Time;
 use sluice_ledger::Inspector;
+use sluice_server::root_key;
 
 use super::disk::{Disk, DiskKind};
 use super::{Commands, report};
@@ -165,7 +166,8 @@ impl Host {
 
     /// Does what `sluice verify` and `sluice balance` do.
     fn inspect(&self) -> Result<Inspected, Error> {
-        let file = Inspector::open(&self.leads.data)?;
+        let root_key = root_key::find_existing(&self.leads.data).map_err(|error| Error::Failed(error.to_string()))?;
+        let file = Inspector::open(&self.leads.data)?.with_root_key(root_key)?;
         let (found, lines) = (file.verify(|_, _| {})?, file.balance(Time(0))?);
         let broken =
             found.broken.into_iter().map(|broken| format!("{}. {}: {}", broken.number, broken.invariant, broken.row));

@@ -16,30 +16,57 @@ pub(super) struct MacChecks<'a> {
     pub first_seq: i64,
 }
 
+/// Applies a check. A column of a wrong type, length or range is a violation too; the first column is the number of the owner.
+pub(super) fn readable(
+    row: &Row<'_>,
+    owner: fn(i64) -> String,
+    check: impl Fn(&Row<'_>) -> rusqlite::Result<Option<String>>,
+) -> rusqlite::Result<Option<String>> {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+    match check(row) {
+        Err(
+            FromSqlConversionFailure(column, ..) | IntegralValueOutOfRange(column, _) | InvalidColumnType(column, ..),
+        ) => {
+            let (column, owner) = (row.as_ref().column_name(column)?.to_owned(), owner(row.get(0)?));
+            Ok(Some(format!("a row of {owner} was altered: its column `{column}` cannot be read")))
+        }
+        checked => checked,
+    }
+}
+
+pub(super) fn job_name(id: i64) -> String {
+    format!("job_{id}")
+}
+
+pub(super) fn event_name(seq: i64) -> String {
+    format!("event {seq}")
+}
+
 impl MacChecks<'_> {
     /// The first row in a range for which `check` finds a violation.
     fn first(
         &self,
         sql: &str,
         range: [i64; 2],
+        owner: fn(i64) -> String,
         check: impl Fn(&Row<'_>) -> rusqlite::Result<Option<String>>,
     ) -> rusqlite::Result<Option<String>> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(range)?;
         while let Some(row) = rows.next()? {
-            if let Some(found) = check(row)? {
+            if let Some(found) = readable(row, owner, &check)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    fn is_altered(&self, job: i64, stored: Option<Mac>, computed: Mac) -> bool {
+    fn is_altered(&self, job: i64, stored: Option<Vec<u8>>, computed: Mac) -> bool {
         stored.map_or(job >= self.first_job, |stored| stored != computed)
     }
 
     pub fn jobs(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
-        self.first(include_str!("../sql/verify/job_macs.sql"), range, |row| {
+        self.first(include_str!("../sql/verify/job_macs.sql"), range, job_name, |row| {
             let (id, worker, queue): (i64, String, String) = (row.get(0)?, row.get(2)?, row.get(3)?);
             let result: Option<Vec<u8>> = row.get(9)?;
             let counts: (Option<u32>, Option<u32>) = (row.get(7)?, row.get(8)?);
@@ -58,7 +85,7 @@ impl MacChecks<'_> {
                 attempt_rows,
                 result: result.as_deref(),
             };
-            let mac: Option<Mac> = row.get(10)?;
+            let mac: Option<Vec<u8>> = row.get(10)?;
             // A job that no run has written has no MAC.
             let is_new = row.get::<_, bool>(11)? && effect_rows == 0 && attempt_rows == 0 && result.is_none();
             let altered = match mac {
@@ -70,7 +97,7 @@ impl MacChecks<'_> {
     }
 
     pub fn effects(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
-        self.first(include_str!("../sql/verify/effect_macs.sql"), range, |row| {
+        self.first(include_str!("../sql/verify/effect_macs.sql"), range, job_name, |row| {
             let effect = EffectColumns::read(row)?;
             let altered = self.is_altered(effect.job, row.get(16)?, effect.mac(self.key_store));
             Ok(altered.then(|| format!("the effect `{}` of job_{} was altered", effect.step_id, effect.job)))
@@ -78,7 +105,7 @@ impl MacChecks<'_> {
     }
 
     pub fn attempts(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
-        self.first(include_str!("../sql/verify/attempt_macs.sql"), range, |row| {
+        self.first(include_str!("../sql/verify/attempt_macs.sql"), range, job_name, |row| {
             let (job, n): (i64, u32) = (row.get(0)?, row.get(1)?);
             let (step_id, kind, outcome): (String, String, String) = (row.get(3)?, row.get(4)?, row.get(7)?);
             let (failure, message): (Option<String>, Option<Vec<u8>>) = (row.get(8)?, row.get(9)?);
@@ -102,9 +129,9 @@ impl MacChecks<'_> {
 
     /// A body is there unless the event says that it was pruned, and opens unless the key of its contact is destroyed.
     pub fn bodies(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
-        self.first(include_str!("../sql/verify/bodies.sql"), range, |row| {
+        self.first(include_str!("../sql/verify/bodies.sql"), range, event_name, |row| {
             let (seq, event) = (row.get(0)?, EventId(row.get(1)?));
-            let (pruned, sealed): (Option<Mac>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
+            let (pruned, sealed): (Option<Vec<u8>>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
             let Some(sealed) = sealed else {
                 let is_pruned = match pruned {
                     Some(pruned) => pruned == body_pruned_mac(self.key_store, event),

@@ -6,7 +6,7 @@ mod mac_checks;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use sluice_domain::event::EventId;
 use sluice_domain::job::{EffectKey, JobId};
@@ -17,7 +17,7 @@ use super::read::pruned_totals;
 use super::{Role, open};
 use crate::Error;
 use crate::seal::RootKey;
-use mac_checks::MacChecks;
+use mac_checks::{MacChecks, job_name, readable};
 
 /// Rows that are read in one snapshot.
 const SLICE: i64 = 20_000;
@@ -227,14 +227,15 @@ impl Inspector {
     fn wrong_effect_key(&self, range: [i64; 2]) -> rusqlite::Result<Option<String>> {
         let mut statement = self.connection.prepare_cached(include_str!("../sql/verify/effect_keys.sql"))?;
         let mut rows = statement.query(range)?;
-        while let Some(row) = rows.next()? {
-            let (step, worker): (String, String) = (row.get(1)?, row.get(3)?);
+        let check = |row: &Row<'_>| {
+            let (job, step, worker): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
             let (key, event): ([u8; 16], [u8; 16]) = (row.get(2)?, row.get(4)?);
-            if EffectKey::new(EventId(event), &worker, &step).0 != key {
-                return Ok(Some(format!(
-                    "the effect `{step}` of job_{} has another key than it must",
-                    row.get::<_, i64>(0)?
-                )));
+            let differs = EffectKey::new(EventId(event), &worker, &step).0 != key;
+            Ok(differs.then(|| format!("the effect `{step}` of job_{job} has another key than it must")))
+        };
+        while let Some(row) = rows.next()? {
+            if let Some(found) = readable(row, job_name, check)? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
