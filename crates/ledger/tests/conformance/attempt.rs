@@ -302,12 +302,12 @@ pub async fn the_last_confirmed_write_of_a_lane_is_rechecked_once_its_straggler_
     write_again(&fixture, unsure, 2, None, JobState::Succeeded).await;
     let newest = written(&fixture, "second", None, JobState::Succeeded).await;
     let fixture = fixture.reopen().await;
-    let recheck = |second| Recheck { at: at(second), due_at: at(7), jobs_max: 10 };
+    let recheck = |second| Recheck { at: at(7), due_at: at(second), jobs_max: 10 };
     assert_eq!(fixture.ledger.recheck(recheck(99)).await.unwrap(), [], "not due");
     let due = fixture.ledger.recheck(recheck(100)).await.unwrap();
     assert_eq!(due.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [newest]);
     let job = fixture.read(newest).await;
-    assert_eq!((job.state, job.step, job.due_at, job.finished_at), (JobState::Queued, 0, at(7), None));
+    assert_eq!((job.state, job.step, job.due_at, job.finished_at), (JobState::Queued, 0, at(100), None));
     assert_eq!(fixture.ledger.effects(job.id).await.unwrap()[0].state, EffectState::Rechecking);
     assert_eq!(fixture.read(unsure).await.state, JobState::Succeeded);
     assert_eq!(
@@ -326,7 +326,7 @@ pub async fn a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes
     let fixture = open::<D>();
     let older = written(&fixture, "older", Some(at(100)), JobState::Retrying).await;
     write_again(&fixture, older, 2, None, JobState::Succeeded).await;
-    let recheck = |second| Recheck { at: at(second), due_at: at(7), jobs_max: 10 };
+    let recheck = |second| Recheck { at: at(7), due_at: at(second), jobs_max: 10 };
     assert_eq!(fixture.ledger.recheck(recheck(100)).await.unwrap().len(), 1);
     let newer = written(&fixture, "newer", None, JobState::Succeeded).await;
     assert_eq!(fixture.effect_state(older).await, EffectState::Applied, "the older one is not written again");
@@ -337,7 +337,7 @@ pub async fn a_write_that_is_confirmed_while_an_older_one_is_compared_supersedes
 pub async fn a_lane_whose_job_still_runs_is_rechecked_later_and_one_whose_write_failed_is_not<D: Driver>() {
     let fixture = open::<D>();
     let live = written(&fixture, "live", Some(at(100)), JobState::Retrying).await;
-    let recheck = |second| Recheck { at: at(second), due_at: at(7), jobs_max: 10 };
+    let recheck = |second| Recheck { at: at(7), due_at: at(second), jobs_max: 10 };
     assert_eq!(fixture.ledger.recheck(recheck(200)).await.unwrap(), []);
     let later = fixture.ledger.next_straggler().await.unwrap().unwrap();
     assert!(later > at(200), "{later}");

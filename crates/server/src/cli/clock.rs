@@ -20,7 +20,7 @@ pub struct ClockCommand {
 enum Act {
     /// Show the ledger's time beside the clock of the machine
     Show(Show),
-    /// State that the clock of the machine is right, as after a month in which it was switched off
+    /// Confirm that the clock of the machine is right
     Accept(Accept),
 }
 

@@ -23,8 +23,7 @@ const JOBS_MAX: u32 = 100;
 /// look is after the longest horizon of any destination.
 pub async fn run(
     ledger: Ledger,
-    revisions: Revisions,
-    clock: Clock,
+    (revisions, clock): (Revisions, Clock),
     requeued: OnRequeued,
     mut stop: watch::Receiver<bool>,
 ) {
