@@ -152,11 +152,11 @@ async fn script_over_its_time_limit_is_killed_with_its_descendants() {
     let directory = directory();
     let started = Instant::now();
     let with =
-        json!({"runtime": "bash", "timeout": "400ms", "script": "sleep 300 & echo $! > child; echo stuck >&2; wait"});
+        json!({"runtime": "bash", "timeout": "3s", "script": "sleep 300 & echo $! > child; echo stuck >&2; wait"});
     let killed = outcome(directory.path(), with).await;
     assert_eq!(brief(&killed), "unsure retryable timeout");
     assert!(killed.failure().unwrap().message.contains("stuck"), "{killed:?}");
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(200));
     assert!(is_gone(&read(directory.path(), "child")).await);
 
     // Dropping the attempt kills its processes.
