@@ -179,7 +179,15 @@ impl Operator {
         forecasts: &mut Forecasts,
     ) -> Result<(), OperateError> {
         let (now, at, term) = (self.clock.now(), self.clock.ledger_time(), self.ledger.term());
-        let context = RunContext { now, at, wall: self.clock.wall(), term, safe_mode_until: None, record_first: false };
+        let context = RunContext {
+            now,
+            at,
+            wall: self.clock.wall(),
+            term,
+            safe_mode_until: None,
+            record_first: false,
+            at_boot: self.clock.at_boot(),
+        };
         while !jobs.is_empty() {
             let loaded = self.ledger.load_jobs(jobs.clone(), LOAD_BYTES).await?;
             let seen: BTreeSet<JobId> = loaded.iter().map(|loaded| loaded.job.id).collect();
