@@ -48,6 +48,16 @@ impl DestinationKind {
         }
     }
 
+    /// How long after its time-out a call may still be applied, for a destination that says nothing else. `None` where no action can
+    /// compare a record: see [`crate::action::Action::compares_record`].
+    pub fn straggler_horizon(&self) -> Option<Duration> {
+        match self {
+            // The longest that Salesforce lets a transaction run.
+            DestinationKind::Salesforce(_) => Some(Duration::from_secs(600)),
+            _ => None,
+        }
+    }
+
     /// All values of `type:`.
     pub const NAMES: [&'static str; 6] = ["http", "salesforce", "postgres", "smtp", "script", "slack"];
 }

@@ -232,6 +232,11 @@ impl EffectState {
     pub fn is_final(self) -> bool {
         matches!(self, EffectState::Applied | EffectState::Skipped)
     }
+
+    /// The state once the intent of another attempt is recorded. A write that is compared stays so until it is made again.
+    pub fn begun(self) -> EffectState {
+        if self == EffectState::Rechecking { self } else { EffectState::Intent }
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,12 @@ pub struct ClockRecord {
     pub uncounted: Duration,
     /// How far an operator has confirmed that the ledger's time is ahead of the wall clock.
     pub ahead: Duration,
+    /// The time of schedules: counts observed time alone, over restarts of the process too, so that no correction of the ledger's time
+    /// makes a due time early. Time during which the machine was off is taken from the ledger's time.
+    pub scheduled: Time,
+    /// The time of schedules at the last start of the machine. Due times that were written before may be early by a false
+    /// correction.
+    pub scheduled_at_boot: Time,
 }
 
 /// How the wall clock compares with the ledger's time.
@@ -88,7 +94,15 @@ impl LedgerClock {
     pub fn start(record: Option<ClockRecord>, observation: Observation) -> LedgerClock {
         let Observation { wall, steady } = observation;
         let (uncounted, ahead) = (Duration::ZERO, Duration::ZERO);
-        let new = ClockRecord { time: wall, steady, allowance: CORRECTION_MAX, uncounted, ahead };
+        let new = ClockRecord {
+            time: wall,
+            steady,
+            allowance: CORRECTION_MAX,
+            uncounted,
+            ahead,
+            scheduled: wall,
+            scheduled_at_boot: wall,
+        };
         let mut clock = LedgerClock { record: record.unwrap_or(new), state: ClockState::InStep };
         clock.observe(observation);
         clock
@@ -105,6 +119,7 @@ impl LedgerClock {
         };
         let observed = Duration::from_millis(observed_ms.unsigned_abs());
         let record = &mut self.record;
+        let time_before = record.time;
         record.allowance = (record.allowance + observed).min(CORRECTION_MAX);
         let starting = !same_boot || observation.steady.elapsed < SYNCHRONIZATION;
         let limit = if starting { CORRECTION_MAX } else { STEP_MAX }.min(record.allowance) + record.uncounted;
@@ -131,10 +146,15 @@ impl LedgerClock {
             record.time = expected;
             self.state = ClockState::WallBehind(before);
         }
-        record.steady = match same_boot {
-            true => Steady { elapsed: known.elapsed + Duration::from_millis(consumed_ms.unsigned_abs()), ..known },
-            false => observation.steady,
-        };
+        if same_boot {
+            let consumed = Duration::from_millis(consumed_ms.unsigned_abs());
+            record.steady.elapsed = known.elapsed + consumed;
+            record.scheduled = record.scheduled + consumed;
+        } else {
+            record.steady = observation.steady;
+            record.scheduled = record.scheduled + record.time.since(time_before);
+            record.scheduled_at_boot = record.scheduled;
+        }
         self.reading()
     }
 

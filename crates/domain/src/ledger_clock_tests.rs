@@ -161,6 +161,32 @@ fn restarts_in_a_row_do_not_add_up() {
     assert!(world.error() <= DAY + HOUR, "{} h", world.error() / HOUR);
 }
 
+#[test]
+fn restart_after_the_clock_was_set_forward_makes_no_due_time_early() {
+    let mut world = World::new();
+    let before = world.clock.record().scheduled;
+    world.error_ms = 9 * 60 * SECOND;
+    world.run(SECOND);
+    assert_eq!(world.error(), 9 * 60 * SECOND, "the step is followed");
+    world.restart(SECOND);
+    let record = world.clock.record();
+    assert_eq!(record.scheduled.0 - before.0, 2 * SECOND);
+    assert_eq!(record.scheduled_at_boot, before, "no due time is early");
+}
+
+#[test]
+fn time_that_a_machine_was_off_counts_for_schedules_and_is_marked_as_unobserved() {
+    let mut world = World::new();
+    let before = world.clock.record().scheduled;
+    world.run(HOUR);
+    world.reboot(8 * HOUR);
+    let record = world.clock.record();
+    assert_eq!(record.scheduled.0 - before.0, 9 * HOUR);
+    assert_eq!(record.scheduled_at_boot, record.scheduled);
+    world.restart(SECOND);
+    assert_eq!(world.clock.record().scheduled_at_boot, record.scheduled, "also for the next process");
+}
+
 proptest! {
     #[test]
     fn time_is_monotone_and_bounded_by_observed_time(

@@ -55,6 +55,7 @@ pub enum Mutant {
     PaceForgetsVerification,
     UndoForgotten,
     EveryJumpFollowed,
+    StragglerForgotten,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -66,7 +67,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 49] = [
+    pub const ALL: [Mutant; 50] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -116,6 +117,7 @@ impl Mutant {
         Mutant::PaceForgetsVerification,
         Mutant::UndoForgotten,
         Mutant::EveryJumpFollowed,
+        Mutant::StragglerForgotten,
     ];
 
     /// True if this bug is active on this thread.

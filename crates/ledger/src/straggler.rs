@@ -5,6 +5,7 @@ use sluice_domain::outcome::EffectClass;
 use sluice_domain::time::Time;
 
 use crate::op::EffectSettlement;
+use crate::record::JobRecord;
 
 /// A lane with a call of unknown outcome, and its last confirmed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,8 @@ impl Straggler {
         class == EffectClass::Natural && (settled.late_until.is_some() || settled.state == EffectState::Applied)
     }
 
-    /// The effect of a job was settled at a time.
-    pub fn settled(lane: Option<Straggler>, job: JobId, settled: &EffectSettlement, at: Time) -> StragglerChange {
+    /// The effect of a job was settled.
+    pub fn settled(lane: Option<Straggler>, job: JobId, settled: &EffectSettlement) -> StragglerChange {
         let own = |due_at| Straggler { job, key: settled.key, due_at };
         match (lane, settled.late_until) {
             (None, Some(until)) => StragglerChange::Write(own(until)),
@@ -50,7 +51,9 @@ impl Straggler {
             }
             (None, None) => StragglerChange::Keep,
             (Some(lane), None) if lane.is_compared() && lane.key == settled.key => StragglerChange::Delete,
-            (Some(lane), None) if lane.is_compared() => StragglerChange::Supersede { old: lane, new: own(at) },
+            (Some(lane), None) if lane.is_compared() => {
+                StragglerChange::Supersede { old: lane, new: own(JobRecord::DUE_AT_ONCE) }
+            }
             (Some(lane), None) => StragglerChange::Write(own(lane.due_at)),
         }
     }

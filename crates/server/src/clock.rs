@@ -23,8 +23,8 @@ pub const CLOCK_ACTION: &str = "Correct the clock, or if it is right: sluice clo
 ///
 /// The wall clock can be set and can jump; senders sign it and people read it. The [ledger's
 /// clock](sluice_domain::ledger_clock) is derived from it and from the steady clock of the machine; everything that is stored or
-/// expires uses it. The steady clock of the node starts at the ledger's time and counts elapsed time; schedules use it, so that a
-/// jump of the wall clock neither releases nor delays a job, also over a restart.
+/// expires uses it. The steady clock of the node continues from the last process and counts elapsed time; schedules use it, so that a
+/// jump of the wall clock neither releases nor delays a job, and it continues over a restart.
 #[derive(Clone)]
 pub struct Clock {
     started: Instant,
@@ -98,16 +98,21 @@ impl Clock {
     /// Continues the clock of a ledger that was opened, and stores it.
     pub async fn follow(&self, ledger: &Ledger) -> Result<(), sluice_ledger::Error> {
         let record = ledger.clock().await?;
-        let reading = {
+        let (reading, record) = {
             let clock = LedgerClock::start(record, self.observe_again());
-            self.lock().insert(clock).reading()
+            (self.lock().insert(clock).reading(), clock.record())
         };
-        let _ = self.started_at.set(reading.time - self.started.elapsed());
+        let _ = self.started_at.set(record.scheduled - self.started.elapsed());
         self.keep(ledger).await?;
         if let Some(warning) = self.warning(reading) {
             tracing::warn!("{warning}");
         }
         Ok(())
+    }
+
+    /// The steady clock's time at the last start of the machine: due times that were written before may be early.
+    pub fn at_boot(&self) -> Time {
+        self.lock().map_or_else(|| self.started_at(), |clock| clock.record().scheduled_at_boot)
     }
 
     /// Stores the ledger's clock.

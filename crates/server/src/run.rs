@@ -270,7 +270,6 @@ impl Node {
         let listeners = Listeners::bind(&settings, &context, &scheduler, &paused, token).await?;
         let targets = crate::pauses::targets(&revisions.current().config, &paused);
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
-        let follows = (revisions.clone(), clock.clone());
         let replays = operator.replay_batches();
         let stop = watch::Sender::new(false);
         let stop_admin = watch::Sender::new(false);
@@ -284,7 +283,7 @@ impl Node {
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
-                tokio::spawn(maintain::stragglers::run(ledger.clone(), follows, requeued, stop.subscribe())),
+                tokio::spawn(maintain::stragglers::run(ledger.clone(), clock.clone(), requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(listeners.admin.run(stop_admin.subscribe())),
             ],

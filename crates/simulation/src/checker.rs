@@ -287,6 +287,8 @@ impl Simulation {
         let natural = self.plan.facts(&label).is_some_and(|facts| facts.class == EffectClass::Natural);
         if natural && (call == Some("done") || read == Some("present")) {
             self.write_confirmed(id, &label);
+        } else if natural && call == Some("noop") {
+            self.write_declined(id, &label);
         }
         let effect = self.checker.job(id).effect(&label);
         match (call, read) {

@@ -49,7 +49,10 @@ faults! {
     CallUnauthorized "destination: credentials refused"
     CallNoop "destination: nothing to do"
     CallSlow "destination: answers after the time-out"
+    CallLandsLate "destination: applies after the time-out, perhaps after a newer write"
     CallPanics "connector: panics"
+    Rechecked "straggler: a confirmed write is compared with its record"
+    RecordOverwritten "straggler: a record differs and is written again"
     RecordedWithOutcome "call: recorded together with its outcome"
     ContinuedAfterStep "step: with on_error continue"
     Undoing "undo: an effect is taken back"
@@ -167,6 +170,7 @@ const EFFECT_TRANSITIONS: &[(Option<EffectState>, EffectState)] = {
         (Some(Unknown), Intent),
         (Some(Unknown), Applied),
         (Some(Unknown), NotApplied),
+        (Some(Rechecking), Applied),
     ]
 };
 

@@ -7,7 +7,7 @@ use sluice_domain::random::Random;
 
 use super::coverage::Fault;
 use super::fault_rates::FaultRates;
-use super::plan::{DESTINATIONS, VISIBILITY_TIMEOUT_MS};
+use super::plan::{DESTINATIONS, STRAGGLER_HORIZON, VISIBILITY_TIMEOUT_MS};
 
 /// How an attempt ends, as the connector sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,16 @@ pub(super) struct Sent {
     pub answer: Answer,
     pub after_ms: i64,
     pub applied: bool,
+    /// How long after it was given up the call is applied all the same.
+    pub lands_after_ms: Option<i64>,
     pub fault: Option<Fault>,
 }
 
 /// How long after it was applied a destination may not show an effect yet. Two reads four seconds apart outlast it.
 pub(super) const LAG_MS_MAX: u64 = 3_000;
+
+/// How long after it was given up a call may still be applied.
+const LATE_MS_MAX: u64 = STRAGGLER_HORIZON.as_millis() as u64;
 
 /// One destination.
 #[derive(Debug, Default)]
@@ -89,9 +94,15 @@ impl Destination {
     }
 
     /// Decides what becomes of a call.
-    pub fn call(&self, now: i64, rates: &FaultRates, random: &mut Random) -> Sent {
+    pub fn call(&self, now: i64, may_land_late: bool, rates: &FaultRates, random: &mut Random) -> Sent {
         let quick = 5 + random.below(200) as i64;
-        let plain = |answer, applied, fault| Sent { answer, after_ms: quick, applied, fault: Some(fault) };
+        let plain = |answer, applied, fault| Sent {
+            answer,
+            after_ms: quick,
+            applied,
+            lands_after_ms: None,
+            fault: Some(fault),
+        };
         if self.is_down(now) {
             return plain(Answer::Refused, false, Fault::CallRefused);
         }
@@ -103,13 +114,14 @@ impl Destination {
             return if random.chance(rates.noop) {
                 plain(Answer::Noop, false, Fault::CallNoop)
             } else {
-                Sent { answer: Answer::Done, after_ms: quick, applied: true, fault }
+                Sent { answer: Answer::Done, after_ms: quick, applied: true, lands_after_ms: None, fault }
             };
         }
         let silent = |applied, fault| Sent {
             answer: Answer::TimedOut,
             after_ms: VISIBILITY_TIMEOUT_MS,
             applied,
+            lands_after_ms: None,
             fault: Some(fault),
         };
         match rates.pick_call(random) {
@@ -126,6 +138,11 @@ impl Destination {
             10 => plain(Answer::Conflict, false, Fault::CallConflict),
             11 => plain(Answer::Rejected, false, Fault::CallRejected),
             12 => silent(true, Fault::CallSlow),
+            13 if may_land_late => {
+                let lands_after_ms = Some(random.below(LATE_MS_MAX) as i64);
+                Sent { lands_after_ms, ..silent(false, Fault::CallLandsLate) }
+            }
+            13 => silent(false, Fault::CallTimedOutUnapplied),
             _ => plain(Answer::Panicked, random.chance(0.5), Fault::CallPanics),
         }
     }
@@ -151,4 +168,4 @@ impl Destination {
 }
 
 /// The kinds of call that [`Destination::call`] knows how to spoil.
-pub(super) const CALL_FAULTS: usize = 14;
+pub(super) const CALL_FAULTS: usize = 15;

@@ -72,7 +72,7 @@ pub(super) struct SimNode {
 
 impl SimNode {
     fn new(clock: LedgerClock, now: i64, term: Term, limits: Limits) -> SimNode {
-        let shift = clock.reading().time.0 - now;
+        let shift = clock.record().scheduled.0 - now;
         SimNode {
             shift,
             clock,

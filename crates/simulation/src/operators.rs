@@ -317,6 +317,7 @@ impl Simulation {
             }
             (OperatorAction::Suppress { .. }, _) => self.happened(Fault::Suppressed),
             (OperatorAction::Recheck, SimReply::Jobs(jobs)) => {
+                jobs.iter().for_each(|_| self.coverage.fault(Fault::Rechecked));
                 self.requeued(jobs);
             }
             (OperatorAction::Prune, SimReply::Pruned(rows)) if rows > 0 => self.happened(Fault::Prune),
@@ -365,7 +366,8 @@ impl Simulation {
         if !self.has_settled() || waits {
             self.plan_in(20_000, SimEvent::Stragglers);
         }
-        if self.store.next_straggler().is_some_and(|due| due <= self.ledger_time()) {
+        let now = self.node.as_ref().map(|node| node.steady(self.now));
+        if self.store.next_straggler().is_some_and(|due| now.is_some_and(|now| due <= now)) {
             self.act(OperatorAction::Recheck, vec![]);
         }
     }

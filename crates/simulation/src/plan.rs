@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_domain::action::Action;
 use sluice_domain::config::{Config, Revision};
-use sluice_domain::destination::{BreakerSettings, GateSettings};
+use sluice_domain::destination::{BreakerSettings, Destination, DestinationKind, GateSettings, HttpDestination};
 use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::{
     Cap, ConsentDefault, ConsentSource, Policy, QuietAction, QuietHours, Rule, RuleKind, Suppression, TimeOfDay, zone,
@@ -34,6 +34,8 @@ const RETENTION: Duration = Duration::from_secs(12 * 3_600);
 const RETENTION_SHORT: Duration = Duration::from_secs(15 * 60);
 /// Time-out of an attempt.
 pub(super) const VISIBILITY_TIMEOUT_MS: i64 = 90_000;
+/// How long after its time-out a call may still be applied.
+pub(super) const STRAGGLER_HORIZON: Duration = Duration::from_secs(60);
 pub(super) const MARK_TTL: Duration = Duration::from_secs(600);
 /// Cap of mails to one entity.
 pub(super) const MAIL_CAP: Cap = Cap { max: 4, window: Duration::from_secs(1_200) };
@@ -75,6 +77,8 @@ pub(super) struct StepFacts {
     pub resend_allowed: bool,
     /// Whether it is done depends on the output of an internal step, or on a failure.
     pub decided_inside: bool,
+    /// Its record can be compared with what was written.
+    pub compares: bool,
     pub undo: bool,
     pub continues: bool,
 }
@@ -142,6 +146,7 @@ impl SimPlan {
             revision: Revision(format!("r{number}")),
             queues: QUEUES.iter().map(|name| ((*name).to_owned(), queue(name))).collect(),
             workers: workers.into_iter().map(|worker| (worker.name.clone(), worker)).collect(),
+            destinations: BTreeMap::from([(DESTINATION_NAMES[CRM].to_owned(), crm())]),
             policies: BTreeMap::from([("mails".to_owned(), Arc::new(policy()))]),
             ..Config::default()
         };
@@ -191,6 +196,7 @@ fn step_facts() -> BTreeMap<&'static str, StepFacts> {
             order: if unordered { LaneOrder::None } else { LaneOrder::Fifo },
             resend_allowed: id == "chat",
             decided_inside: matches!(id, "chat" | "sync" | "refund"),
+            compares: matches!(id, "upsert" | "sync"),
             undo: id == "refund",
             continues: id == "note",
         };
@@ -308,7 +314,7 @@ fn external(id: &str, plan: &SimPlan) -> Step {
         order: facts.order,
         ..internal(
             id,
-            if facts.class == EffectClass::Natural { Action::SalesforceUpsert } else { Action::HttpRequest },
+            if facts.compares { Action::SalesforceUpsert } else { Action::HttpRequest },
             Template::Literal(Value::Null),
             Some(&format!("event.{id}")),
         )
@@ -364,6 +370,17 @@ fn queue(name: &str) -> Queue {
         visibility_timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
         retention: if name == "chats" { RETENTION_SHORT } else { RETENTION },
         dead_letter_queue: Some(Arc::from(DEAD_LETTER_QUEUE)),
+    }
+}
+
+/// Where calls may be applied after their time-out.
+fn crm() -> Destination {
+    Destination {
+        name: DESTINATION_NAMES[CRM].to_owned(),
+        kind: DestinationKind::Http(HttpDestination::default()),
+        timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
+        straggler_horizon: Some(STRAGGLER_HORIZON),
+        gate: GateSettings::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use sluice_domain::job::{EffectState, JobId, JobState};
 
 use super::invariants::Invariant;
 use super::trace::About;
-use super::world::Simulation;
+use super::world::{SimEvent, Simulation};
 
 /// The record of one step and entity.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,23 @@ impl Simulation {
         self.checker.records.entry((label.clone(), entity)).or_default()
     }
 
+    /// A call is applied after it was given up.
+    pub(super) fn plan_landing(&mut self, after_ms: i64, job: JobId, label: &Arc<str>) {
+        self.stragglers.push((job, label.clone()));
+        let index = self.stragglers.len() - 1;
+        self.plan_in(after_ms, SimEvent::Lands { index });
+    }
+
+    /// A call that was given up is applied all the same, perhaps after newer ones.
+    pub(super) fn lands(&mut self, index: usize) {
+        let (job, label) = self.stragglers[index].clone();
+        self.trace.note(self.now, "lands late", About::Job(job), 0);
+        if self.checker.job(job).effect(&label).shown == 0 {
+            self.applied(job, &label, self.now);
+        }
+        self.record_written(job, &label);
+    }
+
     /// A write is applied at the destination.
     pub(super) fn record_written(&mut self, job: JobId, label: &Arc<str>) {
         self.record(job, label).shows = Some(job);
@@ -39,6 +56,12 @@ impl Simulation {
         let record = self.record(job, label);
         record.confirmed = Some(job);
         record.called.clear();
+    }
+
+    /// The destination left the record alone on purpose.
+    pub(super) fn write_declined(&mut self, job: JobId, label: &Arc<str>) {
+        let record = self.record(job, label);
+        record.confirmed = record.confirmed.filter(|confirmed| *confirmed != job);
     }
 
     pub(super) fn write_called(&mut self, job: JobId, label: &Arc<str>) {

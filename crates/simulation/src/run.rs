@@ -55,11 +55,14 @@ impl Simulation {
     /// The inputs of a run at this moment.
     pub(super) fn run_context(&self, worker: &str) -> RunContext {
         let at = self.ledger_time();
-        let (now, term, safe_mode_until) = match &self.node {
-            Some(node) => (node.steady(self.now), node.term, node.safe_modes.until(worker, at)),
-            None => (at, Default::default(), None),
+        let (now, term, safe_mode_until, at_boot) = match &self.node {
+            Some(node) => {
+                let at_boot = node.clock.record().scheduled_at_boot;
+                (node.steady(self.now), node.term, node.safe_modes.until(worker, at), at_boot)
+            }
+            None => (at, Default::default(), None, at),
         };
-        RunContext { now, at, wall: self.wall(), term, safe_mode_until, record_first: false }
+        RunContext { now, at, wall: self.wall(), term, safe_mode_until, record_first: false, at_boot }
     }
 
     fn run_config(&self, revision: &str) -> RunConfig {
@@ -222,6 +225,9 @@ impl Simulation {
                 }
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "policy-wait") => Fault::QuietHours,
                 next if next.failure.as_ref().is_some_and(|failure| failure.code == "expired") => Fault::Expired,
+                next if next.failure.as_ref().is_some_and(|failure| failure.code == "overwritten") => {
+                    Fault::RecordOverwritten
+                }
                 next if next.state == JobState::Waiting && next.failure.is_none() => Fault::ItemPaced,
                 _ => return,
             },
@@ -364,7 +370,8 @@ impl Simulation {
             Recording::IfSlow(begin) => Some(begin),
         };
         self.look_at_call(&call, n, &label);
-        let sent = self.destinations.0[facts.destination].call(self.now, &self.rates, &mut self.random);
+        let destination = &self.destinations.0[facts.destination];
+        let sent = destination.call(self.now, facts.compares, &self.rates, &mut self.random);
         self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
         if let Some(fault) = sent.fault {
             self.coverage.fault(fault);
@@ -380,6 +387,9 @@ impl Simulation {
                 self.applied(call.job, &label, visible_at);
             }
             self.record_written(call.job, &label);
+        }
+        if let Some(ms) = sent.lands_after_ms {
+            self.plan_landing(sent.after_ms + ms, call.job, &label);
         }
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
         let record_later = begin.is_some() && slow;

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::job::JobId;
@@ -105,6 +106,10 @@ pub(super) enum SimEvent {
     Upkeep,
     /// Lanes with late writes are looked for.
     Stragglers,
+    /// A call that was given up is applied all the same.
+    Lands {
+        index: usize,
+    },
     Boot,
     Heal,
 }
@@ -134,6 +139,8 @@ pub(super) struct Simulation {
     pub destinations: Destinations,
     /// Writes of processes that have ended.
     pub late_writes: Vec<Option<SimOp>>,
+    /// Calls that are applied after they were given up.
+    pub stragglers: Vec<(JobId, Arc<str>)>,
     pub disk_full_until: i64,
     pub disk_full_for_all_until: i64,
     pub checker: Checker,
@@ -168,6 +175,7 @@ impl Simulation {
             crashes: 0,
             destinations: Destinations::default(),
             late_writes: Vec::new(),
+            stragglers: Vec::new(),
             disk_full_until: 0,
             disk_full_for_all_until: 0,
             checker: Checker::default(),
@@ -352,6 +360,7 @@ impl Simulation {
             SimEvent::Disturb => self.disturb(),
             SimEvent::Upkeep => self.prune(),
             SimEvent::Stragglers => self.look_for_stragglers(),
+            SimEvent::Lands { index } => self.lands(index),
             SimEvent::Boot => self.boot(),
             SimEvent::Heal => self.heal(),
             // Of a process that is gone.

@@ -241,6 +241,38 @@ fn links_lead_to_files_that_are_there() {
     }
 }
 
+/// Text of every source file below a directory.
+fn sources(directory: &Path, all: &mut String) {
+    for entry in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            sources(&entry, all);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            all.push_str(&std::fs::read_to_string(&entry).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_attack_names_a_test_that_exists() {
+    let mut all = String::new();
+    sources(&root().join("crates"), &mut all);
+    let functions: BTreeSet<&str> =
+        all.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next()).map(str::trim).collect();
+    let page = text("docs/security-model.md");
+    let attacks = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| attack"));
+    let mut count = 0;
+    for line in attacks {
+        let proof = line.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap();
+        let tests: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "names no test: {line}");
+        for test in tests {
+            assert!(functions.contains(test), "there is no test `{test}`: {line}");
+        }
+        count += 1;
+    }
+    assert!(count > 40, "{count} attacks were found");
+}
+
 #[test]
 fn every_dependency_has_a_reason() {
     let manifest = text("Cargo.toml");

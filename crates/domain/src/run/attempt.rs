@@ -43,6 +43,9 @@ impl JobRun {
         if !self.must_verify(&item) {
             return self.guard(item, with, context);
         }
+        if let Some(later) = self.too_early_to_read(&item, context) {
+            return self.end_without_attempt(later, context);
+        }
         let call = self.call(&item, with, context);
         let command = Command::ReadBack(Box::new(call.clone()));
         let attempt =
@@ -55,7 +58,7 @@ impl JobRun {
     fn must_verify(&self, item: &StepItem) -> bool {
         let state = self.effects.get(item.key).map(|entry| entry.state);
         match self.job.replays {
-            _ if state == Some(EffectState::Rechecking) => true,
+            _ if self.compared == Some(item.key) => self.job.verifying,
             0 => self.job.verifying,
             _ => must_verify(item.step().class, state),
         }
@@ -85,6 +88,7 @@ impl JobRun {
             Guarded::Go(caps) => self.begin(item, with, caps, context),
             Guarded::Refused(denial) => self.refuse(item, &denial, context),
             Guarded::Later(until, denial) => self.put_off(until, &denial, context),
+            Guarded::Broken(failure) if self.compared.is_some() => self.end_comparison(failure.message, context),
             Guarded::Broken(failure) => self.end_without_attempt(NextAction::Die { failure }, context),
         }
     }
@@ -104,7 +108,7 @@ impl JobRun {
             at: context.at,
         };
         let waits = step.class.waits_for_intent(self.job.replays) && !Mutant::EffectMarkedAfterInsteadOfBefore.is_on();
-        let waits = waits || !caps.is_empty();
+        let waits = waits || !caps.is_empty() || self.looks_for_late_calls(step);
         let call = self.call(&item, with, context);
         self.job.attempts_total += 1;
         let job_term = std::mem::replace(&mut self.job.term, context.term);
@@ -148,6 +152,9 @@ impl JobRun {
     /// The effect does not happen. That is recorded with the reason, and the job goes on behind it.
     fn refuse(&mut self, item: StepItem, denial: &PolicyDenial, context: RunContext) -> Command {
         self.notice_denial(denial, DenialKind::Refused);
+        if self.compared.is_some() {
+            return self.end_comparison(format!("{}, {}: {}", denial.policy, denial.rule, denial.detail), context);
+        }
         let step = item.step();
         let result = Arc::new(denial.to_value());
         let skip = Skip {

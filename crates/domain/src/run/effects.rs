@@ -64,6 +64,16 @@ impl JobEffects {
         self.key(&self.item_label(step, item))
     }
 
+    /// Whether an effect of the step, or of one item of it, is known to have written its record: it was applied and an operator asked to
+    /// apply it again, or it left the id of the record.
+    pub fn has_written(&self, step: &Step, item: Option<usize>) -> bool {
+        let rounds = (0..).map(|round| self.get(self.key(&step.label(round, item)))).take_while(Option::is_some);
+        rounds.flatten().any(|entry| {
+            let id = entry.result.as_deref().and_then(|result| result.get("id"));
+            entry.state == EffectState::Superseded || id.is_some_and(|id| !id.is_null())
+        })
+    }
+
     fn is_superseded(&self, label: &str) -> bool {
         self.has_superseded && self.get(self.key(label)).is_some_and(|entry| entry.state == EffectState::Superseded)
     }
@@ -72,9 +82,9 @@ impl JobEffects {
         self.effects.get(&key)
     }
 
-    /// Whether the record of an applied effect is to be compared.
-    pub fn is_rechecking(&self) -> bool {
-        self.effects.values().any(|entry| entry.state == EffectState::Rechecking)
+    /// The effect whose record is compared with it: at most one.
+    pub fn rechecking(&self) -> Option<EffectKey> {
+        self.effects.iter().find(|(_, entry)| entry.state == EffectState::Rechecking).map(|(key, _)| *key)
     }
 
     pub fn put(&mut self, key: EffectKey, entry: EffectEntry) {

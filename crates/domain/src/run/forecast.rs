@@ -25,6 +25,8 @@ pub struct Forecast {
 pub struct ForecastCall {
     pub destination: Arc<str>,
     pub class: EffectClass,
+    /// An earlier effect of the job has written the record: the call updates it. Otherwise it creates or updates one.
+    pub updates: bool,
 }
 
 /// A replay of a job: under which configuration, and what is applied again.
@@ -122,13 +124,16 @@ impl JobRun {
                 Err(Failure::new(FailureClass::Mapping, "with", format!("step `{}`: {problem}", step.id)))
             }
             _ => {
-                let others = item.index.map_or(0, |(index, items)| {
-                    let is_open = |other: &usize| {
-                        *other != index && !self.effects.is_finished(step, self.effects.item_key(step, *other))
-                    };
-                    (0..items).filter(is_open).count()
-                });
-                calls.extend(std::iter::repeat_n(ForecastCall::of(step), others + 1));
+                let call =
+                    |index| ForecastCall { updates: self.effects.has_written(step, index), ..ForecastCall::of(step) };
+                match item.index {
+                    None => calls.push(call(None)),
+                    Some((_, items)) => {
+                        let is_open =
+                            |item: &usize| !self.effects.is_finished(step, self.effects.item_key(step, *item));
+                        calls.extend((0..items).filter(is_open).map(|item| call(Some(item))));
+                    }
+                }
                 Ok(false)
             }
         }
@@ -137,6 +142,6 @@ impl JobRun {
 
 impl ForecastCall {
     fn of(step: &Step) -> ForecastCall {
-        ForecastCall { destination: step.destination.clone(), class: step.class }
+        ForecastCall { destination: step.destination.clone(), class: step.class, updates: false }
     }
 }

@@ -73,7 +73,7 @@ impl JobRun {
         Ok(NextItem::Pass(Some(self.effects.list(step, count))))
     }
 
-    fn item(&self, worker: &Arc<Worker>, label: Arc<str>, index: Option<(usize, usize)>) -> StepItem {
+    pub(super) fn item(&self, worker: &Arc<Worker>, label: Arc<str>, index: Option<(usize, usize)>) -> StepItem {
         let key = match self.job.replays {
             replays @ 1.. if Mutant::ReplayWithNewKeys.is_on() => self.effects.key(&format!("{label}{replays}")),
             _ => self.effects.key(&label),

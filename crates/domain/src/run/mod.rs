@@ -9,6 +9,7 @@
 //! destination than the one whose slot was taken ends the run too: the job is handed back with its new route.
 
 mod attempt;
+mod compare;
 mod decide;
 mod effects;
 mod forecast;
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::job::{EffectState, JobState};
+use crate::job::{EffectKey, EffectState, JobState};
 use crate::outcome::{Failure, FailureClass};
 use crate::outputs::Outputs;
 use crate::random::Random;
@@ -72,6 +73,8 @@ pub struct JobRun {
     effects: JobEffects,
     /// The effect that was begun and not settled, if the job was interrupted.
     intent: Option<EffectRecord>,
+    /// The applied effect that is compared with its record. The job was finished before, and does nothing else.
+    compared: Option<EffectKey>,
     scope: Scope,
     /// Outputs that are part of the job's result.
     outputs: Outputs,
@@ -118,6 +121,7 @@ impl JobRun {
             JobState::Running => run.settle_interrupted(context),
             _ => match run.prepare(context) {
                 Ok(()) => run.restore_outputs(0, context),
+                Err(failure) if run.compared.is_some() => run.end_comparison(failure.message, context),
                 Err(failure) => run.end_without_attempt(NextAction::Die { failure }, context),
             },
         };
@@ -125,13 +129,18 @@ impl JobRun {
     }
 
     fn new(loaded: LoadedJob, destination: Arc<str>, config: RunConfig) -> Box<JobRun> {
-        let LoadedJob { job, event, body, effects } = loaded;
+        let LoadedJob { mut job, event, body, effects } = loaded;
         let worker = config.worker(&job.worker);
+        job.step = compare::place(worker.as_deref(), &effects).unwrap_or(job.step);
         let dead_letter_queue = worker.as_ref().and_then(|worker| config.dead_letter_queue(worker));
+        let begun = |effect: &&EffectRecord| matches!(effect.state, EffectState::Intent | EffectState::Rechecking);
+        let intent = effects.iter().find(begun).cloned();
+        let effects = JobEffects::new(event.id, &job.worker, effects);
         Box::new(JobRun {
             random: Random::seeded(run_seed(job.id, job.attempts_total, event.received_at)),
-            intent: effects.iter().find(|effect| effect.state == EffectState::Intent).cloned(),
-            effects: JobEffects::new(event.id, &job.worker, effects),
+            intent,
+            compared: effects.rechecking(),
+            effects,
             config,
             job,
             event,
@@ -165,7 +174,7 @@ impl JobRun {
         if let Some(queue) = pinned.config.queues.get(&*self.job.queue) {
             let waited = context.at.since(self.job.created_at);
             // A job that an operator replayed never expires, nor does one whose effect is compared.
-            if self.job.replays == 0 && !self.effects.is_rechecking() && waited > queue.retention {
+            if self.job.replays == 0 && self.compared.is_none() && waited > queue.retention {
                 let (waited, retention) = (format_duration(waited), format_duration(queue.retention));
                 let message = format!("waited {waited}; the queue `{}` keeps jobs for {retention}", queue.name);
                 return Err(Failure::new(FailureClass::Expired, "expired", message));
@@ -239,6 +248,9 @@ impl JobRun {
 
     /// From the step where the job stands to the next command. Steps that are passed over cost nothing.
     fn advance(&mut self, context: RunContext) -> Command {
+        if let Some(key) = self.compared {
+            return self.compare(key, context);
+        }
         let Some(worker) = self.worker.clone() else { return self.reload() };
         loop {
             let Some(step) = worker.step_at(self.job.step) else { return self.reach_end(&worker, context) };

@@ -49,6 +49,8 @@ pub struct RunContext {
     pub safe_mode_until: Option<Time>,
     /// Record every attempt before its call, whatever its class: set for a while after an unclean shutdown.
     pub record_first: bool,
+    /// The steady clock's time at the last start of the machine: due times that were written before may be early.
+    pub at_boot: Time,
 }
 
 /// One revision of the configuration with its secrets.
@@ -312,6 +314,10 @@ pub enum Notice {
     Requeued,
     /// A write of this run was refused: the job has changed since it was loaded.
     Stale,
+    /// A record is not compared with its last confirmed write any more.
+    NotCompared {
+        reason: String,
+    },
 }
 
 /// Whether a policy refused an effect or put it off.

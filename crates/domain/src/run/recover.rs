@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::compare::UnknownCall;
 use super::settle::Written;
 use super::{Command, JobRun, RunContext};
 use crate::job::EffectState;
@@ -32,19 +33,27 @@ impl JobRun {
         let mut random = Random::seeded(self.job.id.0 as u64 ^ context.at.0 as u64);
         let (next, attempts) = interrupted_next(interrupted, &mut random);
         let update = self.decided(next, attempts, context.at);
-        let late_until = step.and_then(|step| self.late_until(step, context.now));
-        let written = intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, &update, late_until));
+        let late_until = step.and_then(|step| self.late_until(step, UnknownCall::Interrupted, context.now));
+        let compared = self.compared.is_some() && update.state.is_live();
+        let state = if compared { EffectState::Rechecking } else { EffectState::Unknown };
+        let written =
+            intent.map_or_else(Written::default, |effect| interrupted_effect(&effect, state, &update, late_until));
         self.settle(update, written, context)
     }
 }
 
-/// The effect is unknown, and its attempt ends as interrupted.
-fn interrupted_effect(effect: &EffectRecord, update: &JobUpdate, late_until: Option<Time>) -> Written {
+/// The attempt at the effect ends as interrupted.
+fn interrupted_effect(
+    effect: &EffectRecord,
+    state: EffectState,
+    update: &JobUpdate,
+    late_until: Option<Time>,
+) -> Written {
     Written {
         effect: Some(EffectSettlement {
             key: effect.key,
             step: effect.step,
-            state: EffectState::Unknown,
+            state,
             result: None,
             absent_reads: 0,
             reads: 0,

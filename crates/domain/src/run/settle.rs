@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::compare::UnknownCall;
 use super::effects::{EffectEntry, error_output};
 use super::item::StepItem;
 use super::{Command, JobRun, Notice, RunContext, RunResult, Settle, StepRoute, Waiting, decide};
 use crate::job::{EffectState, JobState, Term};
 use crate::ops::{AttemptSettlement, Begin, ChargeResult, EffectSettlement, Fence, RetryCharge, Settlement};
-use crate::outcome::{EffectClass, Failure};
-use crate::record::AttemptKind;
+use crate::outcome::Failure;
 use crate::settle::{DestinationHealth, NextAction};
 use crate::time::Time;
 use crate::transition::{AttemptEnd, JobPosition, JobUpdate, effect_after};
-use crate::worker::{LaneOrder, Step, Worker};
+use crate::worker::Worker;
 
 /// A settlement that is being written.
 #[derive(Debug)]
@@ -123,23 +123,23 @@ impl JobRun {
     pub(super) fn end_attempt(&mut self, next: NextAction, result: AttemptResult, context: RunContext) -> Command {
         let AttemptResult { item, attempt, reads, end, attempts, health, begin } = result;
         let (mut state, mut output) = effect_after(&next, end);
-        if attempt.kind == AttemptKind::Read
-            && item.step().class == EffectClass::Natural
-            && let NextAction::Verify { .. } = next
-        {
-            state = EffectState::Rechecking;
-        }
-        if let NextAction::Die { failure } = &next
+        let mut known = output.clone();
+        if let Some(compared) = self.compared_state(item.key, &next) {
+            // What the confirmed write returned stays.
+            known = self.effects.get(item.key).and_then(|entry| entry.result.clone());
+            (state, output) = (compared, None);
+        } else if let NextAction::Die { failure } = &next
             && decide::continues(&item.worker, item.place)
         {
             output = Some(Arc::new(error_output(failure)));
+            known = output.clone();
         }
-        self.effects.put(item.key, EffectEntry { state, result: output.clone(), last_at: context.at, reads });
+        self.effects.put(item.key, EffectEntry { state, result: known, last_at: context.at, reads });
         self.keep_attempt_output(&item);
         self.more_items = self.has_more(&item);
         let (absent_reads, reads) = reads;
         let late_until = match end {
-            AttemptEnd::Unsure => self.late_until(item.step(), context.now),
+            AttemptEnd::Unsure => self.late_until(item.step(), UnknownCall::TimedOut, context.now),
             AttemptEnd::Answered => None,
         };
         let effect = EffectSettlement {
@@ -154,19 +154,6 @@ impl JobRun {
         let update = self.decided(next, attempts, context.at);
         let written = Written { effect: Some(effect), attempt: Some(attempt), begin, health: Some(health) };
         self.settle(update, written, context)
-    }
-
-    /// Until when a call of this step, whose outcome is unknown at `now`, may still be applied, by the steady clock: only where a late write can overwrite
-    /// a newer one, and where that can be noticed.
-    pub(super) fn late_until(&self, step: &Step, now: Time) -> Option<Time> {
-        let matters =
-            step.class == EffectClass::Natural && step.order == LaneOrder::Fifo && step.action.compares_record();
-        if !matters {
-            return None;
-        }
-        let pinned = self.config.pinned.as_ref();
-        let destination = pinned.and_then(|pinned| pinned.config.destinations.get(&*step.destination));
-        Some(now + destination?.straggler_horizon?)
     }
 
     /// An effect was skipped by a policy and that is recorded. A job in which nothing was done says why.
@@ -200,6 +187,7 @@ impl JobRun {
     pub(super) fn decided(&self, next: NextAction, attempts: u32, at: Time) -> JobUpdate {
         let position = self.position(attempts, at);
         match &self.worker {
+            _ if self.compared.is_some() => self.after_comparison(next, attempts, at),
             Some(worker) => decide::decide(worker, &self.effects, &self.job, position, next),
             None => position.after(next),
         }
@@ -231,6 +219,9 @@ impl JobRun {
                 }
             }
             self.job.step = here;
+            if self.compared.is_some() {
+                update.result = self.job.result.clone();
+            }
         }
         (update.destination, update.order) = (route.destination, route.order);
         let charge = self.charge(&update, context.at);

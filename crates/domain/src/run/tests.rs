@@ -17,6 +17,8 @@ use crate::verify::SecretValue;
 use crate::worker::{LaneOrder, OnError};
 use serde_json::json;
 
+mod compare;
+
 struct NoSecrets;
 
 impl Secrets for NoSecrets {
@@ -32,6 +34,7 @@ const NOW: RunContext = RunContext {
     term: Term(7),
     safe_mode_until: None,
     record_first: false,
+    at_boot: Time(-1_000_000),
 };
 
 fn step(id: &str, destination: &str, class: EffectClass) -> Step {
@@ -78,6 +81,7 @@ struct Case {
     loaded: LoadedJob,
     outcomes: Vec<Outcome>,
     readbacks: Vec<Readback>,
+    policies: Vec<crate::policy::Policy>,
     /// Every command, by its name.
     commands: Vec<&'static str>,
     settles: Vec<Settle>,
@@ -124,7 +128,16 @@ fn case(worker: Worker) -> Case {
     let job = new.queued(&new.jobs[0], JobId(1), Time(0));
     let record = Arc::new(new.record(EventId::new(KeyDigest([1; 16]), 0)));
     let loaded = LoadedJob { job, event: record, body: new.body.clone(), effects: vec![] };
-    Case { worker, loaded, outcomes: vec![], readbacks: vec![], commands: vec![], settles: vec![], context: NOW }
+    Case {
+        worker,
+        loaded,
+        outcomes: vec![],
+        readbacks: vec![],
+        policies: vec![],
+        commands: vec![],
+        settles: vec![],
+        context: NOW,
+    }
 }
 
 impl Case {
@@ -159,7 +172,8 @@ impl Case {
     /// Runs the job once with a slot of this destination.
     fn run(&mut self, destination: &str) -> RunResult {
         let workers = [("w".to_owned(), Arc::new(self.worker.clone()))].into();
-        let config = Config { workers, destinations: destinations(), ..Config::default() };
+        let policies = self.policies.iter().map(|policy| (policy.name.to_string(), Arc::new(policy.clone()))).collect();
+        let config = Config { workers, destinations: destinations(), policies, ..Config::default() };
         let active = ConfigRevision {
             name: "r".into(),
             config: Arc::new(config),
@@ -373,53 +387,4 @@ fn stale_write_ends_the_run() {
     let command = run.step(NOW, Input::Settled(ChargeResult::Stale));
     assert!(matches!(command, Command::Finish(result) if matches!(*result, RunResult::Reload)));
     assert_eq!(run.take_notices(), [Notice::Stale]);
-}
-
-/// An upsert whose record can be compared.
-fn upsert() -> Worker {
-    worker(vec![Step { action: Action::SalesforceUpsert, ..step("a", "crm", EffectClass::Natural) }])
-}
-
-fn unsure() -> Outcome {
-    Outcome::Unsure { failure: Failure::new(FailureClass::Retryable, "timeout", "no answer") }
-}
-
-#[test]
-fn unsure_write_of_a_comparable_record_says_until_when_it_may_be_applied() {
-    let late_until = |worker: Worker, outcome: Outcome| {
-        let mut case = case(worker).answers(outcome);
-        case.run("crm");
-        case.settles[0].settlement.effect.as_ref().unwrap().late_until
-    };
-    assert_eq!(late_until(upsert(), unsure()), Some(Time(1_000 + 60_000)));
-    assert_eq!(late_until(upsert(), done("1")), None);
-    assert_eq!(late_until(worker(vec![step("a", "crm", EffectClass::Natural)]), unsure()), None, "cannot be compared");
-    let mut steps = upsert().steps;
-    steps[0].order = LaneOrder::None;
-    assert_eq!(late_until(worker(steps), unsure()), None, "without an order there is no newest write");
-}
-
-#[test]
-fn rechecked_write_is_left_alone_if_its_record_is_as_written_and_made_again_if_not() {
-    let unreadable = || Readback::Unreadable(Failure::new(FailureClass::Retryable, "503", "away"));
-    for (readback, reads, state, effect) in [
-        (Readback::Present(json!({})), 0, JobState::Succeeded, EffectState::Applied),
-        (Readback::Absent, 0, JobState::Retrying, EffectState::NotApplied),
-        (unreadable(), 0, JobState::Waiting, EffectState::Rechecking),
-        (unreadable(), 99, JobState::Succeeded, EffectState::Applied),
-    ] {
-        let mut case = case(upsert());
-        let mut applied = case.effect("a", EffectClass::Natural, EffectState::Rechecking);
-        (applied.result, applied.reads) = (Some(Arc::new(json!({ "id": "7" }))), reads);
-        case.loaded.effects = vec![applied];
-        case.loaded.job.replays = 1;
-        case.readbacks = vec![readback];
-        assert_eq!(ended(&case.run("crm")).0, state);
-        assert_eq!(case.commands, ["read", "settle", "finish"]);
-        let settled = case.settles[0].settlement.effect.as_ref().unwrap();
-        assert_eq!(settled.state, effect);
-        if effect == EffectState::Applied {
-            assert_eq!(settled.result.as_deref(), Some(&json!({ "id": "7" })), "the output of the write stays");
-        }
-    }
 }

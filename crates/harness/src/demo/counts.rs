@@ -48,7 +48,7 @@ impl fmt::Display for DemoCounts {
             self.elapsed.as_secs(),
             plural(self.leads, "lead"),
             plural(self.requests, "webhook"),
-            plural(self.duplicates, "repeat"),
+            plural(self.duplicates, "duplicate"),
             plural(self.records, "record"),
             plural(self.faults, "call"),
             plural(self.retries(), "retry"),
@@ -88,8 +88,8 @@ impl fmt::Display for DemoResult {
         let counts = &self.counts;
         let mut row = |count: u64, what: &str| writeln!(f, "  {count:>8}  {what}");
         row(counts.leads, "leads filled in a form")?;
-        row(counts.requests, "webhooks arrived, repeats included")?;
-        row(counts.duplicates, "repeats were recognised and stopped")?;
+        row(counts.requests, "webhooks arrived, duplicates included")?;
+        row(counts.duplicates, "duplicates were recognised and stopped")?;
         row(counts.calls, "calls went to the CRM")?;
         row(counts.faults, "of them were made to fail")?;
         row(counts.unseen, "of those had worked all the same, and said nothing")?;

@@ -42,8 +42,8 @@ impl Store {
         let at = begin.at;
         match job.effects.iter_mut().find(|effect| effect.begin.key == begin.key) {
             Some(effect) => {
-                let step_id = effect.begin.step_id.clone();
-                (effect.begin, effect.state, effect.last_at) = (Begin { step_id, ..begin }, EffectState::Intent, at);
+                let (step_id, state) = (effect.begin.step_id.clone(), effect.state.begun());
+                (effect.begin, effect.state, effect.last_at) = (Begin { step_id, ..begin }, state, at);
                 effect.attempts += 1;
                 (effect.absent_reads, effect.reads) = (0, 0);
             }
@@ -111,7 +111,7 @@ impl Store {
         job.attempts.extend(attempt.map(|attempt| AttemptRow { n, ended_at: at, attempt }));
         released.into_iter().for_each(|key| self.release_caps(key));
         if let Some(settled) = settled {
-            self.note_straggler(id, &settled, at);
+            self.note_straggler(id, &settled);
         }
     }
 

@@ -12,14 +12,14 @@ use crate::straggler::{Straggler, StragglerChange};
 
 impl Store {
     /// The effect of a job was settled: its call may be applied later, or its write is confirmed.
-    pub(super) fn note_straggler(&mut self, job: JobId, settled: &EffectSettlement, at: Time) {
+    pub(super) fn note_straggler(&mut self, job: JobId, settled: &EffectSettlement) {
         let Some(row) = self.jobs.get(&job) else { return };
         let Some(effect) = row.effects.iter().find(|effect| effect.begin.key == settled.key) else { return };
         if !Straggler::concerns(effect.begin.class, settled) {
             return;
         }
         let lane = (row.record.worker.clone(), row.record.entity, effect.begin.step_id.clone());
-        match Straggler::settled(self.stragglers.get(&lane).copied(), job, settled, at) {
+        match Straggler::settled(self.stragglers.get(&lane).copied(), job, settled) {
             StragglerChange::Keep => {}
             StragglerChange::Delete => drop(self.stragglers.remove(&lane)),
             StragglerChange::Write(straggler) => drop(self.stragglers.insert(lane, straggler)),
@@ -83,7 +83,7 @@ impl Store {
         let (step, destination) = (effect.begin.step, effect.begin.destination.clone());
         let worker = row.record.worker.clone();
         self.change(job, |job| {
-            (job.state, job.step, job.attempts, job.verifying) = (JobState::Queued, step, 0, false);
+            (job.state, job.step, job.attempts, job.verifying) = (JobState::Queued, step, 0, true);
             (job.due_at, job.updated_at, job.finished_at) = (recheck.due_at, recheck.at, None);
             (job.destination, job.order) = (destination, LaneOrder::Fifo);
         });

@@ -186,7 +186,7 @@ impl Batch<'_, '_> {
         (effect.step, effect.absent_reads, effect.reads) = (settled.step, settled.absent_reads, settled.reads);
         (effect.last_at, effect.term) = (settlement.at.0, settlement.fence.owner.0);
         self.write_effect(&effect)?;
-        self.note_straggler(head, settled, &effect, settlement.at)?;
+        self.note_straggler(head, settled, &effect)?;
         // An effect whose intent was not recorded before has no caps.
         if begin.is_none() && matches!(settled.state, EffectState::NotApplied | EffectState::Skipped) {
             self.release_caps(settled.key)?;

@@ -35,8 +35,10 @@ impl EffectColumns {
         };
         match earlier {
             None => new,
-            Some(EffectColumns { step_id, attempts, result, first_at, .. }) => {
-                EffectColumns { step_id, attempts: attempts + 1, result, first_at, ..new }
+            Some(EffectColumns { step_id, attempts, result, first_at, state, .. }) => {
+                let state =
+                    EffectState::parse(&state).map_or(EffectState::Intent, EffectState::begun).as_str().to_owned();
+                EffectColumns { step_id, attempts: attempts + 1, result, first_at, state, ..new }
             }
         }
     }

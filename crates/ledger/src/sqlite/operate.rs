@@ -149,7 +149,7 @@ impl Batch<'_, '_> {
     }
 
     pub fn write_clock(&mut self, keep: &KeepClock) -> rusqlite::Result<()> {
-        let ClockRecord { time, steady, allowance, uncounted, ahead } = keep.record;
+        let ClockRecord { time, steady, allowance, uncounted, ahead, scheduled, scheduled_at_boot } = keep.record;
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         self.cached(include_str!("sql/keep_clock.sql"))?.execute(params![
             time.0,
@@ -157,7 +157,9 @@ impl Batch<'_, '_> {
             millis(steady.elapsed),
             millis(allowance),
             millis(uncounted),
-            millis(ahead)
+            millis(ahead),
+            scheduled.0,
+            scheduled_at_boot.0
         ])?;
         if let Some(confirmed) = &keep.confirmed {
             self.log(confirmed.at, &confirmed.actor, "clock accept", "clock", &confirmed.detail())?;

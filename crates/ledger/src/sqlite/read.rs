@@ -56,6 +56,8 @@ impl Reader<'_> {
                 allowance: millis(3)?,
                 uncounted: millis(4)?,
                 ahead: millis(5)?,
+                scheduled: Time(row.get(6)?),
+                scheduled_at_boot: Time(row.get(7)?),
             })
         };
         self.query_row(include_str!("sql/clock.sql"), [], record).optional()

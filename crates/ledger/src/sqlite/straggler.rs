@@ -26,7 +26,6 @@ impl Batch<'_, '_> {
         head: &JobHead,
         settled: &EffectSettlement,
         effect: &EffectColumns,
-        at: Time,
     ) -> rusqlite::Result<()> {
         if !EffectClass::parse(&effect.class).is_some_and(|class| Straggler::concerns(class, settled)) {
             return Ok(());
@@ -39,7 +38,7 @@ impl Batch<'_, '_> {
                 Ok(Straggler { job: JobId(row.get(0)?), key: EffectKey(row.get(1)?), due_at: Time(row.get(2)?) })
             })
             .optional()?;
-        match Straggler::settled(known, JobId(effect.job), settled, at) {
+        match Straggler::settled(known, JobId(effect.job), settled) {
             StragglerChange::Keep => Ok(()),
             StragglerChange::Delete => self.delete_straggler(&lane),
             StragglerChange::Write(straggler) => self.write_straggler(&lane, straggler),

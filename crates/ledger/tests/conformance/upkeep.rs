@@ -232,6 +232,8 @@ pub async fn the_clock_is_kept_and_is_not_before_the_newest_event<D: Driver>() {
         allowance: Duration::from_secs(60),
         uncounted: Duration::from_secs(5),
         ahead: Duration::from_secs(7),
+        scheduled: at(3),
+        scheduled_at_boot: at(2),
     };
     fixture.ledger.keep_clock(KeepClock { record, confirmed: None }).await.unwrap();
     let fixture = fixture.reopen().await;

@@ -64,7 +64,7 @@ fn classes(words: &str) -> Vec<String> {
 }
 
 /// What a replay would do.
-pub(super) fn render_preview(preview: &ReplayPreview, jobs: u64) -> String {
+pub(super) fn render_preview(preview: &ReplayPreview) -> String {
     let count = |count: u64, what: &str| if count == 0 { String::new() } else { format!("{} {what}", grouped(count)) };
     let seconds = preview.seconds.map(|seconds| format_duration(std::time::Duration::from_secs(seconds)));
     let calls: Vec<String> =
@@ -72,7 +72,8 @@ pub(super) fn render_preview(preview: &ReplayPreview, jobs: u64) -> String {
     let mut text = heading("What it would do");
     text.push_str(&pairs([
         ("no-ops", count(preview.noops, "find everything done")),
-        ("writes", count(preview.writes, "create or update a record")),
+        ("updates", count(preview.updates, "update a record that the job wrote before")),
+        ("writes", count(preview.writes - preview.updates.min(preview.writes), "create or update a record")),
         ("sends", count(preview.sends, "send a message or a request")),
         ("fail again", count(preview.fails, "fail as before: nothing has changed")),
         ("at risk", count(preview.at_risk, "were rejected by the destination before")),
@@ -81,9 +82,6 @@ pub(super) fn render_preview(preview: &ReplayPreview, jobs: u64) -> String {
     ]));
     for failure in &preview.failures {
         text.push_str(&format!("{} {}: {}\n", plural(failure.jobs, "job"), failure.code, failure.message));
-    }
-    if preview.examined < jobs {
-        text.push_str(&hint(&format!("Only the oldest {} were examined.", plural(preview.examined, "job"))));
     }
     text
 }

@@ -91,30 +91,50 @@ impl Act {
             order
         };
         if !self.filter.is_empty() && !self.dry_run && !self.yes {
-            let counted: ReplayResult = print::deserialize(&client.post(verb.path, &order(true)).await?)?;
+            let counted = dry_run(client, verb, order(true)).await?;
             if counted.jobs.changed > 0 {
                 if let Some(preview) = counted.preview.as_ref().filter(|_| std::io::stdin().is_terminal()) {
-                    anstream::eprintln!("{}", render_preview(preview, counted.jobs.changed));
+                    anstream::eprintln!("{}", render_preview(preview));
                 }
                 confirm(verb, &counted.jobs)?;
             }
         }
-        let answer = client.post(verb.path, &order(self.dry_run)).await?;
-        let result: ReplayResult = print::deserialize(&answer)?;
+        let result = match self.dry_run {
+            true => dry_run(client, verb, order(true)).await?,
+            false => print::deserialize(&client.post(verb.path, &order(false)).await?)?,
+        };
         let is_running = result.replay.as_ref().is_some_and(|replay| replay.state == "running");
         if self.format.json {
-            print::json(&answer)?;
+            print::json(&result)?;
         } else if is_running {
             print::print(&render_started(&result, client.is_offline()))?;
         } else {
             let mut text = render(verb, &result.jobs, client.is_offline());
             if let Some(preview) = result.preview.as_ref().filter(|_| result.jobs.changed > 0) {
-                text.push_str(&render_preview(preview, result.jobs.changed));
+                text.push_str(&render_preview(preview));
             }
             print::print(&text)?;
         }
         if result.jobs.changed == 0 && !is_running { Err(CliError::new(exit::NO, "")) } else { Ok(()) }
     }
+}
+
+/// Asks what would happen, part by part, and adds the parts up. Says how far it is on a terminal.
+async fn dry_run(client: &AdminClient, verb: Verb, mut order: Value) -> Result<ReplayResult, CliError> {
+    let mut result: ReplayResult = print::deserialize(&client.post(verb.path, &order).await?)?;
+    let shows_progress = std::io::stderr().is_terminal();
+    let next = |result: &ReplayResult| result.preview.as_ref().and_then(|preview| preview.next.clone());
+    while let Some(after) = next(&result) {
+        if shows_progress {
+            anstream::eprint!("\r{} examined, up to {after} …", plural(result.jobs.matched, "job"));
+        }
+        order["after"] = Value::String(after);
+        result.add(print::deserialize(&client.post(verb.path, &order).await?)?);
+        if shows_progress && next(&result).is_none() {
+            anstream::eprintln!();
+        }
+    }
+    Ok(result)
 }
 
 fn confirm(verb: Verb, counted: &BulkResult) -> Result<(), CliError> {

@@ -100,9 +100,9 @@ impl Send {
             text.push_str(&answer.render());
         }
         if answers.len() > SHOWN_MAX {
-            let repeats = answers.iter().filter(|answer| answer.repeat).count() as u64;
+            let duplicates = answers.iter().filter(|answer| answer.duplicate).count() as u64;
             let more = plural((answers.len() - SHOWN_MAX) as u64, "more response");
-            text.push_str(&format!("… and {more}; in total {}, {refused} rejected\n", plural(repeats, "duplicate")));
+            text.push_str(&format!("… and {more}; in total {}, {refused} rejected\n", plural(duplicates, "duplicate")));
         }
         if let Some(event) = answers.iter().find_map(Posted::event_id) {
             text.push_str(&hint(&format!("\nDetails: sluice events show {event}")));
@@ -115,7 +115,7 @@ impl Send {
 #[derive(Debug)]
 struct Posted {
     status: u16,
-    repeat: bool,
+    duplicate: bool,
     body: Value,
 }
 
@@ -123,7 +123,7 @@ impl From<NodeResponse> for Posted {
     fn from(answer: NodeResponse) -> Posted {
         let body = serde_json::from_slice(&answer.body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&answer.body).into_owned()));
-        Posted { status: answer.status, repeat: answer.header("idempotent-replayed") == Some("true"), body }
+        Posted { status: answer.status, duplicate: answer.header("idempotent-replayed") == Some("true"), body }
     }
 }
 
@@ -133,11 +133,11 @@ impl Posted {
     }
 
     fn to_json(&self) -> Value {
-        json!({ "status": self.status, "repeat": self.repeat, "body": self.body })
+        json!({ "status": self.status, "duplicate": self.duplicate, "body": self.body })
     }
 
     fn render(&self) -> String {
-        let word = match (self.status, self.repeat) {
+        let word = match (self.status, self.duplicate) {
             (200..300, true) => "duplicate: first response again",
             (200..300, false) => "accepted",
             _ => "refused",

@@ -49,8 +49,8 @@ fn render(detail: &SourceDetail) -> String {
                         0 => String::new(),
                         count => format!("; {} recognized by their content", grouped(count)),
                     };
-                    let repeats = grouped(source.duplicates);
-                    format!("{repeats} in the last 7 days: {percent} % of its requests{by_content}")
+                    let duplicates = grouped(source.duplicates);
+                    format!("{duplicates} in the last 7 days: {percent} % of its requests{by_content}")
                 }
                 None => "none in the last 7 days".to_owned(),
             },
@@ -100,14 +100,14 @@ fn keys(keys: &KeyAdvice) -> String {
             count => format!("{}: each became a new event", styled(&grouped(count), style_of("dead"))),
         };
         text.push_str(&pairs([
-            ("duplicates", format!("{} in total", grouped(keys.repeats))),
+            ("duplicates", format!("{} in total", grouped(keys.duplicates))),
             ("delay", late),
             ("after expiry", expired),
             ("lifetime for 99.9 %", keys.lifetime_wanted.clone().unwrap_or_default()),
         ]));
         let mut table = Table::new([Column::Whole("WITHIN"), Column::Number("DUPLICATES")]);
         for line in &keys.lateness {
-            table.row([Cell::from(line.within.as_str()), line.repeats.into()]);
+            table.row([Cell::from(line.within.as_str()), line.duplicates.into()]);
         }
         text.push_str(&table.render());
     }

@@ -117,7 +117,7 @@ pub fn compile(files: &Files, secrets: &dyn SecretSource) -> Compiled {
     if !names.incomplete {
         cross_checks::check_playbooks(&diagnostics, &flows, &workers);
         cross_checks::check_pulls(&diagnostics, &names, &workers);
-        field_reads::check(&diagnostics, &flows, &workers);
+        field_reads::check(&diagnostics, files, &names.messages, &flows, &workers);
     }
     let usable = !diagnostics.has_errors() && files.problems().is_empty();
     let runtimes = workers.values().flat_map(|worker| worker.value.runtimes.iter().cloned()).collect();

@@ -34,10 +34,10 @@ pub(super) static DESTINATION: SectionSpec = SectionSpec {
         key("timeout", LASTING, "Timeout of a call, including the connection.").or("30s"),
         key(
             "straggler_horizon",
-            LASTING,
-            "How long after its timeout a call may still be applied. Then the record of an unsure natural write is read back, and written again if it differs.",
+            ValueType::Duration,
+            "How long after its timeout a call may still be applied. Then the record of an unsure `salesforce.upsert` is read back, and written again if it differs. `0s`: it is not.",
         )
-        .or("late writes are not looked for"),
+        .or("10m for salesforce; other types have no record that can be compared"),
         key("concurrency", ValueType::Count(1, 10_000), "Maximum number of calls in flight.").or("16"),
         key("rate", ValueType::Rate, "Maximum rate of calls, evenly spread.").or("no limit"),
         key("burst", ValueType::Count(1, 100_000), "Number of calls that may start at once after an idle period.")
@@ -222,7 +222,10 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     };
     let usual = if matches!(kind, DestinationKind::Script(_)) { SCRIPT_TIMEOUT } else { TIMEOUT };
     let timeout = fields.duration("timeout").unwrap_or(usual);
-    let straggler_horizon = fields.duration("straggler_horizon");
+    let straggler_horizon = match fields.duration("straggler_horizon") {
+        Some(horizon) => Some(horizon).filter(|horizon| !horizon.is_zero()),
+        None => kind.straggler_horizon(),
+    };
     let standard = GateSettings::default();
     let gate = GateSettings {
         concurrency_max: fields.count("concurrency").unwrap_or(standard.concurrency_max),

@@ -1,17 +1,20 @@
-//! Compares the fields that workers read with those that flows map.
+//! Compares the fields that workers and their messages read with those that flows map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sluice_domain::action::Action;
 use sluice_domain::flow::Flow;
-use sluice_domain::template::{Expression, Template};
+use sluice_domain::template::{Expression, Messages, Template};
 use sluice_domain::worker::Worker;
 
 use super::cross_checks::types_of;
 use super::declarations::Placed;
 use super::diagnostics::Diagnostics;
+use super::message;
 use super::node::{Span, YamlKind, YamlNode};
 use super::problem::did_you_mean;
+use super::read::Files;
 use super::worker::ReadWorker;
 
 /// Fields that every event has.
@@ -63,14 +66,31 @@ fn visit(node: &YamlNode, key: &str, reads: &mut Vec<(String, Span)>) {
     }
 }
 
-/// Warns of fields that a worker reads and that no flow which feeds it maps.
+/// Names of the messages that a worker sends, in safe mode too.
+fn messages_sent(worker: &Worker) -> BTreeSet<&str> {
+    let named = worker.steps.iter().filter(|step| step.action == Action::SendTemplate).filter_map(|step| {
+        let Template::Map(entries) = &step.with else { return None };
+        match entries.iter().find(|(name, _)| name == "template") {
+            Some((_, Template::Literal(name))) => name.as_str(),
+            _ => None,
+        }
+    });
+    let sent: BTreeSet<&str> = named.collect();
+    let safer = sent.iter().filter_map(|name| worker.safe_mode.templates.get(*name)).map(String::as_str);
+    sent.iter().copied().chain(safer).collect()
+}
+
+/// Warns of fields that a worker or one of its messages reads and that no flow which feeds it maps.
 pub(super) fn check(
     diagnostics: &Diagnostics<'_>,
+    files: &Files,
+    messages: &Messages,
     flows: &BTreeMap<String, Placed<Arc<Flow>>>,
     workers: &BTreeMap<String, Placed<ReadWorker>>,
 ) {
     let filled_by_steps: BTreeSet<&str> =
         workers.values().flat_map(|worker| worker.value.fills.iter()).map(String::as_str).collect();
+    let mut reported = BTreeSet::new();
     for placed in workers.values() {
         let worker = &placed.value.worker;
         if worker.schedule.is_some() || filled_by_steps.contains(worker.queue.as_str()) {
@@ -78,32 +98,33 @@ pub(super) fn check(
         }
         let feeding: Vec<&Flow> = flows.values().map(|flow| &*flow.value).filter(|flow| feeds(flow, worker)).collect();
         let Some(mapped) = mapped_fields(&feeding) else { continue };
-        let mut reported = BTreeSet::new();
-        for (name, span) in &placed.value.event_reads {
-            if mapped.contains(name.as_str()) || !reported.insert((name, span.start)) {
+        let own = placed.value.event_reads.iter().map(|(name, span)| (placed.place.file.clone(), name.clone(), *span));
+        let sent = messages_sent(worker).into_iter().flat_map(|name| message::event_reads(files, messages, name));
+        for (file, name, span) in own.chain(sent) {
+            if mapped.contains(name.as_str()) || !reported.insert((file.clone(), name.clone(), span.start)) {
                 continue;
             }
-            let names: Vec<String> = feeding.iter().map(|flow| format!("`{}`", flow.name)).collect();
-            let hint = match did_you_mean(name, mapped.iter().copied()) {
-                Some(near) => format!("did you mean `event.{near}`?"),
-                None => format!(
-                    "map it under `event: attributes:` of {}, or read the request: body.{name}",
-                    names.join(" or ")
-                ),
-            };
-            diagnostics
-                .report(&placed.place.file)
-                .warning(
-                    *span,
-                    "field-not-mapped",
-                    format!(
-                        "`event.{name}` never has a value: the mapping of {} has no such field",
-                        names.join(" and ")
-                    ),
-                )
-                .hint(hint);
+            warn(diagnostics, (&file, span), &name, &feeding, &mapped);
         }
     }
+}
+
+fn warn(
+    diagnostics: &Diagnostics<'_>,
+    (file, span): (&str, Span),
+    name: &str,
+    feeding: &[&Flow],
+    mapped: &BTreeSet<&str>,
+) {
+    let flows: Vec<String> = feeding.iter().map(|flow| format!("`{}`", flow.name)).collect();
+    let hint = match did_you_mean(name, mapped.iter().copied()) {
+        Some(near) => format!("did you mean `event.{near}`?"),
+        None => {
+            format!("map it under `event: attributes:` of {}, or read the request: body.{name}", flows.join(" or "))
+        }
+    };
+    let message = format!("`event.{name}` never has a value: the mapping of {} has no such field", flows.join(" and "));
+    diagnostics.report(file).warning(span, "field-not-mapped", message).hint(hint);
 }
 
 fn feeds(flow: &Flow, worker: &Worker) -> bool {

@@ -72,6 +72,18 @@ pub(super) fn read_all(diagnostics: &Diagnostics<'_>, files: &Files) -> Messages
 /// Variable that is true while the worker is in safe mode.
 pub(super) const SAFE_MODE: &str = "safe_mode";
 
+/// Fields of the event that a message reads, with the file and the location.
+pub(super) fn event_reads(files: &Files, messages: &Messages, name: &str) -> Vec<(String, String, Span)> {
+    let reads = messages.get(name).map(|message| message.reads()).unwrap_or_default();
+    let of_event = reads.into_iter().filter_map(|(part, read, line)| {
+        let field = read.strip_prefix("event.")?.split('.').next()?.to_owned();
+        let path = format!("{DIRECTORY}/{name}.{}", part.extension());
+        let span = word_span(files.text(&path)?, line, &read);
+        Some((path, field, span))
+    });
+    of_event.collect()
+}
+
 fn root_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }

@@ -12,29 +12,17 @@ use sluice_ledger::{Ledger, Recheck};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::revisions::Revisions;
 use crate::work::OnRequeued;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Jobs requeued at once.
 const JOBS_MAX: u32 = 100;
 
-/// Requeues what is due until `stop`. Due times that another process wrote may be early, as its clock was corrected: the first
-/// look is after the longest horizon of any destination.
-pub async fn run(
-    ledger: Ledger,
-    (revisions, clock): (Revisions, Clock),
-    requeued: OnRequeued,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut wait = {
-        let config = &revisions.current().config;
-        let horizons = config.destinations.values().filter_map(|destination| destination.straggler_horizon);
-        horizons.max().unwrap_or(INTERVAL)
-    };
+/// Requeues what is due until `stop`.
+pub async fn run(ledger: Ledger, clock: Clock, requeued: OnRequeued, mut stop: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(wait) => wait = INTERVAL,
+            () = tokio::time::sleep(INTERVAL) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
         if let Err(error) = recheck(&ledger, &clock, &requeued).await {

@@ -90,7 +90,7 @@ impl Access {
 
     fn check_token(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Box<Response>> {
         let Some(presented) = bearer(headers) else {
-            return unauthorized("send the admin token: Authorization: Bearer …");
+            return unauthorized("send the admin token once: Authorization: Bearer …");
         };
         let now = self.clock.now();
         let matches = self.token.value().matches(presented);
@@ -147,8 +147,9 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     }
 }
 
+/// The token; none if the header is repeated: whoever checks another one of them must not disagree about the caller.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let value = single(headers, header::AUTHORIZATION).ok()??;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

@@ -59,6 +59,7 @@ impl WorkContext {
             term: self.ledger.term(),
             safe_mode_until: self.safe_modes.until(worker, at),
             record_first: now < self.careful_until,
+            at_boot: self.clock.at_boot(),
         }
     }
 }
@@ -96,6 +97,9 @@ fn observe(context: &WorkContext, run: &mut JobRun) {
             Notice::Mark { set } => metrics.mark(&run.job().worker, set),
             Notice::RetryBudgetExhausted => metrics.retry_budget_exhausted(&run.job().worker),
             Notice::Requeued => drop(metrics.replays.inc()),
+            Notice::NotCompared { reason } => {
+                tracing::warn!(job = %run.job().id, %reason, "a record is not compared with its last confirmed write")
+            }
             Notice::Stale => {
                 tracing::warn!(job = %run.job().id, "stale run ignored: the job has changed since it was loaded")
             }

@@ -354,6 +354,30 @@ fn a_field_that_no_flow_maps_is_a_warning() {
 }
 
 #[test]
+fn a_message_that_reads_a_field_which_no_flow_maps_is_a_warning() {
+    let attributes = "    email: body.email\n  attributes: { first_name: body.first_name }\n";
+    let flow = FLOW.replace("    email: body.email\n", attributes);
+    let steps = WORKER.find("run:").map_or(WORKER, |at| &WORKER[..at]);
+    let worker = format!(
+        "{steps}run:\n  - name: welcome\n    run: messaging.send_template\n    destination: mail\n    with: {{ template: welcome, to: \"{{{{ event.email }}}}\" }}\n"
+    );
+    let with_message = |subject: &str, text: &str| {
+        let mut all = files(flow.clone(), worker.clone()).to_vec();
+        let mail =
+            "destinations: { mail: { type: smtp, host: 127.0.0.1, port: 1025, tls: none, from: a@example.org } }\n";
+        all.push(("mail.yml", mail.to_owned()));
+        all.push(("templates/welcome.subject", subject.to_owned()));
+        all.push(("templates/welcome.txt", text.to_owned()));
+        warnings(&all)
+    };
+    let warned = with_message("Hello {{ event.firstname }}", "Dear {{ event.first_name }},\n{{ event.shoe_size }}\n");
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    assert!(warned[0].contains("`event.firstname` never has a value") && warned[0].contains("`event.first_name`?"));
+    assert!(warned[1].contains("`event.shoe_size` never has a value"), "{warned:?}");
+    assert!(with_message("Hello", "Dear {{ event.first_name }}, {{ event.identity.email }}").is_empty());
+}
+
+#[test]
 fn an_empty_required_parameter_is_missing() {
     let worker = WORKER.replace("object: Contact", "object: \"\"");
     let files = files(FLOW.to_owned(), worker);

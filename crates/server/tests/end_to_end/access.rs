@@ -26,6 +26,17 @@ async fn local_user_without_the_token_cannot_read_or_apply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn second_authorization_header_is_refused_in_either_order() {
+    let world = World::start().await;
+    let (right, wrong) = (format!("Bearer {}", world.token()), "Bearer wrong".to_owned());
+    for pair in [[&right, &wrong], [&wrong, &right], [&right, &right]] {
+        let request = world.client.get(format!("{}/api/v1/status", world.admin));
+        let request = request.header("authorization", pair[0]).header("authorization", pair[1]);
+        assert_eq!(request.send().await.unwrap().status(), 401, "{pair:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn page_that_was_rebound_to_loopback_is_refused() {
     let world = World::start().await;
     let status = async |host: &str| {

@@ -47,23 +47,41 @@ async fn a_preview_says_what_a_replay_would_do_and_changes_nothing() {
     };
     let numbers = |answer: &Value| {
         let preview = &answer["preview"];
-        ["noops", "writes", "sends", "fails", "at_risk", "calls"].map(|name| preview[name].as_u64().unwrap())
+        ["noops", "writes", "updates", "sends", "fails", "at_risk", "calls"].map(|name| preview[name].as_u64().unwrap())
     };
     let plain = dry_run(json!({ "rate": "1/s" })).await;
-    assert_eq!(numbers(&plain), [1, 1, 0, 0, 1, 1], "the applied one is a no-op: {plain}");
+    assert_eq!(numbers(&plain), [1, 1, 0, 0, 0, 1, 1], "the applied one is a no-op: {plain}");
     assert_eq!((&plain["preview"]["seconds"], &plain["changed"]), (&json!(2), &json!(2)), "{plain}");
     assert_eq!(plain["preview"]["destinations"], json!([{ "destination": "crm", "calls": 1 }]));
     let again = dry_run(json!({ "reapply": ["natural"] })).await;
-    assert_eq!(numbers(&again), [0, 2, 0, 0, 0, 2], "{again}");
+    assert_eq!(numbers(&again), [0, 2, 1, 0, 0, 0, 2], "{again}");
     let path = world.config_path("worker.yml");
     let worker = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, worker.replace("name: to-crm", "name: to-crm-2")).unwrap();
     assert_eq!(world.act("/api/v1/reload", json!({ "allow_stranded": true })).await.status, 200);
     let lost = dry_run(json!({ "latest_config": true })).await;
-    assert_eq!(numbers(&lost), [0, 0, 0, 2, 0, 0], "{lost}");
+    assert_eq!(numbers(&lost), [0, 0, 0, 0, 2, 0, 0], "{lost}");
     assert_eq!(lost["preview"]["failures"][0]["code"], "worker-lost", "{lost}");
     assert_eq!(world.get("/api/v1/replays").await["items"], json!([]), "a dry run leaves no replay");
     assert_eq!(world.crm.writes().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_continues_behind_the_job_that_it_is_given() {
+    let world = World::start().await;
+    dead_letters(&world, 3).await;
+    let order = |after: Option<String>| json!({ "filter": { "states": ["dead"] }, "reason": "to see", "dry_run": true, "after": after });
+    let all = world.act("/api/v1/replays", order(None)).await.body;
+    assert_eq!((&all["matched"], &all["preview"]["next"]), (&json!(3), &Value::Null), "{all}");
+    let first = world.get("/api/v1/jobs?state=dead").await["items"].as_array().unwrap().iter().map(job_number).min();
+    let rest = world.act("/api/v1/replays", order(first.map(|job| format!("job_{job}")))).await.body;
+    assert_eq!((&rest["matched"], &rest["preview"]["examined"]), (&json!(2), &json!(2)), "{rest}");
+    let wrong = world.act("/api/v1/replays", order(Some("evt_1".to_owned()))).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+}
+
+fn job_number(job: &Value) -> i64 {
+    job["id"].as_str().unwrap().strip_prefix("job_").unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -160,7 +160,7 @@ async fn key_advice_story() {
             .await;
     let none = world.get("/api/v1/sources/forms").await;
     assert_eq!(
-        (&none["keys"]["repeats"], &none["keys"]["lifetimes"][0]["enough"]),
+        (&none["keys"]["duplicates"], &none["keys"]["lifetimes"][0]["enough"]),
         (&json!(0), &json!(true)),
         "{none}"
     );
@@ -171,7 +171,11 @@ async fn key_advice_story() {
         assert_eq!(post_json(&world, "/in", &json!({"name": "no id"})).await.status, 400);
     }
     let seen = world.get("/api/v1/sources/forms").await;
-    assert_eq!((&seen["keys"]["repeats"], &seen["keys"]["percent_of_requests"]), (&json!(3), &json!(75.0)), "{seen}");
+    assert_eq!(
+        (&seen["keys"]["duplicates"], &seen["keys"]["percent_of_requests"]),
+        (&json!(3), &json!(75.0)),
+        "{seen}"
+    );
     assert_eq!(seen["refused_lately"]["idempotency-key-missing"]["jump"], true, "{seen}");
     assert_eq!(seen["limits"], json!([{"flow": "forms", "rate": "50/1m", "burst": 100}]));
     // Once its key has expired, a repeat is a new event, and the advice is to keep keys for longer.

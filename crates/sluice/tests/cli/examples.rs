@@ -97,7 +97,7 @@ fn applied(sink: &Sink) -> Vec<u64> {
 }
 
 fn repeats(answers: &[Value]) -> usize {
-    answers.iter().filter(|answer| answer["repeat"] == Value::Bool(true)).count()
+    answers.iter().filter(|answer| answer["duplicate"] == Value::Bool(true)).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,7 @@ fn sent_event_is_in_every_list() {
     let sent = workplace.run(&["send", "/in/website", "payloads/lead.txt", "--times", "2", "--json"]).ok();
     let answers: Value = serde_json::from_str(&sent.stdout).unwrap();
     assert_eq!(answers[0]["status"], 202);
-    assert_eq!((&answers[0]["repeat"], &answers[1]["repeat"]), (&Value::Bool(true), &Value::Bool(true)));
+    assert_eq!((&answers[0]["duplicate"], &answers[1]["duplicate"]), (&Value::Bool(true), &Value::Bool(true)));
     assert!(answers[0]["body"].get("result").is_none(), "the flow names no result: {answers}");
     for (name, arguments) in [
         ("status", &["status"][..]),

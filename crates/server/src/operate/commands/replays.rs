@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sluice_domain::job::JobId;
 use sluice_domain::mask;
 use sluice_domain::outcome::EffectClass;
-use sluice_domain::replay::{BATCH, BATCH_MAX, Reapply, ReplayId, ReplayState, least_duration, replayable};
+use sluice_domain::replay::{BATCH, BATCH_MAX, Reapply, ReplayId, ReplayState, replayable};
 use sluice_domain::run::{Forecast, ReplayPlan, RunContext, forecast};
 use sluice_domain::unit::{self, Rate};
 use sluice_ledger::{ControlReplay, Controlled, LoadedJob, NewReplay, Page, ReplayRecord, ReplaySelection};
@@ -18,15 +18,13 @@ use crate::operate::commands::{actor_of, need};
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::LIST_MAX;
 use crate::operate::views::{
-    BulkResult, DestinationCalls, ForecastFailure, List, ReplayPreview, ReplayResult, ReplayView, SkippedJob,
+    BulkResult, DestinationCalls, ForecastFailure, List, ReplayPreview, ReplayResult, ReplayView, SkippedJob, rate_text,
 };
 
 /// Skipped jobs that are named in a result; the rest is counted.
 const SKIPPED_MAX: usize = 1_000;
-/// Jobs of a preview whose steps are gone through.
-const EXAMINED_MAX: usize = 2_000;
-/// Jobs of a preview that are counted.
-const COUNTED_MAX: usize = 100_000;
+/// Jobs of one answer of a preview; the next request continues behind them.
+const PREVIEW_JOBS: usize = 2_000;
 /// Jobs that are loaded at once.
 const LOAD_JOBS: usize = 100;
 /// Bytes of bodies that are loaded at once.
@@ -50,8 +48,11 @@ pub struct ReplayRequest {
     pub rate: Option<String>,
     /// Jobs per batch: 100 by default, 500 at most.
     pub batch: Option<u32>,
-    /// Report the result without changing anything.
+    /// Report the result without changing anything. The jobs are gone through in parts: while the preview has a `next`, repeat the
+    /// request with it as `after`.
     pub dry_run: bool,
+    /// Continues a dry run behind this job.
+    pub after: Option<String>,
 }
 
 /// A valid [`ReplayRequest`].
@@ -76,7 +77,7 @@ impl Operator {
         }
         let order = self.order(&request).await?;
         if request.dry_run {
-            return self.preview(order).await;
+            return self.preview(order, &request).await;
         }
         let ReplayOrder { selection, revision, reapply, rate, batch } = order;
         let (actor, reason, at) = (actor_of(&request.actor).to_owned(), request.reason, self.clock.ledger_time());
@@ -127,8 +128,10 @@ impl Operator {
     }
 
     /// What a replay would do, from the steps and effects of its jobs.
-    async fn preview(&self, order: ReplayOrder) -> Result<ReplayResult, OperateError> {
-        let ids = self.selected(&order.selection).await?;
+    async fn preview(&self, order: ReplayOrder, request: &ReplayRequest) -> Result<ReplayResult, OperateError> {
+        let after = request.after.as_deref().map(job_id).transpose()?.unwrap_or_default();
+        let ids = self.selected(&order.selection, after).await?;
+        let next = ids.last().filter(|_| ids.len() == PREVIEW_JOBS).map(JobId::to_string);
         let mut jobs = BulkResult { matched: ids.len() as u64, dry_run: true, ..BulkResult::default() };
         let mut forecasts = Forecasts::default();
         for slice in ids.chunks(LOAD_JOBS) {
@@ -144,24 +147,28 @@ impl Operator {
                 }
             }
             jobs.changed += wanted.len() as u64;
-            if forecasts.examined() < EXAMINED_MAX {
-                self.forecast_all(wanted, &order, &mut forecasts).await?;
-            }
+            self.forecast_all(wanted, &order, &mut forecasts).await?;
         }
         let destinations = self.revisions.current().config.destinations.clone();
         let rate_of = |name: &str| destinations.get(name).and_then(|destination| destination.gate.rate);
-        let preview = forecasts.preview(jobs.changed, order.rate, rate_of);
+        let mut preview = forecasts.preview(request.rate.clone(), rate_of);
+        preview.next = next;
+        preview.estimate(jobs.changed);
         Ok(ReplayResult { jobs, replay: None, preview: Some(preview) })
     }
 
-    async fn selected(&self, selection: &ReplaySelection) -> Result<Vec<JobId>, OperateError> {
+    /// The oldest selected jobs behind this one, as many as a preview has.
+    async fn selected(&self, selection: &ReplaySelection, after: JobId) -> Result<Vec<JobId>, OperateError> {
         let filter = match selection {
-            ReplaySelection::Jobs(ids) => return Ok(ids.iter().map(|id| JobId(*id)).collect()),
+            ReplaySelection::Jobs(ids) => {
+                let behind: BTreeSet<JobId> = ids.iter().map(|id| JobId(*id)).filter(|id| *id > after).collect();
+                return Ok(behind.into_iter().take(PREVIEW_JOBS).collect());
+            }
             ReplaySelection::Filter(filter) => filter,
         };
         let mut found: Vec<JobId> = Vec::new();
-        while found.len() < COUNTED_MAX {
-            let after = found.last().copied().unwrap_or_default();
+        while found.len() < PREVIEW_JOBS {
+            let after = found.last().copied().unwrap_or(after);
             let page = self.ledger.matching_jobs(filter.clone(), after, BATCH_MAX).await?;
             let is_last = page.len() < BATCH_MAX as usize;
             found.extend(page);
@@ -179,7 +186,15 @@ impl Operator {
         forecasts: &mut Forecasts,
     ) -> Result<(), OperateError> {
         let (now, at, term) = (self.clock.now(), self.clock.ledger_time(), self.ledger.term());
-        let context = RunContext { now, at, wall: self.clock.wall(), term, safe_mode_until: None, record_first: false };
+        let context = RunContext {
+            now,
+            at,
+            wall: self.clock.wall(),
+            term,
+            safe_mode_until: None,
+            record_first: false,
+            at_boot: self.clock.at_boot(),
+        };
         while !jobs.is_empty() {
             let loaded = self.ledger.load_jobs(jobs.clone(), LOAD_BYTES).await?;
             let seen: BTreeSet<JobId> = loaded.iter().map(|loaded| loaded.job.id).collect();
@@ -254,6 +269,10 @@ fn replay_id(text: &str) -> Result<ReplayId, OperateError> {
         .ok_or_else(|| OperateError::Invalid(format!("`{text}` is not the id of a replay, such as replay_7")))
 }
 
+fn job_id(text: &str) -> Result<JobId, OperateError> {
+    JobId::parse(text).ok_or_else(|| OperateError::Invalid(format!("`{text}` is not the id of a job, such as job_17")))
+}
+
 fn unknown_replay(id: ReplayId) -> OperateError {
     OperateError::NotFound(format!("unknown replay {id}; `sluice replays` lists them"))
 }
@@ -271,10 +290,6 @@ struct Forecasts {
 }
 
 impl Forecasts {
-    fn examined(&self) -> usize {
-        self.preview.examined as usize
-    }
-
     fn add(&mut self, forecast: Forecast) {
         let preview = &mut self.preview;
         preview.examined += 1;
@@ -283,6 +298,7 @@ impl Forecasts {
         for call in &forecast.calls {
             let overwrites = Reapply::OVERWRITING.contains(&call.class);
             *(if overwrites { &mut preview.writes } else { &mut preview.sends }) += 1;
+            preview.updates += u64::from(overwrites && call.updates);
             *self.destinations.entry(call.destination.clone()).or_default() += 1;
         }
         preview.calls += forecast.calls.len() as u64;
@@ -293,20 +309,15 @@ impl Forecasts {
         }
     }
 
-    fn preview(self, jobs: u64, rate: Option<Rate>, rate_of: impl Fn(&str) -> Option<Rate>) -> ReplayPreview {
+    fn preview(self, rate: Option<String>, rate_of: impl Fn(&str) -> Option<Rate>) -> ReplayPreview {
         let Forecasts { preview, destinations, failures } = self;
-        let least = least_duration(jobs, rate, destinations.iter().map(|(name, calls)| (*calls, rate_of(name))));
         let mut failures: Vec<ForecastFailure> =
             failures.into_iter().map(|(code, (message, jobs))| ForecastFailure { code, message, jobs }).collect();
         failures.sort_by_key(|failure| std::cmp::Reverse(failure.jobs));
-        ReplayPreview {
-            destinations: destinations
-                .into_iter()
-                .map(|(name, calls)| DestinationCalls { destination: name.to_string(), calls })
-                .collect(),
-            failures,
-            seconds: least.map(|least| least.as_secs_f64().ceil() as u64),
-            ..preview
-        }
+        let calls = |(name, calls): (Arc<str>, u64)| {
+            let rate = rate_of(&name).map(rate_text);
+            DestinationCalls { destination: name.to_string(), calls, rate }
+        };
+        ReplayPreview { destinations: destinations.into_iter().map(calls).collect(), failures, rate, ..preview }
     }
 }

@@ -20,48 +20,48 @@ impl Operator {
             return Err(OperateError::NotFound(format!("unknown source `{name}`{hint}")));
         };
         let source = sources.swap_remove(place);
-        let repeats = self.ledger.duplicate_stats(name.to_owned()).await?;
+        let seen = self.ledger.duplicate_stats(name.to_owned()).await?;
         let live = self.revisions.current();
         let flows: Vec<&Flow> =
             live.config.flows.values().map(AsRef::as_ref).filter(|flow| flow.source == name).collect();
-        let keys = advice(&repeats, source.accepted, source.duplicates, &flows);
+        let keys = advice(&seen, source.accepted, source.duplicates, &flows);
         let limits = flows.iter().flat_map(|flow| limits(flow)).collect();
         Ok(SourceDetail { source, keys, limits })
     }
 }
 
-fn advice(repeats: &DuplicateStats, accepted: u64, duplicates: u64, flows: &[&Flow]) -> KeyAdvice {
+fn advice(seen: &DuplicateStats, accepted: u64, duplicates: u64, flows: &[&Flow]) -> KeyAdvice {
     let text = |duration: Option<Duration>| duration.map(rounded);
     let mut lateness: Vec<LatenessView> = Vec::new();
-    for (within, count) in &repeats.lateness {
+    for (within, count) in &seen.lateness {
         let within = rounded(*within);
         match lateness.last_mut() {
-            Some(last) if last.within == within => last.repeats += count,
-            _ => lateness.push(LatenessView { within, repeats: *count }),
+            Some(last) if last.within == within => last.duplicates += count,
+            _ => lateness.push(LatenessView { within, duplicates: *count }),
         }
     }
     KeyAdvice {
-        repeats: repeats.duplicates,
+        duplicates: seen.duplicates,
         percent_of_requests: percent(duplicates, accepted + duplicates),
-        after_expiry: repeats.after_expiry,
+        after_expiry: seen.after_expiry,
         lateness,
-        p50: text(repeats.p50),
-        p99: text(repeats.p99),
-        p999: text(repeats.p999),
-        lifetime_wanted: repeats.suggested_ttl.map(format_duration),
-        lifetimes: flows.iter().map(|flow| lifetime(repeats, flow)).collect(),
+        p50: text(seen.p50),
+        p99: text(seen.p99),
+        p999: text(seen.p999),
+        lifetime_wanted: seen.suggested_ttl.map(format_duration),
+        lifetimes: flows.iter().map(|flow| lifetime(seen, flow)).collect(),
     }
 }
 
-fn lifetime(repeats: &DuplicateStats, flow: &Flow) -> LifetimeView {
+fn lifetime(seen: &DuplicateStats, flow: &Flow) -> LifetimeView {
     let ttl = flow.idempotency.ttl;
     let scheme = flow.verify.as_ref().map(|verifier| verifier.scheme());
     let horizon = scheme.and_then(|scheme| preset(scheme).retry_horizon).filter(|horizon| !horizon.is_zero());
-    let covered = percent(repeats.caught_within(ttl), repeats.duplicates);
-    let wanted = repeats.suggested_ttl.into_iter().chain(horizon).max();
+    let covered = percent(seen.caught_within(ttl), seen.duplicates);
+    let wanted = seen.suggested_ttl.into_iter().chain(horizon).max();
     let enough = wanted.is_none_or(|wanted| ttl >= wanted);
     let lives = format!("key lifetime {}", format_duration(ttl));
-    let mut advice = match (covered, repeats.suggested_ttl) {
+    let mut advice = match (covered, seen.suggested_ttl) {
         (Some(covered), Some(suggested)) => {
             let covers = format!("{lives} covers {covered} % of the duplicates");
             if ttl >= suggested {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_domain::unit::format_duration;
+use sluice_domain::replay::least_duration;
+use sluice_domain::unit::{self, Rate, format_duration};
 use sluice_ledger::{ReplayRecord, ReplaySelection};
 use utoipa::ToSchema;
 
@@ -64,12 +65,14 @@ pub struct ReplayResult {
 /// What a replay would do. Policies, approvals and the answers of destinations are not known before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReplayPreview {
-    /// Jobs whose steps were gone through: the oldest ones.
+    /// Jobs whose steps were gone through.
     pub examined: u64,
     /// Jobs that would find everything done.
     pub noops: u64,
     /// Calls that create or update records; a repetition overwrites (classes natural and transactional).
     pub writes: u64,
+    /// Those of them that surely update: an effect of the job has written the record before.
+    pub updates: u64,
     /// Calls that send something: messages, requests (classes keyed, verifiable and blind).
     pub sends: u64,
     /// Jobs that would fail again: their content or configuration has not changed.
@@ -86,12 +89,74 @@ pub struct ReplayPreview {
     /// Least duration by the rate of the replay and of the destinations; absent if none has a rate.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds: Option<u64>,
+    /// Rate of the replay.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<String>,
+    /// The last of these jobs, if more may follow: `after` of the next request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
+/// As it is written in a configuration.
+pub(crate) fn rate_text(rate: Rate) -> String {
+    format!("{}/{}", rate.count, format_duration(rate.per))
+}
+
+impl ReplayResult {
+    /// Adds the next part of a dry run.
+    pub fn add(&mut self, more: ReplayResult) {
+        self.jobs.matched += more.jobs.matched;
+        self.jobs.changed += more.jobs.changed;
+        self.jobs.skipped.extend(more.jobs.skipped);
+        if let (Some(preview), Some(more)) = (&mut self.preview, more.preview) {
+            preview.add(more);
+            preview.estimate(self.jobs.changed);
+        }
+    }
+}
+
+impl ReplayPreview {
+    fn add(&mut self, more: ReplayPreview) {
+        self.examined += more.examined;
+        self.noops += more.noops;
+        self.writes += more.writes;
+        self.updates += more.updates;
+        self.sends += more.sends;
+        self.fails += more.fails;
+        self.at_risk += more.at_risk;
+        self.calls += more.calls;
+        self.next = more.next;
+        for other in more.destinations {
+            match self.destinations.iter_mut().find(|to| to.destination == other.destination) {
+                Some(to) => to.calls += other.calls,
+                None => self.destinations.push(other),
+            }
+        }
+        for other in more.failures {
+            match self.failures.iter_mut().find(|failure| failure.code == other.code) {
+                Some(failure) => failure.jobs += other.jobs,
+                None => self.failures.push(other),
+            }
+        }
+        self.failures.sort_by_key(|failure| std::cmp::Reverse(failure.jobs));
+    }
+
+    /// Sets the least duration of a replay of so many jobs.
+    pub(crate) fn estimate(&mut self, jobs: u64) {
+        let rate = |text: &Option<String>| text.as_deref().and_then(|text| unit::rate(text).ok());
+        let calls = self.destinations.iter().map(|to| (to.calls, rate(&to.rate)));
+        let least = least_duration(jobs, rate(&self.rate), calls);
+        self.seconds = least.map(|least| least.as_secs_f64().ceil() as u64);
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DestinationCalls {
     pub destination: String,
     pub calls: u64,
+    /// Maximum rate of calls.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -120,7 +185,7 @@ impl From<ReplayRecord> for ReplayView {
             jobs,
             revision: record.revision.map(|revision| revision.to_string()),
             reapply: record.reapply.0.iter().map(|class| class.as_str().to_owned()).collect(),
-            rate: record.rate.map(|rate| format!("{}/{}", rate.count, format_duration(rate.per))),
+            rate: record.rate.map(rate_text),
             batch: record.batch,
             replayed: record.replayed,
             skipped: record.skipped,

@@ -20,7 +20,7 @@ pub struct SourceDetail {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeyAdvice {
     /// Duplicates since the ledger was created.
-    pub repeats: u64,
+    pub duplicates: u64,
     /// Percentage of duplicates among the accepted requests of the last 7 days; absent without requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub percent_of_requests: Option<f64>,
@@ -47,7 +47,7 @@ pub struct KeyAdvice {
 pub struct LatenessView {
     /// Upper bound of the delay; the previous bucket is the lower bound.
     pub within: String,
-    pub repeats: u64,
+    pub duplicates: u64,
 }
 
 /// Key lifetime of a flow, and whether it is sufficient.
