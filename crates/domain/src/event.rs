@@ -1,5 +1,6 @@
 //! The event: an accepted, normalized request.
 
+mod field;
 mod mapping;
 mod scope;
 mod status;
@@ -14,6 +15,7 @@ use crate::key::{KeyDigest, TENANT};
 use crate::normalize;
 use crate::path::{self, Path, Segment};
 use crate::time::Time;
+pub use field::{Converted, FieldForm, FieldMapping, LossCode, MappingWarning, Selection, is_time_format};
 pub use mapping::{EventMapping, EventOrigin, MappingProblem};
 pub use status::EventStatus;
 
@@ -126,6 +128,9 @@ pub struct Audit {
     pub raw_event_ref: String,
     /// Version of the mapping that produced this event.
     pub mapping_version: String,
+    /// Fields whose conversion lost something.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<MappingWarning>,
 }
 
 /// Identity fields that name the person whose data an event holds, in their order, each with the name of its digest.
@@ -260,14 +265,14 @@ mod tests {
             source_event_id: Some(template("{{ body.id }}")),
             occurred_at: Some(template("{{ body.at }}")),
             identity: vec![
-                ("contact_external_id".into(), template("facebook_leads:lead:{{ body.id }}")),
-                ("email".into(), template("{{ body.email | lower | trim }}")),
+                ("contact_external_id".into(), template("facebook_leads:lead:{{ body.id }}").into()),
+                ("email".into(), template("{{ body.email | lower | trim }}").into()),
             ],
             attributes: Some(vec![
-                ("first_name".into(), template("{{ body.first }}")),
-                ("gone".into(), template("{{ body.gone }}")),
+                ("first_name".into(), template("{{ body.first }}").into()),
+                ("gone".into(), template("{{ body.gone }}").into()),
             ]),
-            routing: vec![("crm".into(), template("salesforce"))],
+            routing: vec![("crm".into(), template("salesforce").into())],
             required: vec![("identity.email".into(), Path::parse("identity.email").unwrap())],
             ..EventMapping::plain("lead.created")
         }

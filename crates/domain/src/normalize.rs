@@ -18,6 +18,11 @@ pub fn e164(text: &str, region: Option<&str>) -> String {
     }
 }
 
+/// Whether a text is the code of a country that phone numbers are known of, such as `US`.
+pub fn is_region(text: &str) -> bool {
+    text.to_ascii_uppercase().parse::<phonenumber::country::Id>().is_ok()
+}
+
 /// SHA-256 in hexadecimal.
 pub fn sha256(text: &str) -> String {
     data_encoding::HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref())

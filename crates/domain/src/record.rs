@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::event::{Event, EventId};
+use crate::event::{Event, EventId, MappingWarning};
 use crate::job::{EffectKey, EffectState, JobId, JobState, Term};
 use crate::key::{KeyDigest, TENANT};
 use crate::outcome::{EffectClass, Failure};
@@ -56,6 +56,8 @@ pub struct NewEvent {
     pub contact: Option<KeyDigest>,
     /// A proof of the sender that counts for one request. The events of one request carry the same.
     pub proof: Option<Proof>,
+    /// Fields whose conversion lost something. Counted by source, field and code.
+    pub warnings: Vec<MappingWarning>,
 }
 
 /// A one-time proof of a sender, such as a token that is signed without the body.
@@ -267,6 +269,7 @@ impl NewEvent {
             quarantine: None,
             contact: event.contact(),
             proof: None,
+            warnings: event.audit.warnings.clone(),
         }
     }
 

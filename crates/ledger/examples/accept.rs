@@ -42,6 +42,7 @@ fn event(n: u64, contacts: u64) -> NewEvent {
         content_window: None,
         quarantine: None,
         proof: None,
+        warnings: vec![],
         contact: n.checked_rem(contacts).map(|contact| KeyDigest::new("default", "contact", &contact.to_string())),
     }
 }

@@ -33,6 +33,8 @@ macro_rules! read_verbs {
             variants(event: EventSeq) -> Variants;
             /// How often and how late a source sends duplicates.
             duplicate_stats(source: String) -> DuplicateStats;
+            /// Fields of a source's events whose conversion lost something, with how often and when last.
+            mapping_warnings(source: String) -> Vec<MappingWarningCount>;
             jobs_of_event(event: EventRecord) -> Vec<JobRecord>;
             job(id: JobId) -> Option<JobRecord>;
             /// Jobs by id, ascending. Those that do not exist are left out.

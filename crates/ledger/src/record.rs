@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use sluice_domain::event::MappingWarning;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::Failure;
 pub use sluice_domain::record::{
@@ -263,6 +264,14 @@ pub struct SourceDayCounts {
     pub by_content: u64,
     /// Events that retention has deleted since.
     pub pruned: u64,
+}
+
+/// How often the conversion of a field lost something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappingWarningCount {
+    pub warning: MappingWarning,
+    pub count: u64,
+    pub last_at: Time,
 }
 
 /// The keys that seal the ledger, without their values.

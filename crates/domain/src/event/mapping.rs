@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Audit, Event, EventId, into_scalar, read_time};
+use super::{Audit, Converted, Event, EventId, FieldMapping, MappingWarning, into_scalar, read_time};
 use crate::path::Path;
 use crate::template::{Scope, Template, TemplateProblem};
 use crate::time::Time;
@@ -19,10 +19,10 @@ pub struct EventMapping {
     pub source_event_id: Option<Template>,
     pub occurred_at: Option<Template>,
     /// Person or thing that the event is about.
-    pub identity: Vec<(String, Template)>,
+    pub identity: Vec<(String, FieldMapping)>,
     /// The whole body if `None`.
-    pub attributes: Option<Vec<(String, Template)>>,
-    pub routing: Vec<(String, Template)>,
+    pub attributes: Option<Vec<(String, FieldMapping)>>,
+    pub routing: Vec<(String, FieldMapping)>,
     /// Fields that must have a value: their text and their path into the event.
     pub required: Vec<(String, Path)>,
 }
@@ -64,7 +64,7 @@ pub enum MappingProblem {
 }
 
 /// Renders one value of a section.
-type Render<'a> = &'a dyn Fn(&Template) -> Result<Option<Value>, TemplateProblem>;
+type Render = fn(&FieldMapping, &Scope) -> Result<Converted, TemplateProblem>;
 
 /// Inputs of the mapping besides the payload.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,7 @@ impl EventMapping {
             received_at: origin.received_at,
             raw_event_ref: format!("ledger://events/{}/raw", origin.id),
             mapping_version: self.mapping_version.clone(),
+            warnings: vec![],
         }
     }
 
@@ -111,36 +112,39 @@ impl EventMapping {
         let value = |at: &str, template: &Template| {
             template.render_plain(scope).map_err(|problem| MappingProblem::Expression { at: at.to_owned(), problem })
         };
-        let identity = |template: &Template| template.render_identity(scope);
-        let plain = |template: &Template| template.render_plain(scope);
-        let section = |at: &str, entries: &[(String, Template)], render: Render<'_>| {
+        let mut audit = self.audit(origin);
+        let mut section = |at: &str, entries: &[(String, FieldMapping)], render: Render| {
             let mut map = Map::with_capacity(entries.len());
-            for (name, template) in entries {
-                let value = render(template)
+            for (name, field) in entries {
+                let Converted { value, loss } = render(field, scope)
                     .map_err(|problem| MappingProblem::Expression { at: format!("{at}.{name}"), problem })?;
                 if let Some(value) = value.filter(|value| !value.is_null()) {
                     map.insert(name.clone(), value);
                 }
+                audit.warnings.extend(loss.map(|code| MappingWarning { field: format!("{at}.{name}"), code }));
             }
             Ok::<_, MappingProblem>(map)
         };
         let event_type = value("type", &self.event_type)?.and_then(into_scalar);
         let event_type = event_type.ok_or_else(|| MappingProblem::Missing(vec!["type".into()]))?;
         let source_event_id = match &self.source_event_id {
-            Some(template) => identity(template)
+            Some(template) => template
+                .render_identity(scope)
                 .map_err(|problem| MappingProblem::Expression { at: "id".to_owned(), problem })?
                 .and_then(into_scalar),
             None => None,
         };
         let occurred_at = self.occurred_at(scope)?;
         let attributes = match &self.attributes {
-            Some(entries) => section("attributes", entries, &plain)?,
+            Some(entries) => section("attributes", entries, FieldMapping::render)?,
             None => match scope.get("body") {
                 Some(Value::Object(body)) => body.clone(),
                 Some(other) => Map::from_iter([("body".to_owned(), other.clone())]),
                 None => Map::new(),
             },
         };
+        let identity = section("identity", &self.identity, FieldMapping::render_identity)?;
+        let routing = section("routing", &self.routing, FieldMapping::render)?;
         let event = Event {
             schema_version: self.schema_version.clone(),
             event_id: format!("{}:{}", origin.source, source_event_id.as_deref().unwrap_or(origin.idempotency_key)),
@@ -148,10 +152,10 @@ impl EventMapping {
             source: origin.source.to_owned(),
             occurred_at,
             idempotency_key: origin.idempotency_key.to_owned(),
-            identity: section("identity", &self.identity, &identity)?,
+            identity,
             attributes,
-            routing: section("routing", &self.routing, &plain)?,
-            audit: self.audit(origin),
+            routing,
+            audit,
         };
         if !self.required.is_empty() {
             let missing: Vec<String> =

@@ -17,12 +17,14 @@ impl Event {
 
     /// Same as [`Event::to_scope`] without a copy.
     pub(crate) fn into_scope(self) -> Value {
-        let Audit { received_at, raw_event_ref, mapping_version } = self.audit;
+        let Audit { received_at, raw_event_ref, mapping_version, warnings } = self.audit;
+        let warnings = serde_json::to_value(warnings).ok().filter(|warnings| *warnings != Value::Array(vec![]));
         let audit = [
             ("received_at", Value::String(received_at.to_string())),
             ("raw_event_ref", Value::String(raw_event_ref)),
             ("mapping_version", Value::String(mapping_version)),
         ];
+        let audit = audit.into_iter().chain(warnings.map(|warnings| ("warnings", warnings)));
         let members = self.identity.len() + self.attributes.len();
         let fields = [
             ("schema_version", Some(Value::String(self.schema_version))),
@@ -34,7 +36,7 @@ impl Event {
             ("identity", Some(Value::Object(self.identity))),
             ("attributes", Some(Value::Object(self.attributes))),
             ("routing", Some(self.routing).filter(|routing| !routing.is_empty()).map(Value::Object)),
-            ("audit", Some(Value::Object(audit.map(owned_name).into_iter().collect()))),
+            ("audit", Some(Value::Object(audit.map(owned_name).collect()))),
         ];
         let mut event = Map::with_capacity(fields.len() + members);
         event.extend(fields.into_iter().filter_map(|(name, value)| Some(owned_name((name, value?)))));
@@ -100,6 +102,7 @@ fn fits(value: &Value, budget: &mut usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{LossCode, MappingWarning};
     use super::*;
     use crate::time::Time;
     use proptest::collection::vec;
@@ -144,9 +147,13 @@ mod tests {
                 identity,
                 attributes,
                 routing,
-                audit: Audit { received_at, raw_event_ref: texts.5, mapping_version: texts.6 },
+                audit: Audit { received_at, raw_event_ref: texts.5, mapping_version: texts.6, warnings: warnings() },
             },
         )
+    }
+
+    fn warnings() -> Vec<MappingWarning> {
+        vec![MappingWarning { field: "attributes.size".into(), code: LossCode::NotANumber }]
     }
 
     /// Exact form: order of names and each bit of a number.
@@ -186,7 +193,12 @@ mod tests {
             identity: Map::new(),
             attributes: Map::from_iter([("items".to_owned(), Value::from(vec![0; count - 1]))]),
             routing: Map::new(),
-            audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: String::new() },
+            audit: Audit {
+                received_at: Time(0),
+                raw_event_ref: String::new(),
+                mapping_version: String::new(),
+                warnings: vec![],
+            },
         };
         assert!(of(CACHEABLE_VALUES_MAX).into_cacheable().is_some());
         assert!(of(CACHEABLE_VALUES_MAX + 1).into_cacheable().is_none());

@@ -111,7 +111,12 @@ fn case(worker: Worker) -> Case {
         identity: Map::new(),
         attributes: json!({ "yes": true, "no": false }).as_object().cloned().unwrap(),
         routing: Map::new(),
-        audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: "1".into() },
+        audit: Audit {
+            received_at: Time(0),
+            raw_event_ref: String::new(),
+            mapping_version: "1".into(),
+            warnings: vec![],
+        },
     };
     let new = crate::record::NewEvent::new(crate::record::EventDraft {
         flow: "f",

@@ -15,7 +15,8 @@ use super::lanes::LanePlace;
 use super::{BindingRow, DAY_MS, EventRow, JobRow, ProofRow, Store};
 use crate::op::{Acceptance, Accepted, Duplicate, MatchedBy};
 use crate::record::{
-    ClashPolicy, EventSeq, JobRecord, NewEvent, Proof, Quarantine, SourceDayCounts, VariantRecord, Variants,
+    ClashPolicy, EventSeq, JobRecord, MappingWarningCount, NewEvent, Proof, Quarantine, SourceDayCounts, VariantRecord,
+    Variants,
 };
 
 /// Variants of an event that are stored; further ones are counted.
@@ -286,6 +287,10 @@ impl Store {
             self.signed_contents.insert(content.0, seq);
         }
         self.source_day(now, &event).accepted += 1;
+        for warning in &event.warnings {
+            let (count, last_at) = self.mapping_warnings.entry((event.source.clone(), warning.clone())).or_default();
+            (*count, *last_at) = (*count + 1, now);
+        }
         let body = Some(event.body.clone());
         let jobs = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         let row = EventRow { seq, id, generation, persisted_at: now, first_job, jobs, variant_of, new: event, body };
@@ -303,6 +308,18 @@ impl Store {
             }
         }
         variants
+    }
+
+    /// Fields of a source's events whose conversion lost something.
+    pub fn mapping_warnings(&self, source: &str) -> Vec<MappingWarningCount> {
+        let counts = self.mapping_warnings.iter().filter(|((of, _), _)| &**of == source);
+        counts
+            .map(|((_, warning), (count, last_at))| MappingWarningCount {
+                warning: warning.clone(),
+                count: *count,
+                last_at: *last_at,
+            })
+            .collect()
     }
 
     /// How often and how late a source sends duplicates.

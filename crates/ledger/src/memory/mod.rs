@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::event::EventId;
+use sluice_domain::event::MappingWarning;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
@@ -67,6 +68,8 @@ pub struct Store {
     window: Duration,
     /// By source: within the lifetime of the key, and after it.
     lateness: BTreeMap<Arc<str>, [BTreeMap<u32, u64>; 2]>,
+    /// Number and last time, by source.
+    mapping_warnings: BTreeMap<(Arc<str>, MappingWarning), (u64, Time)>,
     policies: policy::Policies,
     approvals: Vec<ApprovalRecord>,
     /// By store and key.

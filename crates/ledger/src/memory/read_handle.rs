@@ -59,6 +59,10 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().duplicate_stats(&source))
     }
 
+    async fn mapping_warnings(&self, source: String) -> Result<Vec<MappingWarningCount>> {
+        Ok(self.lock().mapping_warnings(&source))
+    }
+
     async fn jobs_of_event(&self, event: EventRecord) -> Result<Vec<JobRecord>> {
         Ok(self.lock().jobs_of_event(&event))
     }

@@ -337,6 +337,9 @@ impl Batch<'_, '_> {
         self.index_event(event, (entry.key, id), seq);
         self.content_undo.extend(self.contents.insert(content_of(event), seq, event.received_at));
         self.source_day(&event.source).accepted += 1;
+        for warning in &event.warnings {
+            *self.mapping_warnings.entry((event.source.clone(), warning.clone())).or_default() += 1;
+        }
         if entry.quarantine.is_none() {
             self.inserted.push(InsertedEvent {
                 seq,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
+use sluice_domain::event::MappingWarning;
 use sluice_domain::job::{JobId, JobState, Term};
 use sluice_domain::outcome::Failure;
 use sluice_domain::time::Time;
@@ -55,6 +56,8 @@ pub(super) struct Batch<'a, 'c> {
     pub source_days: BTreeMap<Arc<str>, SourceDayCounts>,
     /// Duplicates by source, kind and bucket of lateness.
     pub lateness: BTreeMap<(Arc<str>, Lateness, u32), i64>,
+    /// Conversions that lost something, by source.
+    pub mapping_warnings: BTreeMap<(Arc<str>, MappingWarning), i64>,
     pub totals: TotalChanges,
     /// Whether the batch changes what all nodes must agree on.
     pub is_change: bool,
@@ -126,6 +129,16 @@ impl Batch<'_, '_> {
                 kind as i64,
                 bucket,
                 count
+            ])?;
+        }
+        for ((source, warning), count) in std::mem::take(&mut self.mapping_warnings) {
+            let add = include_str!("sql/add_mapping_warning.sql");
+            self.cached(add)?.execute(params![
+                source.as_ref(),
+                warning.field,
+                warning.code.as_str(),
+                count,
+                self.now.0
             ])?;
         }
         if self.is_change {

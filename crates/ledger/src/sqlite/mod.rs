@@ -59,7 +59,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 16;
+const SCHEMA_VERSION: i64 = 17;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -76,6 +76,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0013_find.sql"),
     include_str!("sql/0014_replays.sql"),
     include_str!("sql/0015_failure_class.sql"),
+    include_str!("sql/0016_mapping_warnings.sql"),
     include_str!("sql/0017_schedule_clock.sql"),
 ];
 

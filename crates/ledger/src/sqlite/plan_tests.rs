@@ -187,6 +187,7 @@ fn a_single_row_is_never_searched_by_a_scan() {
         (include_str!("sql/further_variant.sql"), 2),
         (include_str!("sql/delete_variants.sql"), 1),
         (include_str!("sql/lateness.sql"), 1),
+        (include_str!("sql/mapping_warnings.sql"), 1),
         (include_str!("sql/effect.sql"), 2),
         (include_str!("sql/count_effects.sql"), 3),
         (include_str!("sql/attempt_count.sql"), 1),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::OptionalExtension;
 use sluice_domain::duplicate_stats::DuplicateStats;
+use sluice_domain::event::{LossCode, MappingWarning};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::ledger_clock::Steady;
 use sluice_domain::time::Time;
@@ -117,6 +118,22 @@ impl Reader<'_> {
         }
         let [within, after_expiry] = counts;
         Ok(DuplicateStats::new(&within, &after_expiry))
+    }
+
+    fn mapping_warnings(&self, source: &str) -> rusqlite::Result<Vec<MappingWarningCount>> {
+        let mut statement = self.prepare_cached(include_str!("sql/mapping_warnings.sql"))?;
+        let rows = statement.query_map([source], |row| {
+            let code: String = row.get(1)?;
+            Ok(LossCode::parse(&code).map(|code| (code, row.get(0), row.get::<_, i64>(2), row.get(3))))
+        })?;
+        let mut counts = Vec::new();
+        for row in rows {
+            if let Some((code, field, count, last_at)) = row? {
+                let warning = MappingWarning { field: field?, code };
+                counts.push(MappingWarningCount { warning, count: count?.unsigned_abs(), last_at: Time(last_at?) });
+            }
+        }
+        Ok(counts)
     }
 
     pub fn job(&self, id: &JobId) -> rusqlite::Result<Option<JobRecord>> {

@@ -200,6 +200,7 @@ impl Writer {
             content_undo: Vec::new(),
             source_days: BTreeMap::new(),
             lateness: BTreeMap::new(),
+            mapping_warnings: BTreeMap::new(),
             totals: TotalChanges::default(),
             is_change: false,
             change_seq: None,

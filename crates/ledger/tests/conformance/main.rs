@@ -68,6 +68,7 @@ macro_rules! suite {
                 an_update_at_a_bucket_edge_is_the_same_on_both_sides
                 a_quarantined_clash_waits_for_a_person
                 a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it
+                lossy_conversions_are_counted_by_field
                 how_late_a_source_repeats_itself_is_known
             ]
             attempt [

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::event::{LossCode, MappingWarning};
 use sluice_domain::job::JobState;
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::{Failure, FailureClass};
@@ -290,6 +291,25 @@ pub async fn a_quarantined_event_is_dead_from_the_start_and_a_replay_revives_it<
     let job = fixture.read(job.id).await;
     assert_eq!((job.state, job.failure, job.dead_letter_queue, job.finished_at), (JobState::Queued, None, None, None));
     fixture.attempt(job.id, 1, JobState::Succeeded).await;
+}
+
+pub async fn lossy_conversions_are_counted_by_field<D: Driver>() {
+    let fixture = open_with_few_recent_keys::<D>(4);
+    let warning = |field: &str| MappingWarning { field: field.to_owned(), code: LossCode::NotANumber };
+    let with = |key: &str, fields: &[&str]| NewEvent {
+        warnings: fields.iter().map(|field| warning(field)).collect(),
+        ..event(key)
+    };
+    fixture.accept_event(with("a", &["attributes.size"])).await;
+    fixture.accept_event(with("b", &["attributes.size", "attributes.age"])).await;
+    fixture.accept_event(with("c", &[])).await;
+    // A duplicate brings no event, and so no warning.
+    fixture.repeat(with("a", &["attributes.size"])).await;
+    let fixture = fixture.reopen().await;
+    let counts = fixture.ledger.mapping_warnings("website".into()).await.unwrap();
+    let counts: Vec<_> = counts.into_iter().map(|count| (count.warning, count.count)).collect();
+    assert_eq!(counts, [(warning("attributes.age"), 1), (warning("attributes.size"), 2)]);
+    assert_eq!(fixture.ledger.mapping_warnings("other".into()).await.unwrap(), []);
 }
 
 pub async fn how_late_a_source_repeats_itself_is_known<D: Driver>() {

@@ -80,6 +80,20 @@ fn render(detail: &SourceDetail) -> String {
         let line = format!("{} from {}: {}: {}", ago(&refusal.at), refusal.address, refusal.code, refusal.detail);
         text.push_str(&pairs([("", line)]));
     }
+    if !detail.mapping_warnings.is_empty() {
+        text.push_str(&heading("Mapping warnings"));
+        let mut table = Table::new([
+            Column::Wrap("FIELD"),
+            Column::Whole("WARNING"),
+            Column::Number("EVENTS"),
+            Column::Whole("LAST"),
+        ]);
+        for warning in &detail.mapping_warnings {
+            let last = ago(&warning.last_at);
+            table.row([warning.field.as_str().into(), warning.code.as_str().into(), warning.count.into(), last.into()]);
+        }
+        text.push_str(&table.render());
+    }
     text.push_str(&heading("Limits"));
     if detail.limits.is_empty() {
         text.push_str("None.\n");

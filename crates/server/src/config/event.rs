@@ -1,6 +1,6 @@
 //! `event:` to an [`EventMapping`].
 
-use sluice_domain::event::EventMapping;
+use sluice_domain::event::{EventMapping, FieldMapping};
 use sluice_domain::flow::{OnMismatch, PayloadRules};
 use sluice_domain::path::{Path, Segment};
 use sluice_domain::template::{Expression, Template};
@@ -8,6 +8,7 @@ use sluice_domain::template::{Expression, Template};
 use super::declarations::Declarations;
 use super::diagnostics::Report;
 use super::expression::{REQUEST, first_of_path, path_as_text, template, warn_of_fallback};
+use super::field_mapping;
 use super::fields::Fields;
 use super::node::{YamlEntry, YamlKind, YamlNode};
 use super::problem::did_you_mean;
@@ -23,14 +24,14 @@ pub(super) static EVENT: SectionSpec = SectionSpec {
         key("type", ValueType::Template, "Event type, such as lead.created.").or("the flow's name"),
         key("id", ValueType::Template, "Event id assigned by the source."),
         key("occurred_at", ValueType::Template, "Time of the event: RFC 3339 text or a Unix time."),
-        key("identity", ValueType::Described("a map of names to values"), "Fields that identify the entity of the event. If a part of a value is missing, null or blank, the whole value is missing."),
+        key("identity", ValueType::Described("a map of names to values, or to a field of an event"), "Fields that identify the entity of the event. If a part of a value is missing, null or blank, the whole value is missing."),
         key(
             "attributes",
-            ValueType::Described("a map of names to values, or a list of fields of the body"),
+            ValueType::Described("a map of names to values, or to a field of an event; or a list of fields of the body"),
             "Attributes of the event.",
         )
         .or("the whole body"),
-        key("routing", ValueType::Described("a map of names to values"), "Routing hints."),
+        key("routing", ValueType::Described("a map of names to values, or to a field of an event"), "Routing hints."),
         key(
             "required",
             ValueType::Described("a list of paths into the event, such as identity.email"),
@@ -129,7 +130,7 @@ fn identifying(report: Report<'_>, node: &YamlNode, what: &str) -> Option<Templa
     Some(template)
 }
 
-fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Template)> {
+fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, FieldMapping)> {
     let Some(entries) = node.entries() else {
         report
             .error(
@@ -141,14 +142,20 @@ fn section(report: Report<'_>, node: &YamlNode, name: &str) -> Vec<(String, Temp
         return vec![];
     };
     let read = |entry: &YamlEntry| {
-        if name != "routing" {
-            warn_of_path(report, &entry.value);
-        }
-        let value = match name {
-            "identity" => identifying(report, &entry.value, "identity"),
-            _ => value(report, &entry.value),
+        let source = |node: &YamlNode| {
+            if name != "routing" {
+                warn_of_path(report, node);
+            }
+            match name {
+                "identity" => identifying(report, node, "identity"),
+                _ => value(report, node),
+            }
         };
-        Some((entry.key.clone(), value?))
+        let field = match field_mapping::is_field(&entry.value) {
+            true => field_mapping::read(report, &entry.value, source),
+            false => source(&entry.value).map(FieldMapping::from),
+        };
+        Some((entry.key.clone(), field?))
     };
     entries.iter().filter_map(read).collect()
 }
@@ -165,8 +172,8 @@ fn warn_of_path(report: Report<'_>, node: &YamlNode) {
 }
 
 /// `[first_name, company.name]`: each field is named by its last path segment.
-fn listed(report: Report<'_>, items: &[YamlNode]) -> Vec<(String, Template)> {
-    let mut attributes: Vec<(String, Template)> = vec![];
+fn listed(report: Report<'_>, items: &[YamlNode]) -> Vec<(String, FieldMapping)> {
+    let mut attributes: Vec<(String, FieldMapping)> = vec![];
     for item in items {
         let text = item.text().unwrap_or_default();
         let path = text.strip_prefix("body.").unwrap_or(text);
@@ -180,7 +187,7 @@ fn listed(report: Report<'_>, items: &[YamlNode]) -> Vec<(String, Template)> {
                     .error(item.span, "duplicate-name", format!("two attributes have the name `{name}`"))
                     .hint("write `attributes` as a map to give them different names");
             }
-            (Some(name), Ok(expression)) => attributes.push((name, Template::Expression(expression))),
+            (Some(name), Ok(expression)) => attributes.push((name, Template::Expression(expression).into())),
             _ => {
                 report
                     .error(item.span, "bad-path", format!("`{text}` is not a field of the body"))
@@ -217,7 +224,7 @@ fn required(report: Report<'_>, node: &YamlNode, mapping: &EventMapping) -> Vec<
 /// A required field that the mapping never fills would reject every event.
 fn check_reachable(report: Report<'_>, item: &YamlNode, text: &str, path: &Path, mapping: &EventMapping) {
     let Some(Segment::Key(first)) = path.0.first() else { return };
-    let names = |section: &[(String, Template)]| section.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |section: &[(String, FieldMapping)]| section.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let open = mapping.attributes.is_none();
     let attributes = mapping.attributes.as_deref().map(names).unwrap_or_default();
     let (known, wanted, prefix): (Vec<String>, Option<&Segment>, &str) = match first.as_str() {

@@ -178,7 +178,7 @@ fn headers_read(trigger: &Trigger, enqueue: &[Enqueue]) -> BTreeSet<String> {
     names.extend(trigger.idempotency.strategies.iter().flat_map(|strategy| strategy.headers(event)));
     let single = [Some(&event.event_type), event.source_event_id.as_ref(), event.occurred_at.as_ref()];
     let sections = [Some(&event.identity), event.attributes.as_ref(), Some(&event.routing)];
-    let listed = sections.into_iter().flatten().flatten().map(|(_, template)| template);
+    let listed = sections.into_iter().flatten().flatten().map(|(_, field)| &field.from);
     names.extend(single.into_iter().flatten().chain(listed).flat_map(Template::headers));
     let read = enqueue.iter().flat_map(|step| step.condition.iter().chain(&step.body_from));
     names.extend(read.flat_map(Expression::headers));

@@ -19,7 +19,7 @@ pub(super) fn of(trigger: &Trigger, admission: &PayloadRules, enqueue: &[Enqueue
     let mut known = Known { names: Set::default(), everything: false };
     known.names.extend(admission.schema.iter().flat_map(|schema| schema.properties().iter().cloned()));
     let sections = [Some(&event.identity), event.attributes.as_ref(), Some(&event.routing)];
-    let templates = sections.into_iter().flatten().flatten().map(|(_, template)| template);
+    let templates = sections.into_iter().flatten().flatten().map(|(_, field)| &field.from);
     let single = [Some(&event.event_type), event.source_event_id.as_ref(), event.occurred_at.as_ref()];
     for template in templates.chain(single.into_iter().flatten()) {
         template.visit_expressions(&mut |expression| known.read(expression));

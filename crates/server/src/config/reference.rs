@@ -7,8 +7,8 @@ use sluice_domain::verify::{FieldLocation, Scheme, preset};
 use super::pages::{POLICIES, STEPS};
 use super::table::{Absent, SectionSpec};
 use super::{
-    body, destination, destination_kinds, document, event, flow, foreach, key, policy, queue, retry, safe_mode, step,
-    trigger, verify, worker,
+    body, destination, destination_kinds, document, event, field_mapping, flow, foreach, key, policy, queue, retry,
+    safe_mode, step, trigger, verify, worker,
 };
 
 /// All section specs, in page order.
@@ -31,6 +31,7 @@ pub(super) fn tables() -> Vec<&'static SectionSpec> {
         &body::BODY,
         &trigger::RATE_LIMIT,
         &event::EVENT,
+        &field_mapping::FIELD,
         &flow::FLOW_STEP,
         &flow::ENQUEUE,
         &flow::RESPONSES,

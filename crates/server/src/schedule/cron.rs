@@ -130,6 +130,7 @@ fn event(live: &LoadedRevision, worker: &Worker, schedule: &Schedule, slot: Time
             received_at: now,
             raw_event_ref: EventDraft::raw_event_ref(&flow, &key_text),
             mapping_version: "1".into(),
+            warnings: vec![],
         },
     };
     let gap = schedule.next(slot).map_or(Duration::ZERO, |next| next.since(slot));

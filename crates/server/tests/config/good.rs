@@ -362,3 +362,45 @@ fn own_hmac_and_token_schemes_can_be_described() {
         assert!(config.flows["in"].verify.is_some(), "{verify}");
     }
 }
+
+#[test]
+fn answers_of_a_form_are_selected_and_converted() {
+    let flow = "\
+version: 1
+name: answers
+triggers: [{http: {path: /in/answers}}]
+event:
+  identity:
+    email: {from: body.answers, where: {field.ref: mail}, take: email, as: email}
+    phone_e164: {from: body.phone, as: phone}
+  attributes:
+    size: {from: body.answers, where: {field.ref: size}, take: [number, text], as: integer, default: 1}
+    due: {from: body.due, as: date, format: '%d.%m.%Y'}
+    plan: {from: body.plan, default: free}
+steps: [{queue: people}]
+";
+    let files = Files::from_texts([("flow.yml", flow), QUEUES]);
+    let compiled = compile(&files, &Known(BTreeMap::new()));
+    let config = compiled.config.unwrap_or_else(|| panic!("{:?}", compiled.problems));
+    let mut scope = Scope::new();
+    let answers = serde_json::json!([
+        {"field": {"ref": "mail"}, "email": " Ada@X.org"},
+        {"field": {"ref": "size"}, "text": "about ten"},
+    ]);
+    scope.set("body", serde_json::json!({"answers": answers, "phone": "later", "due": "22.03.2026"}));
+    let id = EventId::new(KeyDigest([1; 16]), 0);
+    let origin = EventOrigin { source: "answers", idempotency_key: "k-1", id, received_at: Time(0) };
+    let event = config.flows["answers"].event.apply(&scope, origin).unwrap();
+    assert_eq!(serde_json::to_value(&event.identity).unwrap(), serde_json::json!({"email": "ada@x.org"}));
+    assert_eq!(
+        serde_json::to_value(&event.attributes).unwrap(),
+        serde_json::json!({"size": 1, "due": "2026-03-22", "plan": "free"})
+    );
+    assert_eq!(
+        serde_json::to_value(&event.audit.warnings).unwrap(),
+        serde_json::json!([
+            {"field": "attributes.size", "code": "not-a-number"},
+            {"field": "identity.phone_e164", "code": "not-a-phone"},
+        ])
+    );
+}

@@ -131,6 +131,7 @@ macro_rules! mistakes {
 mistakes! {
     a_fallback_that_hides_a_missing_identity: ("    email: body.email", "    email: {{ body.email | default('none') }}\n    contact_external_id: {{ 'forms:' ~ body.person_id }}\n    phone: {{ body.phone | default('') }}"), ("key_from: body.id", "key_from: [body.id, body.list or 'main']"), ("{{ event.event_id }}", "{{ event.person | default('x') }}");
     a_result_that_is_no_path: ("steps:\n  - name: enqueue", "responses: {result: {id: people-upsert, other: [1]}}\nsteps:\n  - name: enqueue");
+    fields_that_cannot_be_converted: ("    email: body.email", "    email: {from: body.email, as: mail}\n    phone: {from: body.phone, as: phone, region: Narnia, zone: UTC}\n    due: {from: body.due, as: date, format: tomorrow}\n    answer: {from: body.answers, take: text}\n    other: {from: body.answers, where: {a b: x}, wehre: y}");
     a_misspelt_key_of_a_flow: ("idempotency:", "idempotancy:");
     a_misspelt_key_of_a_retry_policy: ("max_attempts: 7", "max_atempts: 7");
     a_key_that_is_nothing_like_ours: ("consumes: people", "consumes: people\ncolour: red");

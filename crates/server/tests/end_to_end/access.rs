@@ -127,14 +127,15 @@ async fn answer_to(address: &str, bytes: &[u8]) -> String {
     stream.write_all(bytes).await.unwrap();
     let mut answer = vec![];
     // The connection may be reset after the response.
-    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    let read = tokio::time::timeout(Duration::from_secs(120), stream.read_to_end(&mut answer)).await;
     assert!(read.is_ok(), "the connection stays open");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_request_of_the_admin_listener_is_cut_off() {
-    let world = World::start().await;
+    let mut world = World::start().await;
+    world.restart_impatient().await;
     let head = answer_to(&world.admin, b"GET /api/v1/status HTTP/1.1\r\nhost: local").await;
     assert!(!head.contains("200"), "{head}");
     let request = format!(

@@ -23,6 +23,8 @@ pub struct World {
     pub intake: String,
     pub admin: String,
     pub limits: Limits,
+    /// Time for the head and the body of a request. Long, so that a busy machine fails no test.
+    pub request_timeout: Duration,
 }
 
 pub const FLOW: &str = r#"
@@ -105,13 +107,13 @@ destinations:
     type: salesforce
     instance_url: {crm}
     auth: { client_id: sim-client, client_secret: "${secrets.CRM_SECRET}" }
-    timeout: 300ms
+    timeout: 2s
     concurrency: 16
     breaker: { open_first: 50ms, open_max: 200ms }
   sink:
     type: http
     base_url: {sink}
-    timeout: 300ms
+    timeout: 2s
     breaker: { open_first: 50ms, open_max: 200ms }
 "#;
         for (name, text) in files.iter().chain(&[("destinations.yml", destinations)]) {
@@ -122,7 +124,8 @@ destinations:
         }
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let (intake, admin, limits) = (String::new(), String::new(), Limits::default());
-        let mut world = World { directory, crm, sink, client, node: None, intake, admin, limits };
+        let request_timeout = Duration::from_secs(60);
+        let mut world = World { directory, crm, sink, client, node: None, intake, admin, limits, request_timeout };
         world.start_node().await;
         world
     }
@@ -134,13 +137,13 @@ destinations:
             intake: "127.0.0.1:0".parse().unwrap(),
             admin: "127.0.0.1:0".parse().unwrap(),
             admin_settings: operate::AdminSettings {
-                body_timeout: Duration::from_millis(300),
-                head_timeout: Duration::from_millis(300),
+                body_timeout: self.request_timeout,
+                head_timeout: self.request_timeout,
                 ..Default::default()
             },
             intake_settings: intake::IntakeSettings {
-                body_timeout: Duration::from_millis(300),
-                head_timeout: Duration::from_millis(300),
+                body_timeout: self.request_timeout,
+                head_timeout: self.request_timeout,
                 ..Default::default()
             },
             keep: maintain::RetentionSettings::default(),
@@ -159,6 +162,13 @@ destinations:
         self.intake = format!("http://{}", node.intake);
         self.admin = format!("http://{}", node.admin);
         self.node = Some(node);
+    }
+
+    /// Restarts the node with a short time for requests.
+    pub async fn restart_impatient(&mut self) {
+        self.stop_node().await;
+        self.request_timeout = Duration::from_secs(2);
+        self.start_node().await;
     }
 
     /// Starts the node under another clock, with a round of maintenance per interval.
@@ -247,12 +257,12 @@ destinations:
 
 /// Asks again and again, giving way in between, until there is an answer.
 pub async fn until<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(answer) = ask().await {
             return answer;
         }
-        assert!(tokio::time::Instant::now() < deadline, "it did not come to pass within 20 s");
+        assert!(tokio::time::Instant::now() < deadline, "it did not come to pass within 2 minutes");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -104,7 +104,8 @@ async fn invalid_body_is_explained() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_heads_and_bodies_time_out_without_delaying_others() {
-    let world = World::start().await;
+    let mut world = World::start().await;
+    world.restart_impatient().await;
     let address = world.intake.strip_prefix("http://").unwrap();
     let mut slow_head = tokio::net::TcpStream::connect(address).await.unwrap();
     slow_head.write_all(b"POST /in/website HTTP/1.1\r\nhost: x\r\n").await.unwrap();

@@ -44,15 +44,28 @@ pub(super) fn schema(value_type: &ValueType) -> Value {
 }
 
 /// Schema of a value that only a description defines; `None` for an unknown description.
+/// A member with `from` is a field of an event; any other is a value as it is.
+fn fields_of_event() -> Value {
+    let field = super::reference("a field of an event");
+    json!({
+        "type": "object",
+        "additionalProperties": { "if": { "required": ["from"] }, "then": { "anyOf": [scalar(), { "$ref": field }] } },
+    })
+}
+
 pub(super) fn described(words: &str) -> Option<Value> {
     Some(match words {
         "a map of header names to text" => json!({ "type": "object", "additionalProperties": scalar() }),
         "a map of names to values" => json!({ "type": "object" }),
+        "a map of names to values, or to a field of an event" => fields_of_event(),
+        "a map of paths into an item to texts" => json!({ "type": "object", "additionalProperties": scalar() }),
+        "a path into the chosen item, or a list of paths" => one_or_list(scalar()),
+        "a path, or text with {{ … }}" | "text, a number, true or false" => scalar(),
         "a map of names to WORKER.PATH" => {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
         }
-        "a map of names to values, or a list of fields of the body" => {
-            json!({ "anyOf": [{ "type": "object" }, { "type": "array", "items": scalar() }] })
+        "a map of names to values, or to a field of an event; or a list of fields of the body" => {
+            json!({ "anyOf": [fields_of_event(), { "type": "array", "items": scalar() }] })
         }
         "a list of paths into the body"
         | "a list of paths into the body, or headers.NAME"

@@ -9,7 +9,7 @@ use sluice_domain::verify::preset;
 
 use crate::config::did_you_mean;
 use crate::operate::operator::{OperateError, Operator};
-use crate::operate::views::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
+use crate::operate::views::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
 
 impl Operator {
     pub async fn source(&self, name: &str) -> Result<SourceDetail, OperateError> {
@@ -26,7 +26,17 @@ impl Operator {
             live.config.flows.values().map(AsRef::as_ref).filter(|flow| flow.source == name).collect();
         let keys = advice(&seen, source.accepted, source.duplicates, &flows);
         let limits = flows.iter().flat_map(|flow| limits(flow)).collect();
-        Ok(SourceDetail { source, keys, limits })
+        let warnings = self.ledger.mapping_warnings(name.to_owned()).await?;
+        let mapping_warnings = warnings
+            .into_iter()
+            .map(|count| MappingWarningView {
+                field: count.warning.field,
+                code: count.warning.code.as_str().to_owned(),
+                count: count.count,
+                last_at: count.last_at.to_string(),
+            })
+            .collect();
+        Ok(SourceDetail { source, keys, limits, mapping_warnings })
     }
 }
 

@@ -28,7 +28,7 @@ pub use self::keys::KeysView;
 pub use self::node::{AuditView, DestinationView, FlowView, PauseView, RefusalView, RefusedView, SourceView, Status};
 pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
-pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, SourceDetail};
+pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
 pub use self::wait::{WaitView, WaitingView, WarningView};
 
 /// Page of a list.

@@ -14,6 +14,21 @@ pub struct SourceDetail {
     pub keys: KeyAdvice,
     /// Rate limits.
     pub limits: Vec<LimitView>,
+    /// Fields of its events whose conversion lost something.
+    pub mapping_warnings: Vec<MappingWarningView>,
+}
+
+/// Field whose conversion lost something.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MappingWarningView {
+    /// Path into the event.
+    pub field: String,
+    /// For example `not-a-number`.
+    pub code: String,
+    /// Events, since the ledger was created.
+    pub count: u64,
+    /// Time of the last one.
+    pub last_at: String,
 }
 
 /// Duplicates of a source, and the key lifetime that covers them.
