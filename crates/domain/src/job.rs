@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{DigestContext, write_parts};
 use crate::event::EventId;
+use crate::mutant::Mutant;
 
 /// Names a job. Ascending in the order of acceptance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -231,6 +232,11 @@ impl EffectState {
     /// Whether the step behind it is finished.
     pub fn is_final(self) -> bool {
         matches!(self, EffectState::Applied | EffectState::Skipped)
+    }
+
+    /// Whether the effect must not be begun again.
+    pub fn is_absorbing(self) -> bool {
+        self.is_final() && !Mutant::AppliedNotAbsorbing.is_on()
     }
 }
 
