@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::job::EffectKey;
+use crate::mutant::Mutant;
 
 /// Identifies an approval request. Derived from the effect key of the step, so that requesting twice gives one approval.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,6 +88,11 @@ impl ApprovalState {
             ApprovalState::Approved => "approved",
             ApprovalState::Rejected => "rejected",
         }
+    }
+
+    /// Whether a decision was made: no further one counts.
+    pub fn is_decided(self) -> bool {
+        self != ApprovalState::Pending && !Mutant::SecondAnswerCounts.is_on()
     }
 
     pub fn parse(word: &str) -> Option<ApprovalState> {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::digest::DigestContext;
 use crate::key::{KeyDigest, TENANT};
+use crate::mutant::Mutant;
 use crate::normalize;
 use crate::path::{self, Path, Segment};
 use crate::time::Time;
@@ -34,6 +35,11 @@ static BASE32: std::sync::LazyLock<data_encoding::Encoding> = std::sync::LazyLoc
     spec.check_trailing_bits = false;
     spec.encoding().expect("the alphabet has 32 different symbols")
 });
+
+/// Generation of the next event under a key, after the expired one of this generation, if any.
+pub fn next_generation(expired: Option<u32>) -> u32 {
+    expired.map_or(0, |last| last + u32::from(!Mutant::GenerationReused.is_on()))
+}
 
 impl EventId {
     /// Id of the event that owns this key. A key that is reused after its expiry has another generation, and so another

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{DigestContext, write_parts};
 use crate::event::EventId;
+use crate::mutant::Mutant;
 
 /// Names a job. Ascending in the order of acceptance.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -236,6 +237,11 @@ impl EffectState {
     /// The state once the intent of another attempt is recorded. A write that is compared stays so until it is made again.
     pub fn begun(self) -> EffectState {
         if self == EffectState::Rechecking { self } else { EffectState::Intent }
+    }
+
+    /// Whether the effect must not be begun again.
+    pub fn is_absorbing(self) -> bool {
+        self.is_final() && !Mutant::AppliedNotAbsorbing.is_on()
     }
 }
 

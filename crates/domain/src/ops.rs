@@ -11,6 +11,7 @@ use crate::approval::{ApprovalId, ApprovalState, Choice};
 use crate::event::EventId;
 use crate::job::{EffectKey, EffectState, JobId, Term};
 use crate::key::KeyDigest;
+use crate::mutant::Mutant;
 use crate::outcome::{EffectClass, Failure};
 use crate::record::AttemptKind;
 use crate::time::Time;
@@ -156,6 +157,18 @@ pub struct Mark {
     pub expires_at: Time,
 }
 
+impl Mark {
+    /// The answer if the mark, or one of an adjacent bucket, is owned by the step with this effect key, of a job of this event.
+    /// `None` if it can be set nevertheless.
+    pub fn owned_by(&self, owner: EffectKey, event: EventId) -> Option<Marked> {
+        if Mutant::MarkSetTwice.is_on() {
+            return None;
+        }
+        let is_own = owner == self.result.key && !Mutant::MarkForgetsItsOwner.is_on();
+        Some(if is_own { Marked::SET } else { Marked { set: false, owner: Some(event) } })
+    }
+}
+
 /// The owner of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marked {
@@ -166,6 +179,9 @@ pub struct Marked {
 }
 
 impl Marked {
+    /// The step that asked owns it.
+    pub const SET: Marked = Marked { set: true, owner: None };
+
     /// As the output of the step.
     pub fn output(self) -> Value {
         match self.owner {

@@ -1,4 +1,5 @@
-//! Every known mistake of the ledger on disk is noticed: what was acknowledged is gone after a power cut, or the log has no end.
+//! Every known mistake of the ledger on disk is noticed: what was acknowledged is gone after a power cut, the log has no end, a key
+//! has two owners, or a restart forgets what was counted.
 #![allow(clippy::unwrap_used)]
 
 mod fixtures;
@@ -8,11 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sluice_domain::event::EventId;
+use sluice_domain::job::{EffectKey, JobId, JobState};
 use sluice_domain::mutant::Mutant;
+use sluice_domain::time::Time;
 use sluice_faulty_vfs::{CrashSurvival, Disk, DiskFault, Image};
-use sluice_ledger::{Acceptance, Ledger, LedgerOptions};
+use sluice_ledger::{Acceptance, ChargeResult, Ledger, LedgerOptions, RetryCharge, Settle, Settlement};
 
-use fixtures::{START, event, root_key};
+use fixtures::{DAY, START, event, fence, root_key, settled};
 
 const EVENTS: usize = 12;
 /// The log is written from its beginning again when it has so many pages.
@@ -76,12 +79,51 @@ async fn long_log(directory: &Path, start: &Image) -> Option<String> {
     (pages > 2 * WAL_PAGES_MAX).then(|| format!("the log has {pages} pages, and is to begin anew at {WAL_PAGES_MAX}"))
 }
 
-/// What is wrong, if anything: with a power cut at any time, with an I/O that fails before it, and with the log.
+/// Whether a key has two owners if its events arrive together.
+async fn two_owners(directory: &Path, start: &Image) -> Option<String> {
+    Disk::from_image(start).mount(directory);
+    let ledger = Ledger::open(directory, options()).unwrap();
+    let answers = ledger.accept_all(vec![event("together"), event("together")]).await.unwrap();
+    ledger.close().await;
+    let owners = answers.iter().filter(|answer| matches!(answer, Acceptance::Accepted(_))).count();
+    (owners != 1).then(|| format!("{owners} events own one key"))
+}
+
+/// A retry of the first job that counts against a budget of one, without an attempt.
+async fn charge(ledger: &Ledger, owner: u32, expected: u32) -> ChargeResult {
+    let job = JobId(1);
+    let retrying = settled(job, EffectKey([1; 16]), JobState::Retrying);
+    let settlement = Settlement { n: 0, fence: fence(owner, expected), effect: None, attempt: None, ..retrying };
+    let otherwise = settled(job, EffectKey([1; 16]), JobState::Dead).next;
+    let charge = Some(RetryCharge { retries: 1, until: Time(START.0 + DAY), otherwise });
+    ledger.settle(Settle { settlement, charge, begin: None }).await.unwrap()
+}
+
+/// Whether a retry counts although the budget was used up before the ledger was opened again.
+async fn budget_reset(directory: &Path, start: &Image) -> Option<String> {
+    Disk::from_image(start).mount(directory);
+    let ledger = Ledger::open(directory, options()).unwrap();
+    ledger.accept(event("retried")).await.unwrap();
+    assert_eq!(charge(&ledger, 1, 0).await, ChargeResult::Settled);
+    ledger.close().await;
+    let ledger = Ledger::open(directory, options()).unwrap();
+    let result = charge(&ledger, 2, 1).await;
+    ledger.close().await;
+    (result != ChargeResult::Exhausted).then(|| format!("a retry beyond the budget is {result:?}"))
+}
+
+/// What is wrong, if anything: with keys and budgets, with a power cut at any time, with an I/O that fails before it, and with the log.
 fn problem() -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let directory = tempfile::tempdir().unwrap();
         let start = made(directory.path()).await;
+        if let Some(problem) = two_owners(directory.path(), &start).await {
+            return Some(problem);
+        }
+        if let Some(problem) = budget_reset(directory.path(), &start).await {
+            return Some(problem);
+        }
         for fails_at in std::iter::once(None).chain((0..40).map(Some)) {
             if let Some(problem) = power_cut(directory.path(), &start, fails_at).await {
                 return Some(problem);
@@ -94,7 +136,7 @@ fn problem() -> Option<String> {
 #[test]
 fn every_mutant_of_the_ledger_on_disk_is_detected_and_no_violation_without_one() {
     assert_eq!(problem(), None);
-    for mutant in Mutant::DISK {
+    for mutant in Mutant::SQLITE.into_iter().chain(Mutant::DISK) {
         let noticed = mutant.while_on_everywhere(problem);
         println!("{mutant:?}: {noticed:?}");
         assert!(noticed.is_some(), "{mutant:?}");

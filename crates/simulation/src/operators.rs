@@ -62,30 +62,15 @@ impl Stop {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OperatorAction {
     Pause(Stop),
-    /// The gate has closed by itself; that is only written down.
-    NotePause(usize),
     Resume(Stop),
-    Replay {
-        latest_config: bool,
-    },
+    Replay { latest_config: bool },
     Drop,
-    Resolve {
-        happened: bool,
-    },
+    Resolve { happened: bool },
     Prune,
     Recheck,
-    Decide {
-        id: ApprovalId,
-        choice: Choice,
-    },
-    SafeMode {
-        worker: Option<usize>,
-        until: Option<Time>,
-    },
-    Suppress {
-        entity: u64,
-        on: bool,
-    },
+    Decide { id: ApprovalId, choice: Choice },
+    SafeMode { worker: Option<usize>, until: Option<Time> },
+    Suppress { entity: u64, on: bool },
 }
 
 impl Simulation {
@@ -183,9 +168,6 @@ impl Simulation {
         let (actor, reason) = (String::from("ann"), String::new());
         let op = match act {
             OperatorAction::Pause(stop) => SimOp::Pause(Pause { target: stop.name(&self.plan), actor, reason, at }),
-            OperatorAction::NotePause(destination) => {
-                SimOp::Pause(Pause { target: Stop::Destination(destination).name(&self.plan), actor, reason, at })
-            }
             OperatorAction::Resume(stop) => {
                 SimOp::Resume(Resume { target: stop.name(&self.plan), actor, reason: String::new(), at })
             }

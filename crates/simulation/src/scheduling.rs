@@ -164,7 +164,7 @@ impl Simulation {
         let shift = self.node.as_ref().map_or(0, |node| node.shift);
         self.checker.gates.changed(destination, change, shift);
         if kind == 3 {
-            self.act(OperatorAction::NotePause(destination), vec![]);
+            self.act(OperatorAction::Pause(Stop::Destination(destination)), vec![]);
             if self.is_healing() {
                 // A call from before the credentials were fixed: the operator looks once more.
                 self.plan_in(30_000, SimEvent::Heal);

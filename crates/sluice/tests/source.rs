@@ -1,5 +1,6 @@
-//! Limits of the source code on the path of an event, which ARCHITECTURE.md lists.
+//! Limits of the source code: functions on the path of an event, which ARCHITECTURE.md lists, and imports between components.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Lines of a function, from its signature to its closing brace.
@@ -181,6 +182,91 @@ fn functions_on_the_path_of_an_event_are_short_and_have_few_arguments() {
     }
     assert!(count > 1_000, "only {count} functions were found");
     assert_eq!(beyond, Vec::<String>::new(), "at most {FUNCTION_LINES_MAX} lines and {ARGUMENTS_MAX} arguments");
+}
+
+/// The modules of the crate that a source names, by their first name.
+fn imports(source: &str) -> BTreeSet<String> {
+    let code = code_of(source);
+    let text = String::from_utf8_lossy(&code).into_owned();
+    let mut found = BTreeSet::new();
+    for (at, path) in text.match_indices("crate::") {
+        let rest = &text[at + path.len()..];
+        let names = match rest.strip_prefix('{').and(closing(rest, 0)) {
+            Some(end) => outer_parts(&rest[1..end]),
+            None => vec![rest],
+        };
+        let first =
+            |name: &str| name.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next().map(String::from);
+        found.extend(names.into_iter().filter_map(first).filter(|name| !name.is_empty()));
+    }
+    found
+}
+
+/// The parts of a list between its commas, without those within braces.
+fn outer_parts(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[start..]);
+    parts
+}
+
+/// Removes the modules that import none of those that are left, again and again. What stays is part of a circle, or imports one.
+fn circular(mut imports: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
+    loop {
+        let names: BTreeSet<String> = imports.keys().cloned().collect();
+        for used in imports.values_mut() {
+            used.retain(|name| names.contains(name));
+        }
+        let before = imports.len();
+        imports.retain(|_, used| !used.is_empty());
+        if imports.len() == before {
+            return imports;
+        }
+    }
+}
+
+#[test]
+fn components_of_the_server_do_not_import_each_other_in_a_circle() {
+    let source = root().join("crates/server/src");
+    let mut modules = BTreeMap::<String, BTreeSet<String>>::new();
+    for file in rust_files(&source) {
+        let place = file.strip_prefix(&source).unwrap();
+        let module = place.iter().next().unwrap().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let used = imports(&std::fs::read_to_string(&file).unwrap());
+        modules.entry(module.clone()).or_default().extend(used.into_iter().filter(|name| *name != module));
+    }
+    assert!(modules.len() > 15, "only {} modules were found", modules.len());
+    for (module, used) in &modules {
+        assert!(!used.contains("cli"), "`{module}` imports the command line");
+    }
+    // It starts and stops every component.
+    modules.remove("run");
+    assert_eq!(circular(modules), BTreeMap::new(), "modules on the left import those on the right");
+}
+
+#[test]
+fn imports_are_found_in_lists_and_paths() {
+    let source = "use crate::{intake::{self, Api}, schedule};\nfn f() { crate::pauses::sources(); } // crate::cli\n";
+    assert_eq!(imports(source), ["intake", "pauses", "schedule"].map(String::from).into());
+    let graph = |edges: &[(&str, &str)]| {
+        let mut graph = BTreeMap::<String, BTreeSet<String>>::new();
+        for (from, to) in edges {
+            graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        graph
+    };
+    assert!(circular(graph(&[("a", "b"), ("b", "c"), ("d", "b")])).is_empty());
+    assert_eq!(circular(graph(&[("a", "b"), ("b", "a"), ("b", "c")])), graph(&[("a", "b"), ("b", "a")]));
 }
 
 #[test]

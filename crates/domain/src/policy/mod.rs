@@ -16,6 +16,7 @@ pub use quiet_hours::{QuietAction, QuietHours, QuietStatus, TimeOfDay, zone, zon
 
 use crate::event::scalar;
 use crate::key::{KeyDigest, TENANT};
+use crate::mutant::Mutant;
 use crate::normalize;
 use crate::template::{Expression, Scope, TemplateProblem};
 use crate::time::Time;
@@ -174,6 +175,11 @@ pub struct CapReservation {
 }
 
 impl CapReservation {
+    /// Whether the cap has no room for another effect if so many count already.
+    pub fn is_exhausted(&self, used: u64) -> bool {
+        used >= u64::from(self.cap.max) && !Mutant::CapIgnored.is_on()
+    }
+
     /// The denial when the cap is exhausted.
     pub fn refusal(&self) -> PolicyDenial {
         let Cap { max, window } = self.cap;

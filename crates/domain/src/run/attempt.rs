@@ -36,8 +36,7 @@ pub(super) struct Attempt {
 impl JobRun {
     /// Attempts the step, or reads back how the last attempt ended.
     pub(super) fn attempt(&mut self, item: StepItem, with: Value, context: RunContext) -> Command {
-        let is_final = self.effects.get(item.key).is_some_and(|entry| entry.state.is_final());
-        if is_final && !Mutant::AppliedNotAbsorbing.is_on() {
+        if self.effects.get(item.key).is_some_and(|entry| entry.state.is_absorbing()) {
             return self.pass_over_finished(&item, context);
         }
         if !self.must_verify(&item) {

@@ -133,9 +133,11 @@ impl Gate {
         self.settings = settings;
     }
 
-    /// Closes it until [`Gate::resume`].
+    /// Closes it until [`Gate::resume`]. A gate that rejected credentials have closed keeps that reason: its next call is a probe.
     pub fn pause(&mut self, reason: PauseReason) {
-        self.paused = Some(reason);
+        if self.paused != Some(PauseReason::Auth) {
+            self.paused = Some(reason);
+        }
     }
 
     /// Ends a pause. After an auth failure the next call is a probe. A breaker that opened meanwhile stays open.
@@ -395,6 +397,19 @@ mod tests {
             let within_a_second = sent[i..].iter().take_while(|at| **at < from + 1_000).count();
             assert!(within_a_second <= 13, "{within_a_second} in the second from {from}");
         }
+    }
+
+    #[test]
+    fn a_pause_of_a_gate_that_rejected_credentials_have_closed_keeps_the_probe() {
+        let (mut gate, mut random) = gate(GateSettings::default());
+        gate.start(Time(0));
+        let change = gate.finish(Time(0), Time(0), (DestinationHealth::Unauthorized, None), &mut random);
+        assert_eq!(change, Some(GateChange::AuthPaused));
+        gate.pause(PauseReason::Operator);
+        assert_eq!(gate.paused(), Some(&PauseReason::Auth));
+        gate.resume();
+        assert_eq!(gate.start(Time(1)), Some(GateChange::HalfOpen));
+        assert_eq!(gate.admit(Time(1)), Admission::Full, "one probe");
     }
 
     #[test]

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_domain::duplicate_stats::{self, DuplicateStats};
-use sluice_domain::event::EventId;
+use sluice_domain::event::{EventId, next_generation};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
-use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
@@ -81,12 +80,12 @@ impl Store {
 
     fn accept_boxed(&mut self, now: Time, event: Box<NewEvent>) -> Acceptance {
         self.window = self.window.max(event.content_window.unwrap_or(Duration::ZERO));
-        let (expired, generation) = match self.claim(now, event.key, &event) {
+        let (expired, generation) = match self.claim(event.key, &event) {
             Claim::Owned(owner) => return self.match_owner(now, event, owner, MatchedBy::Key),
             Claim::Free { expired, generation } => (expired, generation),
         };
         for adjacent in &event.adjacent_keys {
-            if let Claim::Owned(owner) = self.claim(now, *adjacent, &event) {
+            if let Claim::Owned(owner) = self.claim(*adjacent, &event) {
                 return self.match_owner(now, event, owner, MatchedBy::AdjacentKey);
             }
         }
@@ -105,7 +104,7 @@ impl Store {
         self.source_days.entry((now.0.div_euclid(DAY_MS), event.source.clone())).or_default()
     }
 
-    fn claim(&self, now: Time, key: KeyDigest, event: &NewEvent) -> Claim {
+    fn claim(&self, key: KeyDigest, event: &NewEvent) -> Claim {
         let newest = self.owners.get(&key.0).and_then(|seqs| seqs.last()).and_then(|seq| self.events.get(seq));
         let is_expired = newest.is_none_or(|owner| owner.new.expires_at <= event.received_at);
         if is_expired && let Some(owner) = self.bound_owner(key, event.received_at) {
@@ -113,13 +112,8 @@ impl Store {
         }
         match newest {
             None => Claim::Free { expired: None, generation: 0 },
-            Some(owner) if owner.new.expires_at <= event.received_at => Claim::Free {
-                expired: Some(owner.seq),
-                generation: owner.generation + u32::from(!Mutant::GenerationReused.is_on()),
-            },
-            // A check before the commit does not see what the commit itself brings.
-            Some(owner) if Mutant::DedupAfterEnqueue.is_on() && owner.persisted_at == now => {
-                Claim::Free { expired: None, generation: owner.generation }
+            Some(owner) if owner.new.expires_at <= event.received_at => {
+                Claim::Free { expired: Some(owner.seq), generation: next_generation(Some(owner.generation)) }
             }
             Some(owner) => Claim::Owned(owner.seq),
         }
@@ -180,7 +174,7 @@ impl Store {
         }
         // Derived from the owner's key, so that a variant is the same on both sides of a bucket edge.
         let key = first_key.variant(event.fingerprint);
-        let generation = match self.claim(now, key, &event) {
+        let generation = match self.claim(key, &event) {
             Claim::Owned(variant) => {
                 self.note_lateness(&event, variant, false);
                 if let Some(slot) = self.variant_slot(&event, owner) {

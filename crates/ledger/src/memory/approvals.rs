@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sluice_domain::approval::{ApprovalId, ApprovalState, EXPIRY};
 use sluice_domain::job::{EffectState, JobState};
-use sluice_domain::mutant::Mutant;
 
 use super::{EffectRow, Store};
 use crate::fence::JobGuard;
@@ -104,7 +103,7 @@ impl Store {
             return Decided::Unknown;
         };
         let choice = decide.choice;
-        if record.state != ApprovalState::Pending && !Mutant::SecondAnswerCounts.is_on() {
+        if record.state.is_decided() {
             return if record.state == choice.state() {
                 Decided::Same
             } else {

@@ -1,7 +1,6 @@
 //! Attempts: the intent before a call, and the settlement after it.
 
 use sluice_domain::job::{EffectKey, EffectState, JobId, JobState};
-use sluice_domain::mutant::Mutant;
 use sluice_domain::policy::CapReservation;
 use sluice_domain::time::Time;
 
@@ -20,7 +19,7 @@ impl Store {
         if !JobGuard::from(&job.record).may_begin(&begin) {
             return CappedBeginResult::Begun(BeginResult::Stale);
         }
-        if let Some(effect) = job.final_effect(begin.key) {
+        if let Some(effect) = job.absorbing_effect(begin.key) {
             // Another revision may have given its step another place.
             effect.begin.step = begin.step;
             return CappedBeginResult::Begun(BeginResult::AlreadyApplied);
@@ -66,7 +65,7 @@ impl Store {
         let Some(job) = self.jobs.get_mut(&settlement.job) else { return ChargeResult::Stale };
         let guard = JobGuard::from(&job.record);
         let current = match &begin {
-            Some(begin) => guard.may_begin(begin) && job.final_effect(begin.key).is_none(),
+            Some(begin) => guard.may_begin(begin) && job.absorbing_effect(begin.key).is_none(),
             None => guard.may_settle(&settlement),
         };
         if !current {
@@ -139,9 +138,8 @@ impl Store {
 }
 
 impl JobRow {
-    fn final_effect(&mut self, key: EffectKey) -> Option<&mut EffectRow> {
-        let absorbing = !Mutant::AppliedNotAbsorbing.is_on();
-        self.effects.iter_mut().find(|effect| effect.begin.key == key && effect.state.is_final() && absorbing)
+    fn absorbing_effect(&mut self, key: EffectKey) -> Option<&mut EffectRow> {
+        self.effects.iter_mut().find(|effect| effect.begin.key == key && effect.state.is_absorbing())
     }
 
     /// Returns the key if the effect was surely not applied: it does not count under its caps.

@@ -27,7 +27,6 @@ use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
 use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
-use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
@@ -219,9 +218,6 @@ impl Store {
 
     /// Another process opens the store. Takes a new term for it.
     pub fn reopen(&mut self) -> Term {
-        if Mutant::BudgetResetByRestart.is_on() {
-            self.retries.clear();
-        }
         self.term.0 += 1;
         self.term
     }

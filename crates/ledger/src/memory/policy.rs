@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use sluice_domain::job::EffectKey;
 use sluice_domain::key::KeyDigest;
-use sluice_domain::mutant::Mutant;
 use sluice_domain::policy::{CapReservation, ContactFacts};
 use sluice_domain::time::Time;
 
@@ -39,7 +38,7 @@ impl Store {
     pub(super) fn exhausted_cap(&self, begin: &Begin, caps: &[CapReservation]) -> Option<usize> {
         caps.iter().position(|cap| {
             let held = self.policies.uses.get(&counted(cap)).is_some_and(|uses| uses.contains_key(&begin.key));
-            !held && !Mutant::CapIgnored.is_on() && self.cap_used(cap, begin.at) >= u64::from(cap.cap.max)
+            !held && cap.is_exhausted(self.cap_used(cap, begin.at))
         })
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::EffectClass;
 
 use super::{EffectRow, JobRow, MarkRow, Store};
@@ -47,19 +46,14 @@ impl Store {
     fn claim_mark(&mut self, mark: &Mark) -> Marked {
         for key in std::iter::once(mark.key).chain(mark.adjacent.iter().copied()) {
             let found = self.marks.get(&(mark.store.clone(), key.0)).filter(|found| found.expires_at > mark.result.at);
-            match found {
-                Some(_) if Mutant::MarkSetTwice.is_on() => {}
-                Some(found) if found.owner == mark.result.key && !Mutant::MarkForgetsItsOwner.is_on() => {
-                    return Marked { set: true, owner: None };
-                }
-                Some(found) => return Marked { set: false, owner: Some(found.event) },
-                None => {}
+            if let Some(owned) = found.and_then(|found| mark.owned_by(found.owner, found.event)) {
+                return owned;
             }
         }
         let row =
             MarkRow { owner: mark.result.key, event: mark.event, job: mark.result.job, expires_at: mark.expires_at };
         self.marks.insert((mark.store.clone(), mark.key.0), row);
-        Marked { set: true, owner: None }
+        Marked::SET
     }
 }
 

@@ -4,9 +4,10 @@ use std::ops::Deref;
 
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::duplicate_stats;
-use sluice_domain::event::EventId;
+use sluice_domain::event::{EventId, next_generation};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::key::KeyDigest;
+use sluice_domain::mutant::Mutant;
 use sluice_domain::outcome::{Failure, FailureClass};
 use sluice_domain::time::Time;
 
@@ -143,7 +144,7 @@ impl Batch<'_, '_> {
         if let Some(owner) = &expired {
             self.note_lateness(event, owner, Lateness::AfterExpiry);
         }
-        let generation = expired.map_or(0, |owner| owner.generation + 1);
+        let generation = next_generation(expired.map(|owner| owner.generation));
         self.insert_event(
             event,
             EventInsert { key: event.key, generation, variant_of: None, quarantine: event.quarantine.as_ref() },
@@ -173,6 +174,8 @@ impl Batch<'_, '_> {
         for seq in self.keys.candidates(self.connection, prefix(&key.0))?.into_iter().rev() {
             match self.owner(seq)? {
                 Some(owner) if owner.key != key => {}
+                // A check before the commit does not see what the commit itself brings.
+                Some(_) if Mutant::DedupAfterEnqueue.is_on() && self.new_keys.iter().any(|(_, new)| *new == seq) => {}
                 Some(owner) if owner.expires_at <= event.received_at => {
                     expired = Some(owner);
                     break;
@@ -207,7 +210,7 @@ impl Batch<'_, '_> {
                 self.count_variant(event, &owner)?;
                 return self.duplicate(event, &variant, by);
             }
-            Claim::Free(expired) => expired.map_or(0, |variant| variant.generation + 1),
+            Claim::Free(expired) => next_generation(expired.map(|variant| variant.generation)),
         };
         if let Some(same) = self.content_owner(event)? {
             return self.duplicate(event, &same, MatchedBy::Content);

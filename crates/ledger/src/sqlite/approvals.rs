@@ -3,7 +3,6 @@
 use rusqlite::{OptionalExtension, Row, params};
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice, EXPIRY};
 use sluice_domain::job::{EffectState, JobId};
-use sluice_domain::mutant::Mutant;
 use sluice_domain::time::Time;
 
 use super::batch::Batch;
@@ -93,7 +92,7 @@ impl Batch<'_, '_> {
     pub fn decide(&mut self, id: ApprovalId, decide: &DecideApproval) -> rusqlite::Result<Decided> {
         let Some(record) = self.reader().approval(&id)? else { return Ok(Decided::Unknown) };
         let choice = decide.choice;
-        if record.state != ApprovalState::Pending && !Mutant::SecondAnswerCounts.is_on() {
+        if record.state.is_decided() {
             let same = record.state == choice.state();
             return Ok(if same { Decided::Same } else { Decided::Conflict(Box::new(record)) });
         }

@@ -28,7 +28,7 @@ impl Batch<'_, '_> {
             return Ok(STALE);
         };
         let earlier = self.find_effect(&head, begin.key)?;
-        if let Some(effect) = earlier.as_ref().filter(|effect| effect.is_final()) {
+        if let Some(effect) = earlier.as_ref().filter(|effect| effect.is_absorbing()) {
             // Another revision may have given its step another place.
             self.write_effect(&EffectColumns { step: begin.step, ..effect.clone() })?;
             return Ok(ALREADY_APPLIED);
@@ -60,7 +60,7 @@ impl Batch<'_, '_> {
         let current = match begin {
             Some(begin) => {
                 let earlier = self.find_effect(&head, begin.key)?;
-                head.guard.may_begin(begin) && !earlier.is_some_and(|effect| effect.is_final())
+                head.guard.may_begin(begin) && !earlier.is_some_and(|effect| effect.is_absorbing())
             }
             None => head.guard.may_settle(settlement),
         };

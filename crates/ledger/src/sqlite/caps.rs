@@ -3,7 +3,6 @@
 use rusqlite::{OptionalExtension, params};
 use sluice_domain::job::EffectKey;
 use sluice_domain::key::KeyDigest;
-use sluice_domain::mutant::Mutant;
 use sluice_domain::policy::CapReservation;
 use sluice_domain::time::Time;
 
@@ -21,10 +20,7 @@ impl Batch<'_, '_> {
     /// Index of the first cap that has no room for this effect.
     pub fn exhausted_cap(&self, begin: &Begin, caps: &[CapReservation]) -> rusqlite::Result<Option<usize>> {
         for (index, cap) in caps.iter().enumerate() {
-            if !self.holds_cap(cap, begin.key)?
-                && !Mutant::CapIgnored.is_on()
-                && self.reader().cap_used(cap, &begin.at)? >= u64::from(cap.cap.max)
-            {
+            if !self.holds_cap(cap, begin.key)? && cap.is_exhausted(self.reader().cap_used(cap, &begin.at)?) {
                 return Ok(Some(index));
             }
         }

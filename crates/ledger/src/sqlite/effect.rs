@@ -9,6 +9,10 @@ use super::statements::StatementId;
 use crate::op::Begin;
 
 impl EffectColumns {
+    pub fn is_absorbing(&self) -> bool {
+        EffectState::parse(&self.state).is_some_and(EffectState::is_absorbing)
+    }
+
     pub fn is_final(&self) -> bool {
         EffectState::parse(&self.state).is_some_and(EffectState::is_final)
     }

@@ -3,6 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 use serde_json::Value;
 use sluice_domain::event::EventId;
+use sluice_domain::job::EffectKey;
 use sluice_domain::key::KeyDigest;
 use sluice_domain::outcome::EffectClass;
 
@@ -44,10 +45,8 @@ impl Batch<'_, '_> {
                     Ok((row.get(0)?, row.get(1)?))
                 })
                 .optional()?;
-            match found {
-                Some((owner, _)) if owner == mark.result.key.0 => return Ok(Marked { set: true, owner: None }),
-                Some((_, event)) => return Ok(Marked { set: false, owner: Some(EventId(event)) }),
-                None => {}
+            if let Some(owned) = found.and_then(|(owner, event)| mark.owned_by(EffectKey(owner), EventId(event))) {
+                return Ok(owned);
             }
         }
         self.cached(include_str!("sql/set_mark.sql"))?.execute(params![
@@ -59,7 +58,7 @@ impl Batch<'_, '_> {
             mark.expires_at.0,
             mark.result.at.0
         ])?;
-        Ok(Marked { set: true, owner: None })
+        Ok(Marked::SET)
     }
 
     /// The plain digest could be guessed from the content of an event, so it is digested again with a tenant key.

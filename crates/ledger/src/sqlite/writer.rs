@@ -79,6 +79,9 @@ impl Writer {
         truncate_wal(&connection)?;
         let key_store = Arc::new(KeyStore::open(&mut connection, options.root_key, (options.clock)())?);
         let (term, term_recorded) = take_term(&connection)?;
+        if Mutant::BudgetResetByRestart.is_on() {
+            connection.execute(include_str!("sql/delete_retries.sql"), [i64::MAX, i64::MAX])?;
+        }
         let change_seq = read_change_seq(&connection)?;
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counted = wal_pages.clone();
