@@ -55,6 +55,9 @@ pub enum Mutant {
     PaceForgetsVerification,
     UndoForgotten,
     EveryJumpFollowed,
+    LostBatchAnswerMeansDone,
+    OneRejectionFailsTheBatch,
+    EqualIdentitiesInOneBatch,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -66,7 +69,7 @@ impl Mutant {
         [Mutant::CommitNotSynced, Mutant::FailedCommitAnswered, Mutant::CheckpointNeverResets];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 49] = [
+    pub const ALL: [Mutant; 52] = [
         Mutant::AckBeforeCommit,
         Mutant::DedupAfterEnqueue,
         Mutant::DuplicateAnsweredWithAnotherId,
@@ -116,6 +119,9 @@ impl Mutant {
         Mutant::PaceForgetsVerification,
         Mutant::UndoForgotten,
         Mutant::EveryJumpFollowed,
+        Mutant::LostBatchAnswerMeansDone,
+        Mutant::OneRejectionFailsTheBatch,
+        Mutant::EqualIdentitiesInOneBatch,
     ];
 
     /// True if this bug is active on this thread.

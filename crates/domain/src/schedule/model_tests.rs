@@ -80,6 +80,7 @@ impl Model {
             entity: self.random.below(entities),
             due: PendingJob::AT_ONCE,
             interrupted: false,
+            alone: false,
         };
         self.plans.insert(id, Plan { steps, requeued: false });
         self.ledger.live.insert(id, job.clone());

@@ -28,6 +28,7 @@ pub(super) fn job(id: i64, entity: u64) -> PendingJob {
         entity,
         due: PendingJob::AT_ONCE,
         interrupted: false,
+        alone: false,
     }
 }
 
@@ -46,6 +47,7 @@ pub(super) fn configured(concurrency: u32) -> Input {
     Input::Configured {
         workers: vec![(name("w"), concurrency), (name("v"), concurrency)],
         destinations: vec![(name("crm"), gate.clone()), (name("ads"), gate)],
+        batches: vec![],
     }
 }
 
