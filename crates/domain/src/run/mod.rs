@@ -340,4 +340,7 @@ impl JobRun {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
+mod group_tests;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

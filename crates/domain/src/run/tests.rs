@@ -25,7 +25,7 @@ impl Secrets for NoSecrets {
     }
 }
 
-const NOW: RunContext = RunContext {
+pub(super) const NOW: RunContext = RunContext {
     now: Time(1_000),
     at: Time(1_000),
     wall: Time(1_000),
@@ -34,7 +34,7 @@ const NOW: RunContext = RunContext {
     record_first: false,
 };
 
-fn step(id: &str, destination: &str, class: EffectClass) -> Step {
+pub(super) fn step(id: &str, destination: &str, class: EffectClass) -> Step {
     Step {
         id: id.into(),
         condition: None,
@@ -59,7 +59,7 @@ fn when(condition: &str, step: Step) -> Step {
     Step { condition: Some(Expression::parse(condition).unwrap()), ..step }
 }
 
-fn worker(steps: Vec<Step>) -> Worker {
+pub(super) fn worker(steps: Vec<Step>) -> Worker {
     Worker {
         name: "w".into(),
         queue: "q".into(),
@@ -74,9 +74,9 @@ fn worker(steps: Vec<Step>) -> Worker {
 }
 
 /// A job of a worker, with the answers that its commands get.
-struct Case {
+pub(super) struct Case {
     worker: Worker,
-    loaded: LoadedJob,
+    pub loaded: LoadedJob,
     outcomes: Vec<Outcome>,
     readbacks: Vec<Readback>,
     /// Every command, by its name.
@@ -99,6 +99,11 @@ fn destinations() -> std::collections::BTreeMap<String, Destination> {
 }
 
 fn case(worker: Worker) -> Case {
+    case_of(worker, json!({ "yes": true, "no": false }))
+}
+
+/// A job whose event has these attributes.
+pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
     let event = Event {
         schema_version: "1".into(),
         event_id: "e".into(),
@@ -107,7 +112,7 @@ fn case(worker: Worker) -> Case {
         occurred_at: None,
         idempotency_key: "k".into(),
         identity: Map::new(),
-        attributes: json!({ "yes": true, "no": false }).as_object().cloned().unwrap(),
+        attributes: attributes.as_object().cloned().unwrap(),
         routing: Map::new(),
         audit: Audit { received_at: Time(0), raw_event_ref: String::new(), mapping_version: "1".into() },
     };
@@ -127,6 +132,19 @@ fn case(worker: Worker) -> Case {
     let record = Arc::new(new.record(EventId::new(KeyDigest([1; 16]), 0)));
     let loaded = LoadedJob { job, event: record, body: new.body.clone(), effects: vec![] };
     Case { worker, loaded, outcomes: vec![], readbacks: vec![], commands: vec![], settles: vec![], context: NOW }
+}
+
+/// The configuration of a run: one revision with this worker.
+pub(super) fn run_config(worker: &Worker) -> RunConfig {
+    let workers = [("w".to_owned(), Arc::new(worker.clone()))].into();
+    let config = Config { workers, destinations: destinations(), ..Config::default() };
+    let active = ConfigRevision {
+        name: "r".into(),
+        config: Arc::new(config),
+        secrets: Arc::new(NoSecrets),
+        pseudonyms: PseudonymKey::public(),
+    };
+    RunConfig { pinned: Some(active.clone()), active }
 }
 
 impl Case {
@@ -160,15 +178,7 @@ impl Case {
 
     /// Runs the job once with a slot of this destination.
     fn run(&mut self, destination: &str) -> RunResult {
-        let workers = [("w".to_owned(), Arc::new(self.worker.clone()))].into();
-        let config = Config { workers, destinations: destinations(), ..Config::default() };
-        let active = ConfigRevision {
-            name: "r".into(),
-            config: Arc::new(config),
-            secrets: Arc::new(NoSecrets),
-            pseudonyms: PseudonymKey::public(),
-        };
-        let config = RunConfig { pinned: Some(active.clone()), active };
+        let config = run_config(&self.worker);
         let (mut run, mut command) = JobRun::start(self.loaded.clone(), destination.into(), config, self.context);
         for _ in 0..20 {
             let input = match command {
@@ -209,18 +219,18 @@ impl Case {
     }
 }
 
-fn done(id: &str) -> Outcome {
+pub(super) fn done(id: &str) -> Outcome {
     Outcome::Done { result: json!({ "id": id }) }
 }
 
-fn rejected() -> Outcome {
+pub(super) fn rejected() -> Outcome {
     Outcome::Reject { failure: Failure::new(FailureClass::Permanent, "422", "no") }
 }
 
 fn ended(result: &RunResult) -> (JobState, String) {
     match result {
         RunResult::Ended { job, route, .. } => (job.state, route.destination.to_string()),
-        RunResult::Reload => panic!("the run ended without a state"),
+        other => panic!("the run ended without a state: {other:?}"),
     }
 }
 

@@ -505,6 +505,8 @@ fn index(len: usize) -> u32 {
 }
 
 #[cfg(test)]
+mod group_tests;
+#[cfg(test)]
 mod load_tests;
 #[cfg(test)]
 mod model_tests;
