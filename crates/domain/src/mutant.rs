@@ -56,6 +56,9 @@ pub enum Mutant {
     UndoForgotten,
     EveryJumpFollowed,
     StragglerForgotten,
+    LostBatchAnswerMeansDone,
+    OneRejectionFailsTheBatch,
+    EqualIdentitiesInOneBatch,
     CommitNotSynced,
     FailedCommitAnswered,
     CheckpointNeverResets,
@@ -70,7 +73,7 @@ impl Mutant {
     pub const SQLITE: [Mutant; 2] = [Mutant::DedupAfterEnqueue, Mutant::BudgetResetByRestart];
 
     /// Bugs that the simulation must detect.
-    pub const ALL: [Mutant; 48] = [
+    pub const ALL: [Mutant; 51] = [
         Mutant::AckBeforeCommit,
         Mutant::DuplicateAnsweredWithAnotherId,
         Mutant::KeyWithReceiverTimestamp,
@@ -119,6 +122,9 @@ impl Mutant {
         Mutant::UndoForgotten,
         Mutant::EveryJumpFollowed,
         Mutant::StragglerForgotten,
+        Mutant::LostBatchAnswerMeansDone,
+        Mutant::OneRejectionFailsTheBatch,
+        Mutant::EqualIdentitiesInOneBatch,
     ];
 
     /// True if this bug is active on this thread.

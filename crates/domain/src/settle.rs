@@ -70,6 +70,22 @@ pub enum DestinationHealth {
 }
 
 impl DestinationHealth {
+    /// What one call for several jobs says, from what it says for each: where it was right for one, the destination works.
+    pub(crate) fn of_call(
+        one: Option<DestinationHealth>,
+        other: Option<DestinationHealth>,
+    ) -> Option<DestinationHealth> {
+        let weight = |health: &DestinationHealth| match health {
+            DestinationHealth::Silent => (0, Duration::ZERO),
+            DestinationHealth::Failing => (1, Duration::ZERO),
+            DestinationHealth::Overloaded => (2, Duration::ZERO),
+            DestinationHealth::Healthy => (3, Duration::ZERO),
+            DestinationHealth::Throttled { after } => (4, after.unwrap_or_default()),
+            DestinationHealth::Unauthorized => (5, Duration::ZERO),
+        };
+        one.into_iter().chain(other).max_by_key(weight)
+    }
+
     /// Time-outs, 429 and 503 are signs of overload. Other server errors and broken connections are not.
     fn of_failure(failure: &Failure) -> DestinationHealth {
         let is_overload = matches!(failure.status, Some(429 | 503)) || TIMEOUT_CODES.contains(&&*failure.code);

@@ -48,6 +48,22 @@ pub(super) struct Sent {
     pub fault: Option<Fault>,
 }
 
+/// What becomes of one call in a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub answer: Answer,
+    pub applied: bool,
+}
+
+/// What becomes of the calls of one request.
+#[derive(Debug)]
+pub(super) struct Items {
+    pub each: Vec<Item>,
+    /// The request is answered as a whole, or not at all.
+    pub is_whole: bool,
+    pub fault: Option<Fault>,
+}
+
 /// How long after it was applied a destination may not show an effect yet. Two reads four seconds apart outlast it.
 pub(super) const LAG_MS_MAX: u64 = 3_000;
 
@@ -145,6 +161,37 @@ impl Destination {
             13 => silent(false, Fault::CallTimedOutUnapplied),
             _ => plain(Answer::Panicked, random.chance(0.5), Fault::CallPanics),
         }
+    }
+
+    /// Decides what becomes of each call in a request. A destination that answers may refuse single calls; one whose answer is lost may have
+    /// applied all, some or none of them.
+    pub fn items(&self, sent: Sent, calls: usize, rates: &FaultRates, random: &mut Random) -> Items {
+        let whole = Item { answer: sent.answer, applied: sent.applied };
+        let mut items = Items { each: vec![whole; calls], is_whole: true, fault: None };
+        if calls < 2 {
+            return items;
+        }
+        match sent.answer {
+            Answer::Done => {
+                items.is_whole = false;
+                for item in &mut items.each {
+                    if random.chance(rates.call_fails) {
+                        let answer = [Answer::Conflict, Answer::Rejected, Answer::Noop][random.below(3) as usize];
+                        *item = Item { answer, applied: false };
+                        items.fault = Some(Fault::BatchItemRefused);
+                    }
+                }
+            }
+            Answer::TimedOut | Answer::Cut | Answer::ServerError | Answer::Panicked if sent.applied => {
+                if random.chance(0.5) {
+                    items.fault = Some(Fault::BatchPartlyApplied);
+                    items.each.iter_mut().for_each(|item| item.applied = random.chance(0.5));
+                }
+            }
+            Answer::Rejected => items.fault = Some(Fault::BatchRejected),
+            _ => {}
+        }
+        items
     }
 
     /// Decides what a read-back finds of an effect that is there, and visible from then on; `None` if it is not.

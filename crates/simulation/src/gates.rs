@@ -105,9 +105,8 @@ impl Gates {
         }
     }
 
-    /// The scheduler hears that a run has ended, and what the destination asked for.
+    /// The scheduler hears that the last run of a call has ended, and what the destination asked for.
     pub fn ended(&mut self, now: i64, slot: SimSlot, asked_ms: Option<i64>, unauthorized: bool) {
-        self.release_lane(slot);
         let running = &mut self.workers[slot.worker].running[slot.pair()];
         *running = running.saturating_sub(1);
         let Some(destination) = slot.destination else { return };
@@ -135,8 +134,10 @@ impl Gates {
 }
 
 impl Checker {
-    /// The scheduler starts a run.
-    pub fn started(&mut self, now: i64, slot: SimSlot) {
+    /// The scheduler starts the runs of one call.
+    pub fn started(&mut self, now: i64, slots: &[SimSlot]) {
+        let Some(slot) = slots.first().copied() else { return };
+        slots.iter().for_each(|slot| self.lane_taken(now, *slot));
         let about = About::Job(slot.job);
         let worker = &mut self.gates.workers[slot.worker];
         worker.running[slot.pair()] += 1;
@@ -146,16 +147,8 @@ impl Checker {
         }
         if in_flight > concurrency {
             self.fail(now, Invariant::GateRespected, about, || {
-                format!("{in_flight} jobs of a worker run, {concurrency} may")
+                format!("{in_flight} calls of a worker are in flight, {concurrency} may be")
             });
-        }
-        if let Some(lane) = slot.lane_index() {
-            if let Some(other) = self.gates.lanes[lane] {
-                self.fail(now, Invariant::OneRunnerPerLane, about, || {
-                    format!("it runs before the end of {other} is durable")
-                });
-            }
-            self.gates.lanes[lane] = Some(slot.job);
         }
         let Some(destination) = slot.destination else { return };
         let gate = &mut self.gates.gates[destination];
@@ -192,6 +185,17 @@ impl Checker {
         }
         if let Some((invariant, words)) = problem {
             self.fail(now, invariant, about, || words.into());
+        }
+    }
+
+    fn lane_taken(&mut self, now: i64, slot: SimSlot) {
+        if let Some(lane) = slot.lane_index() {
+            if let Some(other) = self.gates.lanes[lane] {
+                self.fail(now, Invariant::OneRunnerPerLane, About::Job(slot.job), || {
+                    format!("it runs before the end of {other} is durable")
+                });
+            }
+            self.gates.lanes[lane] = Some(slot.job);
         }
     }
 }

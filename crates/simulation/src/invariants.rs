@@ -54,6 +54,8 @@ invariants! {
     DeadIsUndone 42 "what a dead job did is undone where its worker says how, or the job says what is left"
     NothingPrunedEarly 43 "no event is deleted before its retention has really passed"
     NewestWriteStands 44 "in the end a record is as the last confirmed write of its lane left it"
+    OwnOutcome 47 "a job settles what the destination said about its own effect"
+    IdentitiesApart 48 "no call writes the same record twice"
     SameInSqlite 37 "the ledger on disk answers and holds the same as the one in memory"
 }
 

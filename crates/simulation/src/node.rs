@@ -13,7 +13,7 @@ use sluice_domain::safe_mode::Modes;
 use sluice_domain::schedule::backlog::{BacklogPage, BacklogQuery};
 use sluice_domain::schedule::{Input, Limits, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
-use sluice_domain::worker::LaneOrder;
+use sluice_domain::worker::{LaneOrder, Worker};
 use sluice_ledger::KeepClock;
 
 use super::coverage::Fault;
@@ -21,7 +21,7 @@ use super::gates::SimSlot;
 use super::operators::{OperatorAction, Stop};
 use super::ops::{SimOp, SimReply};
 use super::plan::{SimPlan, WORKER_NAMES, WORKERS};
-use super::run::SimRun;
+use super::run::{SimGroup, SimRun};
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
@@ -63,6 +63,8 @@ pub(super) struct SimNode {
     pub loads: Vec<Option<Load>>,
     pub runs: Vec<Option<SimRun>>,
     free_runs: Vec<u32>,
+    pub groups: Vec<Option<SimGroup>>,
+    free_groups: Vec<u32>,
     pub free_replies: Vec<u32>,
     pub wake: Option<Time>,
     pub wake_planned: Option<i64>,
@@ -85,6 +87,8 @@ impl SimNode {
             loads: Vec::new(),
             runs: Vec::new(),
             free_runs: Vec::new(),
+            groups: Vec::new(),
+            free_groups: Vec::new(),
             free_replies: Vec::new(),
             wake: None,
             wake_planned: None,
@@ -107,6 +111,20 @@ impl SimNode {
         let run = self.runs[slot as usize].take()?;
         self.free_runs.push(slot);
         Some(run)
+    }
+
+    /// Place of a new group.
+    pub fn new_group(&mut self) -> u32 {
+        self.free_groups.pop().unwrap_or_else(|| {
+            self.groups.push(None);
+            (self.groups.len() - 1) as u32
+        })
+    }
+
+    /// The scheduler knows the ends of all runs of a group.
+    pub fn free_group(&mut self, group: u32) {
+        self.groups[group as usize] = None;
+        self.free_groups.push(group);
     }
 
     pub fn keep_run(&mut self, run: SimRun) -> u32 {
@@ -212,8 +230,14 @@ impl Simulation {
         let concurrency: [u32; WORKERS] = std::array::from_fn(|worker| revision.worker(worker).concurrency);
         let workers = WORKER_NAMES.iter().zip(concurrency).map(|(name, most)| (Arc::from(*name), most)).collect();
         let destinations = self.plan.destinations.iter().cloned().zip(revision.gates.iter().cloned()).collect();
+        let worker_batches = |worker: &Arc<Worker>| {
+            let name: Arc<str> = Arc::from(worker.name.as_str());
+            let batches = worker.batches().map(move |(to, max)| (name.clone(), to.clone(), max));
+            batches.collect::<Vec<_>>()
+        };
+        let batches = (0..WORKERS).flat_map(|worker| worker_batches(revision.worker(worker))).collect();
         self.checker.gates.configure(self.now, concurrency, &revision.gates);
-        self.step(Input::Configured { workers, destinations });
+        self.step(Input::Configured { workers, destinations, batches });
     }
 }
 

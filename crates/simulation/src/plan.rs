@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluice_domain::action::Action;
+use sluice_domain::action::{Action, BatchForm};
 use sluice_domain::config::{Config, Revision};
 use sluice_domain::destination::{BreakerSettings, Destination, DestinationKind, GateSettings, HttpDestination};
 use sluice_domain::outcome::EffectClass;
@@ -24,6 +24,8 @@ use sluice_domain::worker::{Foreach, LaneOrder, OnError, Pace, Queue, Step, Work
 
 pub(super) const WORKERS: usize = 5;
 pub(super) const DESTINATIONS: usize = 6;
+/// Jobs in one call, at the most.
+const BATCH_MAX: u32 = 4;
 /// Items of a step, at the most.
 const ITEMS_MAX: u64 = 3;
 /// Entities that events are about.
@@ -308,14 +310,16 @@ fn worker(index: usize, reversed: bool, plan: &SimPlan, random: &mut Random) -> 
 
 fn external(id: &str, plan: &SimPlan) -> Step {
     let facts = plan.facts(id).expect("every external step has its facts");
+    let has_batches = matches!(id, "upsert" | "ticket" | "charge" | "mail" | "chat" | "row");
     Step {
+        batch: has_batches.then(|| BatchForm::new(BATCH_MAX, &[], &["who"])),
         destination: plan.destinations[facts.destination].clone(),
         class: facts.class,
         order: facts.order,
         ..internal(
             id,
             if facts.compares { Action::SalesforceUpsert } else { Action::HttpRequest },
-            Template::Literal(Value::Null),
+            Template::Map(vec![("who".to_owned(), Template::Expression(expression("event.who")))]),
             Some(&format!("event.{id}")),
         )
     }
@@ -329,6 +333,7 @@ fn internal(id: &str, action: Action, with: Template, condition: Option<&str>) -
         destination: Arc::from(""),
         with,
         class: EffectClass::Transactional,
+        batch: None,
         resend_allowed: false,
         retry: None,
         order: LaneOrder::Fifo,
@@ -380,6 +385,7 @@ fn crm() -> Destination {
         kind: DestinationKind::Http(HttpDestination::default()),
         timeout: Duration::from_millis(VISIBILITY_TIMEOUT_MS as u64),
         straggler_horizon: Some(STRAGGLER_HORIZON),
+        batch_max: None,
         gate: GateSettings::default(),
     }
 }

@@ -1,22 +1,24 @@
 //! Runs of a simulated node: performs the commands of the production state machine on the models.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::mutant::Mutant;
-use sluice_domain::ops::{ChargeResult, DecideApproval};
+use sluice_domain::ops::{Begin, ChargeResult, DecideApproval};
 use sluice_domain::outcome::{EffectClass, Failure, FailureClass, Outcome, Readback};
-use sluice_domain::record::JobRecord;
+use sluice_domain::record::{AttemptKind, JobRecord};
 use sluice_domain::retry::Jitter;
 use sluice_domain::run::{
-    CallBatch, Command, DeadLetters, Input, JobRun, LoadedJob, RECORD_AFTER, Recording, Requeue, RunConfig, RunContext,
-    RunResult, Settle, StepCall,
+    CallBatch, Command, DeadLetters, GroupCommand, GroupInput, GroupRun, Input, JobRun, LoadedJob, RECORD_AFTER,
+    Recording, Requeue, RunConfig, RunContext, RunResult, Settle, StepCall,
 };
 use sluice_ledger::{NewEvent, Replay};
 
 use super::coverage::Fault;
-use super::destinations::{Answer, LAG_MS_MAX, Look};
+use super::destinations::{Answer, Item, LAG_MS_MAX, Look};
 use super::gates::SimSlot;
 use super::invariants::Invariant;
 use super::node::{Waiter, slot_of};
@@ -25,14 +27,17 @@ use super::plan::SimPlan;
 use super::trace::About;
 use super::world::{SimEvent, Simulation};
 
-/// A run under way.
+/// The run of one job.
 #[derive(Debug)]
 pub(super) struct SimRun {
     pub slot: SimSlot,
-    /// `None` once the run has panicked: the job is loaded again.
-    run: Option<Box<JobRun>>,
+    /// Its group, and its place there.
+    pub group: u32,
+    member: usize,
     /// The command that the run waits for, where the model has to remember it.
     pending: Pending,
+    /// What the destination answered to its call.
+    told: Option<&'static str>,
     /// How the run ended.
     pub result: Option<RunResult>,
     /// How long the destination asked every caller to wait.
@@ -45,10 +50,35 @@ pub(super) struct SimRun {
 #[derive(Debug)]
 enum Pending {
     Nothing,
-    Call { call: Box<StepCall>, answer: Answer, recorded: bool, begin: Option<Box<sluice_domain::ops::Begin>> },
     ReadBack(Look),
     Settle(Box<Settle>),
     Requeue,
+}
+
+/// Runs of several jobs with one slot.
+#[derive(Debug)]
+pub(super) struct SimGroup {
+    run: GroupRun,
+    worker: Arc<str>,
+    /// Members that wait for the others or for the answer to their call, by their place.
+    parked: Vec<Option<SimRun>>,
+    call: Option<SimCall>,
+    /// Members whose end the scheduler does not know.
+    pub left: usize,
+    /// What the call says, from the members that have ended.
+    pub asked_ms: Option<i64>,
+    pub unauthorized: bool,
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct SimCall {
+    members: Vec<usize>,
+    answers: Vec<Answer>,
+    outcomes: Vec<Outcome>,
+    recorded: Vec<bool>,
+    /// Intents that are recorded if the answer does not come soon.
+    begins: Vec<Box<Begin>>,
 }
 
 impl Simulation {
@@ -70,75 +100,121 @@ impl Simulation {
         RunConfig { pinned, active: self.plan.active().run.clone() }
     }
 
-    /// The scheduler has taken a slot for this job.
-    pub(super) fn start_run(&mut self, id: JobId) {
-        let Some(job) = self.node.as_ref().and_then(|node| node.cache.get(&id).cloned()) else { return };
-        self.trace.note(self.now, "run", About::Job(id), u64::from(job.attempts_total));
-        let slot = slot_of(&job, &self.plan);
-        if job.state == JobState::Running {
-            return self.recover(job, slot);
+    /// The scheduler has taken a slot for these jobs.
+    pub(super) fn start_runs(&mut self, ids: &[JobId]) {
+        let node = self.node.as_ref();
+        let jobs: Vec<JobRecord> = ids.iter().filter_map(|id| node?.cache.get(id).cloned()).collect();
+        for job in &jobs {
+            self.trace.note(self.now, "run", About::Job(job.id), u64::from(job.attempts_total));
         }
-        self.checker.started(self.now, slot);
-        self.start(job, slot);
+        let recovering = jobs.first().is_some_and(|job| job.state == JobState::Running);
+        if recovering {
+            // Settles an attempt that nobody saw the end of.
+            if !self.crashes_at(Fault::CrashInRecovery) {
+                self.start(jobs, true);
+            }
+            return;
+        }
+        let slots: Vec<SimSlot> = jobs.iter().map(|job| slot_of(job, &self.plan)).collect();
+        self.checker.started(self.now, &slots);
+        if jobs.len() > 1 {
+            self.coverage.fault(Fault::Batch);
+        }
+        self.start(jobs, false);
     }
 
-    /// Settles an attempt that nobody saw the end of.
-    fn recover(&mut self, job: JobRecord, slot: SimSlot) {
-        if !self.crashes_at(Fault::CrashInRecovery) {
-            self.start(job, slot);
+    fn start(&mut self, jobs: Vec<JobRecord>, recovering: bool) {
+        let Some(first) = jobs.first() else { return };
+        let (worker, destination) = (first.worker.clone(), first.destination.clone());
+        let Some(group) = self.node.as_mut().map(|node| node.new_group()) else { return };
+        let (mut loaded, mut parked) = (vec![], vec![]);
+        for (member, job) in jobs.into_iter().enumerate() {
+            self.check_safe_mode(job.id, &worker);
+            let slot = slot_of(&job, &self.plan);
+            let Some(read) = self.store.load_jobs(&[job.id], usize::MAX).pop() else { return };
+            // Memory has the job as the node knows it; its event and effects are read for the run.
+            let config = self.run_config(&job.revision);
+            loaded.push((LoadedJob { job, ..read }, config));
+            parked.push(Some(SimRun {
+                slot,
+                group,
+                member,
+                pending: Pending::Nothing,
+                told: None,
+                result: None,
+                asked_ms: None,
+                unauthorized: false,
+                recovering,
+            }));
+        }
+        let left = parked.len();
+        let (run, commands) = GroupRun::start(loaded, &destination, self.run_context(&worker));
+        let new = SimGroup { run, worker, parked, call: None, left, asked_ms: None, unauthorized: false };
+        if let Some(node) = &mut self.node {
+            node.groups[group as usize] = Some(new);
+        }
+        self.drive(group, commands);
+    }
+
+    fn group_mut(&mut self, group: u32) -> Option<&mut SimGroup> {
+        self.node.as_mut()?.groups.get_mut(group as usize)?.as_mut()
+    }
+
+    fn member_run(&self, sim: &SimRun) -> Option<&JobRun> {
+        let group = self.node.as_ref()?.groups.get(sim.group as usize)?.as_ref()?;
+        Some(group.run.member(sim.member))
+    }
+
+    fn step_group(&mut self, group: u32, input: GroupInput) -> Vec<GroupCommand> {
+        let Some(worker) = self.group_mut(group).map(|group| group.worker.clone()) else { return vec![] };
+        let context = self.run_context(&worker);
+        self.group_mut(group).map_or_else(Vec::new, |group| group.run.step(context, input))
+    }
+
+    /// Performs commands until each has to wait for the writer, a destination or the end.
+    fn drive(&mut self, group: u32, commands: Vec<GroupCommand>) {
+        let epoch = self.epoch;
+        let mut commands = VecDeque::from(commands);
+        while let Some(command) = commands.pop_front() {
+            if epoch != self.epoch {
+                return;
+            }
+            match command {
+                GroupCommand::Call(members, batch) => self.call(group, members, batch),
+                GroupCommand::Member(member, command) => match self.read(&command) {
+                    Some(input) => commands.extend(self.step_group(group, GroupInput::Member(member, input))),
+                    None => {
+                        let sim = self.group_mut(group).and_then(|group| group.parked[member].take());
+                        if let Some(sim) = sim {
+                            self.perform_write(sim, command);
+                        }
+                    }
+                },
+            }
         }
     }
 
-    fn start(&mut self, job: JobRecord, slot: SimSlot) {
-        let (id, worker, destination) = (job.id, job.worker.clone(), job.destination.clone());
-        let recovering = job.state == JobState::Running;
-        self.check_safe_mode(id, &worker);
-        let Some(loaded) = self.store.load_jobs(&[id], usize::MAX).pop() else { return };
-        // Memory has the job as the node knows it; its event and effects are read for the run.
-        let loaded = LoadedJob { job, ..loaded };
-        let config = self.run_config(&loaded.job.revision);
-        let (run, command) = JobRun::start(loaded, destination, config, self.run_context(&worker));
-        let run = SimRun {
-            slot,
-            run: Some(run),
-            pending: Pending::Nothing,
-            result: None,
-            asked_ms: None,
-            unauthorized: false,
-            recovering,
-        };
-        self.drive(run, command);
-    }
-
-    /// Performs commands until one has to wait for the writer, a destination or the end.
-    fn drive(&mut self, mut sim: SimRun, mut command: Command) {
-        loop {
-            let input = match command {
-                Command::ReadContactFacts { contact, channel, purposes } => {
-                    Input::ContactFacts(self.store.contact_facts(contact, &channel, &purposes))
-                }
-                Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(&cap, self.ledger_time())),
-                Command::ReadMessages(jobs) => Input::Messages(self.messages(&jobs)),
-                Command::PullDeadLetters { queue, limit, replays_max } => {
-                    Input::DeadLetters(DeadLetters::Found(self.dead_letters(&queue, limit, replays_max)))
-                }
-                Command::ReadJobIn { job, queue } => {
-                    let job = self.store.job(job).filter(|job| *job.queue == *queue);
-                    Input::JobIn(job.map(|job| job.state))
-                }
-                other => return self.perform_write(sim, other),
-            };
-            let Some(run) = &mut sim.run else { return };
-            let worker = run.job().worker.clone();
-            let context = self.run_context(&worker);
-            let Some(run) = &mut sim.run else { return };
-            command = run.step(context, input);
-        }
+    /// The answer to a command that only reads.
+    fn read(&mut self, command: &Command) -> Option<Input> {
+        Some(match command {
+            Command::ReadContactFacts { contact, channel, purposes } => {
+                Input::ContactFacts(self.store.contact_facts(*contact, channel, purposes))
+            }
+            Command::ReadCapUsed(cap) => Input::CapUsed(self.store.cap_used(cap, self.ledger_time())),
+            Command::ReadMessages(jobs) => Input::Messages(self.messages(jobs)),
+            Command::PullDeadLetters { queue, limit, replays_max } => {
+                Input::DeadLetters(DeadLetters::Found(self.dead_letters(queue, *limit, *replays_max)))
+            }
+            Command::ReadJobIn { job, queue } => {
+                let job = self.store.job(*job).filter(|job| *job.queue == **queue);
+                Input::JobIn(job.map(|job| job.state))
+            }
+            _ => return None,
+        })
     }
 
     fn perform_write(&mut self, mut sim: SimRun, command: Command) {
         let op = match command {
-            Command::Call(batch) => return self.call(sim, batch),
             Command::ReadBack(call) => return self.read_back(sim, &call),
             Command::Finish(result) => {
                 sim.result = Some(*result);
@@ -146,6 +222,7 @@ impl Simulation {
             }
             Command::Begin { begin, caps } => SimOp::Begin(begin, caps),
             Command::Settle(settle) => {
+                self.check_own_outcome(&sim, &settle);
                 sim.pending = Pending::Settle(settle.clone());
                 SimOp::Settle(settle)
             }
@@ -157,7 +234,7 @@ impl Simulation {
             Command::Skip(skip) => SimOp::Skip(skip),
             Command::Accept(event) => {
                 // It is about the same entity, which the simulation sets by itself.
-                let entity = sim.run.as_ref().map_or(0, |run| run.job().entity);
+                let entity = self.member_run(&sim).map_or(0, |run| run.job().entity);
                 SimOp::Accept(Box::new(NewEvent { entity, ..*event }))
             }
             Command::Requeue { job, actor } => {
@@ -165,7 +242,7 @@ impl Simulation {
                 let (jobs, reason, at) = (vec![job], String::new(), self.ledger_time());
                 SimOp::Replay(Replay { jobs, actor, reason, revision: None, at })
             }
-            // Reads are performed by `drive`.
+            // Reads and calls are performed by `drive`.
             _ => return,
         };
         self.note_op(&op);
@@ -177,6 +254,17 @@ impl Simulation {
         }
         let slot = self.keep(sim);
         self.submit(op, Waiter::Run(slot));
+    }
+
+    /// What is settled is what the destination said about this job. Refused credentials end one job of a call; the others wait.
+    fn check_own_outcome(&mut self, sim: &SimRun, settle: &Settle) {
+        let settled = settle.settlement.attempt.as_ref().filter(|attempt| attempt.kind == AttemptKind::Call);
+        let (Some(settled), Some(told)) = (settled, sim.told) else { return };
+        let spared = sim.unauthorized && settled.outcome == "wait";
+        if settled.outcome != told && !spared {
+            let detail = || format!("the destination answered {told}, and {} is settled", settled.outcome);
+            self.checker.fail(self.now, Invariant::OwnOutcome, About::Job(sim.slot.job), detail);
+        }
     }
 
     /// A retry must not be due at the very end of its delay: many of them would come back in one instant.
@@ -241,12 +329,17 @@ impl Simulation {
     /// A mistake: the scheduler is told before the end of the run is durable.
     fn release_early(&mut self, mut sim: SimRun, settle: Box<Settle>) {
         self.submit(SimOp::Settle(settle), Waiter::Nobody);
-        let Some(mut run) = sim.run.take() else { return };
-        let context = self.run_context(&run.job().worker.clone());
-        if let Command::Finish(result) = run.step(context, Input::Settled(ChargeResult::Settled)) {
+        let (group, member) = (sim.group, sim.member);
+        let input = GroupInput::Member(member, Input::Settled(ChargeResult::Settled));
+        let mut commands = self.step_group(group, input);
+        let is_end = |command: &GroupCommand| matches!(command, GroupCommand::Member(of, _) if *of == member);
+        if let Some(end) = commands.iter().position(is_end)
+            && let GroupCommand::Member(_, Command::Finish(result)) = commands.remove(end)
+        {
             sim.result = Some(*result);
             self.plan_finished(sim);
         }
+        self.drive(group, commands);
     }
 
     pub(super) fn keep(&mut self, run: SimRun) -> u32 {
@@ -264,12 +357,13 @@ impl Simulation {
     }
 
     /// Continues a run with the answer to its command.
-    fn resume(&mut self, mut sim: SimRun, input: Input) {
-        let Some(mut run) = sim.run.take() else { return };
-        let worker = run.job().worker.clone();
-        let command = run.step(self.run_context(&worker), input);
-        sim.run = Some(run);
-        self.drive(sim, command);
+    fn resume(&mut self, sim: SimRun, input: Input) {
+        let (group, member) = (sim.group, sim.member);
+        if let Some(group) = self.group_mut(group) {
+            group.parked[member] = Some(sim);
+        }
+        let commands = self.step_group(group, GroupInput::Member(member, input));
+        self.drive(group, commands);
     }
 
     /// The writer has replied to a run; `None` if the disk was full.
@@ -349,68 +443,140 @@ impl Simulation {
     /// The run is lost: the job is loaded again.
     fn lose(&mut self, mut sim: SimRun) {
         sim.result = Some(RunResult::Reload);
-        sim.run = None;
+        let (group, member) = (sim.group, sim.member);
         self.plan_finished(sim);
+        let commands = self.step_group(group, GroupInput::Lost(vec![member]));
+        self.drive(group, commands);
     }
 
-    /// Calls a destination.
-    fn call(&mut self, mut sim: SimRun, batch: CallBatch) {
-        let (Some(call), Some(recording)) = (batch.calls.into_iter().next(), batch.recording.into_iter().next()) else {
+    /// Calls a destination for the members of a group.
+    fn call(&mut self, group: u32, members: Vec<usize>, batch: CallBatch) {
+        let CallBatch { calls, recording } = batch;
+        let Some(destination) = calls.first().and_then(|call| self.plan.facts(&call.label)).map(|to| to.destination)
+        else {
             return;
         };
-        let label = call.label.clone();
-        let Some(facts) = self.plan.facts(&label).cloned() else { return };
-        let n = sim.run.as_ref().map_or(0, |run| run.job().attempts_total);
-        let begin = match recording {
-            Recording::Done => None,
-            Recording::Before(begin) => {
-                self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody);
-                None
+        let is_recorded = recording.iter().map(|recording| !matches!(recording, Recording::IfSlow(_))).collect();
+        let mut begins = vec![];
+        for recording in recording {
+            match recording {
+                Recording::Done => {}
+                Recording::Before(begin) => self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody),
+                Recording::IfSlow(begin) => begins.push(begin),
             }
-            Recording::IfSlow(begin) => Some(begin),
-        };
-        self.look_at_call(&call, n, &label);
-        let destination = &self.destinations.0[facts.destination];
-        let sent = destination.call(self.now, facts.compares, &self.rates, &mut self.random);
-        self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
+        }
+        self.check_identities(&calls);
+        let may_land_late = calls.iter().all(|call| self.plan.facts(&call.label).is_some_and(|facts| facts.compares));
+        let sent = self.destinations.0[destination].call(self.now, may_land_late, &self.rates, &mut self.random);
+        let items = self.destinations.0[destination].items(sent, calls.len(), &self.rates, &mut self.random);
         if let Some(fault) = sent.fault {
             self.coverage.fault(fault);
-            self.trace.say(self.now, About::Job(call.job), || fault.as_str().to_owned());
+            self.trace.say(self.now, About::Job(calls[0].job), || fault.as_str().to_owned());
         }
-        if facts.class == EffectClass::Natural {
-            self.write_called(call.job, &label);
+        for ((call, member), item) in calls.iter().zip(&members).zip(&items.each) {
+            let n = self.group_mut(group).map_or(0, |group| group.run.member(*member).job().attempts_total);
+            self.call_one((call, n), *item, destination);
         }
-        if sent.applied {
-            let shown = self.checker.job(call.job).effect(&label).shown;
-            if self.destinations.0[facts.destination].apply(facts.class, call.effect_key, shown) {
-                let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
-                self.applied(call.job, &label, visible_at);
-            }
-            self.record_written(call.job, &label);
+        if let Some(fault) = items.fault {
+            self.coverage.fault(fault);
         }
         if let Some(ms) = sent.lands_after_ms {
-            self.plan_landing(sent.after_ms + ms, call.job, &label);
+            calls.iter().for_each(|call| self.plan_landing(sent.after_ms + ms, call.job, &call.label));
         }
+        let answers: Vec<Answer> = items.each.iter().map(|item| item.answer).collect();
+        let outcomes = self.outcomes(&calls, &answers, items.is_whole);
         let (epoch, slow) = (self.epoch, sent.after_ms > RECORD_AFTER.as_millis() as i64);
-        let record_later = begin.is_some() && slow;
-        let recorded = begin.is_none() || slow;
-        sim.pending = Pending::Call { call: Box::new(call), answer: sent.answer, recorded, begin };
-        let run = self.keep(sim);
-        if record_later {
-            self.plan_in(RECORD_AFTER.as_millis() as i64, SimEvent::RecordSlow { epoch, run });
+        let mut recorded: Vec<bool> = is_recorded;
+        if slow {
+            recorded.fill(true);
         }
-        self.plan_in(sent.after_ms, SimEvent::Answered { epoch, run });
+        let record_later = slow && !begins.is_empty();
+        if let Some(group) = self.group_mut(group) {
+            group.call = Some(SimCall { members, answers, outcomes, recorded, begins });
+        }
+        if record_later {
+            self.plan_in(RECORD_AFTER.as_millis() as i64, SimEvent::RecordSlow { epoch, group });
+        }
+        self.plan_in(sent.after_ms, SimEvent::CallAnswered { epoch, group });
         self.crashes_at(Fault::CrashAfterSend);
     }
 
-    /// A call takes longer than an intent may stay unrecorded.
-    pub(super) fn record_slow(&mut self, slot: u32) {
-        let run = self.node.as_mut().and_then(|node| node.runs.get_mut(slot as usize)?.as_mut());
-        if let Some(SimRun { pending: Pending::Call { begin, .. }, .. }) = run
-            && let Some(begin) = begin.take()
-        {
+    /// One call reaches the destination, alone or with others.
+    fn call_one(&mut self, (call, n): (&StepCall, u32), item: Item, destination: usize) {
+        let label = &call.label;
+        let Some(facts) = self.plan.facts(label).cloned() else { return };
+        self.look_at_call(call, n, label);
+        self.trace.note(self.now, "call", About::Job(call.job), u64::from(n) << 8);
+        if facts.class == EffectClass::Natural {
+            self.write_called(call.job, label);
+        }
+        if item.applied {
+            let shown = self.checker.job(call.job).effect(label).shown;
+            if self.destinations.0[destination].apply(facts.class, call.effect_key, shown) {
+                let visible_at = self.now + self.random.below(LAG_MS_MAX) as i64;
+                self.applied(call.job, label, visible_at);
+            }
+            self.record_written(call.job, label);
+        }
+    }
+
+    /// No two effects of one call have the same identity.
+    fn check_identities(&mut self, calls: &[StepCall]) {
+        let mut seen = std::collections::BTreeSet::new();
+        for call in calls.iter().filter(|_| calls.len() > 1) {
+            if !seen.insert(call.with["who"].to_string()) {
+                let detail = || format!("`{}` is written twice in one call", call.label);
+                self.checker.fail(self.now, Invariant::IdentitiesApart, About::Job(call.job), detail);
+            }
+        }
+    }
+
+    fn outcomes(&self, calls: &[StepCall], answers: &[Answer], is_whole: bool) -> Vec<Outcome> {
+        let of = |(call, answer): (&StepCall, &Answer)| {
+            let class = self.plan.facts(&call.label).map_or(EffectClass::Natural, |facts| facts.class);
+            outcome_of(*answer, class)
+        };
+        let mut each = calls.iter().zip(answers).map(of);
+        match is_whole {
+            true => each.next().map_or_else(Vec::new, |outcome| outcome.of_whole_batch(calls.len())),
+            false => each.collect(),
+        }
+    }
+
+    /// A call takes longer than its intents may stay unrecorded.
+    pub(super) fn record_slow(&mut self, group: u32) {
+        let call = self.group_mut(group).and_then(|group| group.call.as_mut());
+        for begin in call.map(|call| std::mem::take(&mut call.begins)).unwrap_or_default() {
             self.submit(SimOp::Begin(begin, vec![]), Waiter::Nobody);
         }
+    }
+
+    /// A request has been answered, or not in time.
+    pub(super) fn call_answered(&mut self, group: u32) {
+        if self.crashes_at(Fault::CrashAfterAnswer) {
+            return;
+        }
+        let Some(call) = self.group_mut(group).and_then(|group| group.call.take()) else { return };
+        let SimCall { members, answers, outcomes, recorded, .. } = call;
+        if answers.contains(&Answer::Panicked) {
+            for member in members {
+                if let Some(sim) = self.group_mut(group).and_then(|group| group.parked[member].take()) {
+                    self.lose(sim);
+                }
+            }
+            return;
+        }
+        for ((member, answer), outcome) in members.iter().zip(&answers).zip(&outcomes) {
+            let asked_ms = self.asked_ms(group, *member, *answer);
+            if let Some(sim) = self.group_mut(group).and_then(|group| group.parked[*member].as_mut()) {
+                sim.told = Some(outcome.as_str());
+                sim.unauthorized = *answer == Answer::Unauthorized;
+                sim.asked_ms = asked_ms;
+            }
+        }
+        let called = outcomes.into_iter().zip(recorded).collect();
+        let commands = self.step_group(group, GroupInput::Called(called));
+        self.drive(group, commands);
     }
 
     fn read_back(&mut self, mut sim: SimRun, call: &StepCall) {
@@ -432,28 +598,20 @@ impl Simulation {
         self.plan_in(ms, SimEvent::Answered { epoch, run });
     }
 
-    /// A call or a read-back has ended.
+    /// A read-back has ended.
     pub(super) fn answered(&mut self, slot: u32) {
         if self.crashes_at(Fault::CrashAfterAnswer) {
             return;
         }
         let Some(mut sim) = self.take_run(slot) else { return };
-        match std::mem::replace(&mut sim.pending, Pending::Nothing) {
-            Pending::Call { answer: Answer::Panicked, .. } => self.lose(sim),
-            Pending::Call { call, answer, recorded, .. } => {
-                let class = self.plan.facts(&call.label).map_or(EffectClass::Natural, |facts| facts.class);
-                sim.unauthorized = answer == Answer::Unauthorized;
-                sim.asked_ms = self.asked_ms(&sim, answer);
-                self.resume(sim, Input::Called { outcome: outcome_of(answer, class), recorded });
-            }
-            Pending::ReadBack(look) => self.resume(sim, Input::ReadBack(readback_of(look))),
-            _ => {}
+        if let Pending::ReadBack(look) = std::mem::replace(&mut sim.pending, Pending::Nothing) {
+            self.resume(sim, Input::ReadBack(readback_of(look)));
         }
     }
 
-    fn asked_ms(&self, sim: &SimRun, answer: Answer) -> Option<i64> {
+    fn asked_ms(&mut self, group: u32, member: usize, answer: Answer) -> Option<i64> {
         let Answer::Throttled(Some(seconds)) = answer else { return None };
-        let run = sim.run.as_ref()?;
+        let run = self.group_mut(group)?.run.member(member);
         let policy = run.worker()?.retry_for(run.job().step);
         Some(Duration::from_secs(u64::from(seconds)).min(policy.retry_after_cap).as_millis() as i64)
     }

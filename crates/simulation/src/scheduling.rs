@@ -10,6 +10,7 @@ use sluice_domain::schedule::gate::GateChange;
 use sluice_domain::schedule::{Input, PendingJob, SchedulerAction};
 
 use super::coverage::{Fault, GATE_CHANGES};
+use super::gates::SimSlot;
 use super::node::{Load, RELOAD_AFTER_MS, Waiter};
 use super::operators::{OperatorAction, Stop};
 use super::ops::SimOp;
@@ -74,7 +75,7 @@ impl Simulation {
         let epoch = self.epoch;
         self.trace.say(self.now, About::Nothing, || format!("{action:?}"));
         match action {
-            SchedulerAction::Run(jobs) => jobs.into_iter().for_each(|job| self.start_run(job)),
+            SchedulerAction::Run(jobs) => self.start_runs(&jobs),
             SchedulerAction::Load(query) => {
                 let ms = 1 + self.some_ms(20);
                 let Some(node) = &mut self.node else { return };
@@ -223,21 +224,40 @@ impl Simulation {
         let Some(run) = self.node.as_mut().and_then(|node| node.take_run(slot)) else { return };
         let id = run.slot.job;
         let Some(result) = &run.result else { return };
-        if !run.recovering {
-            // What the destination said is lost with the run.
-            let lost = matches!(result, RunResult::Reload);
-            let (asked_ms, unauthorized) = (run.asked_ms.filter(|_| !lost), run.unauthorized && !lost);
-            self.checker.gates.ended(self.now, run.slot, asked_ms, unauthorized);
-        }
+        // What the destination said is lost with the run.
+        let lost = matches!(result, RunResult::Reload);
+        let said = (run.asked_ms.filter(|_| !lost), run.unauthorized && !lost);
+        self.member_ended(run.group, run.slot, said, run.recovering);
         let input = Input::of_run(id, result);
-        if let (Some(node), RunResult::Ended { job, route, .. }) = (&mut self.node, result) {
-            match job.state.is_live() {
-                true => drop(node.cache.insert(id, routed(job, route))),
-                false => drop(node.cache.remove(&id)),
+        match (&mut self.node, result) {
+            (Some(node), RunResult::Ended { job, route, .. }) if job.state.is_live() => {
+                node.cache.insert(id, routed(job, route));
             }
+            (Some(node), RunResult::Ended { .. }) => drop(node.cache.remove(&id)),
+            (Some(node), RunResult::Released { job, .. }) => drop(node.cache.insert(id, job.clone())),
+            _ => {}
         }
         self.step(input);
         self.forget_unless_held(id);
+    }
+
+    /// The run of one member of a group has ended; with the last one, the slot is free.
+    fn member_ended(&mut self, group: u32, slot: SimSlot, said: (Option<i64>, bool), recovering: bool) {
+        let Some(node) = &mut self.node else { return };
+        let Some(ended) = node.groups[group as usize].as_mut() else { return };
+        ended.left -= 1;
+        ended.asked_ms = ended.asked_ms.max(said.0);
+        ended.unauthorized |= said.1;
+        let call = (ended.left == 0).then_some((ended.asked_ms, ended.unauthorized));
+        if call.is_some() {
+            node.free_group(group);
+        }
+        if !recovering {
+            self.checker.gates.release_lane(slot);
+            if let Some((asked_ms, unauthorized)) = call {
+                self.checker.gates.ended(self.now, slot, asked_ms, unauthorized);
+            }
+        }
     }
 
     fn forget_unless_held(&mut self, id: JobId) {

@@ -77,12 +77,17 @@ pub(super) enum SimEvent {
     Wake {
         epoch: u32,
     },
-    /// A call takes longer than its intent may stay unrecorded.
+    /// A call takes longer than its intents may stay unrecorded.
     RecordSlow {
         epoch: u32,
-        run: u32,
+        group: u32,
     },
-    /// A call or a read-back has ended.
+    /// A call has ended.
+    CallAnswered {
+        epoch: u32,
+        group: u32,
+    },
+    /// A read-back has ended.
     Answered {
         epoch: u32,
         run: u32,
@@ -354,7 +359,8 @@ impl Simulation {
             SimEvent::Answered { epoch, run } if epoch == self.epoch => self.answered(run),
             SimEvent::Finished { epoch, run } if epoch == self.epoch => self.finished(run),
             SimEvent::SettleAgain { epoch, run } if epoch == self.epoch => self.settle_again(run),
-            SimEvent::RecordSlow { epoch, run } if epoch == self.epoch => self.record_slow(run),
+            SimEvent::RecordSlow { epoch, group } if epoch == self.epoch => self.record_slow(group),
+            SimEvent::CallAnswered { epoch, group } if epoch == self.epoch => self.call_answered(group),
             SimEvent::LateWrite { index } => self.late_write(index),
             SimEvent::Operator => self.operate(),
             SimEvent::Disturb => self.disturb(),

@@ -1,5 +1,7 @@
 //! Maps responses to outcomes. Pure.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sluice_domain::outcome::{Failure, FailureClass, Outcome, Readback};
@@ -7,9 +9,12 @@ use sluice_domain::time::Time;
 
 use super::failures::{ErrorAction, ErrorRule, classify, classify_token};
 use super::settings::{Mode, OnAbsent};
+use crate::batch::BatchOutcome;
 use crate::outbound::HttpResponse;
 use crate::text::excerpt;
 
+/// Status with which Salesforce answers a record alone that has such an error.
+const RECORD_ERROR_STATUS: u16 = 400;
 /// Maximum record URLs in a message.
 const RECORDS_NAMED_MAX: usize = 5;
 
@@ -72,40 +77,78 @@ pub(crate) fn outcome(response: &HttpResponse, context: ResponseContext<'_>) -> 
         },
         (_, body) => api_error(body),
     };
-    let rule = classify(response.status, &api_error.code, &api_error.message);
-    let failure = |class| failure(response, context.host, &api_error, rule, class);
-    let requested_wait = response.retry_after(context.now);
+    failed(response.status, &api_error, response.retry_after(context.now), context)
+}
+
+/// Outcomes of a collection: one result for each record, in their order. A result is classified as the answer to its record alone
+/// would be.
+pub(crate) fn batch(response: &HttpResponse, context: ResponseContext<'_>) -> BatchOutcome {
+    if response.truncated && response.status < 300 {
+        let message = format!("The response of {} is too large.", context.host);
+        let failure = Failure::new(FailureClass::Permanent, "too-large", message).with_status(response.status);
+        // Upserts are idempotent: each is sent again, alone.
+        return BatchOutcome::Whole(Outcome::Reject { failure });
+    }
+    match serde_json::from_slice::<Vec<Record>>(&response.body) {
+        Ok(records) if response.status == 200 => {
+            BatchOutcome::Each(records.into_iter().map(|record| result(record, context)).collect())
+        }
+        _ => {
+            let api_error = api_error(response.body.trim_ascii());
+            let after = response.retry_after(context.now);
+            BatchOutcome::Whole(failed(response.status, &api_error, after, context))
+        }
+    }
+}
+
+/// Outcome of one record of a collection.
+fn result(record: Record, context: ResponseContext<'_>) -> Outcome {
+    if record.id.is_some() && record.success != Some(false) {
+        return Outcome::Done { result: json!({"id": record.id, "created": record.created.unwrap_or_default()}) };
+    }
+    let api_error = record.errors.first().map(ApiError::read).unwrap_or_default();
+    failed(RECORD_ERROR_STATUS, &api_error, None, context)
+}
+
+fn failed(
+    status: u16,
+    api_error: &ApiError,
+    requested_wait: Option<Duration>,
+    context: ResponseContext<'_>,
+) -> Outcome {
+    let rule = classify(status, &api_error.code, &api_error.message);
+    let failure = |class| failure(status, context.host, api_error, rule, class);
     match rule.action {
         ErrorAction::Wait(wait) => {
             Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait.or(Some(wait)) }
         }
-        ErrorAction::Retry if response.status == 503 && requested_wait.is_some() => {
+        ErrorAction::Retry if status == 503 && requested_wait.is_some() => {
             Outcome::Wait { failure: failure(FailureClass::Retryable), after: requested_wait }
         }
         ErrorAction::Retry => Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait },
         ErrorAction::Conflict => Outcome::Retry { failure: failure(FailureClass::Conflict), after: requested_wait },
         ErrorAction::Reject(class) => Outcome::Reject { failure: failure(class) },
         // A server error does not tell whether the record exists.
-        ErrorAction::Absent if response.status >= 500 => {
+        ErrorAction::Absent if status >= 500 => {
             Outcome::Retry { failure: failure(FailureClass::Retryable), after: requested_wait }
         }
         ErrorAction::Absent => match context.mode {
             Mode::Upsert => Outcome::Reject { failure: failure(FailureClass::Permanent) },
-            Mode::UpdateOnly(on_absent) => absent(on_absent, response, context),
+            Mode::UpdateOnly(on_absent) => absent(on_absent, status, context),
         },
         ErrorAction::Refresh => Outcome::Reject { failure: failure(FailureClass::Auth) },
     }
 }
 
 /// Outcome of an update without a record.
-fn absent(on_absent: OnAbsent, response: &HttpResponse, context: ResponseContext<'_>) -> Outcome {
+fn absent(on_absent: OnAbsent, status: u16, context: ResponseContext<'_>) -> Outcome {
     let reason = format!("No {} has this external id, and update_only does not create one.", context.object);
     match on_absent {
         OnAbsent::Noop => Outcome::Noop { reason },
         OnAbsent::DeadLetter => {
             let advice = "Replay the job once the record exists, or set `on_absent` to noop or create.";
             let failure = Failure::new(FailureClass::Identity, "record-absent", format!("{reason} {advice}"));
-            Outcome::Reject { failure: failure.with_status(response.status) }
+            Outcome::Reject { failure: failure.with_status(status) }
         }
     }
 }
@@ -137,7 +180,7 @@ pub(crate) fn readback(
     }
     let api_error = api_error(body);
     let rule = classify(response.status, &api_error.code, &api_error.message);
-    let failure = |class| failure(response, context.host, &api_error, rule, class);
+    let failure = |class| failure(response.status, context.host, &api_error, rule, class);
     match rule.action {
         ErrorAction::Absent if response.status < 500 => Readback::Absent,
         ErrorAction::Absent | ErrorAction::Wait(_) | ErrorAction::Retry => {
@@ -179,7 +222,7 @@ pub(crate) fn token(response: &HttpResponse, host: &str, now: Time) -> Result<St
     let rule = classify_token(response.status, &api_error.code, &api_error.message);
     let requested_wait = response.retry_after(now);
     let failure = |class| {
-        let failure = failure(response, host, &api_error, rule, class);
+        let failure = failure(response.status, host, &api_error, rule, class);
         Failure { message: format!("No token: {}", failure.message), ..failure }
     };
     Err(match rule.action {
@@ -226,21 +269,14 @@ fn ambiguous(urls: &[Value]) -> ApiError {
     ApiError { message: format!("{}{more}", named.join(" ")), ..ApiError::default() }
 }
 
-fn failure(
-    response: &HttpResponse,
-    host: &str,
-    api_error: &ApiError,
-    rule: &ErrorRule,
-    class: FailureClass,
-) -> Failure {
-    let code = if api_error.code.is_empty() { format!("http-{}", response.status) } else { api_error.code.clone() };
+fn failure(status: u16, host: &str, api_error: &ApiError, rule: &ErrorRule, class: FailureClass) -> Failure {
+    let code = if api_error.code.is_empty() { format!("http-{status}") } else { api_error.code.clone() };
     let quoted = excerpt(api_error.message.as_bytes());
     let separator = if quoted.is_empty() { "." } else { ": " };
     let fields =
         if api_error.fields.is_empty() { String::new() } else { format!(", fields {}", api_error.fields.join(" ")) };
-    let message =
-        format!("{host} returned {code} (status {}{fields}): {}{separator}{quoted}", response.status, rule.advice);
-    Failure::new(class, code, message).with_status(response.status)
+    let message = format!("{host} returned {code} (status {status}{fields}): {}{separator}{quoted}", rule.advice);
+    Failure::new(class, code, message).with_status(status)
 }
 
 #[cfg(test)]

@@ -82,6 +82,59 @@ async fn missing_id_and_invalid_fields_are_rejected() {
     assert!(outcome.failure().unwrap().message.contains("external id field"), "{outcome:?}");
 }
 
+fn briefs(outcomes: &[Outcome]) -> Vec<String> {
+    outcomes.iter().map(brief).collect()
+}
+
+#[tokio::test]
+async fn batch_has_one_outcome_for_each_call_in_one_request() {
+    let org = org([]);
+    let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+    let mut parameters = [lead("a"), lead("b.c/d"), lead(""), lead("e")];
+    parameters[1]["fields"]["Nonsense__c"] = json!(1);
+    let calls: Vec<Call<'_>> = parameters.iter().map(upsert).collect();
+    let outcomes = connectors.call_batch(&calls).await;
+    assert_eq!(
+        briefs(&outcomes),
+        ["done", "reject permanent INVALID_FIELD", "reject identity no-identity", "done"],
+        "{outcomes:?}"
+    );
+    let truth = org.truth();
+    assert_eq!((truth.calls.received, truth.object("Lead").records), (1, 2));
+    let Outcome::Done { result } = &outcomes[0] else { panic!("{outcomes:?}") };
+    assert_eq!(
+        connectors.read_back(calls[0]).await,
+        Readback::Present(json!({"id": result["id"], "created": false})),
+        "a batch leaves the record that a single call leaves"
+    );
+    assert_eq!(briefs(&connectors.call_batch(&calls[..1]).await), ["done"], "a call alone is a single one");
+    assert_eq!(connectors.call_batch(&[]).await, []);
+}
+
+#[tokio::test]
+async fn every_fault_of_a_batch_is_the_outcome_of_each_call() {
+    let table = [
+        (Fault::DropBefore, "unsure retryable reset", 0),
+        (Fault::DropAfter, "unsure retryable reset", 2),
+        (Fault::CutResponse, "unsure retryable truncated", 2),
+        (Fault::ErrorBefore, "retry retryable UNKNOWN_EXCEPTION", 0),
+        (Fault::ErrorAfter, "retry retryable UNKNOWN_EXCEPTION", 2),
+        (Fault::RequestLimitExceeded, "wait retryable REQUEST_LIMIT_EXCEEDED", 0),
+        (Fault::RedirectLoop, "retry conflict batch-rejected", 0),
+    ];
+    let parameters = [lead("a"), lead("b")];
+    for (fault, expected, applied) in table {
+        let org = org([Scripted::first(1, fault.clone()).only(CallKind::Write)]);
+        let connectors = to_org(&org.url(), client_credentials("sim-secret"));
+        let calls: Vec<Call<'_>> = parameters.iter().map(upsert).collect();
+        let outcomes = connectors.call_batch(&calls).await;
+        assert_eq!(briefs(&outcomes), [expected; 2], "{fault:?} {outcomes:?}");
+        assert_eq!(org.truth().object("Lead").records, applied, "{fault:?}");
+        assert_eq!(briefs(&connectors.call_batch(&calls).await), ["done", "done"], "{fault:?}");
+        assert_eq!(org.truth().object("Lead").records, 2, "{fault:?}");
+    }
+}
+
 #[tokio::test]
 async fn every_fault_of_salesforce_has_its_outcome() {
     let hold = 60_000;

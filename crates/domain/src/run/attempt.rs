@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::group::Offer;
 use super::guard::Guarded;
 use super::item::StepItem;
 use super::settle::AttemptResult;
@@ -39,9 +40,13 @@ impl JobRun {
         if self.effects.get(item.key).is_some_and(|entry| entry.state.is_absorbing()) {
             return self.pass_over_finished(&item, context);
         }
-        if !self.must_verify(&item) {
-            return self.guard(item, with, context);
+        match self.must_verify(&item) {
+            true => self.offer(Offer::ReadBack(item, with), context),
+            false => self.guard(item, with, context),
         }
+    }
+
+    pub(super) fn read_back(&mut self, item: StepItem, with: Value, context: RunContext) -> Command {
         if let Some(later) = self.too_early_to_read(&item, context) {
             return self.end_without_attempt(later, context);
         }
@@ -84,7 +89,7 @@ impl JobRun {
     /// The policies have decided.
     pub(super) fn guarded(&mut self, item: StepItem, with: Value, guarded: Guarded, context: RunContext) -> Command {
         match guarded {
-            Guarded::Go(caps) => self.begin(item, with, caps, context),
+            Guarded::Go(caps) => self.offer(Offer::Call(item, with, caps), context),
             Guarded::Refused(denial) => self.refuse(item, &denial, context),
             Guarded::Later(until, denial) => self.put_off(until, &denial, context),
             Guarded::Broken(failure) if self.compared.is_some() => self.end_comparison(failure.message, context),
@@ -92,7 +97,13 @@ impl JobRun {
         }
     }
 
-    fn begin(&mut self, item: StepItem, with: Value, caps: Vec<CapReservation>, context: RunContext) -> Command {
+    pub(super) fn begin(
+        &mut self,
+        item: StepItem,
+        with: Value,
+        caps: Vec<CapReservation>,
+        context: RunContext,
+    ) -> Command {
         let step = item.step();
         let begin = Begin {
             job: self.job.id,

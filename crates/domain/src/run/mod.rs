@@ -13,6 +13,7 @@ mod compare;
 mod decide;
 mod effects;
 mod forecast;
+mod group;
 mod guard;
 mod internal;
 mod item;
@@ -44,6 +45,8 @@ use attempt::Attempt;
 pub use attempt::{span, timed_out};
 use effects::JobEffects;
 pub use forecast::{Forecast, ForecastCall, ReplayPlan, forecast};
+use group::Offer;
+pub use group::{GroupCommand, GroupInput, GroupRun};
 use guard::Guard;
 pub use internal::{DryRunOutput, dry_run};
 use internal::{InternalOutcome, InternalStep};
@@ -86,6 +89,8 @@ pub struct JobRun {
     call_started: Option<Time>,
     call_took: Option<Duration>,
     random: Random,
+    /// Calls of other jobs may share its request: see [`GroupRun`].
+    is_in_group: bool,
     waiting: Waiting,
     notices: Vec<Notice>,
 }
@@ -100,6 +105,7 @@ enum Waiting {
     FailureRecorded(StepItem, Value),
     Guard(Box<Guard>),
     Internal(StepItem, Box<InternalStep>),
+    Offered(Box<Offer>),
     Begun(Box<Attempt>),
     Called(Box<Attempt>),
     ReadBack(Box<Attempt>),
@@ -117,15 +123,19 @@ impl JobRun {
         context: RunContext,
     ) -> (Box<JobRun>, Command) {
         let mut run = JobRun::new(loaded, destination, config);
-        let command = match run.job.state {
-            JobState::Running => run.settle_interrupted(context),
-            _ => match run.prepare(context) {
-                Ok(()) => run.restore_outputs(0, context),
-                Err(failure) if run.compared.is_some() => run.end_comparison(failure.message, context),
-                Err(failure) => run.end_without_attempt(NextAction::Die { failure }, context),
-            },
-        };
+        let command = run.begin_run(context);
         (run, command)
+    }
+
+    fn begin_run(&mut self, context: RunContext) -> Command {
+        match self.job.state {
+            JobState::Running => self.settle_interrupted(context),
+            _ => match self.prepare(context) {
+                Ok(()) => self.restore_outputs(0, context),
+                Err(failure) if self.compared.is_some() => self.end_comparison(failure.message, context),
+                Err(failure) => self.end_without_attempt(NextAction::Die { failure }, context),
+            },
+        }
     }
 
     fn new(loaded: LoadedJob, destination: Arc<str>, config: RunConfig) -> Box<JobRun> {
@@ -154,6 +164,7 @@ impl JobRun {
             more_items: false,
             call_started: None,
             call_took: None,
+            is_in_group: false,
             waiting: Waiting::Nothing,
             notices: Vec::new(),
         })
@@ -208,6 +219,7 @@ impl JobRun {
             }
             (Waiting::Guard(guard), Input::ContactFacts(facts)) => self.guard_facts(*guard, facts, context),
             (Waiting::Internal(item, step), input) => self.internal_answered(item, *step, input, context),
+            (Waiting::Offered(offer), Input::Offer(answer)) => self.offer_answered(*offer, answer, context),
             (Waiting::Begun(attempt), Input::Begun(begun)) => self.begun(*attempt, begun, context),
             (Waiting::Called(attempt), Input::Called { outcome, recorded }) => {
                 self.called(*attempt, outcome, recorded, context)
@@ -338,6 +350,9 @@ impl JobRun {
     }
 }
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod group_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

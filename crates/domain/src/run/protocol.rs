@@ -177,6 +177,27 @@ pub struct CallBatch {
     pub recording: Vec<Recording>,
 }
 
+/// The place of a call among those that may share a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchItem {
+    /// Calls in one request, at the most.
+    pub max: usize,
+    /// Only calls with the same key share a request.
+    pub key: String,
+    /// Only calls with different identities share a request.
+    pub identity: String,
+}
+
+/// Whether a job of a group calls the destination with the slot of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfferAnswer {
+    Taken,
+    /// Another job has the slot; `alone` if this one can share no request.
+    Released {
+        alone: bool,
+    },
+}
+
 /// The end of a run as it is written: one transaction.
 #[derive(Clone, Debug)]
 pub struct Settle {
@@ -214,6 +235,9 @@ pub enum Command {
     Requeue { job: JobId, actor: String },
     /// Accept a new event. Answer: [`Input::Accepted`].
     Accept(Box<NewEvent>),
+    /// Only of a job in a group, which answers it: ready to call, with its place in a batch, or to read back. Answer:
+    /// [`Input::Offer`].
+    Offer(Option<BatchItem>),
     /// Record an intent and wait until it is durable. Answer: [`Input::Begun`].
     Begin { begin: Box<Begin>, caps: Vec<CapReservation> },
     /// Call the destination. Answer: [`Input::Called`].
@@ -250,6 +274,7 @@ pub enum Input {
         /// `false` for a duplicate.
         new: bool,
     },
+    Offer(OfferAnswer),
     Begun(CappedBeginResult),
     Called {
         outcome: Outcome,
@@ -294,6 +319,12 @@ pub enum RunResult {
         route: StepRoute,
         /// Whether the ledger knows the job so. A job that was only handed to another destination has not changed there.
         settled: bool,
+    },
+    /// The slot was used for other jobs. The destination was not called, and the ledger has no other route of the job than before.
+    Released {
+        job: JobRecord,
+        /// Its call can share no request: it needs a slot of its own.
+        alone: bool,
     },
     /// The ledger has another state than this run assumed: load the job again.
     Reload,

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::action::Action;
 use crate::config::Config;
@@ -27,7 +29,7 @@ impl Secrets for NoSecrets {
     }
 }
 
-const NOW: RunContext = RunContext {
+pub(super) const NOW: RunContext = RunContext {
     now: Time(1_000),
     at: Time(1_000),
     wall: Time(1_000),
@@ -37,7 +39,7 @@ const NOW: RunContext = RunContext {
     at_boot: Time(-1_000_000),
 };
 
-fn step(id: &str, destination: &str, class: EffectClass) -> Step {
+pub(super) fn step(id: &str, destination: &str, class: EffectClass) -> Step {
     Step {
         id: id.into(),
         condition: None,
@@ -45,6 +47,7 @@ fn step(id: &str, destination: &str, class: EffectClass) -> Step {
         destination: destination.into(),
         with: Template::Literal(Value::Null),
         class,
+        batch: None,
         resend_allowed: false,
         retry: None,
         order: LaneOrder::Fifo,
@@ -61,7 +64,7 @@ fn when(condition: &str, step: Step) -> Step {
     Step { condition: Some(Expression::parse(condition).unwrap()), ..step }
 }
 
-fn worker(steps: Vec<Step>) -> Worker {
+pub(super) fn worker(steps: Vec<Step>) -> Worker {
     Worker {
         name: "w".into(),
         queue: "q".into(),
@@ -76,9 +79,9 @@ fn worker(steps: Vec<Step>) -> Worker {
 }
 
 /// A job of a worker, with the answers that its commands get.
-struct Case {
+pub(super) struct Case {
     worker: Worker,
-    loaded: LoadedJob,
+    pub loaded: LoadedJob,
     outcomes: Vec<Outcome>,
     readbacks: Vec<Readback>,
     policies: Vec<crate::policy::Policy>,
@@ -95,12 +98,18 @@ fn destinations() -> std::collections::BTreeMap<String, Destination> {
         kind: DestinationKind::Http(HttpDestination::default()),
         timeout: Duration::from_secs(1),
         straggler_horizon: Some(Duration::from_secs(60)),
+        batch_max: None,
         gate: GateSettings::default(),
     };
     [(crm.name.clone(), crm)].into()
 }
 
 fn case(worker: Worker) -> Case {
+    case_of(worker, json!({ "yes": true, "no": false }))
+}
+
+/// A job whose event has these attributes.
+pub(super) fn case_of(worker: Worker, attributes: Value) -> Case {
     let event = Event {
         schema_version: "1".into(),
         event_id: "e".into(),
@@ -109,7 +118,7 @@ fn case(worker: Worker) -> Case {
         occurred_at: None,
         idempotency_key: "k".into(),
         identity: Map::new(),
-        attributes: json!({ "yes": true, "no": false }).as_object().cloned().unwrap(),
+        attributes: attributes.as_object().cloned().unwrap(),
         routing: Map::new(),
         audit: Audit {
             received_at: Time(0),
@@ -145,6 +154,23 @@ fn case(worker: Worker) -> Case {
     }
 }
 
+/// The configuration of a run: one revision with this worker.
+pub(super) fn run_config(worker: &Worker) -> RunConfig {
+    run_config_with(worker, Default::default())
+}
+
+fn run_config_with(worker: &Worker, policies: BTreeMap<String, Arc<crate::policy::Policy>>) -> RunConfig {
+    let workers = [("w".to_owned(), Arc::new(worker.clone()))].into();
+    let config = Config { workers, destinations: destinations(), policies, ..Config::default() };
+    let active = ConfigRevision {
+        name: "r".into(),
+        config: Arc::new(config),
+        secrets: Arc::new(NoSecrets),
+        pseudonyms: PseudonymKey::public(),
+    };
+    RunConfig { pinned: Some(active.clone()), active }
+}
+
 impl Case {
     fn answers(mut self, outcome: Outcome) -> Case {
         self.outcomes.push(outcome);
@@ -176,16 +202,8 @@ impl Case {
 
     /// Runs the job once with a slot of this destination.
     fn run(&mut self, destination: &str) -> RunResult {
-        let workers = [("w".to_owned(), Arc::new(self.worker.clone()))].into();
         let policies = self.policies.iter().map(|policy| (policy.name.to_string(), Arc::new(policy.clone()))).collect();
-        let config = Config { workers, destinations: destinations(), policies, ..Config::default() };
-        let active = ConfigRevision {
-            name: "r".into(),
-            config: Arc::new(config),
-            secrets: Arc::new(NoSecrets),
-            pseudonyms: PseudonymKey::public(),
-        };
-        let config = RunConfig { pinned: Some(active.clone()), active };
+        let config = run_config_with(&self.worker, policies);
         let (mut run, mut command) = JobRun::start(self.loaded.clone(), destination.into(), config, self.context);
         for _ in 0..20 {
             let input = match command {
@@ -226,18 +244,18 @@ impl Case {
     }
 }
 
-fn done(id: &str) -> Outcome {
+pub(super) fn done(id: &str) -> Outcome {
     Outcome::Done { result: json!({ "id": id }) }
 }
 
-fn rejected() -> Outcome {
+pub(super) fn rejected() -> Outcome {
     Outcome::Reject { failure: Failure::new(FailureClass::Permanent, "422", "no") }
 }
 
 fn ended(result: &RunResult) -> (JobState, String) {
     match result {
         RunResult::Ended { job, route, .. } => (job.state, route.destination.to_string()),
-        RunResult::Reload => panic!("the run ended without a state"),
+        other => panic!("the run ended without a state: {other:?}"),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::gate::Admission;
-use super::{JobPhase, Scheduler, SchedulerAction, Slot};
+use super::gate::{Admission, Gate};
+use super::{Backlog, CallInFlight, JobPhase, Scheduler, SchedulerAction, Slot};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::settle::DestinationHealth;
@@ -15,7 +15,7 @@ impl Scheduler {
         if self.draining {
             return None;
         }
-        self.run_interrupted(now);
+        self.run_interrupted();
         if self.ready.is_empty() {
             return None;
         }
@@ -24,7 +24,7 @@ impl Scheduler {
         let mut turns = std::mem::take(&mut self.turns);
         turns.extend(self.ready.keys().copied());
         turns.rotate_left(self.turn % self.ready.len());
-        // One from each in turn, so that no backlog waits behind another.
+        // One call for each in turn, so that no backlog waits behind another.
         while let Some(backlog) = turns.pop_front() {
             if self.in_flight >= self.limits.in_flight {
                 break;
@@ -40,8 +40,9 @@ impl Scheduler {
                 }
                 Admission::Full | Admission::Paused => continue,
             }
-            if let Some(id) = self.pop_ready(backlog) {
-                self.start(now, id, Slot::Taken);
+            let jobs = self.pop_group(backlog);
+            if !jobs.is_empty() {
+                self.start_call(now, backlog, jobs);
                 turns.push_back(backlog);
             }
         }
@@ -52,11 +53,12 @@ impl Scheduler {
 
     /// A run of an interrupted job only settles its attempt: it needs no slot and passes no gate, so that a paused destination
     /// does not delay it.
-    fn run_interrupted(&mut self, now: Time) {
+    fn run_interrupted(&mut self) {
         while self.in_flight < self.limits.in_flight {
             let Some(id) = self.interrupted.pop_front() else { return };
             if self.jobs.get(&id).is_some_and(|job| job.phase == JobPhase::Interrupted) {
-                self.start(now, id, Slot::NotNeeded);
+                self.start(id, Slot::NotNeeded);
+                self.actions.push(SchedulerAction::Run(vec![id]));
             }
         }
     }
@@ -74,52 +76,97 @@ impl Scheduler {
         self.destinations[destination as usize].gate.as_mut().map_or(Admission::Go, |gate| gate.admit(now))
     }
 
-    fn pop_ready(&mut self, backlog: u32) -> Option<JobId> {
-        let ready = self.ready.get_mut(&backlog)?;
-        let (_, id) = ready.pop_first()?;
+    /// Takes the jobs of the next call: those that are ready now, in their order. None is waited for. Each is the head of its own
+    /// lane, so that no two are of one lane.
+    fn pop_group(&mut self, backlog: u32) -> Vec<JobId> {
+        let max = self.group_max(backlog);
+        let Some(ready) = self.ready.get_mut(&backlog) else { return vec![] };
+        let is_alone = |id: &JobId| self.jobs.get(id).is_none_or(|job| job.alone);
+        let mut jobs = Vec::new();
+        while let Some((_, id)) = ready.first().copied() {
+            if jobs.len() == max || (!jobs.is_empty() && is_alone(&id)) {
+                break;
+            }
+            ready.pop_first();
+            jobs.push(id);
+            if is_alone(&id) {
+                break;
+            }
+        }
         if ready.is_empty() {
             self.ready.remove(&backlog);
         }
-        Some(id)
+        jobs
     }
 
-    fn start(&mut self, now: Time, id: JobId, slot: Slot) {
+    /// Jobs that the next call of a backlog may carry. A probe carries one: its failure costs one attempt.
+    fn group_max(&self, backlog: u32) -> usize {
+        let Backlog { worker, destination, .. } = self.backlogs[backlog as usize];
+        let is_probe = self.destinations[destination as usize].gate.as_ref().is_none_or(Gate::is_probing);
+        let max = self.batches.get(&(worker, destination)).filter(|_| !is_probe).map_or(1, |max| *max as usize);
+        max.clamp(1, self.limits.in_flight.saturating_sub(self.in_flight).max(1))
+    }
+
+    /// Starts the runs of these jobs with one slot of their worker and one call of the gate.
+    fn start_call(&mut self, now: Time, backlog: u32, jobs: Vec<JobId>) {
+        self.call_count += 1;
+        let call = self.call_count;
+        for id in &jobs {
+            self.start(*id, Slot::Taken(call));
+        }
+        let flight = CallInFlight { backlog, started: now, jobs: jobs.len(), health: None, took: None };
+        self.calls.insert(call, flight);
+        let backlog = &mut self.backlogs[backlog as usize];
+        backlog.in_flight += 1;
+        backlog.running += super::index(jobs.len());
+        let destination = &mut self.destinations[backlog.destination as usize];
+        if let Some(change) = destination.gate.as_mut().and_then(|gate| gate.start(now)) {
+            self.actions.push(SchedulerAction::Gate(destination.name.clone(), change));
+        }
+        self.actions.push(SchedulerAction::Run(jobs));
+    }
+
+    fn start(&mut self, id: JobId, slot: Slot) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        (job.phase, job.started) = (JobPhase::Running(slot), now);
+        job.phase = JobPhase::Running(slot);
         self.in_flight += 1;
         self.unsettled.insert(id);
-        if slot == Slot::Taken {
-            let backlog = &mut self.backlogs[job.backlog as usize];
-            backlog.in_flight += 1;
-            let destination = &mut self.destinations[backlog.destination as usize];
-            if let Some(change) = destination.gate.as_mut().and_then(|gate| gate.start(now)) {
-                self.actions.push(SchedulerAction::Gate(destination.name.clone(), change));
-            }
-        }
-        self.actions.push(SchedulerAction::Run(vec![id]));
     }
 
-    /// A run has ended: its slot is free again. Returns whether there was such a run.
+    /// A run has ended. The slot of its call is free once the runs of all its jobs have ended. Returns whether there was such a run.
     pub(super) fn release(
         &mut self,
         now: Time,
         id: JobId,
-        call: (Option<DestinationHealth>, Option<Duration>),
+        (health, took): (Option<DestinationHealth>, Option<Duration>),
     ) -> bool {
         let Some(job) = self.jobs.get(&id) else { return false };
         let JobPhase::Running(slot) = job.phase else { return false };
         self.in_flight -= 1;
-        if slot == Slot::Taken {
-            let backlog = &mut self.backlogs[job.backlog as usize];
-            backlog.in_flight -= 1;
-            let destination = &mut self.destinations[backlog.destination as usize];
-            let (health, took) = (call.0.unwrap_or(DestinationHealth::Silent), call.1);
-            let gate = destination.gate.as_mut();
-            let change = gate.and_then(|gate| gate.finish(now, job.started, (health, took), &mut self.random));
-            if let Some(change) = change {
-                self.actions.push(SchedulerAction::Gate(destination.name.clone(), change));
+        if let Slot::Taken(call) = slot
+            && let Some(flight) = self.calls.get_mut(&call)
+        {
+            flight.jobs -= 1;
+            flight.health = DestinationHealth::of_call(flight.health, health);
+            flight.took = flight.took.max(took);
+            self.backlogs[flight.backlog as usize].running -= 1;
+            if flight.jobs == 0
+                && let Some(flight) = self.calls.remove(&call)
+            {
+                self.end_call(now, &flight);
             }
         }
         true
+    }
+
+    fn end_call(&mut self, now: Time, flight: &CallInFlight) {
+        let backlog = &mut self.backlogs[flight.backlog as usize];
+        backlog.in_flight -= 1;
+        let destination = &mut self.destinations[backlog.destination as usize];
+        let call = (flight.health.unwrap_or(DestinationHealth::Silent), flight.took);
+        let gate = destination.gate.as_mut();
+        if let Some(change) = gate.and_then(|gate| gate.finish(now, flight.started, call, &mut self.random)) {
+            self.actions.push(SchedulerAction::Gate(destination.name.clone(), change));
+        }
     }
 }

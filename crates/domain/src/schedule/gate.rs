@@ -217,6 +217,11 @@ impl Gate {
         }
     }
 
+    /// Whether the next call is the breaker's probe.
+    pub(super) fn is_probing(&self) -> bool {
+        matches!(self.breaker, Breaker::HalfOpen { .. })
+    }
+
     /// A call starts. Returns a change if it is the breaker's probe.
     pub fn start(&mut self, now: Time) -> Option<GateChange> {
         self.in_flight += 1;

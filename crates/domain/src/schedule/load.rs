@@ -326,6 +326,7 @@ impl Scheduler {
                 entity: job.entity,
                 due: job.due,
                 interrupted: false,
+                alone: job.alone,
             };
             self.reroute(pending, job);
         } else if load == Load::WhenRoom || id > self.window(job.backlog).cursor {

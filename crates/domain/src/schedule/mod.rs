@@ -36,6 +36,7 @@ use crate::hash::{Map, Set};
 use crate::job::JobId;
 use crate::mutant::Mutant;
 use crate::random::Random;
+use crate::settle::DestinationHealth;
 use crate::time::Time;
 use crate::worker::LaneOrder;
 use backlog_window::BacklogWindow;
@@ -84,8 +85,24 @@ impl JobPhase {
 /// Whether a run takes a slot of its worker and destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    Taken,
+    /// That of this call.
+    Taken(CallId),
     NotNeeded,
+}
+
+/// Number of a call since the start.
+type CallId = u64;
+
+/// A slot that is taken: one call to the destination, for one job or several.
+#[derive(Debug)]
+struct CallInFlight {
+    backlog: u32,
+    started: Time,
+    /// Jobs whose runs have not ended.
+    jobs: usize,
+    /// What the runs that have ended say about the destination.
+    health: Option<DestinationHealth>,
+    took: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -103,7 +120,8 @@ struct ScheduledJob {
     phase: JobPhase,
     /// Place among the due jobs of its backlog.
     turn: u64,
-    started: Time,
+    /// Shares no call with another job.
+    alone: bool,
     /// Jobs of its worker were queued again while it ran: it may be one of them.
     requeued: bool,
     /// The ledger made it due at once since it was read last.
@@ -135,8 +153,10 @@ struct DestinationState {
 struct Backlog {
     worker: u32,
     destination: u32,
-    /// Runs that hold a slot.
+    /// Calls in flight: slots that are taken.
     in_flight: u32,
+    /// Jobs that run with these slots.
+    running: u32,
     window: BacklogWindow,
 }
 
@@ -157,6 +177,10 @@ pub struct Scheduler {
     destination_ids: Map<Arc<str>, u32>,
     backlogs: Vec<Backlog>,
     backlog_ids: Map<(u32, u32), u32>,
+    /// Jobs that one call may carry, by worker and destination; one where nothing is said.
+    batches: Map<(u32, u32), u32>,
+    calls: Map<CallId, CallInFlight>,
+    call_count: CallId,
     jobs: Map<JobId, ScheduledJob>,
     /// Jobs that run, or whose run was lost: the ledger may have another state of them than memory.
     unsettled: Set<JobId>,
@@ -192,6 +216,9 @@ impl Scheduler {
             destination_ids: Map::default(),
             backlogs: Vec::new(),
             backlog_ids: Map::default(),
+            batches: Map::default(),
+            calls: Map::default(),
+            call_count: 0,
             jobs: Map::default(),
             unsettled: Set::default(),
             lanes: Lanes::default(),
@@ -224,7 +251,10 @@ impl Scheduler {
 
     fn take(&mut self, now: Time, input: Input) {
         match input {
-            Input::Configured { workers, destinations } => self.configure(workers, destinations),
+            Input::Configured { workers, destinations, batches } => {
+                self.configure(workers, destinations);
+                self.configure_batches(&batches);
+            }
             Input::BacklogsFound(found) => self.backlogs_found(&found),
             Input::FindFailed => self.search_failed(now),
             Input::Accepted(jobs) => self.take_new(now, jobs),
@@ -314,6 +344,15 @@ impl Scheduler {
         }
     }
 
+    fn configure_batches(&mut self, batches: &[(Arc<str>, Arc<str>, u32)]) {
+        self.batches.clear();
+        for (worker, destination, max) in batches {
+            let pair = (self.worker(worker), self.destination(destination));
+            let most = self.batches.entry(pair).or_insert(1);
+            *most = (*most).max(*max);
+        }
+    }
+
     fn worker(&mut self, name: &Arc<str>) -> u32 {
         if let Some(id) = self.worker_ids.get(name) {
             return *id;
@@ -348,7 +387,7 @@ impl Scheduler {
         }
         let id = index(self.backlogs.len());
         self.destinations[destination as usize].backlogs.push(id);
-        self.backlogs.push(Backlog { worker, destination, in_flight: 0, window: BacklogWindow::new() });
+        self.backlogs.push(Backlog { worker, destination, in_flight: 0, running: 0, window: BacklogWindow::new() });
         self.backlog_ids.insert((worker, destination), id);
         id
     }
@@ -465,6 +504,8 @@ fn index(len: usize) -> u32 {
     u32::try_from(len).expect("fewer than 2^32 names in a configuration")
 }
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod load_tests;
 #[cfg(test)]

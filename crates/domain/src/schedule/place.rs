@@ -37,7 +37,7 @@ impl ScheduledJob {
             interrupted: job.interrupted,
             phase: JobPhase::InLane,
             turn: 0,
-            started: Time(0),
+            alone: job.alone,
             requeued: false,
             due_now: false,
             wait_ended: false,

@@ -10,6 +10,7 @@ use super::backlog::{BacklogPage, BacklogQuery};
 use super::gate::{GateChange, GateView};
 use crate::destination::GateSettings;
 use crate::job::{JobId, JobState};
+use crate::outcome::BATCH_REJECTED;
 use crate::record::JobRecord;
 use crate::run::{RunResult, StepRoute};
 use crate::settle::DestinationHealth;
@@ -30,6 +31,8 @@ pub struct PendingJob {
     pub due: Time,
     /// The ledger has the job as running, and no run of it exists: the next run settles the interrupted attempt and makes no call.
     pub interrupted: bool,
+    /// No other job shares its next call: an effect is read back, or a call that it shared was rejected.
+    pub alone: bool,
 }
 
 impl PendingJob {
@@ -54,6 +57,7 @@ impl PendingJob {
                 _ => job.due_at,
             },
             interrupted: job.state == JobState::Running,
+            alone: job.verifying || job.failure.as_ref().is_some_and(|failure| failure.code == BATCH_REJECTED),
         }
     }
 }
@@ -66,14 +70,21 @@ pub enum AfterRun {
     Live(PendingJob),
     /// The job calls another destination next. The ledger has its old route: it was not written.
     Moved(PendingJob),
+    /// The slot was used for other jobs of the group: the job is due as before.
+    Released {
+        /// It needs a slot of its own.
+        alone: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The workers with their concurrency for each destination, and the destinations with their limits.
+    /// The workers with their concurrency for each destination, in calls, and the destinations with their limits.
     Configured {
         workers: Vec<(Arc<str>, u32)>,
         destinations: Vec<(Arc<str>, GateSettings)>,
+        /// Where one call may carry several jobs: worker, destination, and how many at the most.
+        batches: Vec<(Arc<str>, Arc<str>, u32)>,
     },
     /// Every (worker, destination) that has live jobs: the answer to [`SchedulerAction::FindBacklogs`].
     BacklogsFound(Vec<(Arc<str>, Arc<str>)>),
@@ -141,6 +152,9 @@ impl Input {
     pub fn of_run(job: JobId, result: &RunResult) -> Input {
         match result {
             RunResult::Reload => Input::RunLost(job),
+            RunResult::Released { alone, .. } => {
+                Input::Settled { job, health: None, took: None, after: AfterRun::Released { alone: *alone } }
+            }
             RunResult::Ended { job: record, health, took, route, settled } => {
                 let after = match (record.state.is_live(), settled) {
                     (false, _) => AfterRun::Finished,
@@ -162,7 +176,7 @@ pub enum PauseTarget {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerAction {
-    /// Run these jobs of one worker and destination now, with one slot. One job today; several once connectors batch.
+    /// Run these jobs of one worker and destination now, with one slot: at most one call is made. Each ends with an input of its own.
     Run(Vec<JobId>),
     /// Read live jobs. Answer: [`Input::Loaded`] or [`Input::LoadFailed`].
     Load(BacklogQuery),

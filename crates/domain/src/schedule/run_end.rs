@@ -19,7 +19,33 @@ impl Scheduler {
         after: AfterRun,
     ) {
         if self.release(now, id, call) {
-            self.continue_unless_due(now, id, after);
+            match after {
+                AfterRun::Released { alone } => self.ready_again(now, id, alone),
+                after => self.continue_unless_due(now, id, after),
+            }
+        }
+    }
+
+    /// The job has done nothing at the destination: it waits for a slot again, in its old turn unless an older job has come into
+    /// its lane.
+    fn ready_again(&mut self, now: Time, id: JobId, alone: bool) {
+        self.unsettled.remove(&id);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        (job.phase, job.alone) = (JobPhase::InLane, job.alone || alone);
+        (job.requeued, job.due_now, job.wait_ended, job.loaded_by) = (false, false, false, None);
+        let (lane, backlog, turn) = (job.lane, job.backlog, job.turn);
+        if let Some(lane) = lane {
+            self.lanes.remove(lane, id);
+            let head = self.lanes.head(lane).and_then(|head| self.jobs.get(&head));
+            let fixed = head.is_some_and(|head| head.phase.holds_lane());
+            self.lanes.insert(lane, id, usize::from(fixed));
+            if self.lanes.head(lane) != Some(id) {
+                return self.promote_head(now, Some(lane));
+            }
+        }
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.phase = JobPhase::Ready;
+            self.ready.entry(backlog).or_default().insert((turn, id));
         }
     }
 
@@ -66,7 +92,7 @@ impl Scheduler {
                 let worker = self.workers[worker as usize].name.clone();
                 self.requeued(&worker, id);
             }
-            AfterRun::Finished => {}
+            AfterRun::Finished | AfterRun::Released { .. } => {}
             AfterRun::Live(job) => self.continue_with(now, &before, job, Route::Recorded),
             AfterRun::Moved(job) => {
                 let route = Route::InMemory { recorded_in: before.recorded_in };

@@ -66,7 +66,8 @@ fn paused_worker() {
 fn open_breaker() {
     let breaker = BreakerSettings { open_first: Duration::from_secs(300), failures_in_a_row: 1, ..Default::default() };
     let gate = GateSettings { breaker, ..GateSettings::default() };
-    let configured = Input::Configured { workers: vec![(name("w"), 1)], destinations: vec![(name("crm"), gate)] };
+    let configured =
+        Input::Configured { workers: vec![(name("w"), 1)], destinations: vec![(name("crm"), gate)], batches: vec![] };
     let mut world = restart_with(configured, (1..=MANY).map(|id| job(id, id as u64)).collect());
     world.live(DestinationHealth::Failing, PendingJob { due: Time(1), ..job(1, 1) });
     world.accept((MANY + 1..=2 * MANY).map(|id| to("ads", job(id, id as u64))).collect());
@@ -161,7 +162,8 @@ fn long_back_offs_at_the_same_destination() {
 #[test]
 fn rate_limit() {
     let gate = GateSettings { rate: Some(unit::rate("1/s").unwrap()), ..GateSettings::default() };
-    let configured = Input::Configured { workers: vec![(name("w"), 4)], destinations: vec![(name("crm"), gate)] };
+    let configured =
+        Input::Configured { workers: vec![(name("w"), 4)], destinations: vec![(name("crm"), gate)], batches: vec![] };
     let mut world = restart_with(configured, (1..=MANY).map(|id| job(id, id as u64)).collect());
     world.accept((MANY + 1..=2 * MANY).map(|id| to("ads", job(id, id as u64))).collect());
     let mut ads = 0;

@@ -28,6 +28,7 @@ pub(super) fn job(id: i64, entity: u64) -> PendingJob {
         entity,
         due: PendingJob::AT_ONCE,
         interrupted: false,
+        alone: false,
     }
 }
 
@@ -46,7 +47,14 @@ pub(super) fn configured(concurrency: u32) -> Input {
     Input::Configured {
         workers: vec![(name("w"), concurrency), (name("v"), concurrency)],
         destinations: vec![(name("crm"), gate.clone()), (name("ads"), gate)],
+        batches: vec![],
     }
+}
+
+/// The same, where one call of `w` to `crm` carries so many jobs.
+pub(super) fn with_batches(input: Input, max: u32) -> Input {
+    let Input::Configured { workers, destinations, .. } = input else { panic!("{input:?}") };
+    Input::Configured { workers, destinations, batches: vec![(name("w"), name("crm"), max)] }
 }
 
 /// The live jobs of a ledger, as [`BacklogQuery`] defines its answer.
@@ -113,6 +121,8 @@ pub(super) struct World {
     pub wake: Option<Time>,
     /// Jobs that were handed out and have not ended.
     pub running: Vec<JobId>,
+    /// The jobs of every call, in the order of their starts.
+    pub calls: Vec<Vec<i64>>,
     pub loads: usize,
     pub most_in_memory: usize,
 }
@@ -126,6 +136,7 @@ impl World {
             now: 0,
             wake: None,
             running: Vec::new(),
+            calls: Vec::new(),
             loads: 0,
             most_in_memory: 0,
         };
@@ -145,7 +156,10 @@ impl World {
             self.most_in_memory = self.most_in_memory.max(self.scheduler.view(Time(self.now)).jobs_in_memory);
             for action in actions {
                 match action {
-                    SchedulerAction::Run(jobs) => runs.extend(jobs),
+                    SchedulerAction::Run(jobs) => {
+                        self.calls.push(jobs.iter().map(|id| id.0).collect());
+                        runs.extend(jobs);
+                    }
                     SchedulerAction::Load(query) => {
                         self.loads += 1;
                         let page = self.ledger.backlog(&query);

@@ -31,7 +31,7 @@ impl Scheduler {
             worker: self.workers[backlog.worker as usize].name.to_string(),
             destination: self.destinations[backlog.destination as usize].name.to_string(),
             jobs_in_memory: backlog.window.jobs,
-            running: backlog.in_flight,
+            running: backlog.running,
             has_more: backlog.window.wants_load(now),
             waits_for: waits.map(|wait| wait.waits_for),
             until: waits.and_then(|wait| wait.until),
@@ -98,7 +98,7 @@ impl Scheduler {
     fn waits_for(&self, now: Time, id: u32, backlog: &Backlog) -> Option<JobWait> {
         let wait = |waits_for| Some(JobWait { waits_for, until: None, behind: None });
         let has_more = backlog.window.wants_load(now) || backlog.window.load.is_some();
-        let waiting = backlog.window.jobs > backlog.in_flight as usize;
+        let waiting = backlog.window.jobs > backlog.running as usize;
         if !waiting && !has_more {
             return None;
         }

@@ -108,6 +108,12 @@ pub(super) static SALESFORCE: SectionSpec = SectionSpec {
             "Send the header that allows saves despite alert-only duplicate rules.",
         )
         .or("false"),
+        key(
+            "batch_max",
+            ValueType::Count(1, 200),
+            "Maximum number of waiting jobs whose records one call carries. 1: every record has a call of its own.",
+        )
+        .or("200"),
     ],
     later: &[],
     rules: &[],
@@ -183,7 +189,7 @@ pub(super) fn built_in(kind: &str) -> Option<Destination> {
         _ => return None,
     };
     let gate = GateSettings { breaker: usual_breaker(&kind), ..GateSettings::default() };
-    Some(Destination { name: kind.as_str().into(), kind, timeout, straggler_horizon: None, gate })
+    Some(Destination { name: kind.as_str().into(), kind, timeout, straggler_horizon: None, batch_max: None, gate })
 }
 
 /// Scripts are independent of each other, so a failing one must not stop the others.
@@ -239,7 +245,8 @@ fn read(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> 
     if fields.node("burst").is_some() && fields.node("rate").is_none() {
         report.warning(fields.key_span("burst"), "unused-key", "`burst` is not used without `rate`");
     }
-    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, gate })
+    let batch_max = fields.node_if_known("batch_max").and_then(|_| fields.count("batch_max"));
+    Some(Destination { name: name.to_owned(), kind, timeout, straggler_horizon, batch_max, gate })
 }
 
 fn refuse_type(report: Report<'_>, name: &str, node: &YamlNode) -> Option<Destination> {

@@ -44,7 +44,7 @@ pub(super) enum Message {
     BacklogsFound(Result<Vec<LiveLane>, sluice_ledger::Error>),
     Loaded(BacklogQuery, Result<Page, sluice_ledger::Error>),
     /// Jobs that are to run, read because memory had only their records.
-    Read(Vec<JobId>, Result<Vec<LoadedJob>, sluice_ledger::Error>),
+    Read(Vec<Vec<JobId>>, Result<Vec<LoadedJob>, sluice_ledger::Error>),
     /// `None` if the run was lost.
     Ended(JobId, Option<Box<RunResult>>),
     Reloaded(JobId, Result<Option<Box<LoadedJob>>, sluice_ledger::Error>),

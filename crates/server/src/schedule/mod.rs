@@ -16,13 +16,14 @@ mod tasks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_domain::hash::Set;
+use sluice_domain::hash::{Map, Set};
 use sluice_domain::job::JobId;
 use sluice_domain::random::Random;
 use sluice_domain::run::{LoadedJob, RunResult};
 use sluice_domain::schedule::backlog::BacklogQuery;
 use sluice_domain::schedule::{Input, Limits, PauseTarget, PendingJob, Scheduler, SchedulerAction};
 use sluice_domain::time::Time;
+use sluice_domain::worker::Worker;
 
 use crate::work::WorkContext;
 pub use handle::{Inbox, SchedulerHandle};
@@ -41,8 +42,8 @@ pub struct Loop {
     inbox: Inbox,
     scheduler: Scheduler,
     cache: JobCache,
-    /// Jobs that are to run, and whose events are not in memory.
-    unread: Vec<JobId>,
+    /// Jobs that are to run, by slot; the events of some are not in memory.
+    unread: Vec<Vec<JobId>>,
     wake: Option<Time>,
     stopping: bool,
 }
@@ -93,6 +94,7 @@ impl Loop {
         self.step(Input::Configured {
             workers: workers.map(|worker| (Arc::from(worker.name.as_str()), worker.concurrency)).collect(),
             destinations: destinations.map(|to| (Arc::from(to.name.as_str()), to.gate.clone())).collect(),
+            batches: active.config.workers.values().flat_map(|worker| batches(worker)).collect(),
         });
     }
 
@@ -117,7 +119,7 @@ impl Loop {
                 tracing::warn!(%worker, %destination, %error, "a backlog could not be loaded; trying again");
                 self.step(Input::LoadFailed { worker, destination });
             }
-            Message::Read(jobs, read) => self.read(jobs, read),
+            Message::Read(groups, read) => self.read(groups, read),
             Message::Ended(id, result) => self.ended(id, result),
             Message::Reloaded(id, Ok(found)) => self.reloaded(id, found),
             Message::Reloaded(id, Err(error)) => {
@@ -190,16 +192,22 @@ impl Loop {
     }
 
     /// Jobs that are to run have been read. One that has changed since the scheduler decided about it is reloaded.
-    fn read(&mut self, jobs: Vec<JobId>, read: Result<Vec<LoadedJob>, sluice_ledger::Error>) {
+    fn read(&mut self, groups: Vec<Vec<JobId>>, read: Result<Vec<LoadedJob>, sluice_ledger::Error>) {
         let loaded = read.unwrap_or_else(|error| {
-            tracing::error!(%error, jobs = jobs.len(), "jobs could not be read; reloading them");
+            let jobs: usize = groups.iter().map(Vec::len).sum();
+            tracing::error!(%error, jobs, "jobs could not be read; reloading them");
             vec![]
         });
-        let mut missing: Set<JobId> = jobs.into_iter().collect();
-        for loaded in loaded {
-            if self.cache.matches(&loaded.job) && missing.remove(&loaded.job.id) {
-                self.start(loaded);
-            }
+        let mut loaded: Map<JobId, LoadedJob> = loaded.into_iter().map(|loaded| (loaded.job.id, loaded)).collect();
+        let mut missing = Vec::new();
+        for group in groups {
+            let read = group.into_iter().filter_map(|id| {
+                let found = loaded.remove(&id).filter(|loaded| self.cache.matches(&loaded.job));
+                missing.extend(found.is_none().then_some(id));
+                found
+            });
+            let read: Vec<LoadedJob> = read.collect();
+            self.start(read);
         }
         for id in missing {
             self.step(Input::RunLost(id));
@@ -209,8 +217,10 @@ impl Loop {
     fn ended(&mut self, id: JobId, result: Option<Box<RunResult>>) {
         let input = result.as_ref().map_or(Input::RunLost(id), |result| Input::of_run(id, result));
         match result.map(|result| *result) {
-            // Its effects have changed: they are read when it runs again.
-            Some(RunResult::Ended { job, .. }) if job.state.is_live() => self.cache.put_record(job),
+            // Its effects may have changed: they are read when it runs again.
+            Some(RunResult::Ended { job, .. } | RunResult::Released { job, .. }) if job.state.is_live() => {
+                self.cache.put_record(job);
+            }
             _ => self.cache.remove(id),
         }
         self.step(input);
@@ -251,14 +261,10 @@ impl Loop {
 
     fn perform(&mut self, action: SchedulerAction) {
         match action {
-            SchedulerAction::Run(jobs) => {
-                for id in jobs {
-                    match self.cache.loaded(id) {
-                        Some(loaded) => self.start(loaded),
-                        None => self.unread.push(id),
-                    }
-                }
-            }
+            SchedulerAction::Run(jobs) => match jobs.iter().map(|id| self.cache.loaded(*id)).collect() {
+                Some(loaded) => self.start(loaded),
+                None => self.unread.push(jobs),
+            },
             SchedulerAction::Load(query) => self.load(query),
             SchedulerAction::FindBacklogs => self.tasks.find_backlogs(),
             SchedulerAction::Reload(id) => self.tasks.reload(id),
@@ -271,8 +277,10 @@ impl Loop {
         }
     }
 
-    fn start(&self, loaded: LoadedJob) {
-        let destination = self.scheduler.destination_of(loaded.job.id).unwrap_or_default();
+    /// Runs jobs with one slot.
+    fn start(&self, loaded: Vec<LoadedJob>) {
+        let Some(first) = loaded.first() else { return };
+        let destination = self.scheduler.destination_of(first.job.id).unwrap_or_default();
         self.tasks.run(loaded, destination);
     }
 
@@ -281,4 +289,10 @@ impl Loop {
         let bytes_max = BODY_BYTES_MAX.saturating_sub(self.cache.body_bytes());
         self.tasks.load(query, move |job| cached.contains(&job.id), bytes_max);
     }
+}
+
+/// Where one call of a worker may carry several jobs.
+fn batches(worker: &Worker) -> impl Iterator<Item = (Arc<str>, Arc<str>, u32)> {
+    let name: Arc<str> = Arc::from(worker.name.as_str());
+    worker.batches().map(move |(destination, max)| (name.clone(), destination.clone(), max))
 }

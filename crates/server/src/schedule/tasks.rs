@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
 
+use sluice_domain::hash::Set;
 use sluice_domain::job::JobId;
 use sluice_domain::run::{LoadedJob, StepRoute, reroute};
 use sluice_domain::schedule::PendingJob;
@@ -11,7 +12,7 @@ use sluice_domain::schedule::backlog::BacklogQuery;
 use sluice_ledger::{ChargeResult, JobRecord};
 
 use super::handle::{Message, Page, SchedulerHandle};
-use crate::work::{WorkContext, work};
+use crate::work::{Ended, WorkContext, work};
 
 /// What every task needs.
 #[derive(Clone, Debug)]
@@ -48,33 +49,35 @@ impl Tasks {
         });
     }
 
-    /// Reads jobs that are to run now and of which memory has only the records.
-    pub fn read(&self, jobs: Vec<JobId>) {
+    /// Reads jobs that are to run now, those of one slot together, and of which memory has only the records.
+    pub fn read(&self, groups: Vec<Vec<JobId>>) {
         let Tasks { context, handle } = self.clone();
         tokio::spawn(async move {
-            let loaded = context.ledger.load_jobs(jobs.clone(), usize::MAX).await;
-            handle.send(Message::Read(jobs, loaded));
+            let jobs: Vec<JobId> = groups.iter().flatten().copied().collect();
+            let loaded = context.ledger.load_jobs(jobs, usize::MAX).await;
+            handle.send(Message::Read(groups, loaded));
         });
     }
 
-    /// Runs a job with a slot of this destination. The loop is told of its end even if it panics.
-    pub fn run(&self, loaded: LoadedJob, destination: Arc<str>) {
+    /// Runs jobs with one slot of this destination. The loop is told of the end of each, even if a run panics.
+    pub fn run(&self, jobs: Vec<LoadedJob>, destination: Arc<str>) {
         let Tasks { context, handle } = self.clone();
-        let id = loaded.job.id;
+        let mut running: Set<JobId> = jobs.iter().map(|loaded| loaded.job.id).collect();
         tokio::spawn(async move {
-            // Boxed, so that the task is small when it moves between threads.
-            let result = match caught(Box::pin(work(&context, loaded, destination))).await {
-                Ok(Ok(result)) => Some(Box::new(result)),
-                Ok(Err(error)) => {
+            let ended = |id: JobId, result: Ended| {
+                running.remove(&id);
+                let result = result.map_err(|error| {
                     tracing::error!(job = %id, %error, "settlement not written; reloading the job");
-                    None
-                }
-                Err(Panicked) => {
-                    tracing::error!(job = %id, "a run panicked; its outcome counts as unknown");
-                    None
-                }
+                });
+                handle.send(Message::Ended(id, result.ok()));
             };
-            handle.send(Message::Ended(id, result));
+            // Boxed, so that the task is small when it moves between threads.
+            let panicked = caught(Box::pin(work(&context, jobs, destination, ended))).await.is_err();
+            for id in running {
+                debug_assert!(panicked, "{id} has not ended");
+                tracing::error!(job = %id, "a run panicked; its outcome counts as unknown");
+                handle.send(Message::Ended(id, None));
+            }
         });
     }
 

@@ -2,57 +2,75 @@
 
 use sluice_connectors::{Call, Connectors};
 use sluice_domain::outcome::{Outcome, Readback};
-use sluice_domain::run::{CallBatch, Input, JobRun, RECORD_AFTER, Recording, StepCall, timed_out};
+use sluice_domain::run::{CallBatch, Input, RECORD_AFTER, Recording, StepCall, timed_out};
 
-use super::WorkContext;
+use super::{Member, WorkContext};
 
-/// Makes the calls of a batch. The run of one job makes one.
-pub(super) async fn call(context: &WorkContext, run: &JobRun, batch: CallBatch) -> Result<Input, sluice_ledger::Error> {
-    let (Some(call), Some(recording)) = (batch.calls.first(), batch.recording.into_iter().next()) else {
-        return Ok(Input::Done);
-    };
-    let connectors = context.revisions.connectors(&run.job().revision, &call.destination);
+/// Makes the calls of a batch, as one request where the connector can. Answers for each call with its outcome, and whether its
+/// intent was submitted before the outcome was known.
+pub(super) async fn call(
+    context: &WorkContext,
+    members: &[Member],
+    batch: CallBatch,
+) -> Result<Vec<(Outcome, bool)>, sluice_ledger::Error> {
+    let (Some(first), Some(member)) = (batch.calls.first(), members.first()) else { return Ok(vec![]) };
+    let connectors = context.revisions.connectors(&member.revision, &first.destination);
+    let destination = first.destination.clone();
     let started = context.clock.now();
-    let (outcome, recorded) = make(context, &connectors, call, recording).await?;
+    let answered = make(context, &connectors, batch).await?;
     let took = context.clock.now().since(started);
-    context.metrics.attempt(&call.destination, outcome.as_str(), took);
-    let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
-    if let Some(worker) = run.worker().filter(|worker| !worker.safe_mode.when.is_empty()) {
-        Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;
+    for (member, (outcome, _)) in members.iter().zip(&answered) {
+        context.metrics.attempt(&destination, outcome.as_str(), took);
+        let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
+        if let Some(worker) = member.worker.as_ref().filter(|worker| !worker.safe_mode.when.is_empty()) {
+            Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;
+        }
     }
-    Ok(Input::Called { outcome, recorded })
+    Ok(answered)
 }
 
-/// One call, given up after its time-out. Answers whether the intent was submitted before the outcome was known.
+/// One request, given up after the shortest time-out of its calls.
 async fn make(
     context: &WorkContext,
     connectors: &Connectors,
-    call: &StepCall,
-    recording: Recording,
-) -> Result<(Outcome, bool), sluice_ledger::Error> {
-    let effect_key = call.effect_key.to_string();
-    let calling = tokio::time::timeout(call.timeout, connectors.call(request(call, &effect_key)));
-    let mut calling = std::pin::pin!(calling);
-    let (outcome, recorded) = match recording {
-        Recording::Done => (calling.await, true),
-        Recording::Before(begin) => {
-            context.ledger.begin_without_waiting(*begin).await?;
-            (calling.await, true)
+    batch: CallBatch,
+) -> Result<Vec<(Outcome, bool)>, sluice_ledger::Error> {
+    let CallBatch { calls, recording } = batch;
+    let effect_keys: Vec<String> = calls.iter().map(|call| call.effect_key.to_string()).collect();
+    let requests: Vec<Call<'_>> = calls.iter().zip(&effect_keys).map(|(call, key)| request(call, key)).collect();
+    let timeout = calls.iter().map(|call| call.timeout).min().unwrap_or_default();
+    let mut recorded = Vec::with_capacity(recording.len());
+    let mut if_slow = Vec::new();
+    for recording in recording {
+        recorded.push(!matches!(recording, Recording::IfSlow(_)));
+        match recording {
+            Recording::Done => {}
+            Recording::Before(begin) => context.ledger.begin_without_waiting(*begin).await?,
+            Recording::IfSlow(begin) => if_slow.push(begin),
         }
-        Recording::IfSlow(begin) => match tokio::time::timeout(RECORD_AFTER, calling.as_mut()).await {
-            Ok(outcome) => (outcome, false),
+    }
+    let mut calling = std::pin::pin!(tokio::time::timeout(timeout, connectors.call_batch(&requests)));
+    let answer = match if_slow.is_empty() {
+        true => calling.await,
+        false => match tokio::time::timeout(RECORD_AFTER, calling.as_mut()).await {
+            Ok(answer) => answer,
             Err(_) => {
-                context.ledger.begin_without_waiting(*begin).await?;
-                (calling.await, true)
+                recorded.fill(true);
+                for begin in if_slow {
+                    context.ledger.begin_without_waiting(*begin).await?;
+                }
+                calling.await
             }
         },
     };
-    Ok((outcome.unwrap_or_else(|_| Outcome::Unsure { failure: timed_out(call.timeout) }), recorded))
+    let unsure = |_| Outcome::Unsure { failure: timed_out(timeout) }.of_whole_batch(calls.len());
+    Ok(answer.unwrap_or_else(unsure).into_iter().zip(recorded).collect())
 }
 
 /// Asks the destination how an earlier call ended.
-pub(super) async fn read_back(context: &WorkContext, run: &JobRun, call: StepCall) -> Input {
-    let connectors = context.revisions.connectors(&run.job().revision, &call.destination);
+pub(super) async fn read_back(context: &WorkContext, members: &[Member], call: StepCall) -> Input {
+    let revision = members.first().map(|member| member.revision.clone()).unwrap_or_default();
+    let connectors = context.revisions.connectors(&revision, &call.destination);
     let effect_key = call.effect_key.to_string();
     let readback = tokio::time::timeout(call.timeout, connectors.read_back(request(&call, &effect_key))).await;
     Input::ReadBack(readback.unwrap_or_else(|_| Readback::Unreadable(timed_out(call.timeout))))

@@ -1,9 +1,9 @@
-//! Work: runs a job.
+//! Work: runs the jobs of one slot.
 //!
-//! In: a loaded job and the destination whose slot was taken.
-//! Out: a settlement in the ledger, and the result for the scheduler.
+//! In: loaded jobs and the destination whose slot was taken.
+//! Out: for each job a settlement in the ledger, and the result for the scheduler.
 //! Touches: revisions (read), connectors, ledger: the writes of a run and the reads that it asks for.
-//! Never: decides anything. Every decision is made by [`sluice_domain::run::JobRun`].
+//! Never: decides anything. Every decision is made by [`sluice_domain::run::GroupRun`].
 //! If the process dies here: the intent is in the ledger, or the effect may be repeated without harm. The job is loaded as
 //! running by the next owner, and settled as interrupted by the class of its effect.
 
@@ -11,13 +11,19 @@ mod call;
 mod dead_letters;
 mod perform;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use sluice_domain::job::{JobId, JobState};
-use sluice_domain::run::{Command, DenialKind, JobRun, LoadedJob, Notice, RunContext, RunResult};
+use sluice_domain::run::{
+    Command, DenialKind, GroupCommand, GroupInput, GroupRun, JobRun, LoadedJob, Notice, RunContext, RunResult,
+};
 use sluice_domain::time::Time;
-use sluice_ledger::{ChangedJob, JobRecord, Ledger};
+use sluice_domain::worker::Worker;
+use sluice_ledger::{ChangedJob, Ledger};
 
 use crate::clock::Clock;
 use crate::observe::Metrics;
@@ -64,32 +70,76 @@ impl WorkContext {
     }
 }
 
-/// Runs a job until an external step has been attempted or nothing is left to do.
+/// How the run of one job ended; the error says why its end was not written.
+pub type Ended = Result<Box<RunResult>, Arc<sluice_ledger::Error>>;
+
+/// What a command of a member needs of its run.
+#[derive(Clone, Debug)]
+struct Member {
+    index: usize,
+    revision: Arc<str>,
+    worker: Option<Arc<Worker>>,
+}
+
+/// Runs jobs with one slot: each until an external step has been attempted or nothing is left to do. `ended` is called once for
+/// each job, as soon as its end is durable.
 pub async fn work(
     context: &WorkContext,
-    loaded: LoadedJob,
+    jobs: Vec<LoadedJob>,
     destination: Arc<str>,
-) -> Result<RunResult, sluice_ledger::Error> {
-    let worker = loaded.job.worker.clone();
-    let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
-    let (mut run, mut command) = JobRun::start(loaded, destination, config, context.now(&worker));
+    mut ended: impl FnMut(JobId, Ended),
+) {
+    let Some(worker) = jobs.first().map(|loaded| loaded.job.worker.clone()) else { return };
+    let mut configured = Vec::with_capacity(jobs.len());
+    for loaded in jobs {
+        let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
+        configured.push((loaded, config));
+    }
+    let (mut group, commands) = GroupRun::start(configured, &destination, context.now(&worker));
+    let mut performing = FuturesUnordered::new();
+    let mut next = VecDeque::from(commands);
     loop {
-        observe(context, &mut run);
-        match command {
-            Command::Finish(result) => {
-                report(context, &run, &result);
-                return Ok(*result);
-            }
-            other => {
-                let input = perform::perform(context, &run, other).await?;
-                command = run.step(context.now(&worker), input);
+        observe(context, &mut group);
+        while let Some(command) = next.pop_front() {
+            match command {
+                GroupCommand::Member(index, Command::Finish(result)) => {
+                    report(context, group.member(index), &result);
+                    ended(group.member(index).job().id, Ok(result));
+                }
+                command => performing.push(perform::perform(context, members_of(&group, &command), command)),
             }
         }
+        let Some(performed) = performing.next().await else { return };
+        let input = performed.unwrap_or_else(|(members, error)| {
+            let error = Arc::new(error);
+            for member in &members {
+                ended(group.member(*member).job().id, Err(error.clone()));
+            }
+            GroupInput::Lost(members)
+        });
+        next.extend(group.step(context.now(&worker), input));
+    }
+}
+
+fn members_of(group: &GroupRun, command: &GroupCommand) -> Vec<Member> {
+    let member = |index: usize| {
+        let run = group.member(index);
+        Member { index, revision: run.job().revision.clone(), worker: run.worker().cloned() }
+    };
+    match command {
+        GroupCommand::Member(index, _) => vec![member(*index)],
+        GroupCommand::Call(members, _) => members.iter().map(|index| member(*index)).collect(),
     }
 }
 
 /// Counts and logs what happened in a run.
-fn observe(context: &WorkContext, run: &mut JobRun) {
+fn observe(context: &WorkContext, group: &mut GroupRun) {
+    for index in 0..group.len() {
+        observe_run(context, group.member_mut(index));
+    }
+}
+
+fn observe_run(context: &WorkContext, run: &mut JobRun) {
     let metrics = &context.metrics;
     for notice in run.take_notices() {
         match notice {
@@ -128,22 +178,5 @@ fn report(context: &WorkContext, run: &JobRun, result: &RunResult) {
             job = %job.id, event = %event.id, worker = %job.worker, %destination, %state, attempts = job.attempts,
             trace = %event.trace, code = failure.as_ref().map_or("", |failure| &failure.code), "settled"
         ),
-    }
-}
-
-/// Loads a job whose run was lost or refused. An attempt that was under way is settled as interrupted first, so that nothing
-/// is sent again whose outcome is unknown. `None` if the ledger has no such job.
-pub async fn reload(context: &WorkContext, job: JobId) -> Result<Option<JobRecord>, sluice_ledger::Error> {
-    loop {
-        let Some(loaded) = context.ledger.load_jobs(vec![job], usize::MAX).await?.pop() else {
-            return Ok(None);
-        };
-        if loaded.job.state != JobState::Running {
-            return Ok(Some(loaded.job));
-        }
-        match work(context, loaded, Arc::default()).await? {
-            RunResult::Ended { job, .. } => return Ok(Some(job)),
-            RunResult::Reload => {}
-        }
     }
 }

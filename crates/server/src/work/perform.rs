@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_domain::job::JobId;
 use sluice_domain::ops::{ChargeResult, DecideApproval};
-use sluice_domain::run::{Command, DeadLetters, Input, JobRun, Requeue, Settle};
+use sluice_domain::run::{Command, DeadLetters, GroupCommand, GroupInput, Input, Requeue, Settle};
 use sluice_ledger::{Acceptance, NewEvent, PauseRecord, Replay};
 
-use super::{WorkContext, call, dead_letters};
+use super::{Member, WorkContext, call, dead_letters};
 use crate::pauses;
 
 /// Pause before a settlement is tried again on a full disk.
@@ -16,14 +16,29 @@ const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
 
 type Performed = Result<Input, sluice_ledger::Error>;
 
-/// Performs one command. [`Command::Finish`] has no answer and is never passed here.
-pub(super) async fn perform(context: &WorkContext, run: &JobRun, command: Command) -> Performed {
+/// Performs one command of a group. The error names the members whose command it was.
+pub(super) async fn perform(
+    context: &WorkContext,
+    members: Vec<Member>,
+    command: GroupCommand,
+) -> Result<GroupInput, (Vec<usize>, sluice_ledger::Error)> {
+    let performed = match command {
+        GroupCommand::Call(_, batch) => call::call(context, &members, batch).await.map(GroupInput::Called),
+        GroupCommand::Member(index, command) => {
+            let input = Box::pin(perform_one(context, &members, command)).await;
+            input.map(|input| GroupInput::Member(index, input))
+        }
+    };
+    performed.map_err(|error| (members.iter().map(|member| member.index).collect(), error))
+}
+
+/// Performs a command of one member. [`Command::Finish`] has no answer; the group itself makes calls and answers offers.
+async fn perform_one(context: &WorkContext, members: &[Member], command: Command) -> Performed {
     let ledger = &context.ledger;
     Ok(match command {
-        Command::Call(batch) => return call::call(context, run, batch).await,
         Command::Settle(settle) => Input::Settled(write(context, *settle).await?),
         Command::Begin { begin, caps } => Input::Begun(ledger.begin(*begin, caps).await?),
-        Command::ReadBack(read) => call::read_back(context, run, *read).await,
+        Command::ReadBack(read) => call::read_back(context, members, *read).await,
         Command::Skip(skip) => Input::Skipped(ledger.skip(*skip).await?),
         Command::ReadContactFacts { contact, channel, purposes } => {
             Input::ContactFacts(ledger.contact_facts(contact, channel, purposes).await?)
@@ -47,7 +62,7 @@ pub(super) async fn perform(context: &WorkContext, run: &JobRun, command: Comman
         }
         Command::Requeue { job, actor } => return requeue(context, job, actor).await,
         Command::Accept(event) => return accept(context, *event).await,
-        Command::Finish(_) => Input::Done,
+        Command::Call(_) | Command::Offer(_) | Command::Finish(_) => Input::Done,
     })
 }
 

@@ -6,6 +6,7 @@
 mod access;
 mod approvals;
 mod backlogs;
+mod batches;
 mod bound;
 mod connectors;
 mod crash;
