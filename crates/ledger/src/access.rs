@@ -6,6 +6,14 @@ use sluice_domain::time::Time;
 /// SHA-256 of a secret. The secret itself is never stored.
 pub type SecretDigest = [u8; 32];
 
+/// Digest under which a secret is stored.
+pub fn secret_digest(secret: &str) -> SecretDigest {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, secret.as_bytes());
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest.as_ref());
+    bytes
+}
+
 /// Creates a user, or changes one. A new password ends the user's sessions.
 #[derive(Clone, Debug)]
 pub struct PutUser {

@@ -23,7 +23,7 @@ mod write_store;
 
 pub use access::{
     CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink, UseCredential,
-    UserRecord,
+    UserRecord, secret_digest,
 };
 pub use error::Error;
 pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page};
