@@ -14,6 +14,7 @@ mod change;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod console;
 pub mod intake;
 pub mod maintain;
 mod observe;
