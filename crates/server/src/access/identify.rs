@@ -47,7 +47,7 @@ impl Access {
     async fn by_token(&self, presented: &str, peer: IpAddr) -> Result<Caller, Refusal> {
         // A generated token cannot be guessed, so another user of the same address does not lock its holder out.
         let is_owner = self.token.value().matches(presented);
-        if is_owner && self.token.is_generated() {
+        if is_owner && (self.token.is_generated() || self.check_throttle(peer).is_ok()) {
             return Ok(Caller::owner());
         }
         if presented.starts_with(TOKEN_PREFIX) {
@@ -59,9 +59,6 @@ impl Access {
                 }
                 None => Err(self.record_failure(peer, "API token")),
             };
-        }
-        if is_owner && self.check_throttle(peer).is_ok() {
-            return Ok(Caller::owner());
         }
         Err(self.record_failure(peer, "admin token"))
     }

@@ -11,7 +11,7 @@ use super::{
 #[openapi(
     info(
         title = "Sluice admin API",
-        description = "Queries and commands of operators. Times are RFC 3339; errors are application/problem+json with a stable code."
+        description = "Queries and commands of operators. Times are RFC 3339; errors are application/problem+json with a stable code. Lists are also available as text/csv and application/x-ndjson (Accept); the header sluice-next then has the cursor. A command with an Idempotency-Key is done once: a repeated request gets the first response, until the node restarts."
     ),
     paths(
         node::status,

@@ -8,7 +8,9 @@ mod dead_letters;
 mod document;
 mod endpoints;
 mod events;
+mod export;
 mod guards;
+mod idempotency;
 mod jobs;
 mod keys;
 mod node;
@@ -39,8 +41,9 @@ pub(super) fn not_found() -> Response {
     problem(StatusCode::NOT_FOUND, "not-found", "no such route; see /openapi.json")
 }
 
-pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
-    let api = Router::new()
+/// What came in and what became of it.
+fn event_routes() -> Router<Operator> {
+    Router::new()
         .route("/status", get(node::status))
         .route("/events", get(events::events))
         .route("/events/{id}", get(events::event))
@@ -61,6 +64,11 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/destinations", get(endpoints::destinations))
         .route("/workers", get(endpoints::workers))
         .route("/stream", get(stream::stream))
+}
+
+/// The node, its configuration and its users.
+fn node_routes() -> Router<Operator> {
+    Router::new()
         .route("/pauses", get(pauses::pauses))
         .route("/pause", post(pauses::pause))
         .route("/resume", post(pauses::resume))
@@ -85,9 +93,18 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/tokens/{id}/revoke", post(access::revoke_token))
         .route("/sessions", get(access::sessions))
         .route("/sessions/{id}/revoke", post(access::revoke_session))
-        .route("/sign-in-links", post(access::add_link));
+        .route("/sign-in-links", post(access::add_link))
+}
+
+pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
+    let api = event_routes()
+        .merge(node_routes())
+        .layer(middleware::from_fn(export::convert))
+        .layer(middleware::from_fn(idempotency::once))
+        .layer(axum::Extension(idempotency::Responses::default()))
+        .layer(axum::Extension(stream::Streams::default()));
     let guarded = Router::new()
-        .nest("/api/v1", api.layer(axum::Extension(stream::Streams::default())))
+        .nest("/api/v1", api)
         .route("/metrics", get(node::metrics))
         .route("/openapi/intake.json", get(node::intake_api))
         .layer(middleware::from_fn(move |request: Request, next: Next| {
