@@ -10,6 +10,9 @@ use super::visit::{Failure, Sent, Visit};
 use crate::operate::DecisionsRequest;
 use crate::operate::views::ApprovalView;
 
+/// Approvals of one sheet.
+const DECIDED_MAX: u32 = 1_000;
+
 pub(super) async fn list(visit: Visit) -> Response {
     let blocks = list_blocks(&visit).await;
     visit.show("Approvals", blocks).await
@@ -102,7 +105,12 @@ async fn sheet_blocks(sent: &Sent) -> Result<Vec<Block>, Failure> {
                 worker: sent.form.option("worker"),
                 asked_before: None,
             };
-            let found = sent.visit.operator.approvals(filter, None, 1_000).await?;
+            let found = sent.visit.operator.approvals(filter, None, DECIDED_MAX).await?;
+            if found.next.is_some() {
+                return Err(Failure::invalid(format!(
+                    "{DECIDED_MAX} approvals or more match; filter by worker, or use `sluice approvals {decision} --all`"
+                )));
+            }
             found.items.into_iter().map(|approval| approval.id).collect()
         }
         false => sent.form.all("id"),
@@ -117,7 +125,11 @@ async fn sheet_blocks(sent: &Sent) -> Result<Vec<Block>, Failure> {
     let mut act = sent.visit.act("/approvals", format!("{decision} {} approvals", ids.len()));
     act.hidden = ids.iter().map(|id| ("id".to_owned(), id.clone())).collect();
     let act = act.with("decision", decision.clone()).asking(Field::reason());
-    let arguments: String = ids.iter().take(10).map(|id| format!(" {}", shell(id))).collect();
+    let arguments = match (is_all, sent.form.option("worker")) {
+        (false, _) => ids.iter().map(|id| format!(" {}", shell(id))).collect(),
+        (true, Some(worker)) => format!(" --filter {}", shell(&format!("worker={worker}"))),
+        (true, None) => " --all".to_owned(),
+    };
     Ok(vec![
         Block::Facts(facts),
         Block::Act(act),

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, request};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::page::{Act, Block, Frame, Page, query_value, rendered};
-use super::{Console, assets, sign_in};
+use super::{Console, sign_in};
 use crate::access::{Identified, Refusal, Session};
 use crate::operate::{OperateError, Operator, Peer};
 
@@ -181,7 +181,7 @@ impl Visit {
         let problem = Block::Problem(what.to_owned(), code.to_owned(), detail.clone());
         match self.page(what, vec![problem]).await {
             Ok(page) => rendered(&page, status),
-            Err(_) => (status, format!("{what}: {detail} ({code}); style {}", assets::style_path())).into_response(),
+            Err(_) => (status, format!("{what}: {detail} ({code})")).into_response(),
         }
     }
 }
