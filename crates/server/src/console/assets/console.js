@@ -114,17 +114,21 @@ function replaceMain(fresh) {
   bindRefresh();
 }
 
-const keyOf = (row) => row.querySelector("a.id")?.getAttribute("href") ?? row.textContent;
+const keyOf = (row) => row.querySelector("a")?.getAttribute("href") ?? row.cells[0].textContent;
 
 function update(fresh) {
   showTimes(fresh);
   const [before, after] = [rows(), [...fresh.querySelectorAll("#main .rows tbody tr")]];
   const isSame = before.length === after.length && before.every((row, n) => keyOf(row) === keyOf(after[n]));
   document.querySelector("nav.side").replaceChildren(...fresh.querySelector("nav.side").childNodes);
-  if (isEditing() || !isSame) {
-    byId("fresh").hidden = false;
-    return;
+  // Counts have their place whatever the rows do.
+  for (const selector of [".facts", ".map"]) {
+    const [old, other] = [main.querySelectorAll(selector), fresh.querySelectorAll(`#main ${selector}`)];
+    old.forEach((part, n) => other[n] && part.textContent !== other[n].textContent && part.replaceChildren(...other[n].childNodes));
   }
+  const offers = isEditing() || !isSame;
+  byId("fresh").hidden = !offers;
+  if (offers) return;
   before.forEach((row, n) => {
     if (row.innerHTML === after[n].innerHTML) return;
     [...row.cells].forEach((cell, m) => {
@@ -133,10 +137,6 @@ function update(fresh) {
     });
     row.classList.add("changed");
   });
-  for (const selector of [".facts", ".map"]) {
-    const [old, other] = [main.querySelectorAll(selector), fresh.querySelectorAll(`#main ${selector}`)];
-    old.forEach((part, n) => other[n] && part.textContent !== other[n].textContent && part.replaceChildren(...other[n].childNodes));
-  }
 }
 
 async function refresh(act) {
