@@ -28,7 +28,7 @@ pub async fn post(world: &World, path: &str, headers: &[(&str, &str)], body: Vec
 }
 
 pub async fn raw(world: &World, event: &str) -> Value {
-    world.reveal(&event, "test").await["raw"].clone()
+    world.reveal(event, "test").await["raw"].clone()
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {
