@@ -1,4 +1,13 @@
-//! Access to the admin API: which hosts and origins are accepted, and how failed tokens are throttled.
+//! Access to the admin API: who may do what, which hosts and origins are accepted, and how guesses are throttled.
+
+mod caller;
+mod credential;
+
+pub use caller::{Caller, Identity, OWNER, Permission, Role, UserNameProblem, check_user_name};
+pub use credential::{
+    CredentialKind, LINK_LIFETIME, SESSION_IDLE, SESSION_LIFETIME, SESSIONS_PER_USER_MAX, TOKEN_LIFETIME_DEFAULT,
+    TOKEN_LIFETIME_MAX, TOKENS_MAX, USERS_MAX, is_valid, use_is_recorded,
+};
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

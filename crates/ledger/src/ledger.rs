@@ -9,6 +9,7 @@ use sluice_domain::job::{JobState, Term};
 use sluice_domain::pseudonym::PseudonymKey;
 use tokio::sync::watch;
 
+use crate::access::{NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
 use crate::filter::EventFilter;
 use crate::memory;
 use crate::op::*;
@@ -328,6 +329,35 @@ impl Ledger {
     pub async fn rewrap_contacts(&self, rows_max: u32, at: Time) -> Result<u64, Error> {
         let rotation = Rotation::Contacts { rows_max };
         self.submit(Op::Rotate, Rotate { rotation, actor: String::new(), at }).await
+    }
+
+    /// Creates or changes a user. Returns whether the user is new.
+    pub async fn put_user(&self, put: PutUser) -> Result<bool, Error> {
+        self.submit(Op::PutUser, put).await
+    }
+
+    /// Removes a user with their sessions. `false` if there is none of this name.
+    pub async fn remove_user(&self, remove: RemoveUser) -> Result<bool, Error> {
+        self.submit(Op::RemoveUser, remove).await
+    }
+
+    pub async fn issue_credential(&self, new: NewCredential) -> Result<CredentialRecord, Error> {
+        self.submit(Op::IssueCredential, new).await
+    }
+
+    /// Takes a sign-in link, which counts once. `None` if there is no such link, or if it has expired.
+    pub async fn take_link(&self, take: TakeLink) -> Result<Option<CredentialRecord>, Error> {
+        self.submit(Op::TakeLink, take).await
+    }
+
+    /// Records the use of a credential.
+    pub async fn use_credential(&self, used: UseCredential) -> Result<(), Error> {
+        self.submit(Op::UseCredential, used).await
+    }
+
+    /// Removes a credential. `false` if there is none.
+    pub async fn revoke_credential(&self, revoke: RevokeCredential) -> Result<bool, Error> {
+        self.submit(Op::RevokeCredential, revoke).await
     }
 
     pub async fn find_event(&self, id: EventId) -> Result<Option<EventRecord>, Error> {

@@ -3,6 +3,7 @@
 //! Callers hold a [`Ledger`]: concrete, cheap to clone, with verbs instead of tables. The neutral modules define the verbs
 //! and their data; the drivers `sqlite` and `memory` implement them and know nothing of each other.
 
+mod access;
 pub mod bench;
 mod error;
 mod fence;
@@ -20,6 +21,10 @@ mod straggler;
 mod submission_queue;
 mod write_store;
 
+pub use access::{
+    CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, SecretDigest, TakeLink, UseCredential,
+    UserRecord, secret_digest,
+};
 pub use error::Error;
 pub use filter::{ApprovalFilter, EventFilter, EventQuery, JobFilter, Page};
 pub use ledger::Ledger;

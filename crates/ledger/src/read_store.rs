@@ -84,6 +84,14 @@ macro_rules! read_verbs {
             change_seq() -> u64;
             /// The keys that seal the ledger, without their values.
             keys() -> KeysRecord;
+            /// A user of the admin API.
+            user(name: String) -> Option<UserRecord>;
+            /// Users by name.
+            users() -> Vec<UserRecord>;
+            /// The credential of a secret, valid or not.
+            credential(digest: SecretDigest) -> Option<CredentialRecord>;
+            /// Credentials, newest first, at most 1,000.
+            credentials(kind: CredentialKind) -> Vec<CredentialRecord>;
         }
     };
 }
@@ -95,6 +103,7 @@ pub(crate) mod prelude {
     pub use std::collections::BTreeMap;
     pub use std::sync::Arc;
 
+    pub use sluice_domain::access::CredentialKind;
     pub use sluice_domain::approval::ApprovalId;
     pub use sluice_domain::duplicate_stats::DuplicateStats;
     pub use sluice_domain::job::JobId;
@@ -106,6 +115,7 @@ pub(crate) mod prelude {
     pub use sluice_domain::time::Time;
 
     pub use crate::Error;
+    pub use crate::access::{CredentialRecord, SecretDigest, UserRecord};
     pub use crate::filter::{ApprovalFilter, EventQuery, JobFilter, Page};
     pub use crate::op::ApprovalRecord;
     pub use crate::record::*;

@@ -7,6 +7,7 @@ use sluice_domain::time::Time;
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
 use crate::op::*;
 use crate::record::{EventSeq, ReplayRecord};
 
@@ -135,4 +136,14 @@ write_verbs! {
     FindKeys: find_keys(KeyLookup) -> FoundKeys;
     /// Returns the version of a new tenant key, or the number of contacts that were looked at.
     Rotate: rotate(Rotate) -> u64;
+    /// `true` if the user is new.
+    PutUser: put_user(PutUser) -> bool;
+    /// `false` if there is no such user.
+    RemoveUser: remove_user(RemoveUser) -> bool;
+    IssueCredential: issue_credential(NewCredential) -> CredentialRecord;
+    /// `None` if there is no such link, or if it has expired.
+    TakeLink: take_link(TakeLink) -> Option<CredentialRecord>;
+    UseCredential: use_credential(UseCredential) -> ();
+    /// `false` if there is no such credential.
+    RevokeCredential: revoke_credential(RevokeCredential) -> bool;
 }

@@ -8,11 +8,13 @@
 //! `mod.rs` declares. Only [`run`] knows every component. `pub` is what the harness, the binary, the fuzz targets or the
 //! tests name.
 
+mod access;
 pub mod admin_token;
 mod change;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod console;
 pub mod intake;
 pub mod maintain;
 mod observe;

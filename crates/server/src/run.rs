@@ -20,7 +20,7 @@ use crate::revisions::{LoadedRevision, Revisions};
 use crate::root_key;
 use crate::safe_mode::SafeModes;
 use crate::unclean_shutdown::{self, RunMarker};
-use crate::{intake, maintain, operate, schedule, work};
+use crate::{console, intake, maintain, operate, schedule, work};
 
 /// File in the data directory with the addresses of the running node.
 pub(crate) const NODE_FILE: &str = "node.json";
@@ -219,6 +219,7 @@ impl Listeners {
             operate::AdminServer::bind(settings.admin, operator.clone(), token, settings.admin_settings.clone())
                 .await
                 .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
+        let admin = admin.with_pages(console::router);
         let admin_address = admin.address().unwrap_or(settings.admin);
         Ok(Listeners { intake, intake_address, admin, admin_address, operator })
     }

@@ -8,13 +8,15 @@ const FUNCTION_LINES_MAX: usize = 60;
 /// Arguments of a function, without `self`.
 const ARGUMENTS_MAX: usize = 5;
 /// Files and directories of the path, and beside it what starts and operates a node.
-const CHECKED: [&str; 9] = [
+const CHECKED: [&str; 11] = [
     "crates/domain/src",
     "crates/ledger/src",
     "crates/connectors/src",
     "crates/server/src/intake",
     "crates/server/src/schedule",
     "crates/server/src/work",
+    "crates/server/src/access",
+    "crates/server/src/console",
     "crates/server/src/operate",
     "crates/server/src/maintain",
     "crates/server/src/run.rs",

@@ -35,10 +35,11 @@ impl DemoArgs {
             DemoSettings { leads_per_second: self.rate, fail_percent: f64::from(self.fail), seed: self.seed };
         runtime.block_on(async {
             let demo = RunningDemo::start(settings).await.map_err(|error| failed(&error))?;
-            let Addresses { intake, admin, data, crm } = &demo.addresses;
+            let Addresses { intake, admin, data, crm, console } = &demo.addresses;
             anstream::println!(
                 "Web forms send leads to   {intake}/in/website (each lead one to five times, out of order, in bursts)\n\
                  A CRM that fails on {}% of calls is at   {crm} (look at {crm}/sim/truth)\n\
+                 Watch it in the console:   {console} (signs you in once)\n\
                  The admin API is at   {admin}/api/v1/status (described at {admin}/openapi.json; its token is in {token})\n",
                 self.fail,
                 token = data.join(sluice_server::admin_token::FILE).display()

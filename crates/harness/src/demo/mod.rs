@@ -52,6 +52,8 @@ pub(crate) struct Addresses {
     /// Data directory of the node, with its admin token.
     pub data: PathBuf,
     pub crm: String,
+    /// Sign-in link of the console.
+    pub console: String,
 }
 
 /// A running demo.
@@ -81,6 +83,7 @@ impl Demo {
         let crm = crm.map_err(Error::io("the simulated CRM"))?;
         let leads = Leads::write(directory.path(), LeadsTo::Salesforce(&crm.url()))?;
         let node = Node::start(leads.settings()).await?;
+        let link = node.operator.add_link(None, "demo").await.map_err(|error| Error::Failed(error.to_string()))?;
         let senders = Arc::new(Senders::new(settings, leads.sender()?, node.intake));
         let stop = watch::Sender::new(false);
         let sending = tokio::spawn(senders.clone().run(stop.subscribe()));
@@ -89,6 +92,7 @@ impl Demo {
             admin: format!("http://{}", node.admin),
             data: leads.data.clone(),
             crm: crm.url(),
+            console: format!("http://{}{}", node.admin, link.path),
         };
         Ok(Demo { addresses, node, crm, senders, stop, sending, started: Instant::now(), _directory: directory })
     }

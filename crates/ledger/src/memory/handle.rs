@@ -14,6 +14,7 @@ use sluice_domain::time::Time;
 use tokio::sync::watch;
 
 use super::Store;
+use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
 use crate::op::*;
 use crate::options::Opened;
 use crate::record::{EventSeq, LoadedJob, ReplayRecord};
@@ -257,6 +258,31 @@ impl WriteStore for Batch<'_> {
     }
 
     /// Nothing is sealed in memory.
+    fn put_user(&mut self, put: &PutUser) -> Result<bool> {
+        Ok(self.store.put_user(put))
+    }
+
+    fn remove_user(&mut self, remove: &RemoveUser) -> Result<bool> {
+        Ok(self.store.remove_user(remove))
+    }
+
+    fn issue_credential(&mut self, new: &NewCredential) -> Result<CredentialRecord> {
+        Ok(self.store.issue_credential(new))
+    }
+
+    fn take_link(&mut self, take: &TakeLink) -> Result<Option<CredentialRecord>> {
+        Ok(self.store.take_link(take))
+    }
+
+    fn use_credential(&mut self, used: &UseCredential) -> Result<()> {
+        self.store.use_credential(used);
+        Ok(())
+    }
+
+    fn revoke_credential(&mut self, revoke: &RevokeCredential) -> Result<bool> {
+        Ok(self.store.revoke_credential(revoke))
+    }
+
     fn rotate(&mut self, _: &Rotate) -> Result<u64> {
         Ok(0)
     }

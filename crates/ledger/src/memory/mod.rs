@@ -4,6 +4,7 @@
 //! a snapshot.
 
 mod accept;
+mod access;
 mod approvals;
 mod attempt;
 mod handle;
@@ -29,6 +30,7 @@ use sluice_domain::key::KeyDigest;
 use sluice_domain::ledger_clock::ClockRecord;
 use sluice_domain::time::Time;
 
+use crate::access::UserRecord;
 use crate::op::{ApprovalRecord, AttemptSettlement, Begin};
 use crate::record::{
     AttemptRecord, AuditRecord, EffectRecord, EventBody, EventRecord, EventSeq, JobRecord, NewEvent, PauseRecord,
@@ -79,6 +81,10 @@ pub struct Store {
     schedules: BTreeMap<String, (String, Time)>,
     /// In the order of their ids, from 1.
     replays: Vec<ReplayRecord>,
+    /// By name.
+    users: BTreeMap<String, UserRecord>,
+    credentials: access::Credentials,
+    last_credential: i64,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

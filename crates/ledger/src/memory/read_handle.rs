@@ -154,6 +154,22 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().cap_used(&cap, now))
     }
 
+    async fn user(&self, name: String) -> Result<Option<UserRecord>> {
+        Ok(self.lock().user(&name))
+    }
+
+    async fn users(&self) -> Result<Vec<UserRecord>> {
+        Ok(self.lock().users())
+    }
+
+    async fn credential(&self, digest: SecretDigest) -> Result<Option<CredentialRecord>> {
+        Ok(self.lock().credential(&digest))
+    }
+
+    async fn credentials(&self, kind: CredentialKind) -> Result<Vec<CredentialRecord>> {
+        Ok(self.lock().credentials(kind))
+    }
+
     async fn suppressions(&self, limit: u32) -> Result<Vec<SuppressionRecord>> {
         Ok(self.lock().suppressions(limit))
     }

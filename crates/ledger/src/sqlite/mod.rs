@@ -1,6 +1,7 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
 mod accept;
+mod access;
 mod approvals;
 mod attempt;
 mod backlog;
@@ -59,7 +60,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 17;
+const SCHEMA_VERSION: i64 = 19;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -78,6 +79,8 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0015_failure_class.sql"),
     include_str!("sql/0016_mapping_warnings.sql"),
     include_str!("sql/0017_schedule_clock.sql"),
+    include_str!("sql/0022_users.sql"),
+    include_str!("sql/0023_credentials.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

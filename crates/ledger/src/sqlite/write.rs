@@ -9,6 +9,7 @@ use sluice_domain::time::Time;
 
 use super::batch::Batch;
 use super::key_index::prefix;
+use crate::access::{CredentialRecord, NewCredential, PutUser, RemoveUser, RevokeCredential, TakeLink, UseCredential};
 use crate::op::*;
 use crate::record::{EventSeq, ReplayRecord};
 use crate::write_store::WriteStore;
@@ -139,5 +140,29 @@ impl WriteStore for Batch<'_, '_> {
 
     fn rotate(&mut self, rotate: &Rotate) -> Result<u64> {
         self.rotate_keys(rotate)
+    }
+
+    fn put_user(&mut self, put: &PutUser) -> Result<bool> {
+        self.write_user(put)
+    }
+
+    fn remove_user(&mut self, remove: &RemoveUser) -> Result<bool> {
+        self.delete_user(remove)
+    }
+
+    fn issue_credential(&mut self, new: &NewCredential) -> Result<CredentialRecord> {
+        self.insert_credential(new)
+    }
+
+    fn take_link(&mut self, take: &TakeLink) -> Result<Option<CredentialRecord>> {
+        self.delete_link(take)
+    }
+
+    fn use_credential(&mut self, used: &UseCredential) -> Result<()> {
+        self.write_use(used)
+    }
+
+    fn revoke_credential(&mut self, revoke: &RevokeCredential) -> Result<bool> {
+        self.delete_credential(revoke)
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod accept;
+mod access;
 mod agreement;
 mod attempt;
 mod backlog;
@@ -41,6 +42,13 @@ macro_rules! suite {
                 a_sender_that_hangs_up_has_sent_all_the_same
                 jobs_that_nobody_wants_to_hear_of_are_not_announced_and_can_be_read
                 jobs_are_announced_once_they_can_be_read_and_before_the_sender_is_answered
+            ]
+            access [
+                a_user_is_added_changed_and_removed_over_restarts
+                a_new_password_or_a_removal_ends_the_sessions_of_a_user
+                a_sign_in_link_counts_once_and_not_after_its_time
+                a_credential_reads_back_with_its_use_and_can_be_revoked
+                sessions_beyond_the_maximum_and_expired_credentials_are_removed
             ]
             keys [
                 a_key_is_known_after_a_restart

@@ -1,6 +1,6 @@
 //! `sluice events`: accepted events.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::lists::{Paging, footer};
 use super::node_access::NodeArgs;
@@ -142,12 +142,14 @@ impl ListEvents {
 impl Show {
     fn run(self) -> Result<(), CliError> {
         self.reach.run(async |client| {
-            let query = [
-                ("reveal", self.reveal.then(|| "true".to_owned())),
-                ("actor", self.reveal.then(|| self.actor.name())),
-                ("reason", self.reason.clone()),
-            ];
-            let answer = client.get(&format!("/events/{}", escaped(&self.id)), &query).await?;
+            let path = format!("/events/{}", escaped(&self.id));
+            let answer = match self.reveal {
+                true => {
+                    let order = json!({ "reason": self.reason, "actor": self.actor.name() });
+                    client.post(&format!("{path}/reveal"), &order).await?
+                }
+                false => client.get(&path, &[]).await?,
+            };
             if self.format.json {
                 return print::json(&answer);
             }

@@ -6,6 +6,7 @@
 //! Never: is imported by another component.
 //! If the process dies here: for a running node see `run`; every other command is done or has not happened.
 
+mod access;
 mod apply;
 mod approvals;
 mod check;
@@ -104,6 +105,12 @@ pub enum NodeCommand {
     Keys(keys::Keys),
     /// Show the ledger's clock, or confirm the clock of the machine
     Clock(clock::ClockCommand),
+    /// List, add and remove users of the console and the admin API
+    Users(access::Users),
+    /// List, add and revoke API tokens
+    Tokens(access::Tokens),
+    /// Make a sign-in link for the console
+    Console(access::Console),
 }
 
 impl NodeCommand {
@@ -135,6 +142,9 @@ impl NodeCommand {
             NodeCommand::Audit(command) => command.run(),
             NodeCommand::Keys(command) => command.run(),
             NodeCommand::Clock(command) => command.run(),
+            NodeCommand::Users(command) => command.run(),
+            NodeCommand::Tokens(command) => command.run(),
+            NodeCommand::Console(command) => command.run(),
         }
     }
 }

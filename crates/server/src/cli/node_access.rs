@@ -229,6 +229,11 @@ impl AdminClient {
         })
     }
 
+    /// Address of the admin server, without a trailing slash.
+    pub fn address(&self) -> &str {
+        self.client.url()
+    }
+
     /// Whether no node is running, so that jobs do not run.
     pub fn is_offline(&self) -> bool {
         self.own.is_some()

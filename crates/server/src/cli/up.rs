@@ -1,5 +1,6 @@
 //! `sluice up`: runs a node.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -139,6 +140,7 @@ impl Up {
         let node = Node::start_with_clock(settings, clock).await.map_err(explain)?;
         let note = NodeFileGuard::write(&data, &node);
         tracing::info!(intake = %format!("http://{}", node.intake), admin = %format!("http://{}", node.admin), data = %data.display(), "node started");
+        offer_sign_in(&node).await;
         let ended = self.wait(&node, signals).await;
         tracing::info!("stopping");
         // After a ledger failure attempts cannot be settled, so there is no need to wait for them.
@@ -162,6 +164,21 @@ impl Up {
                 _ = look.tick(), if self.watch => reload(node, "file watcher", &mut last_error).await,
             }
         }
+    }
+}
+
+/// Prints a sign-in link for the console where a person sees it. It is a secret, so a log does not get one.
+async fn offer_sign_in(node: &Node) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    match node.operator.add_link(None, "start").await {
+        Ok(link) => anstream::eprintln!(
+            "Sign in to the console, once, within 30 minutes:  http://{}{}\nAnother link: sluice console\n",
+            node.admin,
+            link.path
+        ),
+        Err(error) => tracing::warn!(%error, "no sign-in link for the console; run `sluice console`"),
     }
 }
 

@@ -9,13 +9,14 @@ use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_domain::verify::SecretValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tower_service::Service;
 
-use super::access::{Access, AdminSettings};
 use super::operator::Operator;
 use super::routes;
+use crate::access::Access;
 use crate::admin_token::AdminToken;
 
 /// Request heads beyond this are rejected.
@@ -23,9 +24,41 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Time for open requests at shutdown.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
+/// Settings of the admin listener.
+#[derive(Clone, Debug)]
+pub struct AdminSettings {
+    /// Configured by the operator; one in the data directory otherwise.
+    pub token: Option<SecretValue>,
+    /// Host names, besides those of loopback, that callers may use.
+    pub allowed_hosts: Vec<String>,
+    /// Applies to the request head and to idle connections.
+    pub head_timeout: Duration,
+    pub body_timeout: Duration,
+    pub connections_max: usize,
+}
+
+impl Default for AdminSettings {
+    fn default() -> AdminSettings {
+        AdminSettings {
+            token: None,
+            allowed_hosts: vec![],
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(15),
+            connections_max: 512,
+        }
+    }
+}
+
+/// Pages that another component serves beside the API.
+pub(crate) type Pages = fn(Operator, Access) -> Router;
+
+/// Becomes true when the node stops, as a request extension: responses without an end must end then.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopping(pub watch::Receiver<bool>);
+
 /// Address of the caller, as a request extension.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub IpAddr);
+pub(crate) struct Peer(pub IpAddr);
 
 #[derive(Debug)]
 pub struct AdminServer {
@@ -33,6 +66,7 @@ pub struct AdminServer {
     operator: Operator,
     token: AdminToken,
     settings: AdminSettings,
+    pages: Option<Pages>,
 }
 
 impl AdminServer {
@@ -42,7 +76,11 @@ impl AdminServer {
         token: AdminToken,
         settings: AdminSettings,
     ) -> std::io::Result<AdminServer> {
-        Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token, settings })
+        Ok(AdminServer { listener: TcpListener::bind(address).await?, operator, token, settings, pages: None })
+    }
+
+    pub fn with_pages(self, pages: Pages) -> AdminServer {
+        AdminServer { pages: Some(pages), ..self }
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -51,14 +89,18 @@ impl AdminServer {
 
     /// Serves until `stop`.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let AdminServer { listener, operator, token, settings } = self;
+        let AdminServer { listener, operator, token, settings, pages } = self;
         let mut hosts = settings.allowed_hosts.clone();
         // The operator chose this address for callers. The unspecified one names no host.
         hosts.extend(
             listener.local_addr().ok().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
         );
         let access = Access::new(token, hosts, operator.clock.clone(), operator.ledger.clone());
-        let router = routes::router(operator, access, settings.body_timeout);
+        let mut router = routes::router(operator.clone(), access.clone(), settings.body_timeout);
+        if let Some(pages) = pages {
+            router = router.merge(pages(operator, access));
+        }
+        let router = router.fallback(|| async { routes::not_found() }).layer(axum::Extension(Stopping(stop.clone())));
         let permits = Arc::new(Semaphore::new(settings.connections_max));
         loop {
             let Ok(permit) = permits.clone().acquire_owned().await else { break };

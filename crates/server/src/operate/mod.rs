@@ -6,7 +6,6 @@
 //! Never: SQL, connectors.
 //! If the process dies here: a command is committed with its audit entry, or has not happened.
 
-mod access;
 mod commands;
 mod listener;
 mod operator;
@@ -14,9 +13,12 @@ mod queries;
 mod routes;
 pub mod views;
 
-pub use access::AdminSettings;
+pub(crate) use commands::{ApplyRequest, DecisionsRequest, SafeModeRequest, TokenRequest, UserRequest, Wanted};
 pub use commands::{ReplayRequest, Selection, Stranding};
-pub(crate) use listener::AdminServer;
+pub use listener::AdminSettings;
+pub(crate) use listener::{AdminServer, Peer};
 pub(crate) use operator::NodeHandles;
 pub use operator::{OperateError, Operator};
+pub(crate) use queries::{EventsRequest, Reveal};
+pub(crate) use routes::moment;
 pub use routes::openapi;

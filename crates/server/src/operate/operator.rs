@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use sluice_domain::access::{Caller, Permission};
 use sluice_domain::event::EventId;
 use sluice_domain::job::JobId;
 use sluice_ledger::{EventRecord, JobRecord, Ledger};
@@ -22,6 +23,9 @@ pub enum OperateError {
     NotFound(String),
     #[error("{0}")]
     Invalid(String),
+    /// The caller may not do this.
+    #[error("{0}")]
+    Forbidden(String),
     /// Valid, but in conflict with the current state: code and reason.
     #[error("{1}")]
     Refused(&'static str, String),
@@ -37,6 +41,7 @@ impl OperateError {
         match self {
             OperateError::NotFound(_) => "not-found",
             OperateError::Invalid(_) => "invalid",
+            OperateError::Forbidden(_) => "forbidden",
             OperateError::Refused(code, _) => code,
             OperateError::Config(_) => "config-invalid",
             OperateError::Ledger(sluice_ledger::Error::TooSlow) => "too-slow",
@@ -48,6 +53,7 @@ impl OperateError {
         match self {
             OperateError::NotFound(_) => StatusCode::NOT_FOUND,
             OperateError::Refused(..) => StatusCode::CONFLICT,
+            OperateError::Forbidden(_) => StatusCode::FORBIDDEN,
             OperateError::Invalid(_) => StatusCode::BAD_REQUEST,
             OperateError::Config(_) => StatusCode::UNPROCESSABLE_ENTITY,
             OperateError::Ledger(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -67,6 +73,8 @@ pub struct NodeHandles {
 /// Commands and queries of operators. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Operator {
+    /// Who asks. The node itself acts as the owner.
+    pub(super) caller: Arc<Caller>,
     pub(super) ledger: Ledger,
     pub(super) revisions: Revisions,
     pub(super) metrics: Metrics,
@@ -94,6 +102,7 @@ impl Operator {
         let NodeHandles { scheduler, intake, safe_modes, metrics } = handles;
         let replays = Replays::new(ledger.clone(), clock.clone(), metrics.clone(), scheduler.clone());
         Operator {
+            caller: Arc::new(Caller::owner()),
             replays,
             ledger,
             revisions,
@@ -126,6 +135,25 @@ impl Operator {
         let operator = Operator::new(ledger, revisions, clock, handles, settings);
         operator.put_paused_sources_in_force().await?;
         Ok(operator)
+    }
+
+    /// The same commands and queries, for another caller.
+    pub(crate) fn acting_for(&self, caller: Caller) -> Operator {
+        Operator { caller: Arc::new(caller), ..self.clone() }
+    }
+
+    /// Refuses what the caller may not do.
+    pub(super) fn permit(&self, permission: Permission) -> Result<(), OperateError> {
+        if self.caller.may(permission) {
+            return Ok(());
+        }
+        let who = self.caller.actor("");
+        Err(OperateError::Forbidden(format!("this needs {permission}, which {who} does not have; nothing was done")))
+    }
+
+    /// Name of the caller for the audit trail; only the owner can state another one.
+    pub(super) fn actor(&self, stated: &str) -> String {
+        self.caller.actor(stated)
     }
 
     /// The batches of running replays, for the loop that takes them.

@@ -93,7 +93,7 @@ async fn flood_of_wrong_tokens_is_throttled_and_does_not_fill_the_audit_trail() 
     assert_eq!(answers[..10], [401; 10]);
     assert!(answers.contains(&429), "{answers:?}");
     let entries = until(|| async { Some(refusals(&world).await).filter(|entries| !entries.is_empty()) }).await;
-    assert!(entries[0].contains("wrong token from 127.0.0.1"), "{entries:?}");
+    assert!(entries[0].contains("wrong admin token from 127.0.0.1"), "{entries:?}");
     let windows = started.elapsed().as_secs() as usize / 60 + 1;
     assert!(entries.len() <= windows, "{entries:?}");
     // The holder of the generated token is not locked out by another user of the machine.

@@ -238,6 +238,14 @@ destinations:
         Answer::of(request.send().await.unwrap()).await
     }
 
+    /// An event with its personal data, revealed by ann.
+    pub async fn reveal(&self, event: &str, reason: &str) -> Value {
+        let answer =
+            self.act(&format!("/api/v1/events/{event}/reveal"), json!({ "actor": "ann", "reason": reason })).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.body
+    }
+
     /// The event's jobs once none of them is alive any more.
     pub async fn settled(&self, event: &str) -> Vec<Value> {
         until(|| async {

@@ -13,7 +13,7 @@ async fn personal_data_is_masked_unless_revealed() {
     let masked = world.get(&format!("/api/v1/events/{event}")).await;
     assert!(!masked.to_string().contains("ada@example.com"), "{masked}");
     assert!(masked.to_string().contains("a***@example.com"), "{masked}");
-    let revealed = world.get(&format!("/api/v1/events/{event}?reveal=true&actor=ann&reason=test")).await;
+    let revealed = world.reveal(&event, "test").await;
     assert_eq!(revealed["raw"]["email"], "ada@example.com");
     assert_eq!(revealed["normalized"]["identity"]["email"], "ada@example.com");
     let audit = world.get("/api/v1/audit").await["items"][0].clone();

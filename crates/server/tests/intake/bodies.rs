@@ -28,7 +28,7 @@ pub async fn post(world: &World, path: &str, headers: &[(&str, &str)], body: Vec
 }
 
 pub async fn raw(world: &World, event: &str) -> Value {
-    world.get(&format!("/api/v1/events/{event}?reveal=true&actor=ann&reason=test")).await["raw"].clone()
+    world.reveal(event, "test").await["raw"].clone()
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {

@@ -23,7 +23,7 @@ async fn each_sender_token_has_a_limit_of_its_own() {
     assert!(over.headers.contains_key("retry-after") && over.body["detail"].as_str().unwrap().contains("noisy"));
     let quiet = send("qu1et", 4).await;
     assert_eq!(quiet.status, 202, "one holder does not use up another's");
-    let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", quiet.event())).await;
+    let shown = world.reveal(&quiet.event(), "test").await;
     assert!(!shown.to_string().contains("qu1et"), "a token is not stored: {shown}");
     assert_eq!(shown["verified_by"], "quiet");
 

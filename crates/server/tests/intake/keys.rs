@@ -75,7 +75,7 @@ async fn shared_inbox_story() {
     assert_eq!(events(&world).await, 2);
     let key = ada.body["idempotency_key"].as_str().unwrap();
     assert!(key.starts_with("forms|s-1|") && !key.to_lowercase().contains("office"), "{key}");
-    let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", ada.event())).await;
+    let shown = world.reveal(&ada.event(), "test").await;
     assert_eq!(shown["normalized"]["identity"]["email"], "office@example.com");
 }
 
@@ -131,7 +131,7 @@ async fn key_clash_story() {
     ]);
     assert_eq!((&seen["variants"][0]["changes"], &seen["variants"][0]["times"]), (&changes, &json!(1)), "{seen}");
     assert_eq!(seen["variants"][0].get("event_id"), None, "{seen}");
-    let revealed = world.get(&format!("/api/v1/events/{first}?reveal=true&actor=ann&reason=ticket")).await;
+    let revealed = world.reveal(&first, "ticket").await;
     assert_eq!(revealed["clash"]["variants"][0]["changes"][0]["after"], "bob@example.com");
     let audit = world.get("/api/v1/audit").await["items"][0].clone();
     assert_eq!(

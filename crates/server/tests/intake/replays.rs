@@ -83,7 +83,7 @@ async fn a_svix_request_verified_through_webhook_headers_takes_its_id_from_there
     for more in [&[("svix-id", "msg_2")][..], &[("svix-id", "msg_3"), ("svix-timestamp", &at)]] {
         assert_duplicate(&send(&world, &[&captured, more].concat(), body).await, &first);
     }
-    let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", first.event())).await;
+    let shown = world.reveal(&first.event(), "test").await;
     assert!(!shown.to_string().contains("svix-id"), "{shown}");
     assert_eq!(events(&world).await, 1);
 }
@@ -221,7 +221,7 @@ async fn strangers_with_an_empty_id_are_not_one_contact() {
         assert!(answer.body["detail"].as_str().unwrap().contains("identity.contact_external_id"), "{}", answer.body);
     }
     let whole = post_json(&world, "/in", &json!({"id": 2, "person_id": 7, "email": " "})).await;
-    let shown = world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", whole.event())).await;
+    let shown = world.reveal(&whole.event(), "test").await;
     assert_eq!(shown["normalized"]["identity"], json!({"contact_external_id": "forms:7"}), "{shown}");
 }
 

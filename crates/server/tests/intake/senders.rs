@@ -270,8 +270,7 @@ async fn every_sender_is_verified_and_its_duplicate_recognised() {
             repeat.body
         );
         assert_eq!(repeat.headers["idempotent-replayed"], "true", "{scheme}");
-        let shown =
-            world.get(&format!("/api/v1/events/{}?reveal=true&actor=ann&reason=test", event.as_str().unwrap())).await;
+        let shown = world.reveal(event.as_str().unwrap(), "test").await;
         assert_eq!(shown["event_type"], sender.event_type, "{scheme}: {shown}");
         for secret in ["old-proof", "a secret", "google_key", "clientState"] {
             assert!(!shown.to_string().contains(secret), "{scheme} stores {secret}: {shown}");

@@ -1,11 +1,12 @@
 //! Decide approvals.
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::access::Permission;
 use sluice_domain::approval::{ApprovalId, ApprovalState, Choice};
 use sluice_ledger::{ApprovalFilter, ApprovalRecord, DecideApproval, Decided, Page};
 use utoipa::ToSchema;
 
-use crate::operate::commands::{actor_of, need};
+use crate::operate::commands::need;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::approvals::{parse_approval, unknown_approval};
 use crate::operate::views::{ApprovalView, BulkResult, SkippedJob};
@@ -60,6 +61,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<ApprovalView, OperateError> {
+        self.permit(Permission::Operate)?;
         need(reason, "a decision needs a reason")?;
         let answered = self.decide_all(vec![parse_approval(id)?], choice, actor, reason).await?;
         match answered.into_iter().next() {
@@ -76,7 +78,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<Vec<(ApprovalId, Decided)>, OperateError> {
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.ledger_time());
+        let (actor, reason, at) = (self.actor(actor), reason.to_owned(), self.clock.ledger_time());
         let decided = self.ledger.decide_approval(DecideApproval { ids, choice, actor, reason, at }).await?;
         let woken = decided.iter().filter_map(|(_, decided)| match decided {
             Decided::Counts(job, worker) => Some((*job, worker.clone())),
@@ -88,6 +90,7 @@ impl Operator {
 
     /// Decides several approvals.
     pub(crate) async fn decide_many(&self, order: DecisionsRequest) -> Result<BulkResult, OperateError> {
+        self.permit(Permission::Operate)?;
         need(&order.reason, "a decision needs a reason")?;
         let by_filter = order.all || order.worker.is_some();
         if order.ids.is_empty() != by_filter {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::access::Permission;
 use sluice_domain::config::Revision;
 use sluice_ledger::{AuditEntry, NewRevision, Page};
 use utoipa::ToSchema;
@@ -11,7 +12,6 @@ use utoipa::ToSchema;
 use crate::change::install::{self, InstallError, Manifest};
 use crate::change::{LedgerUsage, Plan, PlanHash, Side, plan, reached};
 use crate::config::{self, Colours, Files};
-use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::change::{REVISIONS_MAX, find_revision};
 use crate::operate::views::AppliedView;
@@ -74,13 +74,14 @@ impl Operator {
 
     /// Activates a configuration if the reviewed plan is still current.
     pub async fn apply(&self, order: &ApplyRequest) -> Result<AppliedView, OperateError> {
+        self.permit(Permission::Administer)?;
         if order.reason.trim().is_empty() {
             return Err(OperateError::Invalid("a change needs a reason".into()));
         }
         let agreed = PlanHash::parse(&order.plan).ok_or_else(|| {
             OperateError::Invalid(format!("`{}` is not a plan id; `sluice plan` prints one", order.plan))
         })?;
-        let actor = actor_of(&order.actor);
+        let actor = &self.actor(&order.actor);
         let _one_at_a_time = self.changing.lock().await;
         let candidate = self.candidate(&order.wanted).await?;
         let running = self.running().await?;
@@ -211,6 +212,8 @@ impl Operator {
         reason: &str,
         stranding: Stranding,
     ) -> Result<(String, bool), OperateError> {
+        self.permit(Permission::Administer)?;
+        let actor = &self.actor(actor);
         let _one_at_a_time = self.changing.lock().await;
         let loaded = run::load(&self.settings).map_err(|error| OperateError::Config(explained(error)));
         let run::LoadedConfig { live, files, warnings, .. } = loaded?;

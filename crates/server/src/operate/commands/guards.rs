@@ -1,6 +1,7 @@
 //! Suppress contacts and set safe mode.
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::access::Permission;
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::policy::Contact;
 use sluice_domain::safe_mode::SafeMode;
@@ -8,7 +9,7 @@ use sluice_domain::{mask, unit};
 use sluice_ledger::{JobFilter, MakeDue, SetSafeMode, Suppress, Unsuppress};
 use utoipa::ToSchema;
 
-use crate::operate::commands::{actor_of, need};
+use crate::operate::commands::need;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::SuppressedView;
 use crate::safe_mode::SAFE_MODE_HOLDS;
@@ -51,6 +52,7 @@ pub struct SafeModeRequest {
 
 impl Operator {
     pub async fn suppress(&self, order: SuppressRequest) -> Result<SuppressedView, OperateError> {
+        self.permit(Permission::Operate)?;
         need(&order.reason, "a change of the suppression list needs a reason")?;
         if order.add.len() + order.remove.len() > CONTACTS_MAX {
             return Err(OperateError::Invalid(format!("more than {CONTACTS_MAX} contacts; send them in parts")));
@@ -64,7 +66,7 @@ impl Operator {
         if add.is_empty() && remove.is_empty() {
             return Err(OperateError::Invalid("name at least one contact".into()));
         }
-        let (actor, at) = (actor_of(&order.actor).to_owned(), self.clock.ledger_time());
+        let (actor, at) = (self.actor(&order.actor), self.clock.ledger_time());
         let mut done = SuppressedView::default();
         for slice in add.chunks(SLICE) {
             let contacts = slice.iter().map(|contact| (contact.digest(), mask::text(contact.text()).into_owned()));
@@ -91,6 +93,7 @@ impl Operator {
     }
 
     pub async fn set_safe_mode(&self, order: SafeModeRequest) -> Result<(), OperateError> {
+        self.permit(Permission::Operate)?;
         need(&order.reason, "a change of safe mode needs a reason")?;
         let live = self.revisions.current();
         let worker = match &order.worker {
@@ -111,7 +114,7 @@ impl Operator {
             None => worker.map_or(SafeMode::DEFAULT_DURATION, |worker| worker.safe_mode.duration),
         };
         let until = order.on.then_some(at + lasts);
-        let (actor, reason) = (actor_of(&order.actor).to_owned(), order.reason.clone());
+        let (actor, reason) = (self.actor(&order.actor), order.reason.clone());
         let set = SetSafeMode { worker: order.worker.clone(), until, actor, reason, at };
         self.safe_modes.set(set).await?;
         if order.on { Ok(()) } else { self.release_held(order.worker).await }

@@ -1,11 +1,12 @@
 //! Select, drop and resolve jobs.
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::access::Permission;
 use sluice_domain::job::{JobId, JobState};
 use sluice_ledger::{DropJobs, JobFilter, Resolution, Resolve};
 use utoipa::ToSchema;
 
-use crate::operate::commands::{actor_of, need};
+use crate::operate::commands::need;
 use crate::operate::operator::{OperateError, Operator, job_id};
 use crate::operate::views::{BulkResult, JobDetail, SkippedJob};
 
@@ -68,6 +69,7 @@ impl Operator {
         reason: &str,
         dry_run: bool,
     ) -> Result<BulkResult, OperateError> {
+        self.permit(Permission::Operate)?;
         need(reason, "dropping a job needs a reason")?;
         let jobs = self.select(selection).await?;
         let mut acted = BulkResult { matched: jobs.len() as u64, dry_run, ..BulkResult::default() };
@@ -90,7 +92,7 @@ impl Operator {
         for slice in wanted.chunks(ACT_SLICE) {
             let order = DropJobs {
                 jobs: slice.to_vec(),
-                actor: actor_of(actor).to_owned(),
+                actor: self.actor(actor),
                 reason: reason.to_owned(),
                 at: self.clock.ledger_time(),
             };
@@ -107,6 +109,7 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<JobDetail, OperateError> {
+        self.permit(Permission::Operate)?;
         need(reason, "resolving a job needs a reason")?;
         let job = job_id(id)?;
         let state = self.job_record(job).await?.state;
@@ -118,7 +121,7 @@ impl Operator {
         let order = Resolve {
             job,
             resolution,
-            actor: actor_of(actor).to_owned(),
+            actor: self.actor(actor),
             reason: reason.to_owned(),
             at: self.clock.ledger_time(),
         };

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::access::Permission;
 use utoipa::ToSchema;
 
-use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views::KeysView;
 use crate::root_key::{self, RootKeyError};
@@ -45,7 +45,8 @@ impl From<RootKeyError> for OperateError {
 impl Operator {
     /// Rotates a key while the node runs. Payloads are not rewritten.
     pub async fn rotate_keys(&self, order: &RotateRequest) -> Result<KeysView, OperateError> {
-        let actor = actor_of(&order.actor);
+        self.permit(Permission::Administer)?;
+        let actor = &self.actor(&order.actor);
         let at = self.clock.ledger_time();
         match order.key {
             KeyKind::Root => {

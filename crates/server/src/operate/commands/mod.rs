@@ -8,6 +8,7 @@ mod jobs;
 mod keys;
 mod pauses;
 mod replays;
+mod users;
 
 use super::operator::OperateError;
 
@@ -18,15 +19,8 @@ pub use guards::{SafeModeRequest, SuppressRequest};
 pub use jobs::Selection;
 pub use keys::RotateRequest;
 pub use replays::ReplayRequest;
+pub use users::{TokenRequest, UserRequest};
 
 pub(super) fn need(text: &str, complaint: &str) -> Result<(), OperateError> {
     if text.trim().is_empty() { Err(OperateError::Invalid(complaint.to_owned())) } else { Ok(()) }
-}
-
-/// Actor of a request that names none: commands always name one.
-const API_ACTOR: &str = "api";
-
-/// Actor of a request, for the audit trail.
-pub(super) fn actor_of(name: &str) -> &str {
-    if name.trim().is_empty() { API_ACTOR } else { name.trim() }
 }

@@ -2,28 +2,31 @@
 
 use std::sync::Arc;
 
+use sluice_domain::access::Permission;
 use sluice_domain::schedule::PauseTarget;
 use sluice_ledger::{Pause, PauseRecord, Resume};
 
-use crate::operate::commands::{actor_of, need};
+use crate::operate::commands::need;
 use crate::operate::operator::{OperateError, Operator};
 
 impl Operator {
     /// Pauses a source, a queue, a worker, a destination or all replays.
     pub async fn pause(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
+        self.permit(Permission::Operate)?;
         need(reason, "a pause needs a reason")?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.ledger_time());
+        let (actor, reason, at) = (self.actor(actor), reason.to_owned(), self.clock.ledger_time());
         self.ledger.pause(Pause { target: target.clone(), actor, reason, at }).await?;
         self.apply_pauses(&target).await
     }
 
     /// Ends a pause. The reason may be empty.
     pub async fn resume(&self, target: &str, actor: &str, reason: &str) -> Result<(), OperateError> {
+        self.permit(Permission::Operate)?;
         let target = self.target(target)?;
         let _one_at_a_time = self.pausing.lock().await;
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.trim().to_owned(), self.clock.ledger_time());
+        let (actor, reason, at) = (self.actor(actor), reason.trim().to_owned(), self.clock.ledger_time());
         self.ledger.resume(Resume { target: target.clone(), actor, reason, at }).await?;
         self.apply_pauses(&target).await
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::access::Permission;
 use sluice_domain::job::JobId;
 use sluice_domain::mask;
 use sluice_domain::outcome::EffectClass;
@@ -14,7 +15,7 @@ use sluice_ledger::{ControlReplay, Controlled, LoadedJob, NewReplay, Page, Repla
 use utoipa::ToSchema;
 
 use super::jobs::Selection;
-use crate::operate::commands::{actor_of, need};
+use crate::operate::commands::need;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::LIST_MAX;
 use crate::operate::views::{
@@ -68,6 +69,7 @@ impl Operator {
     /// Requeues jobs with the same keys: applied effects are not sent again, unless the request says so. With a rate the replay
     /// runs in the background; either way it is durable and continues after a restart.
     pub async fn replay(&self, request: ReplayRequest) -> Result<ReplayResult, OperateError> {
+        self.permit(Permission::Operate)?;
         need(&request.reason, "a replay needs a reason")?;
         if let Some(pause) = crate::pauses::of_replays(&self.ledger.pauses().await?).filter(|_| !request.dry_run) {
             return Err(OperateError::Invalid(format!(
@@ -80,7 +82,7 @@ impl Operator {
             return self.preview(order, &request).await;
         }
         let ReplayOrder { selection, revision, reapply, rate, batch } = order;
-        let (actor, reason, at) = (actor_of(&request.actor).to_owned(), request.reason, self.clock.ledger_time());
+        let (actor, reason, at) = (self.actor(&request.actor), request.reason, self.clock.ledger_time());
         let new = NewReplay { selection, actor, reason, revision, reapply, rate, batch, at };
         let started = self.ledger.start_replay(new).await?;
         let mut jobs = BulkResult::default();
@@ -224,9 +226,10 @@ impl Operator {
         actor: &str,
         reason: &str,
     ) -> Result<ReplayView, OperateError> {
+        self.permit(Permission::Operate)?;
         need(reason, "this needs a reason")?;
         let id = replay_id(id)?;
-        let (actor, reason, at) = (actor_of(actor).to_owned(), reason.to_owned(), self.clock.ledger_time());
+        let (actor, reason, at) = (self.actor(actor), reason.to_owned(), self.clock.ledger_time());
         let controlled = self.ledger.control_replay(ControlReplay { id, state, actor, reason, at }).await?;
         self.replays.wake();
         match controlled {

@@ -8,16 +8,20 @@ mod events;
 mod guards;
 mod key_ttl_advice;
 mod keys;
+mod users;
 mod waits;
 mod warnings;
+mod workers;
 
 use std::collections::BTreeMap;
 
+use sluice_domain::access::Permission;
 use sluice_domain::mask;
 use sluice_domain::time::Time;
 use sluice_domain::verify::Scheme;
 use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
 
+use super::commands::need;
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
     AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
@@ -44,12 +48,16 @@ const REFUSALS_MAX: usize = 20;
 impl Operator {
     /// Event with its details. Revealing personal data leaves an audit entry.
     pub async fn event(&self, id: &str, reveal: Option<&Reveal>) -> Result<EventDetail, OperateError> {
+        if let Some(Reveal { reason, .. }) = reveal {
+            self.permit(Permission::Reveal)?;
+            need(reason, "revealing personal data needs a reason")?;
+        }
         let ListedEvent { event, jobs } = self.event_named(id).await?;
         let body = self.ledger.events(vec![event.seq]).await?.pop().and_then(|(_, body)| body);
         if let Some(Reveal { actor, reason }) = reveal {
             let entry = AuditEntry {
                 at: self.clock.ledger_time(),
-                actor: actor.to_owned(),
+                actor: self.actor(actor),
                 action: "reveal".to_owned(),
                 object: event.id.to_string(),
                 detail: reason.to_owned(),

@@ -1,7 +1,7 @@
 //! Approvals: list, one, decide.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use serde::Deserialize;
 use sluice_domain::approval::ApprovalState;
 use sluice_ledger::ApprovalFilter;
@@ -28,7 +28,7 @@ pub(super) struct ApprovalsQuery {
 /// Approvals, newest first.
 #[utoipa::path(get, path = "/api/v1/approvals", params(ApprovalsQuery), responses((status = 200, body = List<ApprovalView>)))]
 pub(super) async fn list(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<ApprovalsQuery>,
 ) -> ApiResult<List<ApprovalView>> {
     let state = query.state.map(|word| {
@@ -42,14 +42,14 @@ pub(super) async fn list(
 
 /// One approval.
 #[utoipa::path(get, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), responses((status = 200, body = ApprovalView), (status = 404)))]
-pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<ApprovalView> {
+pub(super) async fn show(operator: Operator, Path(id): Path<String>) -> ApiResult<ApprovalView> {
     Ok(Json(operator.approval(&id).await?))
 }
 
 /// Decide an approval. The same decision again is accepted; a different one is a conflict.
 #[utoipa::path(post, path = "/api/v1/approvals/{id}", params(("id" = String, Path)), request_body = DecisionRequest, responses((status = 200, body = ApprovalView), (status = 404), (status = 409)))]
 pub(super) async fn decide_one(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(id): Path<String>,
     JsonBody(order): JsonBody<DecisionRequest>,
 ) -> ApiResult<ApprovalView> {
@@ -59,7 +59,7 @@ pub(super) async fn decide_one(
 /// Decide several approvals.
 #[utoipa::path(post, path = "/api/v1/approvals", request_body = DecisionsRequest, responses((status = 200, body = BulkResult)))]
 pub(super) async fn decide_many(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<DecisionsRequest>,
 ) -> ApiResult<BulkResult> {
     Ok(Json(operator.decide_many(order).await?))

@@ -1,7 +1,7 @@
 //! Plan, apply and revisions of the configuration.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -25,26 +25,20 @@ pub(super) struct RevisionsQuery {
 
 /// Plan a new configuration: files, or an earlier revision.
 #[utoipa::path(post, path = "/api/v1/plan", request_body = Wanted, responses((status = 200, body = Plan), (status = 422)))]
-pub(super) async fn plan_route(
-    State(operator): State<Operator>,
-    JsonBody(wanted): JsonBody<Wanted>,
-) -> ApiResult<Plan> {
+pub(super) async fn plan_route(operator: Operator, JsonBody(wanted): JsonBody<Wanted>) -> ApiResult<Plan> {
     Ok(Json(operator.plan(&wanted).await?))
 }
 
 /// Activate a configuration, if the plan is still current.
 #[utoipa::path(post, path = "/api/v1/apply", request_body = ApplyRequest, responses((status = 200, body = AppliedView), (status = 409), (status = 422)))]
-pub(super) async fn apply_route(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<ApplyRequest>,
-) -> ApiResult<AppliedView> {
+pub(super) async fn apply_route(operator: Operator, JsonBody(order): JsonBody<ApplyRequest>) -> ApiResult<AppliedView> {
     Ok(Json(operator.apply(&order).await?))
 }
 
 /// Activations of revisions, newest first.
 #[utoipa::path(get, path = "/api/v1/revisions", params(RevisionsQuery), responses((status = 200, body = List<RevisionView>)))]
 pub(super) async fn revisions(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<RevisionsQuery>,
 ) -> ApiResult<List<RevisionView>> {
     Ok(Json(operator.configured(query.after, query.limit.unwrap_or(LIMIT)).await?))
@@ -52,6 +46,6 @@ pub(super) async fn revisions(
 
 /// One revision with its files.
 #[utoipa::path(get, path = "/api/v1/revisions/{revision}", params(("revision" = String, Path)), responses((status = 200, body = RevisionDetail), (status = 404)))]
-pub(super) async fn revision(State(operator): State<Operator>, Path(name): Path<String>) -> ApiResult<RevisionDetail> {
+pub(super) async fn revision(operator: Operator, Path(name): Path<String>) -> ApiResult<RevisionDetail> {
     Ok(Json(operator.revision(&name).await?))
 }

@@ -1,7 +1,6 @@
 //! Dead letters: list, causes, drop.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use sluice_domain::job::JobState;
 use utoipa::{IntoParams, ToSchema};
@@ -15,7 +14,7 @@ use crate::operate::views;
 /// Dead and unknown jobs, newest first.
 #[utoipa::path(get, path = "/api/v1/dead-letters", params(JobsQuery), responses((status = 200, body = views::List<views::JobView>)))]
 pub(super) async fn dead_letters(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<JobsQuery>,
 ) -> ApiResult<views::List<views::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
@@ -34,7 +33,7 @@ pub(super) struct TopQuery {
 /// Failures of dead jobs, most frequent first.
 #[utoipa::path(get, path = "/api/v1/dead-letters/top", params(TopQuery), responses((status = 200, body = Vec<views::ReasonView>)))]
 pub(super) async fn dead_reasons(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<TopQuery>,
 ) -> ApiResult<Vec<views::ReasonView>> {
     let since = moment(query.since.as_deref().unwrap_or("1h"))?;
@@ -56,7 +55,7 @@ pub(super) struct DropRequest {
 /// Drop dead or unknown jobs.
 #[utoipa::path(post, path = "/api/v1/dead-letters/drop", request_body = DropRequest, responses((status = 200, body = views::BulkResult)))]
 pub(super) async fn drop_jobs(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<DropRequest>,
 ) -> ApiResult<views::BulkResult> {
     Ok(Json(operator.drop_jobs(&order.selection, &order.actor, &order.reason, order.dry_run).await?))

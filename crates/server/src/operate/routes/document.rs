@@ -2,18 +2,22 @@
 
 use utoipa::OpenApi;
 
-use super::{approvals, change, clock, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays};
+use super::{
+    access, approvals, change, clock, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays,
+    stream,
+};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Sluice admin API",
-        description = "Queries and commands of operators. Times are RFC 3339; errors are application/problem+json with a stable code."
+        description = "Queries and commands of operators. Times are RFC 3339; errors are application/problem+json with a stable code. Lists are also available as text/csv and application/x-ndjson (Accept); the header sluice-next then has the cursor. A command with an Idempotency-Key is done once: a repeated request gets the first response, until the node restarts."
     ),
     paths(
         node::status,
         events::events,
         events::event,
+        events::reveal,
         jobs::jobs,
         jobs::job,
         jobs::resolve,
@@ -29,6 +33,8 @@ use super::{approvals, change, clock, dead_letters, endpoints, events, guards, j
         endpoints::sources,
         endpoints::source,
         endpoints::destinations,
+        endpoints::workers,
+        stream::stream,
         pauses::pauses,
         pauses::pause,
         pauses::resume,
@@ -49,7 +55,17 @@ use super::{approvals, change, clock, dead_letters, endpoints, events, guards, j
         keys::show,
         keys::rotate,
         clock::show,
-        clock::accept
+        clock::accept,
+        access::whoami,
+        access::users,
+        access::put_user,
+        access::remove_user,
+        access::tokens,
+        access::add_token,
+        access::revoke_token,
+        access::sessions,
+        access::revoke_session,
+        access::add_link
     )
 )]
 struct Document;

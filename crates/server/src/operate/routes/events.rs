@@ -1,15 +1,14 @@
 //! Events: list, one.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use serde::Deserialize;
 use sluice_domain::event::EventStatus;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::moment;
-use super::{ApiResult, LIMIT, QueryParams};
+use super::{ApiResult, JsonBody, LIMIT, QueryParams};
 use crate::config::did_you_mean;
-use crate::operate::commands::actor_of;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::queries::{EventsRequest, Reveal};
 use crate::operate::views;
@@ -38,7 +37,7 @@ pub(super) struct EventsQuery {
 /// Accepted events, newest first.
 #[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = 200, body = views::List<views::EventView>)))]
 pub(super) async fn events(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<EventsQuery>,
 ) -> ApiResult<views::List<views::EventView>> {
     let status = query.state.as_deref().map(status).transpose()?;
@@ -64,28 +63,28 @@ fn status(word: &str) -> Result<EventStatus, OperateError> {
     })
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EventQuery {
-    /// Show personal data; leaves an audit entry with the actor.
-    reveal: Option<bool>,
-    actor: Option<String>,
-    /// Required to reveal; recorded in the audit trail.
-    reason: Option<String>,
+/// One event, by its id or its idempotency key, with its jobs and its body, masked.
+#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path)), responses((status = 200, body = views::EventDetail), (status = 404), (status = 409)))]
+pub(super) async fn event(operator: Operator, Path(id): Path<String>) -> ApiResult<views::EventDetail> {
+    Ok(Json(operator.event(&id, None).await?))
 }
 
-/// One event, by its id or its idempotency key, with its jobs and its body, masked unless revealed.
-#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path), EventQuery), responses((status = 200, body = views::EventDetail), (status = 404), (status = 409)))]
-pub(super) async fn event(
-    State(operator): State<Operator>,
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevealRequest {
+    /// Recorded in the audit trail.
+    reason: String,
+    #[serde(default)]
+    actor: String,
+}
+
+/// One event with its body unmasked. Leaves an audit entry; needs the permission `reveal`.
+#[utoipa::path(post, path = "/api/v1/events/{id}/reveal", params(("id" = String, Path)), request_body = RevealRequest, responses((status = 200, body = views::EventDetail), (status = 403), (status = 404), (status = 409)))]
+pub(super) async fn reveal(
+    operator: Operator,
     Path(id): Path<String>,
-    QueryParams(query): QueryParams<EventQuery>,
+    JsonBody(request): JsonBody<RevealRequest>,
 ) -> ApiResult<views::EventDetail> {
-    if !query.reveal.unwrap_or(false) {
-        return Ok(Json(operator.event(&id, None).await?));
-    }
-    let reason = query.reason.filter(|reason| !reason.trim().is_empty());
-    let reason = reason.ok_or_else(|| OperateError::Invalid("revealing personal data needs a reason".to_owned()))?;
-    let reveal = Reveal { actor: actor_of(&query.actor.unwrap_or_default()).to_owned(), reason };
+    let reveal = Reveal { actor: request.actor, reason: request.reason };
     Ok(Json(operator.event(&id, Some(&reveal)).await?))
 }

@@ -1,7 +1,6 @@
 //! Suppressed contacts and safe mode.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -20,7 +19,7 @@ pub(super) struct SuppressionsQuery {
 /// Suppressed contacts, masked, newest first.
 #[utoipa::path(get, path = "/api/v1/suppressions", params(SuppressionsQuery), responses((status = 200, body = Vec<SuppressionView>)))]
 pub(super) async fn suppressions(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<SuppressionsQuery>,
 ) -> ApiResult<Vec<SuppressionView>> {
     Ok(Json(operator.suppressions(query.limit.unwrap_or(100)).await?))
@@ -29,7 +28,7 @@ pub(super) async fn suppressions(
 /// Add contacts to the suppression list, or remove them.
 #[utoipa::path(post, path = "/api/v1/suppressions", request_body = SuppressRequest, responses((status = 200, body = SuppressedView)))]
 pub(super) async fn suppress(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<SuppressRequest>,
 ) -> ApiResult<SuppressedView> {
     Ok(Json(operator.suppress(order).await?))
@@ -37,14 +36,14 @@ pub(super) async fn suppress(
 
 /// Workers in safe mode.
 #[utoipa::path(get, path = "/api/v1/safe-mode", responses((status = 200, body = Vec<SafeModeView>)))]
-pub(super) async fn safe_modes(State(operator): State<Operator>) -> ApiResult<Vec<SafeModeView>> {
+pub(super) async fn safe_modes(operator: Operator) -> ApiResult<Vec<SafeModeView>> {
     Ok(Json(operator.safe_modes().await?))
 }
 
 /// Turn safe mode on or off.
 #[utoipa::path(post, path = "/api/v1/safe-mode", request_body = SafeModeRequest, responses((status = 200, body = Vec<SafeModeView>)))]
 pub(super) async fn set_safe_mode(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<SafeModeRequest>,
 ) -> ApiResult<Vec<SafeModeView>> {
     operator.set_safe_mode(order).await?;

@@ -1,7 +1,7 @@
 //! Jobs: list, one, resolve.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use serde::Deserialize;
 use sluice_domain::job::JobState;
 use sluice_domain::time::Time;
@@ -67,7 +67,7 @@ impl JobsQuery {
 }
 
 /// A duration before now (`1h`), or a time.
-pub(super) fn moment(text: &str) -> Result<Time, OperateError> {
+pub(crate) fn moment(text: &str) -> Result<Time, OperateError> {
     if let Some(time) = Time::parse(text) {
         return Ok(time);
     }
@@ -78,7 +78,7 @@ pub(super) fn moment(text: &str) -> Result<Time, OperateError> {
 /// Jobs, newest first.
 #[utoipa::path(get, path = "/api/v1/jobs", params(JobsQuery), responses((status = 200, body = views::List<views::JobView>)))]
 pub(super) async fn jobs(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<JobsQuery>,
 ) -> ApiResult<views::List<views::JobView>> {
     let (after, limit) = (query.after.clone(), query.limit.unwrap_or(LIMIT));
@@ -87,7 +87,7 @@ pub(super) async fn jobs(
 
 /// One job with its effects and attempts.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, body = views::JobDetail), (status = 404)))]
-pub(super) async fn job(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<views::JobDetail> {
+pub(super) async fn job(operator: Operator, Path(id): Path<String>) -> ApiResult<views::JobDetail> {
     Ok(Json(operator.job(&id).await?))
 }
 
@@ -104,7 +104,7 @@ pub(super) struct ResolveRequest {
 /// State whether an unknown effect was applied; its job continues.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/resolve", params(("id" = String, Path)), request_body = ResolveRequest, responses((status = 200, body = views::JobDetail)))]
 pub(super) async fn resolve(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(id): Path<String>,
     JsonBody(order): JsonBody<ResolveRequest>,
 ) -> ApiResult<views::JobDetail> {

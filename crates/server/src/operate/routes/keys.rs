@@ -1,7 +1,6 @@
 //! Encryption keys of the ledger.
 
 use axum::Json;
-use axum::extract::State;
 
 use super::{ApiResult, JsonBody};
 use crate::operate::commands::RotateRequest;
@@ -10,15 +9,12 @@ use crate::operate::views::KeysView;
 
 /// Encryption keys of the ledger.
 #[utoipa::path(get, path = "/api/v1/keys", responses((status = 200, body = KeysView)))]
-pub(super) async fn show(State(operator): State<Operator>) -> ApiResult<KeysView> {
+pub(super) async fn show(operator: Operator) -> ApiResult<KeysView> {
     Ok(Json(operator.keys().await?))
 }
 
 /// Rotate the root key or the tenant key.
 #[utoipa::path(post, path = "/api/v1/keys/rotate", request_body = RotateRequest, responses((status = 200, body = KeysView)))]
-pub(super) async fn rotate(
-    State(operator): State<Operator>,
-    JsonBody(order): JsonBody<RotateRequest>,
-) -> ApiResult<KeysView> {
+pub(super) async fn rotate(operator: Operator, JsonBody(order): JsonBody<RotateRequest>) -> ApiResult<KeysView> {
     Ok(Json(operator.rotate_keys(&order).await?))
 }

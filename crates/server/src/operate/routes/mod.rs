@@ -1,5 +1,6 @@
 //! Routes of the admin server: the API by resource, health, metrics.
 
+mod access;
 mod approvals;
 mod change;
 mod clock;
@@ -7,36 +8,46 @@ mod dead_letters;
 mod document;
 mod endpoints;
 mod events;
+mod export;
 mod guards;
+mod idempotency;
 mod jobs;
 mod keys;
 mod node;
 mod pauses;
 mod replays;
+mod stream;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Query, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
 
-use super::access::Access;
 use super::listener::Peer;
 use super::operator::{OperateError, Operator};
+use crate::access::{Access, Refusal, RequestCaller};
 
 pub use document::openapi;
+pub(crate) use jobs::moment;
 
-pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
-    let api = Router::new()
+pub(super) fn not_found() -> Response {
+    problem(StatusCode::NOT_FOUND, "not-found", "no such route; see /openapi.json")
+}
+
+/// What came in and what became of it.
+fn event_routes() -> Router<Operator> {
+    Router::new()
         .route("/status", get(node::status))
         .route("/events", get(events::events))
         .route("/events/{id}", get(events::event))
+        .route("/events/{id}/reveal", post(events::reveal))
         .route("/jobs", get(jobs::jobs))
         .route("/jobs/{id}", get(jobs::job))
         .route("/jobs/{id}/resolve", post(jobs::resolve))
@@ -51,6 +62,13 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
         .route("/destinations", get(endpoints::destinations))
+        .route("/workers", get(endpoints::workers))
+        .route("/stream", get(stream::stream))
+}
+
+/// The node, its configuration and its users.
+fn node_routes() -> Router<Operator> {
+    Router::new()
         .route("/pauses", get(pauses::pauses))
         .route("/pause", post(pauses::pause))
         .route("/resume", post(pauses::resume))
@@ -67,7 +85,24 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/keys/rotate", post(keys::rotate))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
-        .route("/audit", get(node::audit));
+        .route("/audit", get(node::audit))
+        .route("/whoami", get(access::whoami))
+        .route("/users", get(access::users).post(access::put_user))
+        .route("/users/{name}/remove", post(access::remove_user))
+        .route("/tokens", get(access::tokens).post(access::add_token))
+        .route("/tokens/{id}/revoke", post(access::revoke_token))
+        .route("/sessions", get(access::sessions))
+        .route("/sessions/{id}/revoke", post(access::revoke_session))
+        .route("/sign-in-links", post(access::add_link))
+}
+
+pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
+    let api = event_routes()
+        .merge(node_routes())
+        .layer(middleware::from_fn(export::convert))
+        .layer(middleware::from_fn(idempotency::once))
+        .layer(axum::Extension(idempotency::Responses::default()))
+        .layer(axum::Extension(stream::Streams::default()));
     let guarded = Router::new()
         .nest("/api/v1", api)
         .route("/metrics", get(node::metrics))
@@ -87,15 +122,19 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/healthz", get(|| async { Json(json!({ "status": "alive" })) }))
         .route("/readyz", get(node::ready))
         .route("/openapi.json", get(|| async { ([(header::CONTENT_TYPE, "application/json")], openapi()) }))
-        .fallback(|| async { problem(StatusCode::NOT_FOUND, "not-found", "no such route; see /openapi.json") })
         .with_state(operator)
 }
 
 /// Checks the caller, then reads the body in limited time.
 async fn admit(access: &Access, request: Request, body_timeout: Duration) -> Result<Request, Box<Response>> {
     let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    access.check(&request, peer)?;
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    let identified = access.identify(&head, peer).await.map_err(refused)?;
+    if !head.method.is_safe() {
+        let presented = head.headers.get(FORM_TOKEN).and_then(|value| value.to_str().ok());
+        identified.check_form(&head.headers, presented).map_err(refused)?;
+    }
+    head.extensions.insert(RequestCaller(identified.caller));
     let reading = axum::body::to_bytes(body, change::ORDER_BYTES_MAX);
     match tokio::time::timeout(body_timeout, reading).await {
         Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
@@ -106,6 +145,35 @@ async fn admit(access: &Access, request: Request, body_timeout: Duration) -> Res
         Err(_) => {
             let detail = format!("the body did not arrive within {} s", body_timeout.as_secs_f32());
             Err(Box::new(problem(StatusCode::REQUEST_TIMEOUT, "body-timeout", &detail)))
+        }
+    }
+}
+
+/// Header with the form token of a session, for changes that its pages make by script.
+const FORM_TOKEN: &str = "x-form-token";
+
+fn refused(refusal: Refusal) -> Box<Response> {
+    let mut response = problem(refusal.status, refusal.code, &refusal.detail);
+    if let Some(seconds) = refusal.retry_after_seconds {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if refusal.status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    Box::new(response)
+}
+
+/// The operator of the caller that the request was admitted for.
+impl axum::extract::FromRequestParts<Operator> for Operator {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        state: &Operator,
+    ) -> Result<Operator, Response> {
+        match parts.extensions.get::<RequestCaller>() {
+            Some(RequestCaller(caller)) => Ok(state.acting_for(caller.clone())),
+            None => Err(problem(StatusCode::UNAUTHORIZED, "unauthorized", "this route needs a caller")),
         }
     }
 }

@@ -10,13 +10,13 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{ApiResult, LIMIT, QueryParams, problem};
-use crate::operate::commands::{Stranding, actor_of};
+use crate::operate::commands::Stranding;
 use crate::operate::operator::{OperateError, Operator};
 use crate::operate::views;
 
 /// Status of the node.
 #[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = views::Status)))]
-pub(super) async fn status(State(operator): State<Operator>) -> ApiResult<views::Status> {
+pub(super) async fn status(operator: Operator) -> ApiResult<views::Status> {
     Ok(Json(operator.status().await?))
 }
 
@@ -32,11 +32,11 @@ pub(super) struct ReloadRequest {
 
 /// Reload the configuration; with errors the active one stays. The body may be empty.
 #[utoipa::path(post, path = "/api/v1/reload", request_body = ReloadRequest, responses((status = 200), (status = 409), (status = 422)))]
-pub(super) async fn reload(State(operator): State<Operator>, body: Bytes) -> ApiResult<serde_json::Value> {
+pub(super) async fn reload(operator: Operator, body: Bytes) -> ApiResult<serde_json::Value> {
     let order = if body.is_empty() { Ok(ReloadRequest::default()) } else { serde_json::from_slice(&body) };
     let order = order.map_err(|error| OperateError::Invalid(format!("the body is not valid: {error}")))?;
     let stranding = if order.allow_stranded { Stranding::Allowed } else { Stranding::Refused };
-    let (revision, changed) = operator.reload(actor_of(&order.actor), &order.reason, stranding).await?;
+    let (revision, changed) = operator.reload(&order.actor, &order.reason, stranding).await?;
     Ok(Json(json!({ "revision": revision, "changed": changed })))
 }
 
@@ -52,18 +52,18 @@ pub(super) struct AuditQuery {
 /// Audit trail, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", params(AuditQuery), responses((status = 200, body = views::List<views::AuditView>)))]
 pub(super) async fn audit(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<AuditQuery>,
 ) -> ApiResult<views::List<views::AuditView>> {
     Ok(Json(operator.audit(query.after, query.limit.unwrap_or(LIMIT)).await?))
 }
 
-pub(super) async fn metrics(State(operator): State<Operator>) -> Result<Response, OperateError> {
+pub(super) async fn metrics(operator: Operator) -> Result<Response, OperateError> {
     let page = operator.metrics().await?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page).into_response())
 }
 
-pub(super) async fn intake_api(State(operator): State<Operator>) -> Json<serde_json::Value> {
+pub(super) async fn intake_api(operator: Operator) -> Json<serde_json::Value> {
     Json(operator.intake_api())
 }
 

@@ -1,7 +1,6 @@
 //! Pauses: list, pause, resume.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -11,7 +10,7 @@ use crate::operate::views;
 
 /// Active pauses.
 #[utoipa::path(get, path = "/api/v1/pauses", responses((status = 200, body = Vec<views::PauseView>)))]
-pub(super) async fn pauses(State(operator): State<Operator>) -> ApiResult<Vec<views::PauseView>> {
+pub(super) async fn pauses(operator: Operator) -> ApiResult<Vec<views::PauseView>> {
     Ok(Json(operator.pauses().await?))
 }
 
@@ -29,7 +28,7 @@ pub(super) struct PauseRequest {
 /// Pause a source, a queue, a worker, a destination or replays.
 #[utoipa::path(post, path = "/api/v1/pause", request_body = PauseRequest, responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn pause(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<PauseRequest>,
 ) -> ApiResult<Vec<views::PauseView>> {
     operator.pause(&order.target, &order.actor, &order.reason).await?;
@@ -39,7 +38,7 @@ pub(super) async fn pause(
 /// Resume a paused target.
 #[utoipa::path(post, path = "/api/v1/resume", request_body = PauseRequest, responses((status = 200, body = Vec<views::PauseView>)))]
 pub(super) async fn resume(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(order): JsonBody<PauseRequest>,
 ) -> ApiResult<Vec<views::PauseView>> {
     operator.resume(&order.target, &order.actor, &order.reason).await?;

@@ -1,7 +1,7 @@
 //! Replays: start, list, one, pause, resume, cancel.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use serde::Deserialize;
 use sluice_domain::replay::ReplayState;
 use utoipa::{IntoParams, ToSchema};
@@ -14,7 +14,7 @@ use crate::operate::views;
 /// Requeue jobs with the same keys, or preview that with `dry_run`.
 #[utoipa::path(post, path = "/api/v1/replays", request_body = ReplayRequest, responses((status = 200, body = views::ReplayResult)))]
 pub(super) async fn start(
-    State(operator): State<Operator>,
+    operator: Operator,
     JsonBody(request): JsonBody<ReplayRequest>,
 ) -> ApiResult<views::ReplayResult> {
     Ok(Json(operator.replay(request).await?))
@@ -32,7 +32,7 @@ pub(super) struct ReplaysQuery {
 /// Replays, newest first.
 #[utoipa::path(get, path = "/api/v1/replays", params(ReplaysQuery), responses((status = 200, body = views::List<views::ReplayView>)))]
 pub(super) async fn list(
-    State(operator): State<Operator>,
+    operator: Operator,
     QueryParams(query): QueryParams<ReplaysQuery>,
 ) -> ApiResult<views::List<views::ReplayView>> {
     Ok(Json(operator.replays(query.after, query.limit.unwrap_or(LIMIT)).await?))
@@ -40,7 +40,7 @@ pub(super) async fn list(
 
 /// One replay with its progress.
 #[utoipa::path(get, path = "/api/v1/replays/{id}", params(("id" = String, Path)), responses((status = 200, body = views::ReplayView), (status = 404)))]
-pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> ApiResult<views::ReplayView> {
+pub(super) async fn show(operator: Operator, Path(id): Path<String>) -> ApiResult<views::ReplayView> {
     Ok(Json(operator.replay_view(&id).await?))
 }
 
@@ -56,7 +56,7 @@ pub(super) struct ControlRequest {
 /// Pause a running replay: it takes no further batch until it is resumed.
 #[utoipa::path(post, path = "/api/v1/replays/{id}/pause", params(("id" = String, Path)), request_body = ControlRequest, responses((status = 200, body = views::ReplayView), (status = 404), (status = 409)))]
 pub(super) async fn pause(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(id): Path<String>,
     JsonBody(request): JsonBody<ControlRequest>,
 ) -> ApiResult<views::ReplayView> {
@@ -66,7 +66,7 @@ pub(super) async fn pause(
 /// Resume a paused replay.
 #[utoipa::path(post, path = "/api/v1/replays/{id}/resume", params(("id" = String, Path)), request_body = ControlRequest, responses((status = 200, body = views::ReplayView), (status = 404), (status = 409)))]
 pub(super) async fn resume(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(id): Path<String>,
     JsonBody(request): JsonBody<ControlRequest>,
 ) -> ApiResult<views::ReplayView> {
@@ -76,7 +76,7 @@ pub(super) async fn resume(
 /// Cancel a replay: jobs that were requeued run on, the others stay as they are.
 #[utoipa::path(post, path = "/api/v1/replays/{id}/cancel", params(("id" = String, Path)), request_body = ControlRequest, responses((status = 200, body = views::ReplayView), (status = 404), (status = 409)))]
 pub(super) async fn cancel(
-    State(operator): State<Operator>,
+    operator: Operator,
     Path(id): Path<String>,
     JsonBody(request): JsonBody<ControlRequest>,
 ) -> ApiResult<views::ReplayView> {

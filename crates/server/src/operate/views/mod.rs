@@ -1,5 +1,6 @@
 //! API views. Personal data is masked here.
 
+mod access;
 mod approval;
 mod change;
 mod clash;
@@ -12,10 +13,12 @@ mod node;
 mod replay;
 mod source;
 mod wait;
+mod worker;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::access::{CallerView, LinkView, NewTokenView, SessionView, TokenView, UserView};
 pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
@@ -30,6 +33,7 @@ pub(crate) use self::replay::rate_text;
 pub use self::replay::{DestinationCalls, ForecastFailure, ReplayPreview, ReplayResult, ReplayView};
 pub use self::source::{KeyAdvice, LatenessView, LifetimeView, LimitView, MappingWarningView, SourceDetail};
 pub use self::wait::{WaitView, WaitingView, WarningView};
+pub use self::worker::WorkerView;
 
 /// Page of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,0 +1,1 @@
+DELETE FROM credential WHERE expires_at <= ?1

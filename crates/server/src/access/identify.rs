@@ -1,0 +1,128 @@
+//! Who makes a request: the admin token, an API token or a session.
+
+use std::net::IpAddr;
+
+use axum::http::header::{self, HeaderMap};
+use axum::http::{StatusCode, request};
+use sluice_domain::access::{self, Caller, CredentialKind, Identity, OWNER};
+use sluice_ledger::{CredentialRecord, UseCredential, secret_digest};
+
+use super::site::{is_same_origin, single};
+use super::{Access, Refusal, TOKEN_PREFIX, cookie};
+
+/// A request whose caller is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Identified {
+    pub caller: Caller,
+    /// Absent for a token.
+    pub session: Option<Session>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub id: i64,
+    /// Value that forms of this session carry.
+    pub form_token: String,
+}
+
+impl Access {
+    /// Checks that the request was meant for this node, and finds out who makes it.
+    pub async fn identify(&self, head: &request::Parts, peer: IpAddr) -> Result<Identified, Refusal> {
+        self.check_site(head)?;
+        if let Some(presented) = bearer(&head.headers)? {
+            let caller = self.by_token(presented, peer).await?;
+            return Ok(Identified { caller, session: None });
+        }
+        match cookie::session_secret(&head.headers) {
+            Some(secret) => self.by_session(secret).await,
+            None => Err(Refusal::unauthorized("send a token: Authorization: Bearer …")),
+        }
+    }
+
+    /// Checks the request only; for pages that need no caller.
+    pub fn check_visitor(&self, head: &request::Parts) -> Result<(), Refusal> {
+        self.check_site(head)
+    }
+
+    async fn by_token(&self, presented: &str, peer: IpAddr) -> Result<Caller, Refusal> {
+        // A generated token cannot be guessed, so another user of the same address does not lock its holder out.
+        let is_owner = self.token.value().matches(presented);
+        if is_owner && (self.token.is_generated() || self.check_throttle(peer).is_ok()) {
+            return Ok(Caller::owner());
+        }
+        if presented.starts_with(TOKEN_PREFIX) {
+            let found = self.valid(presented, CredentialKind::Token).await?;
+            return match found {
+                Some(token) => {
+                    let identity = Identity::Token(token.name);
+                    Ok(Caller { identity, role: token.role, reveal: token.reveal })
+                }
+                None => Err(self.record_failure(peer, "API token")),
+            };
+        }
+        Err(self.record_failure(peer, "admin token"))
+    }
+
+    async fn by_session(&self, secret: &str) -> Result<Identified, Refusal> {
+        let ended = || Refusal::unauthorized("the session has ended; sign in again");
+        let record = self.valid(secret, CredentialKind::Session).await?.ok_or_else(ended)?;
+        let caller = match record.name.as_str() {
+            OWNER => Caller::owner(),
+            name => {
+                let user = self.ledger.user(name.to_owned()).await?.ok_or_else(ended)?;
+                Caller { identity: Identity::User(user.name), role: user.role, reveal: user.reveal }
+            }
+        };
+        let session = Session { id: record.id, form_token: form_token(secret) };
+        Ok(Identified { caller, session: Some(session) })
+    }
+
+    /// The credential of a secret if it is valid now. Its use is recorded.
+    async fn valid(&self, secret: &str, kind: CredentialKind) -> Result<Option<CredentialRecord>, Refusal> {
+        let now = self.clock.ledger_time();
+        let found = self.ledger.credential(secret_digest(secret)).await?;
+        let is_valid = |record: &CredentialRecord| {
+            record.kind == kind && access::is_valid(kind, record.expires_at, record.used_at, now)
+        };
+        let found = found.filter(is_valid);
+        if let Some(record) = found.as_ref().filter(|record| access::use_is_recorded(record.used_at, now)) {
+            self.ledger.use_credential(UseCredential { id: record.id, at: now }).await?;
+        }
+        Ok(found)
+    }
+}
+
+impl Identified {
+    /// Refuses a change that a session asks for unless a page of this node made the request, with the session's form token. A
+    /// token in a header cannot be sent by a page of another site.
+    pub fn check_form(&self, headers: &HeaderMap, presented: Option<&str>) -> Result<(), Refusal> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let is_ours = presented.is_some_and(|presented| constant_time_eq(presented, &session.form_token));
+        if is_same_origin(headers) && is_ours {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "form-token",
+            "this request does not come from a page of this session; nothing was done. Reload the page and try again",
+        ))
+    }
+}
+
+fn constant_time_eq(a: &str, b: &str) -> bool {
+    sluice_domain::verify::SecretValue::from(b.to_owned()).matches(a)
+}
+
+/// Derived from the secret of the session, which nobody else knows.
+fn form_token(secret: &str) -> String {
+    let digest = secret_digest(&format!("form token of {secret}"));
+    data_encoding::HEXLOWER.encode(&digest)
+}
+
+/// The token. A repeated header is refused: whoever checks another one of them must not disagree about the caller.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+    let value = single(headers, header::AUTHORIZATION)
+        .map_err(|()| Refusal::unauthorized("send the token once: Authorization: Bearer …"))?;
+    let token = value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    Ok(token.map(|(_, token)| token.trim()))
+}

@@ -1,0 +1,263 @@
+//! Events: list, one, search, reveal.
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Redirect, Response};
+use serde_json::Value;
+use sluice_domain::event::EventStatus;
+
+use super::page::{Block, Cell, Field, Filter, Row, Table, query_value, shell};
+use super::svg::{Point, Timeline};
+use super::visit::{Failure, Sent, Visit};
+use crate::operate::views::{EventDetail, EventView, List};
+use crate::operate::{EventsRequest, Reveal, moment};
+
+/// Rows of a page.
+pub(super) const PAGE_ROWS: u32 = 50;
+/// Jobs of an event whose attempts are drawn.
+const DRAWN_JOBS_MAX: usize = 20;
+
+pub(super) async fn list(visit: Visit) -> Response {
+    let blocks = list_blocks(&visit).await;
+    visit.show("Events", blocks).await
+}
+
+async fn list_blocks(visit: &Visit) -> Result<Vec<Block>, Failure> {
+    let query = visit.query();
+    let status = match query.get("state") {
+        "" => None,
+        word => {
+            Some(EventStatus::parse(word).ok_or_else(|| Failure::invalid(format!("`{word}` is no status of events")))?)
+        }
+    };
+    let request = EventsRequest {
+        source: query.option("source"),
+        event_type: query.option("type"),
+        since: query.option("since").map(|since| moment(&since)).transpose()?,
+        status,
+        after: query.option("after"),
+        limit: PAGE_ROWS,
+        ..EventsRequest::default()
+    };
+    let found = visit.operator.events(request).await?;
+    let more = found.next.as_ref().map(|next| format!("/events?{}", query.query_with("after", next)));
+    let filter = Filter {
+        action: "/events",
+        fields: vec![
+            Field::text("source", "Source", query.get("source"), "website"),
+            Field::text("type", "Type", query.get("type"), "lead.created"),
+            Field::choice("state", "Status", query.get("state"), EventStatus::ALL.map(EventStatus::as_str).to_vec()),
+            Field::text("since", "Since", query.get("since"), "24h or a time"),
+        ],
+    };
+    let flags = ["source", "type", "state", "since"]
+        .into_iter()
+        .filter_map(|name| query.option(name).map(|value| (name, value)));
+    let flags: Vec<(&str, String)> = flags.collect();
+    let command: String = flags.iter().map(|(name, value)| format!(" --{name} {}", shell(value))).collect();
+    let address: Vec<String> = flags.iter().map(|(name, value)| format!("{name}={}", query_value(value))).collect();
+    Ok(vec![
+        Block::Filter(filter),
+        Block::Table(Table { more, ..event_table(&found) }),
+        Block::Twin(
+            format!("sluice events{command}"),
+            format!("curl -H \"Authorization: Bearer $TOKEN\" \"$NODE/api/v1/events?{}\"", address.join("&")),
+        ),
+    ])
+}
+
+fn event_table(found: &List<EventView>) -> Table {
+    let row = |event: &EventView| Row {
+        mark: event.id.clone(),
+        cells: vec![
+            Cell::Id(format!("/events/{}", event.id), event.id.clone()),
+            Cell::State(event.status.clone()),
+            Cell::Text(event.source.clone()),
+            Cell::Text(event.event_type.clone()),
+            Cell::Code(event.idempotency_key.clone()),
+            Cell::Number(event.jobs.len() as u64),
+            Cell::Time(event.received_at.clone()),
+        ],
+    };
+    Table {
+        caption: "Events, newest first".into(),
+        columns: vec!["Event", "Status", "Source", "Type", "Key", "Jobs", "Received"],
+        rows: found.items.iter().map(row).collect(),
+        empty: "No event matches. Widen the time, or remove a filter.".into(),
+        ..Table::default()
+    }
+}
+
+pub(super) async fn show(visit: Visit, Path(id): Path<String>) -> Response {
+    let detail = visit.operator.event(&id, None).await.map_err(Failure::from);
+    let blocks = match detail {
+        Ok(detail) => event_blocks(&visit, &detail).await,
+        Err(failure) => Err(failure),
+    };
+    visit.show(&format!("Event {id}"), blocks).await
+}
+
+/// Shown in the response and nowhere else: the address does not show personal data, and the page is not stored.
+pub(super) async fn reveal(Path(id): Path<String>, sent: Sent) -> Response {
+    let reveal = Reveal { actor: String::new(), reason: sent.form.get("reason").to_owned() };
+    let detail = sent.visit.operator.event(&id, Some(&reveal)).await.map_err(Failure::from);
+    let blocks = match detail {
+        Ok(detail) => event_blocks(&sent.visit, &detail).await,
+        Err(failure) => Err(failure),
+    };
+    sent.visit.show(&format!("Event {id}, revealed"), blocks).await
+}
+
+async fn event_blocks(visit: &Visit, detail: &EventDetail) -> Result<Vec<Block>, Failure> {
+    let event = &detail.event;
+    let mut facts = vec![
+        ("Status".to_owned(), Cell::State(event.status.clone())),
+        ("Key".to_owned(), Cell::Code(event.idempotency_key.clone())),
+        ("Source".to_owned(), Cell::Link(format!("/sources/{}", query_value(&event.source)), event.source.clone())),
+        ("Flow".to_owned(), Cell::Text(event.flow.clone())),
+        ("Type".to_owned(), Cell::Text(event.event_type.clone())),
+        ("Received".to_owned(), Cell::Time(event.received_at.clone())),
+        ("Stored".to_owned(), Cell::Time(event.persisted_at.clone())),
+        ("Key expires".to_owned(), Cell::Time(event.expires_at.clone())),
+        ("Revision".to_owned(), Cell::Id(format!("/configuration/{}", event.revision), event.revision.clone())),
+        ("Trace".to_owned(), Cell::Code(event.trace.clone())),
+    ];
+    if let Some(secret) = &event.verified_by {
+        facts.push(("Verified by".to_owned(), Cell::Text(secret.clone())));
+    }
+    let mut blocks = vec![
+        Block::Facts(facts),
+        Block::Heading("Timeline".into()),
+        Block::Timeline(timeline(visit, event).await?),
+        Block::Heading("Jobs".into()),
+        Block::Table(job_table(event)),
+    ];
+    blocks.extend(clash_blocks(detail));
+    for (label, part) in
+        [("Normalized event", &detail.normalized), ("Request body", &detail.raw), ("Headers", &detail.headers)]
+    {
+        blocks.push(match part {
+            Some(value) => Block::Code(format!("{label}{}", masked(detail)), pretty(value)),
+            None => Block::Text(format!("{label}: deleted by retention.")),
+        });
+    }
+    if !detail.revealed && detail.raw.is_some() {
+        let act = visit.act(format!("/events/{}/reveal", event.id), "Reveal personal data").asking(Field::reason());
+        blocks.push(Block::Fold("Reveal personal data".into(), vec![act]));
+    }
+    let replay = visit.act("/sheets/replay?scope=marked", "Plan a replay of all its jobs").with("id", event.id.clone());
+    blocks.push(Block::Fold("Replay".into(), vec![replay]));
+    blocks.push(Block::Twin(
+        format!("sluice events show {}", event.id),
+        format!("curl -H \"Authorization: Bearer $TOKEN\" $NODE/api/v1/events/{}", event.id),
+    ));
+    Ok(blocks)
+}
+
+fn masked(detail: &EventDetail) -> &'static str {
+    if detail.revealed { ", revealed" } else { ", masked" }
+}
+
+pub(super) fn pretty(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => serde_json::to_string_pretty(value).unwrap_or_default(),
+    }
+}
+
+async fn timeline(visit: &Visit, event: &EventView) -> Result<Timeline, Failure> {
+    let received = Point { at: event.received_at.clone(), state: "queued".into(), label: "received".into() };
+    let mut lanes = vec![("request".to_owned(), vec![received])];
+    for job in event.jobs.iter().take(DRAWN_JOBS_MAX) {
+        let detail = visit.operator.job(&job.id).await?;
+        lanes.push((job.worker.clone(), attempt_points(&detail)));
+    }
+    Ok(Timeline::new(lanes))
+}
+
+/// The attempts of a job, and its end.
+pub(super) fn attempt_points(detail: &crate::operate::views::JobDetail) -> Vec<Point> {
+    let state_of = |outcome: &str| match outcome {
+        "done" => "succeeded",
+        "noop" => "noop",
+        "retry" => "retrying",
+        "wait" => "waiting",
+        "unsure" => "unknown",
+        _ => "dead",
+    };
+    let mut points: Vec<Point> = detail
+        .attempts_made
+        .iter()
+        .map(|attempt| Point {
+            at: attempt.started_at.clone(),
+            state: state_of(&attempt.outcome).to_owned(),
+            label: format!("attempt {} of {}: {}", attempt.n, attempt.step, attempt.outcome),
+        })
+        .collect();
+    if let Some(at) = &detail.job.finished_at {
+        points.push(Point { at: at.clone(), state: detail.job.state.clone(), label: detail.job.state.clone() });
+    }
+    points
+}
+
+fn job_table(event: &EventView) -> Table {
+    let row = |job: &crate::operate::views::JobBrief| Row {
+        mark: job.id.clone(),
+        cells: vec![
+            Cell::Id(format!("/jobs/{}", job.id), job.id.clone()),
+            Cell::State(job.state.clone()),
+            Cell::Text(job.worker.clone()),
+            Cell::Number(u64::from(job.attempts)),
+        ],
+    };
+    Table {
+        caption: "Jobs of this event".into(),
+        columns: vec!["Job", "State", "Worker", "Attempts"],
+        rows: event.jobs.iter().map(row).collect(),
+        empty: "No worker takes events of this type.".into(),
+        ..Table::default()
+    }
+}
+
+fn clash_blocks(detail: &EventDetail) -> Vec<Block> {
+    let Some(clash) = &detail.clash else { return vec![] };
+    let text = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), pretty);
+    let changes =
+        clash.changes.iter().chain(clash.variants.iter().flat_map(|variant| variant.changes.iter().flatten()));
+    let rows = changes.map(|change| Row {
+        mark: String::new(),
+        cells: vec![Cell::Code(change.path.clone()), Cell::Text(text(&change.before)), Cell::Text(text(&change.after))],
+    });
+    let table = Table {
+        caption: "Differences".into(),
+        columns: vec!["Field", "First", "Other"],
+        rows: rows.collect(),
+        empty: "The difference is not stored.".into(),
+        ..Table::default()
+    };
+    vec![Block::Heading("Other content under the same key".into()), Block::Table(table)]
+}
+
+/// Looks for what the text names. It may name a person, so it is sent in a form and never in an address.
+pub(super) async fn search(sent: Sent) -> Response {
+    let (visit, text) = (&sent.visit, sent.form.get("q").to_owned());
+    if text.starts_with("job_") {
+        return Redirect::to(&format!("/jobs/{}", query_value(&text))).into_response();
+    }
+    if text.starts_with("replay_") {
+        return Redirect::to(&format!("/replays/{}", query_value(&text))).into_response();
+    }
+    if text.is_empty() {
+        return Redirect::to("/events").into_response();
+    }
+    if let Ok(detail) = visit.operator.event(&text, None).await {
+        return Redirect::to(&format!("/events/{}", detail.event.id)).into_response();
+    }
+    let request = EventsRequest { contact: Some(text), limit: PAGE_ROWS, ..EventsRequest::default() };
+    let found = visit.operator.events(request).await.map_err(Failure::from);
+    let blocks = found.map(|found| {
+        let text = "The newest events of this person, found by the digest of the contact.".to_owned();
+        let empty = "No event has this id, key, email address, phone number or external id.".to_owned();
+        vec![Block::Text(text), Block::Table(Table { empty, ..event_table(&found) })]
+    });
+    visit.show("Search", blocks).await
+}

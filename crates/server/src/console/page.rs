@@ -1,0 +1,348 @@
+//! What a page consists of. Pages are data; the templates turn it into HTML and escape every value.
+
+use askama::Template;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+
+use super::assets;
+use crate::operate::views::Status;
+
+/// A page with its frame.
+#[derive(Debug, Template)]
+#[template(path = "console/page.html")]
+pub(super) struct Page {
+    pub title: String,
+    pub frame: Frame,
+    pub blocks: Vec<Block>,
+}
+
+/// What surrounds every page of a signed-in user.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub user: String,
+    pub role: String,
+    pub form_token: String,
+    /// Path of the page, which is fetched again when something has changed.
+    pub path: String,
+    pub navigation: Vec<NavigationItem>,
+    pub banners: Vec<Banner>,
+    pub version: String,
+    pub style: &'static str,
+    pub script: &'static str,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct NavigationItem {
+    pub href: &'static str,
+    pub label: &'static str,
+    /// Letter after `g`.
+    pub key: &'static str,
+    pub count: u64,
+    pub is_current: bool,
+}
+
+/// Something that every page says.
+#[derive(Clone, Debug)]
+pub(super) struct Banner {
+    pub text: String,
+    pub href: String,
+}
+
+#[derive(Clone, Debug, Template)]
+#[template(path = "console/block.html")]
+pub(super) enum Block {
+    Heading(String),
+    Text(String),
+    /// Name and value.
+    Facts(Vec<(String, Cell)>),
+    Table(Table),
+    Tiles(Vec<TileGroup>),
+    /// Label and preformatted text.
+    Code(String, String),
+    Filter(Filter),
+    Act(Act),
+    /// Several acts behind a summary.
+    Fold(String, Vec<Act>),
+    Timeline(super::svg::Timeline),
+    /// The same on the command line and over the API.
+    Twin(String, String),
+    Problem(String, String, String),
+}
+
+#[derive(Clone, Debug, Template)]
+#[template(path = "console/cell.html")]
+pub(super) enum Cell {
+    Text(String),
+    Code(String),
+    /// Address and text.
+    Link(String, String),
+    /// Address and identifier.
+    Id(String, String),
+    State(String),
+    /// RFC 3339 in UTC.
+    Time(String),
+    Number(u64),
+    /// Number that opens its list.
+    Count(String, u64),
+    Gate(super::svg::Gate),
+    Acts(Vec<Act>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub caption: String,
+    pub columns: Vec<&'static str>,
+    pub rows: Vec<Row>,
+    /// Said if there are no rows.
+    pub empty: String,
+    /// Address of the next page.
+    pub more: Option<String>,
+    /// Acts on marked rows.
+    pub bulk: Option<Bulk>,
+}
+
+impl Table {
+    /// Heading of a column, by its place.
+    pub fn column(&self, place: &usize) -> &'static str {
+        self.columns.get(*place).copied().unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// Value of its checkbox.
+    pub mark: String,
+    pub cells: Vec<Cell>,
+}
+
+/// Acts on marked rows, or on all that match.
+#[derive(Clone, Debug)]
+pub(super) struct Bulk {
+    pub form_token: String,
+    /// Sent with the form: the filter of the list.
+    pub hidden: Vec<(String, String)>,
+    /// Address and label; each opens a sheet.
+    pub buttons: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct TileGroup {
+    pub label: &'static str,
+    pub tiles: Vec<Tile>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tile {
+    pub state: String,
+    pub count: u64,
+    pub href: String,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    pub action: &'static str,
+    pub fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub name: &'static str,
+    pub label: &'static str,
+    pub kind: FieldKind,
+    pub value: String,
+    pub hint: &'static str,
+    pub required: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FieldKind {
+    Text,
+    Password,
+    Check,
+    /// The empty value is offered too.
+    Choice(Vec<&'static str>),
+}
+
+impl Field {
+    pub fn text(name: &'static str, label: &'static str, value: &str, hint: &'static str) -> Field {
+        Field { name, label, kind: FieldKind::Text, value: value.to_owned(), hint, required: false }
+    }
+
+    pub fn choice(name: &'static str, label: &'static str, value: &str, words: Vec<&'static str>) -> Field {
+        Field { name, label, kind: FieldKind::Choice(words), value: value.to_owned(), hint: "", required: false }
+    }
+
+    /// Reason for the audit trail.
+    pub fn reason() -> Field {
+        Field { required: true, ..Field::text("reason", "Why", "", "recorded in the audit trail") }
+    }
+
+    pub fn is_choice(&self) -> bool {
+        matches!(self.kind, FieldKind::Choice(_))
+    }
+
+    pub fn words(&self) -> &[&'static str] {
+        match &self.kind {
+            FieldKind::Choice(words) => words,
+            _ => &[],
+        }
+    }
+
+    pub fn input_type(&self) -> &'static str {
+        match self.kind {
+            FieldKind::Password => "password",
+            FieldKind::Check => "checkbox",
+            _ => "text",
+        }
+    }
+
+    pub fn is_check(&self) -> bool {
+        self.kind == FieldKind::Check
+    }
+}
+
+/// A form that changes something.
+#[derive(Clone, Debug, Template)]
+#[template(path = "console/act.html")]
+pub(super) struct Act {
+    pub action: String,
+    pub button: String,
+    pub form_token: String,
+    pub hidden: Vec<(String, String)>,
+    pub fields: Vec<Field>,
+    /// Cannot be undone.
+    pub is_final: bool,
+}
+
+impl Act {
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Act {
+        self.hidden.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub fn asking(mut self, field: Field) -> Act {
+        self.fields.push(field);
+        self
+    }
+
+    pub fn that_is_final(self) -> Act {
+        Act { is_final: true, ..self }
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        rendered(&self, StatusCode::OK)
+    }
+}
+
+/// A template as a response.
+pub(super) fn rendered(template: &impl Template, status: StatusCode) -> Response {
+    match template.render() {
+        Ok(html) => (status, [(header::CACHE_CONTROL, "no-store")], Html(html)).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "page not rendered");
+            (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered; see the log").into_response()
+        }
+    }
+}
+
+impl Frame {
+    pub fn new(status: &Status, user: String, role: String, form_token: String, path: String) -> Frame {
+        let count = |state: &str| status.jobs.get(state).copied().unwrap_or_default();
+        let item = |href: &'static str, label, key, count| NavigationItem {
+            href,
+            label,
+            key,
+            count,
+            is_current: if href == "/" { path == "/" } else { path == href || path.starts_with(&format!("{href}/")) },
+        };
+        let navigation = vec![
+            item("/", "Overview", "o", 0),
+            item("/events", "Events", "e", 0),
+            item("/jobs", "Jobs", "j", 0),
+            item("/dead-letters", "Dead letters", "d", count("dead")),
+            item("/unknown", "Unknown outcomes", "u", count("unknown")),
+            item("/replays", "Replays", "r", 0),
+            item("/approvals", "Approvals", "a", status.approvals_pending),
+            item("/sources", "Sources", "s", 0),
+            item("/destinations", "Destinations", "t", 0),
+            item("/workers", "Workers", "w", 0),
+            item("/configuration", "Configuration", "c", 0),
+            item("/audit", "Audit", "i", 0),
+            item("/node", "Node", "n", status.warnings.len() as u64),
+            item("/users", "Users and tokens", "p", 0),
+            item("/api", "API", "x", 0),
+        ];
+        let paused = status.paused.iter().map(|pause| Banner {
+            text: format!("{} is paused by {}: {}", pause.target, pause.actor, pause.reason),
+            href: pause_page(&pause.target).to_owned(),
+        });
+        let safe = status.safe_modes.iter().map(|mode| Banner {
+            text: format!("safe mode of {}: {}", mode.worker.as_deref().unwrap_or("all workers"), mode.reason),
+            href: "/workers".to_owned(),
+        });
+        Frame {
+            user,
+            role,
+            form_token,
+            navigation,
+            banners: paused.chain(safe).collect(),
+            version: status.version.clone(),
+            style: assets::style_path(),
+            script: assets::script_path(),
+            path,
+        }
+    }
+}
+
+fn pause_page(target: &str) -> &'static str {
+    match target.split(':').next() {
+        Some("destination") => "/destinations",
+        Some("source") => "/sources",
+        Some("replays") => "/replays",
+        _ => "/workers",
+    }
+}
+
+/// Quotes a value for a shell.
+pub(super) fn shell(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | ',');
+    match !value.is_empty() && value.chars().all(is_plain) {
+        true => value.to_owned(),
+        false => format!("'{}'", value.replace('\'', r"'\''")),
+    }
+}
+
+/// Quotes a value for the query of an address.
+pub(super) fn query_value(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    value.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_a_value_stays_text() {
+        let hostile = "<script>alert(1)</script>\" onmouseover=x \u{202e}";
+        for cell in [
+            Cell::Text(hostile.into()),
+            Cell::Code(hostile.into()),
+            Cell::State(hostile.into()),
+            Cell::Time(hostile.into()),
+            Cell::Link("/events".into(), hostile.into()),
+        ] {
+            let html = cell.render().unwrap();
+            assert!(!html.contains("<script") && !html.contains("\" onmouseover"), "{html}");
+        }
+    }
+
+    #[test]
+    fn command_of_a_hostile_value_is_one_argument() {
+        assert_eq!(shell("crm"), "crm");
+        assert_eq!(shell("a'; rm -rf /"), r"'a'\''; rm -rf /'");
+        assert_eq!(query_value("a&b=c d"), "a%26b%3Dc%20d");
+    }
+}

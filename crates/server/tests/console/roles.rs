@@ -1,0 +1,175 @@
+//! Who may sign in, and what each role may do.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{World, lead};
+use crate::visitor::{Visitor, link};
+
+async fn add_user(world: &World, name: &str, role: &str) {
+    let user = json!({ "name": name, "role": role, "password": "correct horse battery", "actor": "root" });
+    let added = world.act("/api/v1/users", user).await;
+    assert_eq!(added.status, 200, "{}", added.body);
+}
+
+async fn newest_audit(world: &World) -> Value {
+    world.get("/api/v1/audit").await["items"][0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_sees_a_page_without_signing_in() {
+    let world = World::start().await;
+    let visitor = Visitor::new(&world);
+    for path in ["/", "/events?state=dead", "/users"] {
+        let seen = visitor.get(path).await;
+        assert!(seen.status == 303 && seen.location.starts_with("/sign-in?next="), "{path}: {}", seen.status);
+    }
+    let sent = visitor.send_raw("/pause", &[("target", "destination:crm"), ("reason", "x")], &world.admin).await;
+    assert_eq!(sent.status, 401);
+    assert!(world.get("/api/v1/pauses").await.as_array().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_in_link_counts_once_and_looking_at_it_does_not_use_it_up() {
+    let world = World::start().await;
+    let mut visitor = Visitor::new(&world);
+    let link = link(&world, None).await;
+    for _ in 0..2 {
+        assert_eq!(visitor.get(&format!("/sign-in?link={link}")).await.status, 200);
+    }
+    assert_eq!(visitor.sign_in(&[("link", &link)]).await.status, 303);
+    assert_eq!(visitor.get("/").await.status, 200);
+    let mut second = Visitor::new(&world);
+    let seen = second.sign_in(&[("link", &link)]).await;
+    assert!(seen.status == 401 && seen.html.contains("has been used or has expired"), "{}", seen.html);
+    assert!(second.cookie.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_in_never_leads_to_another_site() {
+    let world = World::start().await;
+    let link = link(&world, None).await;
+    let seen = Visitor::new(&world).sign_in(&[("link", &link), ("next", "//evil.example/")]).await;
+    assert_eq!(seen.location, "/");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn password_signs_in_and_guesses_are_throttled() {
+    let world = World::start().await;
+    add_user(&world, "ann", "operator").await;
+    let mut visitor = Visitor::new(&world);
+    let seen = visitor.sign_in(&[("user", "ann"), ("password", "correct horse battery")]).await;
+    assert_eq!(seen.status, 303, "{}", seen.html);
+    assert!(visitor.get("/").await.html.contains("ann <small>operator</small>"));
+    let mut stranger = Visitor::new(&world);
+    for n in 0..10 {
+        let name = if n % 2 == 0 { "ann" } else { "nobody" };
+        assert_eq!(stranger.sign_in(&[("user", name), ("password", "a wrong password")]).await.status, 401, "{n}");
+    }
+    let seen = stranger.sign_in(&[("user", "ann"), ("password", "correct horse battery")]).await;
+    assert_eq!(seen.status, 429, "even the right one, for a while");
+    assert_eq!(visitor.get("/").await.status, 200, "who has a session keeps it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_act_is_recorded_under_the_user_and_refused_without_the_role() {
+    let world = World::start().await;
+    add_user(&world, "vic", "viewer").await;
+    add_user(&world, "ann", "operator").await;
+    let event = world.post(&lead("ada")).await.event();
+    world.settled(&event).await;
+    let pause = [("target", "destination:crm"), ("reason", "maintenance"), ("actor", "somebody else")];
+    let viewer = Visitor::signed_in(&world, Some("vic")).await;
+    for (path, form) in [
+        ("/pause", &pause[..]),
+        ("/sheets/replay?scope=marked", &[("id", event.as_str())]),
+        ("/replays", &[("id", event.as_str()), ("reason", "x")]),
+        ("/users", &[("name", "eve"), ("role", "admin")]),
+        ("/tokens", &[("name", "ci"), ("role", "admin")]),
+        (&format!("/events/{event}/reveal"), &[("reason", "curious")]),
+    ] {
+        assert_eq!(viewer.send(path, form).await.status, 403, "{path}");
+    }
+    assert_eq!(viewer.get("/users").await.status, 403);
+    assert_eq!(viewer.get("/dead-letters").await.status, 200);
+
+    let operator = Visitor::signed_in(&world, Some("ann")).await;
+    assert_eq!(operator.send("/pause", &pause).await.status, 303);
+    let entry = newest_audit(&world).await;
+    assert_eq!((&entry["actor"], &entry["action"]), (&json!("ann"), &json!("pause")));
+    assert_eq!(operator.send("/users", &[("name", "eve"), ("role", "admin")]).await.status, 403);
+    assert_eq!(operator.send(&format!("/events/{event}/reveal"), &[("reason", "x")]).await.status, 403, "apart");
+    assert!(operator.get("/").await.html.contains("destination:crm is paused by ann"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn form_of_another_site_or_without_the_token_changes_nothing() {
+    let world = World::start().await;
+    let visitor = Visitor::signed_in(&world, None).await;
+    let other = Visitor::signed_in(&world, None).await;
+    let (token, foreign) = (visitor.form_token().await, other.form_token().await);
+    let form = |token: &'static str| [("target", "destination:crm"), ("reason", "x"), ("form_token", token)];
+    let with = |token: &str| {
+        let fields = form("").map(|(name, value)| (name, value.to_owned()));
+        let mut fields = fields.to_vec();
+        fields[2].1 = token.to_owned();
+        fields
+    };
+    for (fields, origin) in [
+        (with(""), world.admin.as_str()),
+        (with("guess"), world.admin.as_str()),
+        (with(&foreign), world.admin.as_str()),
+        (with(&token), "http://evil.example"),
+        (with(&token), "null"),
+    ] {
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(visitor.send_raw("/pause", &fields, origin).await.status, 403, "{fields:?} {origin}");
+    }
+    // A session alone does not write through the API either.
+    let request = world.client.post(format!("{}/api/v1/pause", world.admin)).header("cookie", &visitor.cookie);
+    let request = request.header("origin", &world.admin).json(&json!({ "target": "destination:crm", "reason": "x" }));
+    assert_eq!(request.send().await.unwrap().status(), 403);
+    assert!(world.get("/api/v1/pauses").await.as_array().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_ends_by_sign_out_removal_and_revocation() {
+    let world = World::start().await;
+    add_user(&world, "ann", "viewer").await;
+    let (first, second) =
+        (Visitor::signed_in(&world, Some("ann")).await, Visitor::signed_in(&world, Some("ann")).await);
+    assert_eq!(first.send("/sign-out", &[]).await.location, "/sign-in");
+    assert_eq!(first.get("/").await.status, 303, "signed out");
+    assert_eq!(second.get("/").await.status, 200);
+    assert_eq!(world.act("/api/v1/users/ann/remove", json!({})).await.status, 200);
+    assert_eq!(second.get("/").await.status, 303, "removed");
+    let owner = Visitor::signed_in(&world, None).await;
+    let sessions = world.get("/api/v1/sessions").await;
+    let id = sessions[0]["id"].as_i64().unwrap();
+    assert_eq!(world.act(&format!("/api/v1/sessions/{id}/revoke"), json!({})).await.status, 200);
+    assert_eq!(owner.get("/").await.status, 303, "revoked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn api_token_has_its_role_and_can_be_revoked() {
+    let world = World::start().await;
+    let added = world.act("/api/v1/tokens", json!({ "name": "ci", "role": "viewer" })).await;
+    let secret = added.body["secret"].as_str().unwrap().to_owned();
+    assert!(secret.starts_with("slu_"), "{}", added.body);
+    let status = async |path: &str, order: Option<Value>| {
+        let url = format!("{}{path}", world.admin);
+        let request = match order {
+            Some(order) => world.client.post(url).json(&order),
+            None => world.client.get(url),
+        };
+        request.bearer_auth(&secret).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(status("/api/v1/status", None).await, 200);
+    assert_eq!(status("/api/v1/users", None).await, 403);
+    let pause = json!({ "target": "destination:crm", "reason": "x", "actor": "root" });
+    assert_eq!(status("/api/v1/pause", Some(pause)).await, 403);
+    let tokens = world.get("/api/v1/tokens").await;
+    assert!(!tokens.to_string().contains(&secret), "{tokens}");
+    let id = tokens[0]["id"].as_i64().unwrap();
+    assert_eq!(world.act(&format!("/api/v1/tokens/{id}/revoke"), json!({})).await.status, 200);
+    assert_eq!(status("/api/v1/status", None).await, 401);
+}
