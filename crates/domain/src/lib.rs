@@ -19,6 +19,7 @@ pub mod duplicate_stats;
 pub mod event;
 pub mod flow;
 pub mod hash;
+pub mod history;
 pub mod job;
 pub mod key;
 pub mod ledger_clock;

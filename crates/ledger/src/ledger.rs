@@ -308,6 +308,12 @@ impl Ledger {
         self.submit(Op::KeepClock, keep).await
     }
 
+    /// Writes a minute of the history: what the node observed, and what the ledger has counted since the minute before. `false`
+    /// if this minute of this term is written already.
+    pub async fn record_history(&self, record: RecordHistory) -> Result<bool, Error> {
+        self.submit(Op::RecordHistory, record).await
+    }
+
     /// Since when a worker has had this schedule: since `at`, if it had another one before.
     pub async fn schedule(&self, schedule: Schedule) -> Result<Time, Error> {
         self.submit(Op::Schedule, schedule).await

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use sluice_domain::history::{Labels, Measure};
 use sluice_domain::job::{JobId, JobState};
 use sluice_domain::outcome::Failure;
 pub use sluice_domain::record::{
@@ -263,6 +264,14 @@ pub struct SourceDayCounts {
     pub by_content: u64,
     /// Events that retention has deleted since.
     pub pruned: u64,
+}
+
+/// A counter of the ledger since it was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterTotal {
+    pub measure: Measure,
+    pub labels: Labels,
+    pub total: u64,
 }
 
 /// The keys that seal the ledger, without their values.

@@ -127,6 +127,8 @@ write_verbs! {
     Audit: audit(AuditEntry) -> ();
     Prune: prune(Prune) -> Pruned;
     KeepClock: keep_clock(KeepClock) -> ();
+    /// Writes a minute of the history. `false` if it is written already.
+    RecordHistory: record_history(RecordHistory) -> bool;
     /// Returns since when the worker has had this schedule.
     Schedule: schedule(Schedule) -> Time;
     /// Returns events that may have this id; their rows decide. The index of ids belongs to the writer.

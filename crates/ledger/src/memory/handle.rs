@@ -244,6 +244,10 @@ impl WriteStore for Batch<'_> {
         Ok(())
     }
 
+    fn record_history(&mut self, record: &RecordHistory) -> Result<bool> {
+        Ok(self.store.record_history(record))
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         Ok(self.store.schedule(schedule.clone()))
     }

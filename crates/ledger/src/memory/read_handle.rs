@@ -137,6 +137,14 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().source_day_counts(&since_day))
     }
 
+    async fn history(&self, query: HistoryQuery) -> Result<Vec<HistoryRow>> {
+        Ok(self.lock().history(&query))
+    }
+
+    async fn counter_totals(&self) -> Result<Vec<CounterTotal>> {
+        Ok(self.lock().counter_totals())
+    }
+
     async fn contact_facts(
         &self,
         contact: KeyDigest,

@@ -124,6 +124,10 @@ impl WriteStore for Batch<'_, '_> {
         self.write_clock(keep)
     }
 
+    fn record_history(&mut self, record: &RecordHistory) -> Result<bool> {
+        self.write_history(record)
+    }
+
     fn schedule(&mut self, schedule: &Schedule) -> Result<Time> {
         let mut keep = self.cached(include_str!("sql/keep_schedule.sql"))?;
         keep.query_row(params![schedule.worker, schedule.rule, schedule.at.0], |row| row.get(0).map(Time))

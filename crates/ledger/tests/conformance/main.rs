@@ -12,6 +12,7 @@ mod fencing;
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 mod guard;
+mod history;
 mod inside;
 mod keys;
 mod lifecycle;
@@ -163,6 +164,13 @@ macro_rules! suite {
                 a_settlement_without_a_call_needs_a_job_that_is_not_running
                 a_newer_owner_settles_an_interrupted_job_that_has_no_intent
                 a_replay_keeps_the_term_and_the_destination_unless_the_step_changes
+            ]
+            history [
+                counters_follow_what_the_ledger_does
+                a_minute_is_kept_as_minute_hour_and_day
+                a_repeated_minute_changes_nothing
+                what_was_counted_before_a_crash_is_in_the_next_minute
+                expired_intervals_are_removed_unless_the_clock_is_in_doubt
             ]
             totals [
                 totals_follow_every_change_of_a_job
