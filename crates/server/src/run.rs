@@ -20,6 +20,7 @@ use crate::revisions::{LoadedRevision, Revisions};
 use crate::root_key;
 use crate::safe_mode::SafeModes;
 use crate::unclean_shutdown::{self, RunMarker};
+use crate::watch::Watch;
 use crate::{intake, maintain, operate, schedule, work};
 
 /// File in the data directory with the addresses of the running node.
@@ -272,6 +273,12 @@ impl Node {
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
         let follows = (revisions.clone(), clock.clone());
         let replays = operator.replay_batches();
+        let watch = Watch {
+            ledger: ledger.clone(),
+            clock: clock.clone(),
+            metrics: context.metrics.clone(),
+            scheduler: scheduler.clone(),
+        };
         let stop = watch::Sender::new(false);
         let stop_admin = watch::Sender::new(false);
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
@@ -284,6 +291,7 @@ impl Node {
             rest: vec![
                 tokio::spawn(schedule::cron::run(ledger.clone(), revisions.clone(), clock.clone(), stop.subscribe())),
                 tokio::spawn(replays.run(stop.subscribe())),
+                tokio::spawn(watch.run(stop_admin.subscribe())),
                 tokio::spawn(maintain::stragglers::run(ledger.clone(), follows, requeued, stop.subscribe())),
                 tokio::spawn(maintain::run(ledger.clone(), revisions, clock.clone(), settings.keep, stop.subscribe())),
                 tokio::spawn(listeners.admin.run(stop_admin.subscribe())),

@@ -20,6 +20,7 @@ mod flow;
 mod guards;
 mod jobs;
 mod keys;
+mod latency;
 mod lists;
 mod node_access;
 mod plan;
@@ -78,6 +79,8 @@ pub enum NodeCommand {
     Sources(endpoints::Sources),
     /// Show destinations and their gates
     Destinations(endpoints::Destinations),
+    /// Show latencies of the last minutes, hours or days
+    Latency(latency::Latency),
     /// Pause a source, a queue, a worker, a destination or replays; survives restarts
     Pause(control::Pause),
     /// Resume a paused target
@@ -122,6 +125,7 @@ impl NodeCommand {
             NodeCommand::Replays(command) => command.run(),
             NodeCommand::Sources(command) => command.run(),
             NodeCommand::Destinations(command) => command.run(),
+            NodeCommand::Latency(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),
             NodeCommand::Approvals(command) => command.run(),

@@ -15,7 +15,12 @@ pub(super) async fn call(context: &WorkContext, run: &JobRun, batch: CallBatch) 
     let started = context.clock.now();
     let (outcome, recorded) = make(context, &connectors, call, recording).await?;
     let took = context.clock.now().since(started);
-    context.metrics.attempt(&call.destination, outcome.as_str(), took);
+    let event = run.event();
+    context.metrics.attempt(&call.destination, outcome.as_str(), took, &event.trace);
+    if matches!(outcome, Outcome::Done { .. }) {
+        let since_received = context.clock.ledger_time().since(event.received_at);
+        context.metrics.effect(&call.destination, since_received, &event.trace);
+    }
     let failed = outcome.failure().is_some() && !matches!(outcome, Outcome::Wait { .. });
     if let Some(worker) = run.worker().filter(|worker| !worker.safe_mode.when.is_empty()) {
         Box::pin(context.safe_modes.attempted(worker, failed, context.clock.ledger_time())).await;

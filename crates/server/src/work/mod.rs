@@ -70,6 +70,9 @@ pub async fn work(
     destination: Arc<str>,
 ) -> Result<RunResult, sluice_ledger::Error> {
     let worker = loaded.job.worker.clone();
+    if loaded.job.attempts_total == 0 && loaded.job.replays == 0 && loaded.job.state == JobState::Queued {
+        context.metrics.queue_wait(&worker, context.clock.ledger_time().since(loaded.job.created_at));
+    }
     let config = context.revisions.for_run(&loaded.job.revision, &context.ledger).await;
     let (mut run, mut command) = JobRun::start(loaded, destination, config, context.now(&worker));
     loop {

@@ -13,6 +13,7 @@ mod effects;
 mod finding;
 mod fixture;
 mod guard_fixture;
+mod history;
 mod intake;
 mod messages;
 mod operating;

@@ -2,7 +2,9 @@
 
 use utoipa::OpenApi;
 
-use super::{approvals, change, clock, dead_letters, endpoints, events, guards, jobs, keys, node, pauses, replays};
+use super::{
+    approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node, pauses, replays,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -29,6 +31,9 @@ use super::{approvals, change, clock, dead_letters, endpoints, events, guards, j
         endpoints::sources,
         endpoints::source,
         endpoints::destinations,
+        history::series,
+        history::totals,
+        history::latency,
         pauses::pauses,
         pauses::pause,
         pauses::resume,

@@ -8,6 +8,7 @@ mod document;
 mod endpoints;
 mod events;
 mod guards;
+mod history;
 mod jobs;
 mod keys;
 mod node;
@@ -51,6 +52,9 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
         .route("/destinations", get(endpoints::destinations))
+        .route("/series", get(history::series))
+        .route("/totals", get(history::totals))
+        .route("/latency", get(history::latency))
         .route("/pauses", get(pauses::pauses))
         .route("/pause", post(pauses::pause))
         .route("/resume", post(pauses::resume))
