@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod action;
+pub mod alert;
 pub mod approval;
 pub mod config;
 pub mod cron;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sluice_domain::alert::AlertKind;
 use sluice_domain::event::EventId;
 use sluice_domain::history::recorder::Point;
 use sluice_domain::job::{JobId, Term};
@@ -258,6 +259,40 @@ pub struct KeepClock {
     pub record: ClockRecord,
     /// Set if an operator has confirmed the wall clock.
     pub confirmed: Option<ClockConfirmation>,
+}
+
+/// An operator marks an alert.
+#[derive(Clone, Debug)]
+pub struct MarkAlert {
+    pub kind: AlertKind,
+    /// Empty for the node.
+    pub subject: String,
+    pub mark: AlertMark,
+    pub actor: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertMark {
+    Acknowledged,
+    /// Changes until this time are not notified.
+    SnoozedUntil(Time),
+}
+
+impl MarkAlert {
+    /// As the audit trail names it.
+    pub(crate) fn action(&self) -> &'static str {
+        match self.mark {
+            AlertMark::Acknowledged => "acknowledge",
+            AlertMark::SnoozedUntil(_) => "snooze",
+        }
+    }
+
+    /// As in the audit trail.
+    pub(crate) fn object(&self) -> String {
+        format!("alert:{}:{}", self.kind.name(), self.subject)
+    }
 }
 
 /// A minute of the history. Counters of the ledger are added by the verb itself.

@@ -71,6 +71,8 @@ macro_rules! read_verbs {
             history(query: HistoryQuery) -> Vec<HistoryRow>;
             /// Counters of the ledger since it was created. Kept with what they count, so they are exact.
             counter_totals() -> Vec<CounterTotal>;
+            /// Every alert, by kind and subject.
+            alerts() -> Vec<Alert>;
             /// Facts about a contact that policies are evaluated with.
             contact_facts(contact: KeyDigest, channel: Arc<str>, purposes: Vec<Arc<str>>) -> ContactFacts;
             /// Number of effects that count under a cap.
@@ -97,6 +99,7 @@ pub(crate) mod prelude {
     pub use std::collections::BTreeMap;
     pub use std::sync::Arc;
 
+    pub use sluice_domain::alert::Alert;
     pub use sluice_domain::approval::ApprovalId;
     pub use sluice_domain::duplicate_stats::DuplicateStats;
     pub use sluice_domain::history::series::{HistoryQuery, HistoryRow};

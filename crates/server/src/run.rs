@@ -189,6 +189,7 @@ struct Listeners {
     admin: operate::AdminServer,
     admin_address: SocketAddr,
     operator: operate::Operator,
+    intake_context: intake::IntakeContext,
 }
 
 impl Listeners {
@@ -213,7 +214,7 @@ impl Listeners {
         let intake_address = intake.address().unwrap_or(settings.intake);
 
         let handles =
-            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context, safe_modes, metrics };
+            operate::NodeHandles { scheduler: scheduler.clone(), intake: intake_context.clone(), safe_modes, metrics };
         let own_settings = NodeSettings { intake: intake_address, ..settings.clone() };
         let operator = operate::Operator::new(ledger, revisions, clock, handles, own_settings);
         let admin =
@@ -221,7 +222,7 @@ impl Listeners {
                 .await
                 .map_err(|source| StartError::Listen { what: "admin", address: settings.admin, source })?;
         let admin_address = admin.address().unwrap_or(settings.admin);
-        Ok(Listeners { intake, intake_address, admin, admin_address, operator })
+        Ok(Listeners { intake, intake_address, admin, admin_address, operator, intake_context })
     }
 }
 
@@ -275,6 +276,8 @@ impl Node {
         let replays = operator.replay_batches();
         let watch = Watch {
             ledger: ledger.clone(),
+            revisions: revisions.clone(),
+            intake: listeners.intake_context,
             clock: clock.clone(),
             metrics: context.metrics.clone(),
             scheduler: scheduler.clone(),

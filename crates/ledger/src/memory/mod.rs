@@ -4,6 +4,7 @@
 //! a snapshot.
 
 mod accept;
+mod alerts;
 mod approvals;
 mod attempt;
 mod handle;
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_domain::alert::{Alert, AlertKind};
 use sluice_domain::event::EventId;
 use sluice_domain::hash::Map;
 use sluice_domain::job::{EffectKey, EffectState, JobId, Term};
@@ -79,6 +81,7 @@ pub struct Store {
     /// In the order of their ids, from 1.
     replays: Vec<ReplayRecord>,
     history: history::HistoryRows,
+    alerts: BTreeMap<(AlertKind, String), Alert>,
     last_seq: EventSeq,
     last_job: i64,
     term: Term,

@@ -145,6 +145,10 @@ impl ReadStore for StoreHandle {
         Ok(self.lock().counter_totals())
     }
 
+    async fn alerts(&self) -> Result<Vec<Alert>> {
+        Ok(self.lock().alerts())
+    }
+
     async fn contact_facts(
         &self,
         contact: KeyDigest,

@@ -1,6 +1,7 @@
 //! The embedded driver: one SQLite file, one writer thread, a few readers.
 
 mod accept;
+mod alerts;
 mod approvals;
 mod attempt;
 mod backlog;
@@ -61,7 +62,7 @@ pub(crate) use writer::Writer;
 /// Older versions can corrupt a write-ahead log that two connections reset at once.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The newest schema that this build knows.
-const SCHEMA_VERSION: i64 = 16;
+const SCHEMA_VERSION: i64 = 17;
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0001_ledger.sql"),
     include_str!("sql/0002_playbooks.sql"),
@@ -79,6 +80,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("sql/0014_replays.sql"),
     include_str!("sql/0015_failure_class.sql"),
     include_str!("sql/0020_history.sql"),
+    include_str!("sql/0021_alerts.sql"),
 ];
 
 const FILE_NAME: &str = "ledger.db";

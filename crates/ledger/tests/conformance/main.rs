@@ -4,6 +4,7 @@
 
 mod accept;
 mod agreement;
+mod alerts;
 mod attempt;
 mod backlog;
 mod budget;
@@ -164,6 +165,10 @@ macro_rules! suite {
                 a_settlement_without_a_call_needs_a_job_that_is_not_running
                 a_newer_owner_settles_an_interrupted_job_that_has_no_intent
                 a_replay_keeps_the_term_and_the_destination_unless_the_step_changes
+            ]
+            alerts [
+                an_alert_is_kept_over_a_restart
+                marks_of_operators_are_kept_until_the_alert_fires_again
             ]
             history [
                 counters_follow_what_the_ledger_does

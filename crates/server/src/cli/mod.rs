@@ -6,6 +6,7 @@
 //! Never: is imported by another component.
 //! If the process dies here: for a running node see `run`; every other command is done or has not happened.
 
+mod alerts;
 mod apply;
 mod approvals;
 mod check;
@@ -79,6 +80,8 @@ pub enum NodeCommand {
     Sources(endpoints::Sources),
     /// Show destinations and their gates
     Destinations(endpoints::Destinations),
+    /// List, acknowledge, snooze and test alerts
+    Alerts(alerts::Alerts),
     /// Show latencies of the last minutes, hours or days
     Latency(latency::Latency),
     /// Pause a source, a queue, a worker, a destination or replays; survives restarts
@@ -125,6 +128,7 @@ impl NodeCommand {
             NodeCommand::Replays(command) => command.run(),
             NodeCommand::Sources(command) => command.run(),
             NodeCommand::Destinations(command) => command.run(),
+            NodeCommand::Alerts(command) => command.run(),
             NodeCommand::Latency(command) => command.run(),
             NodeCommand::Pause(command) => command.run(),
             NodeCommand::Resume(command) => command.run(),

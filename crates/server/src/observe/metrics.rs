@@ -13,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use sluice_domain::alert::Alert;
+
 use super::history::OpenMinute;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -89,6 +91,14 @@ pub struct SourceLabels {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct QueueLabels {
     pub queue: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct AlertLabels {
+    pub alert: &'static str,
+    /// critical or warning.
+    pub severity: &'static str,
+    pub subject: String,
 }
 
 /// Label of an exemplar: the trace that a duration belongs to.
@@ -169,6 +179,8 @@ pub struct Inner {
     /// 1 if paused.
     pub paused: Family<DestinationLabels, Gauge>,
     pub approvals_pending: Gauge,
+    /// Firing alerts by kind, severity and subject.
+    pub alerts_firing: Family<AlertLabels, Gauge>,
     /// The same as the sum of `attempts`, `duplicates` and `dead_letter_depth`, under the names of published dashboards.
     pub contact_attempts: Counter,
     pub idempotency_hits: Counter,
@@ -226,6 +238,7 @@ impl Metrics {
             breakers: Family::default(),
             paused: Family::default(),
             approvals_pending: Gauge::default(),
+            alerts_firing: Family::default(),
             contact_attempts: Counter::default(),
             idempotency_hits: Counter::default(),
             contact_dlq_depth: Gauge::default(),
@@ -281,6 +294,7 @@ impl Metrics {
         );
         r.register("breaker", "Circuit breaker by destination: 0 closed, 1 half-open, 2 open", inner.breakers.clone());
         r.register("destination_paused", "Whether a destination is paused: 0 or 1", inner.paused.clone());
+        r.register("alerts_firing", "Firing alerts, by kind, severity and subject", inner.alerts_firing.clone());
         r.register("approvals_pending", "Pending approvals", inner.approvals_pending.clone());
         r.register("jobs_running", "Running jobs", inner.in_flight.clone());
         r.register("jobs_in_memory", "Jobs in memory", inner.jobs_in_memory.clone());
@@ -351,6 +365,15 @@ impl Metrics {
     pub fn job(&self, worker: &str, state: &'static str, replay: bool) {
         let labels = JobLabels { worker: worker.to_owned(), state, replay: if replay { "yes" } else { "no" } };
         self.jobs.get_or_create(&labels).inc();
+    }
+
+    /// Alerts that fire now.
+    pub fn alerts(&self, firing: &[Alert]) {
+        self.alerts_firing.clear();
+        for alert in firing {
+            let (severity, subject) = (alert.kind.spec().severity.as_str(), alert.subject.clone());
+            self.alerts_firing.get_or_create(&AlertLabels { alert: alert.kind.name(), severity, subject }).set(1);
+        }
     }
 
     /// Metrics page for Prometheus.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod access;
+mod alerts;
 mod approvals;
 mod backlogs;
 mod bound;

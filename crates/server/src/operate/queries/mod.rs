@@ -21,8 +21,8 @@ use sluice_ledger::{AuditEntry, JobFilter, ListedEvent, Page};
 
 use super::operator::{OperateError, Operator, job_id};
 use super::views::{
-    AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail, JobView, List,
-    PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
+    AlertView, AttemptView, AuditView, DestinationView, EffectView, EventDetail, EventView, FlowView, JobDetail,
+    JobView, List, PauseView, ReasonView, RefusalView, RefusedView, SourceView, Status, preview, show,
 };
 use crate::intake;
 use crate::levels::Levels;
@@ -166,6 +166,11 @@ impl Operator {
                 reason: pause.reason,
             })
             .collect())
+    }
+
+    /// By kind and subject.
+    pub async fn alerts(&self) -> Result<Vec<AlertView>, OperateError> {
+        Ok(self.ledger.alerts().await?.into_iter().map(AlertView::from).collect())
     }
 
     pub async fn destinations(&self) -> Result<Vec<DestinationView>, OperateError> {

@@ -3,7 +3,8 @@
 use utoipa::OpenApi;
 
 use super::{
-    approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node, pauses, replays,
+    alerts, approvals, change, clock, dead_letters, endpoints, events, guards, history, jobs, keys, node, pauses,
+    replays,
 };
 
 #[derive(OpenApi)]
@@ -31,6 +32,10 @@ use super::{
         endpoints::sources,
         endpoints::source,
         endpoints::destinations,
+        alerts::list,
+        alerts::acknowledge,
+        alerts::snooze,
+        alerts::test,
         history::series,
         history::totals,
         history::latency,

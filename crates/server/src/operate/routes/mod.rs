@@ -1,5 +1,6 @@
 //! Routes of the admin server: the API by resource, health, metrics.
 
+mod alerts;
 mod approvals;
 mod change;
 mod clock;
@@ -52,6 +53,10 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
         .route("/destinations", get(endpoints::destinations))
+        .route("/alerts", get(alerts::list))
+        .route("/alerts/acknowledge", post(alerts::acknowledge))
+        .route("/alerts/snooze", post(alerts::snooze))
+        .route("/alerts/test", post(alerts::test))
         .route("/series", get(history::series))
         .route("/totals", get(history::totals))
         .route("/latency", get(history::latency))

@@ -1,5 +1,6 @@
 //! API views. Personal data is masked here.
 
+mod alert;
 mod approval;
 mod change;
 mod clash;
@@ -17,6 +18,7 @@ mod wait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::alert::AlertView;
 pub use self::approval::ApprovalView;
 pub use self::change::{AppliedView, RevisionDetail, RevisionView};
 pub use self::clash::{ChangeView, ClashView, VariantView};
