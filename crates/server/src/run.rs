@@ -274,16 +274,8 @@ impl Node {
         let (intake, admin, operator) = (listeners.intake_address, listeners.admin_address, listeners.operator);
         let follows = (revisions.clone(), clock.clone());
         let replays = operator.replay_batches();
-        let watch = Watch {
-            ledger: ledger.clone(),
-            revisions: revisions.clone(),
-            intake: listeners.intake_context,
-            clock: clock.clone(),
-            metrics: context.metrics.clone(),
-            scheduler: scheduler.clone(),
-        };
-        let stop = watch::Sender::new(false);
-        let stop_admin = watch::Sender::new(false);
+        let watch = Watch::new(&context, scheduler.clone(), listeners.intake_context);
+        let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
         let schedule_loop = schedule::Loop::new(context, scheduler.clone(), inbox, settings.scheduler);
         Ok(Node {
             intake,

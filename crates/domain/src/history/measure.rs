@@ -21,6 +21,7 @@ pub enum Measure {
     DeadLetters,
     OldestDeadLetterSeconds,
     Breaker,
+    Effects,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,41 +58,25 @@ pub struct MeasureSpec {
 use Kind::{Counter, Gauge, Histogram};
 
 /// All measures, in the order of their codes.
-pub const MEASURES: [MeasureSpec; 16] = [
-    row(Measure::Accepted, "accepted", 1, Counter, &["source"], "New events."),
-    row(Measure::Duplicates, "duplicates", 2, Counter, &["source"], "Duplicates within the lifetime of their key."),
-    row(Measure::Clashes, "key_clashes", 3, Counter, &["source"], "Requests with a known key and different content."),
+pub const MEASURES: [MeasureSpec; 17] = [
+    row(Measure::Accepted, "accepted", Counter, &["source"], "New events."),
+    row(Measure::Duplicates, "duplicates", Counter, &["source"], "Duplicates within the lifetime of their key."),
+    row(Measure::Clashes, "key_clashes", Counter, &["source"], "Requests with a known key and different content."),
     row(
         Measure::LateDuplicates,
         "late_duplicates",
-        4,
         Counter,
         &["source"],
         "Requests whose key was taken before and had expired: each became a new event.",
     ),
-    row(Measure::Refused, "refused", 5, Counter, &["source", "code"], "Rejected requests, by problem code."),
-    row(
-        Measure::Jobs,
-        "jobs",
-        6,
-        Counter,
-        &["worker", "state"],
-        "Jobs that ended and had not been replayed, by state.",
-    ),
-    row(
-        Measure::ReplayedJobs,
-        "replayed_jobs",
-        7,
-        Counter,
-        &["worker", "state"],
-        "Replayed jobs that ended, by state.",
-    ),
-    row(Measure::Attempts, "attempts", 8, Counter, &["destination", "outcome"], "Calls of destinations, by outcome."),
-    row(Measure::CallSeconds, "call_seconds", 9, Histogram, &["destination"], "Duration of calls."),
+    row(Measure::Refused, "refused", Counter, &["source", "code"], "Rejected requests, by problem code."),
+    row(Measure::Jobs, "jobs", Counter, &["worker", "state"], "Jobs that ended and had not been replayed, by state."),
+    row(Measure::ReplayedJobs, "replayed_jobs", Counter, &["worker", "state"], "Replayed jobs that ended, by state."),
+    row(Measure::Attempts, "attempts", Counter, &["destination", "outcome"], "Calls of destinations, by outcome."),
+    row(Measure::CallSeconds, "call_seconds", Histogram, &["destination"], "Duration of calls."),
     row(
         Measure::EffectSeconds,
         "effect_seconds",
-        10,
         Histogram,
         &["destination"],
         "From receiving the request to the applied effect.",
@@ -99,34 +84,38 @@ pub const MEASURES: [MeasureSpec; 16] = [
     row(
         Measure::QueueSeconds,
         "queue_seconds",
-        11,
         Histogram,
         &["worker"],
         "From accepting the event to the first run of its job.",
     ),
-    row(Measure::JobsLive, "jobs_live", 12, Gauge, &["worker", "state"], "Live jobs."),
-    row(Measure::OldestJobSeconds, "oldest_job_seconds", 13, Gauge, &["worker"], "Age of the oldest live job."),
-    row(Measure::DeadLetters, "dead_letters", 14, Gauge, &["queue"], "Dead and unknown jobs of a dead-letter queue."),
+    row(Measure::JobsLive, "jobs_live", Gauge, &["worker", "state"], "Live jobs."),
+    row(Measure::OldestJobSeconds, "oldest_job_seconds", Gauge, &["worker"], "Age of the oldest live job."),
+    row(Measure::DeadLetters, "dead_letters", Gauge, &["queue"], "Dead and unknown jobs of a dead-letter queue."),
     row(
         Measure::OldestDeadLetterSeconds,
         "oldest_dead_letter_seconds",
-        15,
         Gauge,
         &["queue"],
         "Age of the oldest dead letter.",
     ),
-    row(Measure::Breaker, "breaker", 16, Gauge, &["destination"], "Circuit breaker: 0 closed, 1 half-open, 2 open."),
+    row(Measure::Breaker, "breaker", Gauge, &["destination"], "Circuit breaker: 0 closed, 1 half-open, 2 open."),
+    row(
+        Measure::Effects,
+        "effects",
+        Counter,
+        &["destination", "class"],
+        "Effects that a call applied, by effect class.",
+    ),
 ];
 
 const fn row(
     measure: Measure,
     name: &'static str,
-    code: u8,
     kind: Kind,
     labels: &'static [&'static str],
     about: &'static str,
 ) -> MeasureSpec {
-    MeasureSpec { measure, name, code, kind, labels, about }
+    MeasureSpec { measure, name, code: measure as u8 + 1, kind, labels, about }
 }
 
 impl Measure {

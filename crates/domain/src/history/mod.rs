@@ -7,6 +7,7 @@
 pub mod codec;
 pub mod histogram;
 pub mod measure;
+pub mod north_star;
 pub mod recorder;
 pub mod series;
 pub mod step;

@@ -28,6 +28,7 @@ fn series(spec: &MeasureSpec) -> u64 {
         "code" => CODES,
         "state" => STATES,
         "outcome" => OUTCOMES,
+        "class" => 1,
         other => panic!("unknown label {other}"),
     };
     spec.labels.iter().map(|label| of(label)).product()

@@ -112,6 +112,9 @@ impl Store {
         let called = settled.as_ref().and_then(|settled| job.effects.iter().find(|row| row.begin.key == settled.key));
         if let (Some(call), Some(called)) = (call, called) {
             self.history.add(Measure::Attempts, &called.begin.destination, call.outcome);
+            if settled.as_ref().is_some_and(|settled| settled.state == EffectState::Applied) {
+                self.history.add(Measure::Effects, &called.begin.destination, called.begin.class.as_str());
+            }
         }
         let released = effect.and_then(|effect| job.settle_effect(effect, at));
         job.attempts.extend(attempt.map(|attempt| AttemptRow { n, ended_at: at, attempt }));

@@ -3,6 +3,7 @@
 use rusqlite::params;
 use sluice_domain::history::Measure;
 use sluice_domain::job::{EffectState, JobState};
+use sluice_domain::outcome::EffectClass;
 use sluice_domain::policy::CapReservation;
 use sluice_domain::wait::WaitReason;
 use sluice_domain::worker::LaneOrder;
@@ -199,9 +200,15 @@ impl Batch<'_, '_> {
     /// Counts a call of the destination that its effect has.
     fn count_attempt(&mut self, settlement: &Settlement, begin: Option<&Begin>, earlier: Option<&EffectColumns>) {
         let call = settlement.attempt.as_ref().filter(|attempt| attempt.kind == AttemptKind::Call);
+        let applied = settlement.effect.as_ref().is_some_and(|effect| effect.state == EffectState::Applied);
         let destination = begin.map(|begin| &*begin.destination).or(earlier.map(|effect| &*effect.destination));
         if let (Some(call), Some(destination)) = (call, destination) {
             self.counts.add(Measure::Attempts, destination, call.outcome);
+            let stored = earlier.and_then(|effect| EffectClass::parse(&effect.class));
+            let class = begin.map(|begin| begin.class).or(stored);
+            if let Some(class) = class.filter(|_| applied) {
+                self.counts.add(Measure::Effects, destination, class.as_str());
+            }
         }
     }
 

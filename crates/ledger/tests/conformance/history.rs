@@ -82,6 +82,7 @@ pub async fn counters_follow_what_the_ledger_does<D: Driver>() {
             row("replayed_jobs", "crm", "dropped", 1),
             row("attempts", "crm", "done", 2),
             row("attempts", "crm", "retry", 3),
+            row("effects", "crm", "keyed", 2),
         ]
     );
 }

@@ -3,6 +3,7 @@
 //! Labels are names from the configuration and fixed words: never an email address, a key or an event id.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -101,6 +102,11 @@ pub struct AlertLabels {
     pub subject: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct NorthStarLabels {
+    pub name: &'static str,
+}
+
 /// Label of an exemplar: the trace that a duration belongs to.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct TraceLabels {
@@ -179,6 +185,8 @@ pub struct Inner {
     /// 1 if paused.
     pub paused: Family<DestinationLabels, Gauge>,
     pub approvals_pending: Gauge,
+    /// As of the last scrape.
+    pub north_stars: Family<NorthStarLabels, Gauge<f64, AtomicU64>>,
     /// Firing alerts by kind, severity and subject.
     pub alerts_firing: Family<AlertLabels, Gauge>,
     /// The same as the sum of `attempts`, `duplicates` and `dead_letter_depth`, under the names of published dashboards.
@@ -238,6 +246,7 @@ impl Metrics {
             breakers: Family::default(),
             paused: Family::default(),
             approvals_pending: Gauge::default(),
+            north_stars: Family::default(),
             alerts_firing: Family::default(),
             contact_attempts: Counter::default(),
             idempotency_hits: Counter::default(),
@@ -294,6 +303,7 @@ impl Metrics {
         );
         r.register("breaker", "Circuit breaker by destination: 0 closed, 1 half-open, 2 open", inner.breakers.clone());
         r.register("destination_paused", "Whether a destination is paused: 0 or 1", inner.paused.clone());
+        r.register("north_star", "North stars, by name", inner.north_stars.clone());
         r.register("alerts_firing", "Firing alerts, by kind, severity and subject", inner.alerts_firing.clone());
         r.register("approvals_pending", "Pending approvals", inner.approvals_pending.clone());
         r.register("jobs_running", "Running jobs", inner.in_flight.clone());

@@ -26,6 +26,7 @@ use crate::levels::Levels;
 use crate::observe::Metrics;
 use crate::revisions::Revisions;
 use crate::schedule::SchedulerHandle;
+use crate::work::WorkContext;
 pub(crate) use notice::Notice;
 use signals::HistorySignals;
 
@@ -34,15 +35,20 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
-    pub ledger: Ledger,
-    pub revisions: Revisions,
-    pub clock: Clock,
-    pub metrics: Metrics,
-    pub scheduler: SchedulerHandle,
-    pub intake: IntakeContext,
+    ledger: Ledger,
+    revisions: Revisions,
+    clock: Clock,
+    metrics: Metrics,
+    scheduler: SchedulerHandle,
+    intake: IntakeContext,
 }
 
 impl Watch {
+    pub fn new(context: &WorkContext, scheduler: SchedulerHandle, intake: IntakeContext) -> Watch {
+        let WorkContext { ledger, revisions, clock, metrics, .. } = context.clone();
+        Watch { ledger, revisions, clock, metrics, scheduler, intake }
+    }
+
     /// Looks at the node per interval and writes each minute once it is over; writes the open one at the end.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let started = self.clock.now();

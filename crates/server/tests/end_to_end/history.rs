@@ -54,6 +54,12 @@ async fn history_has_what_the_node_did_after_a_restart() {
     let latency = world.get("/api/v1/latency?window=15m&percentile=95").await;
     assert_eq!((&latency[0]["name"], &latency[0]["count"]), (&json!("crm"), &json!(2)));
     assert!(latency[0]["percentile"].as_f64().unwrap() > 0.0, "{latency}");
+    let stars = world.get("/api/v1/north-stars").await;
+    assert_eq!((&stars["idempotent_effects_share"], &stars["duplicates_per_10000"]), (&json!(1.0), &json!(2500.0)));
+    assert!(stars["intake_to_effect_p95_seconds"].as_f64().unwrap() > 0.0, "{stars}");
+    assert_eq!(stars["replay_success_share"], Value::Null, "nothing was replayed");
+    let page = world.page("/metrics").await;
+    assert!(page.contains(r#"sluice_north_star{name="duplicates_per_10000"} 2500.0"#), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

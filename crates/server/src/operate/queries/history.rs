@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sluice_domain::history::measure::{Kind, MEASURES, Measure};
+use sluice_domain::history::north_star::{NorthStarRows, NorthStars};
 use sluice_domain::history::series::{self, Grouping, HistoryQuery, POINTS_MAX};
 use sluice_domain::history::{Step, Value};
 use sluice_domain::time::Time;
@@ -66,6 +67,23 @@ impl Operator {
             CounterView { measure: total.measure.name().to_owned(), labels: labels.collect(), total: total.total }
         };
         Ok(self.ledger.counter_totals().await?.into_iter().map(view).collect())
+    }
+
+    /// North stars, as of the last minute that was written.
+    pub async fn north_stars(&self) -> Result<NorthStars, OperateError> {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let now = self.clock.ledger_time();
+        let rows = async |measure, window: Duration| {
+            let (step, since) = (Step::Hour, Step::Hour.start(now - window));
+            self.ledger.history(HistoryQuery { measure, step, since, until: Time::NEVER }).await
+        };
+        Ok(NorthStars::new(&NorthStarRows {
+            effects: rows(Measure::Effects, DAY).await?,
+            replayed_jobs: rows(Measure::ReplayedJobs, DAY).await?,
+            effect_seconds: rows(Measure::EffectSeconds, DAY).await?,
+            accepted: rows(Measure::Accepted, 7 * DAY).await?,
+            duplicates: rows(Measure::Duplicates, 7 * DAY).await?,
+        }))
     }
 
     /// Latencies of a histogram over the last part of the history, by its first label.

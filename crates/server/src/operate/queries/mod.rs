@@ -26,7 +26,7 @@ use super::views::{
 };
 use crate::intake;
 use crate::levels::Levels;
-use crate::observe::metrics::{DepthLabels, DestinationLabels, QueueLabels, WorkerLabels};
+use crate::observe::metrics::{DepthLabels, DestinationLabels, NorthStarLabels, QueueLabels, WorkerLabels};
 
 /// Actor and reason for revealing personal data.
 #[derive(Clone, Debug)]
@@ -277,6 +277,10 @@ impl Operator {
             self.metrics.jobs_in_memory.set(gauge(view.jobs_in_memory as u64));
         }
         self.set_levels(Levels::read(&self.ledger, &self.clock, view.as_ref()).await?);
+        self.metrics.north_stars.clear();
+        for (name, value) in self.north_stars().await?.values() {
+            self.metrics.north_stars.get_or_create(&NorthStarLabels { name }).set(value);
+        }
         self.metrics.approvals_pending.set(gauge(self.approvals_pending().await?));
         let stats = self.ledger.stats();
         self.metrics.ledger_commits.set(gauge(stats.batches.load(Relaxed)));

@@ -39,6 +39,7 @@ use super::{
         history::series,
         history::totals,
         history::latency,
+        history::north_stars,
         pauses::pauses,
         pauses::pause,
         pauses::resume,

@@ -1,5 +1,6 @@
 //! History: series, totals, latencies.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Json;
@@ -49,6 +50,13 @@ pub(super) async fn series(
 #[utoipa::path(get, path = "/api/v1/totals", responses((status = 200, body = Vec<views::CounterView>)))]
 pub(super) async fn totals(State(operator): State<Operator>) -> ApiResult<Vec<views::CounterView>> {
     Ok(Json(operator.counters().await?))
+}
+
+/// North stars by name. A number that nothing is known about is left out.
+#[utoipa::path(get, path = "/api/v1/north-stars", responses((status = 200, body = BTreeMap<String, f64>)))]
+pub(super) async fn north_stars(State(operator): State<Operator>) -> ApiResult<BTreeMap<String, f64>> {
+    let values = operator.north_stars().await?.values();
+    Ok(Json(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

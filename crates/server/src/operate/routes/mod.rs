@@ -34,8 +34,21 @@ use super::operator::{OperateError, Operator};
 
 pub use document::openapi;
 
+/// History and alerts.
+fn watch_routes() -> Router<Operator> {
+    Router::new()
+        .route("/alerts", get(alerts::list))
+        .route("/alerts/acknowledge", post(alerts::acknowledge))
+        .route("/alerts/snooze", post(alerts::snooze))
+        .route("/alerts/test", post(alerts::test))
+        .route("/series", get(history::series))
+        .route("/totals", get(history::totals))
+        .route("/latency", get(history::latency))
+        .route("/north-stars", get(history::north_stars))
+}
+
 pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration) -> Router {
-    let api = Router::new()
+    let api = watch_routes()
         .route("/status", get(node::status))
         .route("/events", get(events::events))
         .route("/events/{id}", get(events::event))
@@ -53,13 +66,6 @@ pub(super) fn router(operator: Operator, access: Access, body_timeout: Duration)
         .route("/sources", get(endpoints::sources))
         .route("/sources/{name}", get(endpoints::source))
         .route("/destinations", get(endpoints::destinations))
-        .route("/alerts", get(alerts::list))
-        .route("/alerts/acknowledge", post(alerts::acknowledge))
-        .route("/alerts/snooze", post(alerts::snooze))
-        .route("/alerts/test", post(alerts::test))
-        .route("/series", get(history::series))
-        .route("/totals", get(history::totals))
-        .route("/latency", get(history::latency))
         .route("/pauses", get(pauses::pauses))
         .route("/pause", post(pauses::pause))
         .route("/resume", post(pauses::resume))
