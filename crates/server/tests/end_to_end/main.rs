@@ -20,6 +20,7 @@ mod messages;
 mod operating;
 mod playbook;
 mod policies;
+mod prometheus;
 mod recovery;
 mod replays;
 mod safe_mode;
